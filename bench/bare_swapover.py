@@ -1,7 +1,7 @@
 """The yardstick: the same steps, gate and sample count as a swapover of dr-ctl, with nothing around them.
 
 No checks, no journal, no proofs, no undo. Reads where the brokers are from the settings file of a lab or a twin, moves
-all pairs side by side, and prints for how many seconds no door was open.
+all pairs side by side, and prints for how many seconds no listener was open.
 """
 
 import sys
@@ -32,7 +32,7 @@ class Broker:
         [name] = self.post({"type": "search", "mbean": f"{DOMAIN}:broker=*"})[0]
         self.name = name.partition(":")[2]
         self.server = f"{DOMAIN}:{self.name}"
-        self.door = f'{self.server},component=acceptors,name="clients"'
+        self.listener = f'{self.server},component=acceptors,name="clients"'
         outflow = f"$ACTIVEMQ_ARTEMIS_MIRROR_{peer}"
         self.outflow = (
             f'{self.server},component=addresses,address="{outflow}",subcomponent=queues,'
@@ -69,7 +69,7 @@ class Broker:
         return sum(told[queue]["DeliveringCount"] for queue in self.business)
 
     def clients(self, operation: str) -> None:
-        self.post(self.call(self.door, operation))
+        self.post(self.call(self.listener, operation))
 
     def flow(self) -> tuple[int, ...]:
         pending, outflow, link, _ = self.post(
@@ -130,14 +130,14 @@ def main(settings: Path, target: str) -> None:
         together(Broker.flow, (*here, *there))
         together(Broker.find, (*here, *there, *lifting))
         together(lambda broker: broker.all_queues("pause()"), here)
-        calm = 0
-        while (calm := calm + 1 if not any(together(Broker.delivering, here)) else 0) < 2:
+        stable_for = 0
+        while (stable_for := stable_for + 1 if not any(together(Broker.delivering, here)) else 0) < 2:
             time.sleep(POLL_S)
         began = time.perf_counter()
         together(lambda broker: broker.clients("stop()"), here)
         lifted = [pool.submit(broker.all_queues, "resume()") for broker in lifting]
-        calm = 0
-        while (calm := calm + 1 if not any(map(any, together(Broker.flow, (*here, *there)))) else 0) < 2:
+        stable_for = 0
+        while (stable_for := stable_for + 1 if not any(map(any, together(Broker.flow, (*here, *there)))) else 0) < 2:
             time.sleep(POLL_S)
         for each in lifted:
             each.result()

@@ -13,7 +13,7 @@ from bench.moves import environment
 from bench.table import Figure
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.model import Role
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.settings import loader
 from dr_ctl.topologies.registry import opened
 from dr_ctl_lab.lab.lab import Lab
@@ -54,8 +54,8 @@ def measured() -> list[Figure]:
 
 
 def _detection_s(lab: Lab, lost: str) -> float:
-    with closing(opened(loader.load(lab.settings_path), SystemClock(), Patience(), lab.directory)) as topology:
+    with closing(opened(loader.load(lab.settings_path), SystemClock(), Timeouts(), lab.directory)) as topology:
         began = time.monotonic()
-        seen = topology.observe()
-        assert seen.roles[lost] is Role.DOWN, [(each.site, each.role, each.silent) for each in seen.brokers]
+        snapshot = topology.observe()
+        assert snapshot.roles[lost] is Role.DOWN, [(each.site, each.role, each.silent) for each in snapshot.brokers]
         return time.monotonic() - began

@@ -1,4 +1,4 @@
-"""What many queues cost: a look beside the bare read of the same figures, and a move from fence to open doors."""
+"""What many queues cost: a look beside the bare read of the same figures, and a move from fence to open listeners."""
 
 import json
 import resource
@@ -17,7 +17,7 @@ import requests
 from bench.moves import environment
 from bench.table import Figure
 from dr_ctl.core.clock import SystemClock
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies.artemis import ArtemisBroker
 from dr_ctl.topologies.artemis.look import QUEUE
@@ -64,7 +64,7 @@ def _looks(lab: Lab) -> list[Figure]:
     [broker] = told.settings.sites["london"].brokers
     assert isinstance(broker, ArtemisBroker)
     ours, bare = [], []
-    with closing(Observer(told, SystemClock(), Patience(), Path())) as observer:
+    with closing(Observer(told, SystemClock(), Timeouts(), Path())) as observer:
         access = observer.brokers["london"]["orders-1"]
         for _ in range(LOOKS + 2):  # the first ones warm the broker
             began = time.perf_counter()
@@ -84,7 +84,7 @@ def _looks(lab: Lab) -> list[Figure]:
 
 
 def _moves(lab: Lab, folder: str, size: int, behind: int, more: str = "") -> Figure:
-    """From the first call of the fence to the answer that the doors are open."""
+    """From the first call of the fence to the answer that the listeners are open."""
     took = []
     for number in range(MOVES):
         target = ("paris", "london")[number % 2]
@@ -98,7 +98,7 @@ def _moves(lab: Lab, folder: str, size: int, behind: int, more: str = "") -> Fig
             _empty(lab, target)
         else:
             took.append(_move(lab, folder, target))
-    name = f"mirror of {size} queue(s), {behind} behind{more}: fence to open doors"
+    name = f"mirror of {size} queue(s), {behind} behind{more}: fence to open listeners"
     return Figure(name, "s", tuple(took[2:] if len(took) > 2 else took))
 
 

@@ -22,7 +22,7 @@ from statistics import median, quantiles
 
 from dr_ctl.jolokia.client import Account, Read, Reader, Wire
 from dr_ctl.stomp_io.connection import Connection
-from dr_ctl.stomp_io.knock import knock
+from dr_ctl.stomp_io.probe import probe
 from dr_ctl_lab.lab.classic.admin import ORIGIN, jolokia
 from dr_ctl_lab.lab.kinds import BROKERSYNC
 from dr_ctl_lab.lab.lab import Lab
@@ -55,7 +55,7 @@ class Depths:
 
 def connected(lab: Lab) -> Connection:
     site = lab.site("london")
-    greeting, connection = knock(site.stomp, site.app, None, timeout_s=10)
+    greeting, connection = probe(site.stomp, site.app, None, timeout_s=10)
     assert connection is not None, greeting
     return connection
 

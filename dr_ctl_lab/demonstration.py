@@ -23,9 +23,9 @@ from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
-from dr_ctl.core.patience import Patience
 from dr_ctl.core.printable import page
 from dr_ctl.core.system import system
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.rpo.history.newest import recent
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
@@ -111,7 +111,7 @@ def demo(out: TextIO | None, directory: Path, on: On, topology: str = MIRROR) ->
 def _agent(lab: Stage, tell: _Teller) -> Iterator[None]:
     """The agent beside real brokers whose topology has one, started again whenever it ends, as a service manager does;
     a twin has it inside."""
-    with closing(opened(load(lab.settings_path), SystemClock(), Patience(), tell.state)) as topology:
+    with closing(opened(load(lab.settings_path), SystemClock(), Timeouts(), tell.state)) as topology:
         wanted = isinstance(lab, Lab) and isinstance(topology, WithKeeper)
     if not wanted:
         yield

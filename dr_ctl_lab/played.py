@@ -37,7 +37,7 @@ class PlayedTwin(Twin, Played):
             ports={
                 "http": host.broker.console_port,
                 "clients": host.stomp[1],
-                **{door.name: door.port for door in host.broker.acceptors.values()},
+                **{listener.name: listener.port for listener in host.broker.acceptors.values()},
             },
             admin_password=host.admin[1],
             app_password=host.app[1],
@@ -82,8 +82,8 @@ class PlayedTwin(Twin, Played):
         dialect = FAMILIES[self.kind.topology.partition("-")[0]] if like is None else like.dialect
         fan_out = None
         if like is not None and like.fan_out is not None:
-            doors = tuple((site, self.host(site, pair).broker.acceptors[like.fan_out].port) for site in self.sites)
-            addresses = tuple((site, Address("127.0.0.1", port)) for site, port in doors)
+            listeners = tuple((site, self.host(site, pair).broker.acceptors[like.fan_out].port) for site in self.sites)
+            addresses = tuple((site, Address("127.0.0.1", port)) for site, port in listeners)
             fan_out = FanOut(addresses, self.directory / LEAST_FILE)
             ids = Ids(dict.fromkeys(stores, store_at(self.directory, SHARED)), None)
         return Target(sites, self.site(self.sites[0], pair).app, self.left, ids, dialect, fan_out)

@@ -1,7 +1,7 @@
 """`rehearse --on twin`: moves of the caller's own installation on simulated brokers, with faults from a seed.
 
 The twin has the installation's sites, pairs and queues, as many messages as lie there now, and its own runbooks and
-settings; hooks are not carried out. Every variation is judged by the clients' ledger and by the brokers' doors.
+settings; hooks are not carried out. Every variation is judged by the clients' ledger and by the brokers' listeners.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import yaml
 
 from dr_ctl.agents.monitor import recording
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.opened import folder
+from dr_ctl.application.installation import folder
 from dr_ctl.application.result import Result
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
@@ -29,12 +29,12 @@ from dr_ctl.core.document import document, key
 from dr_ctl.core.errors import BrokerError, DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
-from dr_ctl.core.patience import Patience
 from dr_ctl.core.system import system
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.runs import write
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import Snapshot
 from dr_ctl_lab.lab.kinds import KINDS as LABS
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.simulation.system import simulated
@@ -56,7 +56,7 @@ USUAL: Final = ("orders.in", "orders.out")
 SCENES: Final = ("swapover", "swapover with faults", "failover", "failover with faults", "failback")
 # A simulated broker answers in milliseconds: nobody waits for one as for a real one.
 PATIENCE: Final = replace(
-    Patience(), fence_s=2.0, undo_s=4.0, activate_s=4.0, rates_s=0.01, catch_up_s=5.0, quiesce_s=1.0, settle_s=1.0,
+    Timeouts(), fence_s=2.0, undo_s=4.0, activate_s=4.0, rates_s=0.01, catch_up_s=5.0, quiesce_s=1.0, settle_s=1.0,
     link_attach_s=2.0, link_lost_s=0.5, link_between_s=1.0, greet_s=1.0, flag_s=1.0, last_look_s=0.5, probe_s=3.0,
     store_starts_s=5.0, store_ends_s=5.0,
 )  # fmt: skip
@@ -143,17 +143,17 @@ def _like(caller: Caller) -> Like:
     settings = installation.settings
     first, second = settings.sites
     pairs = [broker.name for broker in settings.sites[first].brokers]
-    topology = registry.opened(installation, caller.clock, caller.patience, caller.runs().documents)
+    topology = registry.opened(installation, caller.clock, caller.timeouts, caller.runs().documents)
     depths, notes = dict[str, int](), []
     with contextlib.closing(topology):
         try:
-            seen: Seen = topology.look()
-            for broker in seen.brokers:
+            snapshot: Snapshot = topology.look()
+            for broker in snapshot.brokers:
                 for name, depth in broker.depths.items():
                     if name in OWN_QUEUES or name.startswith("ActiveMQ."):
                         continue  # a twin has its own dead letters
                     depths[name] = max(depths.get(name, 0), min(depth or 0, MOST_LYING))
-            silent = [f"{each.site}/{each.pair}" for each in seen.brokers if each.silent is not None]
+            silent = [f"{each.site}/{each.pair}" for each in snapshot.brokers if each.silent is not None]
         except DrCtlError as error:
             silent = [str(error)]
     if not depths:
@@ -296,7 +296,9 @@ class _Play:
         """The sites that let clients in and let them work, as their brokers show it."""
         if self._twin.kind.topology not in LABS:  # nobody but the twin itself knows its console
             brokers = {site: self._twin.host(site).broker for site in self._twin.sites}
-            return [site for site, each in brokers.items() if each.alive and each.acceptors[each.clients_door].started]
+            return [
+                site for site, each in brokers.items() if each.alive and each.acceptors[each.clients_listener].started
+            ]
         found = []
         for site in self._twin.sites:
             try:
@@ -311,7 +313,7 @@ class _Play:
         out, quiet = io.StringIO(), io.StringIO()
         options = ("--config", str(self._twin.settings_path), "--state-dir", str(self._state), "--json", "--quiet")
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(quiet):
-            code = run([*words, *options], Time(patience=PATIENCE))
+            code = run([*words, *options], Time(timeouts=PATIENCE))
         envelope: Mapping[str, Any] = json.loads(out.getvalue())
         self._played.ends.append(End(" ".join(words), code, str(envelope["summary"])))
         outage = envelope["data"].get("outage_s")

@@ -12,8 +12,8 @@ from hypothesis import settings
 
 from dr_ctl.cli.app import run
 from tests.broker.driving import Ended
-from tests.patience import time_now
 from tests.simulated import WIRE, nothing_real
+from tests.timeouts import time_now
 
 Command = Callable[..., Ended]
 # One worker has all that name no other group: a pair of brokers and a Spark session are shared by many tests, and one

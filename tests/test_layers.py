@@ -49,7 +49,7 @@ BELOW = {
 # What stands beside the packages of topologies, whatever the topology; the registry knows them all, none knows it.
 SHARED = {"topology", "proposing"}
 # What decides may not hold what acts.
-ACTING = {"access", "doors", "gate", "look", "observer", "tools"}
+ACTING = {"access", "listeners", "gate", "look", "observer", "tools"}
 
 
 @cache
@@ -156,7 +156,9 @@ def test_what_decides_uses_nothing_that_acts() -> None:
             for alias in node.names
             if ACTING & {*str(node.module).split("."), alias.name}
         }
-        deciding = {each for each, body in functions.items() if body.returns and ast.unparse(body.returns) == "Draft"}
+        deciding = {
+            each for each, body in functions.items() if body.returns and ast.unparse(body.returns) == "StepPlan"
+        }
         calls = {each: frozenset(used & functions.keys()) for each, used in names.items()}
         used = {each for draft in deciding for part in {draft, *reach(draft, calls)} for each in names[part]}
         assert not used & acting, name

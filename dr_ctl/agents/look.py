@@ -9,7 +9,7 @@ from dr_ctl.core.clock import stamp
 from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.model import Role
 from dr_ctl.core.printable import if_known
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Look:
     at: datetime = field(metadata=key("ts"))
     roles: Mapping[str, Role]
     outflows: Mapping[str, int | None]
-    seen: Seen = field(metadata=HIDDEN)
+    snapshot: Snapshot = field(metadata=HIDDEN)
     trouble: str | None = field(default=None, metadata=HIDDEN)
     waiting: int = field(default=0, metadata=HIDDEN)
     dropped: int = field(default=0, metadata=HIDDEN)

@@ -15,14 +15,14 @@ from dr_ctl.core.clock import Clock, SystemClock
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import ExitCode
-from dr_ctl.core.patience import Patience
 from dr_ctl.core.system import Work, beside, system
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.rpo.history.row import GLANCED, Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import Writer, another_monitor
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.topology import Glance, Seen, Topology, glance_of
+from dr_ctl.topologies.topology import Glance, Snapshot, Topology, glance_of
 
 FLUSH_EVERY_S = 60.0
 RECENT_S: Final = 60.0
@@ -96,36 +96,36 @@ class Monitor:
 
     def sample(self) -> Look:
         """Look at both sites once and add the rows of what answered."""
-        seen, at, _ = self._look_at_everything()
-        outflows = {site: _outflow(seen, site) for site in seen.roles}
+        snapshot, at, _ = self._look_at_everything()
+        outflows = {site: _outflow(snapshot, site) for site in snapshot.roles}
         trouble = self._writer.trouble or self._upkeep.trouble
-        return Look(at, seen.roles, outflows, seen, trouble, self._writer.waiting, self._writer.dropped)
+        return Look(at, snapshot.roles, outflows, snapshot, trouble, self._writer.waiting, self._writer.dropped)
 
-    def _look_at_everything(self) -> tuple[Seen, datetime, bool]:
+    def _look_at_everything(self) -> tuple[Snapshot, datetime, bool]:
         """What was seen, when it was answered, and whether it told of a change."""
         began = self._clock.monotonic()
         glance = glance_of(self._topology, whole=True)
         if glance is None:
-            seen = self._topology.look()
-            glance = Glance(seen, 0.0, self._clock.monotonic() - began)
+            snapshot = self._topology.look()
+            glance = Glance(snapshot, 0.0, self._clock.monotonic() - began)
         at = self._moment(glance)
-        is_new = self._take(history_rows(glance.seen, at, glance.took_s), glance.seen, at)
+        is_new = self._take(history_rows(glance.snapshot, at, glance.took_s), glance.snapshot, at)
         self.looks += 1
         self.cost_s = self._clock.monotonic() - began - glance.ago_s
         self._whole_at = began + self.apart_s
         self._glance_at = began + (self._outflow_s or 0.0)
-        return glance.seen, at, is_new
+        return glance.snapshot, at, is_new
 
-    def _moment(self, glance: Glance[Seen]) -> datetime:
+    def _moment(self, glance: Glance[Snapshot]) -> datetime:
         return self._clock.now() - timedelta(seconds=glance.ago_s)
 
-    def _take(self, rows: Sequence[Row], seen: Seen, at: datetime) -> bool:
+    def _take(self, rows: Sequence[Row], snapshot: Snapshot, at: datetime) -> bool:
         """Keep the rows of a look; whether it told of a change, which is on disk at once."""
         self.rows += len(rows)
         if self._writer.add(rows) and (self._tidying is None or self._tidying.wait(0)):
             self._tidied()
             self._tidying = beside(partial(self._upkeep.step, at), "upkeep")  # to join an hour takes seconds
-        state = _state(seen)
+        state = _state(snapshot)
         is_new = self._state not in (None, state)
         self._state = state
         if is_new:
@@ -164,8 +164,8 @@ class Monitor:
             self._outflow_s = None
             return False
         self._glance_at = began + (self._outflow_s or 0.0)
-        at, rows = self._moment(glance), history_rows(glance.seen, self._moment(glance), glance.took_s)
-        return self._take([row for row in rows if row.kind in GLANCED], glance.seen, at)
+        at, rows = self._moment(glance), history_rows(glance.snapshot, self._moment(glance), glance.took_s)
+        return self._take([row for row in rows if row.kind in GLANCED], glance.snapshot, at)
 
 
 def shown(monitor: Monitor, look: Look, figures: Sequence[Metric] = ()) -> Shown:
@@ -180,32 +180,32 @@ def shown(monitor: Monitor, look: Look, figures: Sequence[Metric] = ()) -> Shown
         Metric("dr_ctl_monitor_dropped_rows_total", "rows that were given up while the disk took none", look.dropped),
         Metric("dr_ctl_monitor_trouble", "1 while the history cannot be written or tidied", int(bool(look.trouble))),
     ]
-    answers = any(each.silent is None for each in look.seen.brokers)
+    answers = any(each.silent is None for each in look.snapshot.brokers)
     good_for_s = max(RECENT_S, 3 * monitor.every_s)
     return Shown(look.trouble is None, document(look), [*own, *figures], ready=answers, good_for_s=good_for_s)
 
 
-def _state(seen: Seen) -> object:
+def _state(snapshot: Snapshot) -> object:
     """The state whose change must be recorded: which brokers answer, and in which role."""
-    return seen.roles, {(each.site, each.pair): each.silent is None for each in seen.brokers}
+    return snapshot.roles, {(each.site, each.pair): each.silent is None for each in snapshot.brokers}
 
 
-def _outflow(seen: Seen, site: str) -> int | None:
-    depths = [each.to_ship for each in seen.brokers if each.site == site]
+def _outflow(snapshot: Snapshot, site: str) -> int | None:
+    depths = [each.to_ship for each in snapshot.brokers if each.site == site]
     known = [depth for depth in depths if depth is not None]
     return sum(known) if len(known) == len(depths) else None
 
 
-def history_rows(seen: Seen, at: datetime, took_s: float = 0.0) -> list[Row]:
+def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[Row]:
     """The rows of one look, answered then and asked for so long before: the site's role for every broker, then the rows
     of the topology."""
     took_ms = math.ceil(took_s * 1000)
     roles = [
-        Row(ts=at, site=each.site, pair=each.pair, kind="site", name=seen.roles[each.site].value, start=each.start,
+        Row(ts=at, site=each.site, pair=each.pair, kind="site", name=snapshot.roles[each.site].value, start=each.start,
             took_ms=took_ms)
-        for each in seen.brokers
+        for each in snapshot.brokers
     ]  # fmt: skip
-    rows = seen.rows(at)
+    rows = snapshot.rows(at)
     counted: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
     for row in rows:
         if row.kind == "queue":
@@ -232,7 +232,7 @@ def recording(installation: Installation, *, every_s: float) -> Iterator[None]:
         clock, nowhere = SystemClock(), installation.file.parent  # history has no documents in it
         try:
             with (
-                closing(registry.opened(installation, clock, Patience(), nowhere)) as topology,
+                closing(registry.opened(installation, clock, Timeouts(), nowhere)) as topology,
                 closing(Monitor(installation, topology, clock, every_s=every_s)) as monitor,
             ):
                 while not enough.is_set():

@@ -5,8 +5,8 @@ from dataclasses import replace
 from dr_ctl.application import carrying_out, lock, open_run
 from dr_ctl.application.afterwards import telling
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.open_run import left_open, no_open_run, refused_onward, why_not_undone
-from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.run import NOBODY_ASKED, SAID_NO
 from dr_ctl.application.run_options import RunOptions
@@ -20,7 +20,7 @@ from dr_ctl.engine.history import History
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.roles import other_brokers, other_sites, unexpected
 from dr_ctl.engine.runs import RunFiles
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import Snapshot
 
 
 def abort(caller: Caller, how: RunOptions) -> Result:
@@ -36,15 +36,15 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
         if files is None:
             return no_open_run()
         past = open_run.past(files, caller.clock, how)
-        seen: Seen = opened.topology.observe()
+        snapshot: Snapshot = opened.topology.observe()
         if not how.dry_run:
-            lock.refuse_if_held(seen, runs, how.break_lock)
+            lock.refuse_if_held(snapshot, runs, how.break_lock)
         asked = replace(past.ask, expect_serving=how.expect_serving)
         opened.must_know(asked.target, asked.expect_serving, asked.presume_down)
-        others = other_sites(seen, past) or other_brokers(opened.topology.recipe.basis(seen), past)
-        if (others := others or unexpected(part_of(seen, asked), asked)) is not None:
+        others = other_sites(snapshot, past) or other_brokers(opened.topology.recipe.basis(snapshot), past)
+        if (others := others or unexpected(part_of(snapshot, asked), asked)) is not None:
             return Result(ExitCode.PRECHECK_FAILED, others.text, (others,), run=files.name)
-        if (refused := _past_no_return(past, seen, files)) is not None:
+        if (refused := _past_no_return(past, snapshot, files)) is not None:
             return refused
         if how.dry_run:
             return _planned(past, files)
@@ -52,7 +52,7 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
             text = SAID_NO if caller.people.present() else NOBODY_ASKED
             return left_open(Result(ExitCode.DECLINED, text), files)
         what = f"abort of {past.ask.operation} to {past.ask.target}"
-        with lock.locked(opened, runs, seen, files.name, what, how.break_lock) as lease:
+        with lock.locked(opened, runs, snapshot, files.name, what, how.break_lock) as lease:
             if (refused := _past_no_return(past, opened.topology.observe(), files)) is not None:
                 return refused
             return carrying_out.Work(caller, opened, files, lease, how).undo(past)
@@ -90,11 +90,11 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
     return Result(ExitCode.OK, f"{files.name} is given up", (finding,), run=files.name)
 
 
-def _past_no_return(past: History, seen: Seen, files: RunFiles) -> Result | None:
-    if (text := why_not_undone(past, seen)) is None:
+def _past_no_return(past: History, snapshot: Snapshot, files: RunFiles) -> Result | None:
+    if (text := why_not_undone(past, snapshot)) is None:
         return None
     remedy = "`dr-ctl resume` finishes the move; a swapover back undoes it safely."
-    if refused_onward(past, seen):
+    if refused_onward(past, snapshot):
         remedy = f"`dr-ctl abort --forget {files.name} --reason TEXT` gives it up."
     finding = found("DR-RUN-005", text, remedy)
     return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)

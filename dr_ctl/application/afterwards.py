@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.carrying_out import Broken
-from dr_ctl.application.opened import Opened
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.findings import found

@@ -6,25 +6,25 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from dr_ctl.agents.sync import Phase
-from dr_ctl.application.opened import Opened
+from dr_ctl.application.installation import Opened
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.core.printable import if_known
-from dr_ctl.topologies.topology import NoKeeper, Seen, keeper_of
+from dr_ctl.topologies.topology import NoKeeper, Snapshot, keeper_of
 
 START: Final = "`dr-ctl sync` on the machine of this STATE, best as a service."
 GONE: Final = timedelta(seconds=10)
 """The agent writes every second; a single removal may take longer, a minute at the very most."""
 
 
-def of_agent(opened: Opened, seen: Seen) -> list[Finding]:
+def of_agent(opened: Opened, snapshot: Snapshot) -> list[Finding]:
     """What a person must know of the agent; nothing where the topology needs none."""
-    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
     last = opened.notes.read()
     site = serving[0] if len(serving) == 1 else last.get("primary")
     try:
-        keeper_of(opened.topology, next(iter(seen.roles)), {}).close()
+        keeper_of(opened.topology, next(iter(snapshot.roles)), {}).close()
     except NoKeeper:
         return []
     except UsageError as error:

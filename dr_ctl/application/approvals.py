@@ -13,7 +13,7 @@ from typing import Final
 
 from dr_ctl.application import plans
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.question import Question
+from dr_ctl.application.request import Question
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found

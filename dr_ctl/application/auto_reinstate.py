@@ -12,26 +12,26 @@ from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.engine.operations import REINSTATE
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.roles import renamed_sites
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import Snapshot
 
 AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every look
 
 
-def reinstatable(seen: Seen) -> tuple[str, ...]:
+def reinstatable(snapshot: Snapshot) -> tuple[str, ...]:
     """The sites that a debt is owed for, that answer, and that need no person: the debt stands where the highest epoch
     is, and the site that took over is seen serving in the same look."""
-    if renamed_sites(seen) is not None or len({debt.kept_at for debt in seen.debts}) > 1:
+    if renamed_sites(snapshot) is not None or len({debt.kept_at for debt in snapshot.debts}) > 1:
         return ()  # lost in turn: which of them really serves is for a person to say
-    epochs = dict.fromkeys(seen.roles, 0)
-    for look in seen.locks:
+    epochs = dict.fromkeys(snapshot.roles, 0)
+    for look in snapshot.locks:
         epochs[look.site] = max(epochs[look.site], look.highest.epoch if look.highest is not None else 0)
     highest = max(epochs.values())
     sites = {
         debt.about
-        for debt in seen.debts
+        for debt in snapshot.debts
         if epochs[debt.kept_at] == highest
-        and seen.roles[debt.kept_at] is Role.SERVING
-        and seen.roles.get(debt.about) in (Role.STANDBY, Role.SERVING)
+        and snapshot.roles[debt.kept_at] is Role.SERVING
+        and snapshot.roles.get(debt.about) in (Role.STANDBY, Role.SERVING)
     }
     return tuple(sorted(sites))
 
@@ -45,10 +45,10 @@ class AutoReinstate:
     runs: list[Json] = field(default_factory=list)
     _not_before: dict[str, float] = field(default_factory=dict)
 
-    def reinstate(self, seen: Seen) -> None:
+    def reinstate(self, snapshot: Snapshot) -> None:
         """Reinstate each site that may be, unless that failed a moment ago. Says what came of it."""
         clock = self.caller.clock
-        for site in reinstatable(seen):
+        for site in reinstatable(snapshot):
             if clock.monotonic() < self._not_before.get(site, 0.0):
                 continue
             self.caller.say(f"{site} is back: taking it in again")

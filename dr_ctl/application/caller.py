@@ -8,7 +8,7 @@ from typing import Protocol
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Json
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.executor import Answer
 from dr_ctl.engine.plan import Plan, PlannedStep
 from dr_ctl.engine.runs import Runs
@@ -53,7 +53,7 @@ class Caller(Protocol):
     def clock(self) -> Clock: ...
 
     @property
-    def patience(self) -> Patience:
+    def timeouts(self) -> Timeouts:
         """How long waits last."""
 
     @property

@@ -10,8 +10,8 @@ from dr_ctl.application.approvals import Approvals
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed
 from dr_ctl.application.estimates import SkippedEstimate, StoredEstimate
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.left_behind import left_behind
-from dr_ctl.application.opened import Opened
 from dr_ctl.application.preflight import Preflight
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
@@ -25,7 +25,7 @@ from dr_ctl.core.printable import if_known
 from dr_ctl.engine import executor
 from dr_ctl.engine.disk import NoRoom
 from dr_ctl.engine.entries import Entry, JournalDamaged
-from dr_ctl.engine.executor import Manner, RunResult
+from dr_ctl.engine.executor import Callbacks, RunResult
 from dr_ctl.engine.history import History, fenced_at, let_in_at, outage_s
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import Journal
@@ -35,7 +35,7 @@ from dr_ctl.engine.record import approvers
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
 from dr_ctl.processes.hooks import HookRunner
-from dr_ctl.topologies.topology import Seen, keeps_one_store, workloads_of
+from dr_ctl.topologies.topology import Snapshot, keeps_one_store, workloads_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Work:
         lock.note_pauses(self.lease, decided.baseline)
         decided = replace(decided, findings=(*decided.findings, *self.lease.findings()))
 
-        def act(journal: Journal, stop: StopRequest) -> RunResult[Seen]:
+        def act(journal: Journal, stop: StopRequest) -> RunResult[Snapshot]:
             def begun() -> None:
                 if superseded is not None:
                     self._end_for(superseded, decided.ask.reason)
@@ -88,7 +88,7 @@ class Work:
         listener = self.caller.listener()
         lock.note_pauses(self.lease, past.baseline)
 
-        def act(journal: Journal, stop: StopRequest) -> RunResult[Seen]:
+        def act(journal: Journal, stop: StopRequest) -> RunResult[Snapshot]:
             del stop  # an undo is not stopped half way: the first signal waits for its end
             journal.lock({**lock.facts(self.lease, self.how.break_lock), "by": self._by()})
             driver = self.opened.topology.driver(self.lease)
@@ -110,14 +110,14 @@ class Work:
             return SkippedEstimate()
         return Preflight(installation, decided.source, self.opened.clock)
 
-    def _manner(self, begun: Callable[[], None]) -> Manner:
+    def _manner(self, begun: Callable[[], None]) -> Callbacks:
         installation, people = self.opened.installation, self.caller.people
         facts: dict[str, Json] = {
             "run": self.files.name,
             "installation": installation.settings.name,
             "state_dir": str(self.caller.state()),
         }
-        manner = Manner(
+        manner = Callbacks(
             asker=lambda sentence: self.how.yes or people.says_yes(sentence),
             hooks=HookRunner(installation.settings, installation.file.parent, facts),
             begun=begun,
@@ -131,7 +131,7 @@ class Work:
 
     def _journaled(
         self,
-        act: Callable[[Journal, StopRequest], RunResult[Seen]],
+        act: Callable[[Journal, StopRequest], RunResult[Snapshot]],
         about: Mapping[str, Json],
         brings: Mapping[str, Json],
         plan: Plan | None = None,
@@ -144,8 +144,8 @@ class Work:
             try:
                 ended = act(journal, stop)
                 stop.over()
-                lock.note_left(self.lease, ended.seen)
-                after = left_behind(plan, one_store=keeps_one_store(ended.seen)) if plan is not None else []
+                lock.note_left(self.lease, ended.snapshot)
+                after = left_behind(plan, one_store=keeps_one_store(ended.snapshot)) if plan is not None else []
                 let_in = let_in_at([*journal.entries()])
                 out = None if price is None or let_in is None else price.out(let_in)
                 brings = {**brings, **({} if out is None else {"out_s": out}), **_approved([*journal.entries()])}
@@ -161,16 +161,16 @@ class Work:
                 journal.close()
         return replace(_reported(result, self.files), ended=about)
 
-    def _result(self, ended: RunResult[Seen], brings: Mapping[str, Json], after: Sequence[str]) -> Result:
-        answered = [site for site, role in ended.seen.roles.items() if role in (Role.SERVING, Role.STANDBY)]
-        debts = owed(self.caller.state(), ended.seen.debts, answered)
+    def _result(self, ended: RunResult[Snapshot], brings: Mapping[str, Json], after: Sequence[str]) -> Result:
+        answered = [site for site, role in ended.snapshot.roles.items() if role in (Role.SERVING, Role.STANDBY)]
+        debts = owed(self.caller.state(), ended.snapshot.debts, answered)
         findings = (*ended.findings, *debts.findings)
         data: dict[str, Json] = {
-            "pairs": document(ended.seen.units),
+            "pairs": document(ended.snapshot.units),
             "outage_s": round(ended.outage_s, 3) if ended.outage_s is not None else None,
             "report": str(self.files.report),
         }
-        if workloads := workloads_of(ended.seen):
+        if workloads := workloads_of(ended.snapshot):
             data["workloads"] = document(workloads)
         if ended.bounds is not None:
             data["bounds"] = dict(ended.bounds)

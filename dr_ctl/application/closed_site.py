@@ -13,19 +13,19 @@ from dr_ctl.core.patterns import matches
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, QueueBound
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import Seen, Stake
+from dr_ctl.topologies.topology import Snapshot, Stake
 
 
-def bounds_of_closed(installation: Installation, site: str, seen: Seen, at: datetime) -> Bounds:
+def bounds_of_closed(installation: Installation, site: str, snapshot: Snapshot, at: datetime) -> Bounds:
     """By one look, in which all brokers of the site answered."""
-    return _Closed(installation, site, seen, at, seen.stake(site)).bounds()
+    return _Closed(installation, site, snapshot, at, snapshot.stake(site)).bounds()
 
 
 @dataclass(frozen=True)
 class _Closed:
     installation: Installation
     site: str
-    seen: Seen
+    snapshot: Snapshot
     at: datetime
     held: Sequence[Stake]
 
@@ -39,7 +39,7 @@ class _Closed:
         there = {name: -count for name, count in apart.items() if count < 0 and is_stream}
         untold = set[str]()
         if is_stream:
-            untold = {*_more(here, held_lost), *_more(there, held_duplicates)} - {*self.seen.differing()}
+            untold = {*_more(here, held_lost), *_more(there, held_duplicates)} - {*self.snapshot.differing()}
         lost = None if untold & here.keys() else _at_least(held_lost, sum(here.values()))
         duplicates = None if untold & there.keys() else _at_least(held_duplicates, sum(there.values()))
         queues = tuple(
@@ -74,7 +74,7 @@ class _Closed:
 
     def _depths(self) -> Mapping[str, int | None]:
         depths: dict[str, int | None] = {}
-        for broker in self.seen.brokers:
+        for broker in self.snapshot.brokers:
             for name, depth in broker.depths.items() if broker.site == self.site else ():
                 if self._is_selected(name):
                     depths[name] = _total([depths.get(name, 0), depth])
@@ -82,7 +82,7 @@ class _Closed:
 
     def _apart(self) -> Mapping[str, int]:
         """By queue how many more messages lie here than at the other site, where that was read."""
-        if any(each.silent is not None for each in self.seen.brokers):
+        if any(each.silent is not None for each in self.snapshot.brokers):
             return {}
         here, there = defaultdict[str, int](int), defaultdict[str, int](int)
         staged = {row.name: row for row in self._rows("staged") if row.site == self.site}
@@ -96,7 +96,7 @@ class _Closed:
         return {name: here[name] - there[name] for name in {*here, *there} if here[name] != there[name]}
 
     def _rows(self, kind: str) -> Iterator[Row]:
-        rows = self.seen.rows(self.at)
+        rows = self.snapshot.rows(self.at)
         return (row for row in rows if row.kind == kind and self._is_selected(row.name))
 
     def _is_selected(self, name: str) -> bool:
@@ -117,8 +117,8 @@ def _more(counts: Mapping[str, int], under_way: int | None) -> set[str]:
     return {name for name, count in counts.items() if under_way is not None and count > under_way}
 
 
-def _at_least(bound: int | None, seen: int) -> int | None:
-    return None if bound is None else max(bound, seen)
+def _at_least(bound: int | None, snapshot: int) -> int | None:
+    return None if bound is None else max(bound, snapshot)
 
 
 def _total(parts: Sequence[int | None]) -> int | None:

@@ -12,7 +12,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.debts import Debt, known, merged, remember
 from dr_ctl.engine.runs import DEBTS
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,25 +23,25 @@ class Owed:
     findings: tuple[Finding, ...] = ()
 
 
-def owed(state: Path, seen: Sequence[Debt], answered: Sequence[str]) -> Owed:
+def owed(state: Path, snapshot: Sequence[Debt], answered: Sequence[str]) -> Owed:
     """Join both and write the result to STATE, for the time when a broker with a debt is away. An unreadable STATE ends
     no command: the brokers hold the same debts."""
     path = state / DEBTS
     try:
-        debts = merged(known(path), seen, answered)
+        debts = merged(known(path), snapshot, answered)
         remember(path, debts)
     except (EnvironmentFault, OSError) as error:
         finding = found("DR-DEBT-001", error=error, path=path)
-        return Owed(merged((), seen, answered), (finding,))
+        return Owed(merged((), snapshot, answered), (finding,))
     return Owed(debts)
 
 
-def owed_now(caller: Caller, seen: Seen) -> Owed:
-    return owed(caller.state(), seen.debts, sorted({each.site for each in seen.brokers if each.silent is None}))
+def owed_now(caller: Caller, snapshot: Snapshot) -> Owed:
+    return owed(caller.state(), snapshot.debts, sorted({each.site for each in snapshot.brokers if each.silent is None}))
 
 
-def with_units(caller: Caller, result: Result, seen: Seen) -> Result:
+def with_units(caller: Caller, result: Result, snapshot: Snapshot) -> Result:
     """A result with who serves what, and what is owed."""
-    data: dict[str, Json] = {**result.data, "pairs": document(seen.units)}
-    debts = owed_now(caller, seen)
+    data: dict[str, Json] = {**result.data, "pairs": document(snapshot.units)}
+    debts = owed_now(caller, snapshot)
     return replace(result, data=data, debts=debts.debts, findings=(*result.findings, *debts.findings))

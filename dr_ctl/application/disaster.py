@@ -4,8 +4,8 @@ approved beforehand; it is never carried out."""
 from dataclasses import replace
 
 from dr_ctl.application import if_lost
-from dr_ctl.application.opened import Opened
-from dr_ctl.application.question import Question
+from dr_ctl.application.installation import Opened
+from dr_ctl.application.request import Question
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import agreed_today, besides
 from dr_ctl.core.document import document
@@ -15,7 +15,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Plan, Refusal
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import Snapshot
 
 
 def planned(opened: Opened, asked: Ask, lost: str) -> Result:
@@ -27,10 +27,10 @@ def planned(opened: Opened, asked: Ask, lost: str) -> Result:
         raise UsageError(f"--as-if-lost {lost}: is for a failover to the other site", remedy=remedy)
     question = Question.of(asked, opened)
     assert question.price is not None  # a failover has one
-    looked: Seen = opened.topology.observe()
-    seen = looked.as_if_lost(lost)
-    question.price.saw(seen)
-    decided = question.decide(seen)
+    looked: Snapshot = opened.topology.observe()
+    snapshot = looked.as_if_lost(lost)
+    question.price.saw(snapshot)
+    decided = question.decide(snapshot)
     if isinstance(decided, Refusal) and decided.plan is not None:
         decided = decided.plan
     refused = question.price.too_high(asked)

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Final, NamedTuple
 
-from dr_ctl.application.unread import unread
+from dr_ctl.application.missing_package import unread
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
@@ -20,7 +20,7 @@ from dr_ctl.engine.operations import UNFENCE
 from dr_ctl.engine.runs import Runs
 from dr_ctl.engine.verbs import ACTIVATING
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import LinkSeen, Seen
+from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
 LATE_S: Final = 60.0
 LATE_LOOKS: Final = 3
@@ -107,7 +107,7 @@ def unwatched(installation: Installation, looked: LastLook, now: datetime) -> It
     yield found("DR-MON-002", text, "Start `dr-ctl monitor` again, on a machine that reaches both sites.")
 
 
-def links(installation: Installation, seen: Seen, shown: Sequence[LinkSeen]) -> dict[tuple[str, str], Since]:
+def links(installation: Installation, seen: Snapshot, shown: Sequence[LinkSnapshot]) -> dict[tuple[str, str], Since]:
     """Since when each link is down that is not attached, or why it is not to be attached."""
     down = [link for link in shown if link.attached is False]
     if not down:

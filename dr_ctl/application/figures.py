@@ -12,14 +12,14 @@ from dr_ctl.application import estimates, rehearsing
 from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
-from dr_ctl.application.opened import Opened
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.verdicts import Judge, targets
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine.debts import Debt, DebtKind
-from dr_ctl.engine.operations import FAILBACK, FAILOVER, REHEARSE, SWAPOVER, WHOLE
+from dr_ctl.engine.operations import ALL, FAILBACK, FAILOVER, REHEARSE, SWAPOVER
 from dr_ctl.engine.record import Record, record
 from dr_ctl.engine.runs import Runs
-from dr_ctl.topologies.topology import BrokerSeen, NoKeeper, Seen, keeper_of
+from dr_ctl.topologies.topology import BrokerSnapshot, NoKeeper, Snapshot, keeper_of
 
 SELDOM_S: Final = 15.0
 """How often files, debts and readiness are looked at: what they tell changes in minutes."""
@@ -44,23 +44,28 @@ class Figures:
     opened: Opened
     _seldom: tuple[float, list[Metric]] | None = None
 
-    def of(self, seen: Seen, at: datetime) -> list[Metric]:
+    def of(self, snapshot: Snapshot, at: datetime) -> list[Metric]:
         """The figures of one look."""
         now = self.caller.clock.monotonic()
         if self._seldom is None or now - self._seldom[0] >= SELDOM_S:
-            judge = Judge.of(self.caller, self.opened, seen, seen.links())
-            figures = [*self._standing(seen), *self._estimate(seen, judge), *self._runs(), *self._ready(seen, judge)]
+            judge = Judge.of(self.caller, self.opened, snapshot, snapshot.links())
+            figures = [
+                *self._standing(snapshot),
+                *self._estimate(snapshot, judge),
+                *self._runs(),
+                *self._ready(snapshot, judge),
+            ]
             self._seldom = now, figures
-        return [*self._seen(seen, at), *self._seldom[1]]
+        return [*self._seen(snapshot, at), *self._seldom[1]]
 
-    def _seen(self, seen: Seen, at: datetime) -> Iterator[Metric]:
+    def _seen(self, snapshot: Snapshot, at: datetime) -> Iterator[Metric]:
         yield Metric("dr_ctl_last_look_timestamp_seconds", "when both sites were looked at last", at.timestamp())
-        for site, role in seen.roles.items():
+        for site, role in snapshot.roles.items():
             for each in Role:
                 labels = (("site", site), ("role", each.value))
                 yield Metric("dr_ctl_site_role", "1 for the role that a site has", float(role is each), labels)
-        links = {(link.site, link.pair): link for link in seen.links()}
-        for broker in seen.brokers:
+        links = {(link.site, link.pair): link for link in snapshot.links()}
+        for broker in snapshot.brokers:
             labels = (("site", broker.site), ("pair", broker.pair))
             link = links.get((broker.site, broker.pair))
             attached = UNKNOWN if link is None or link.attached is None or not broker.start else float(link.attached)
@@ -72,7 +77,7 @@ class Figures:
             yield Metric("dr_ctl_outflow_messages", "what a broker still has to ship", ships, labels)
             yield Metric("dr_ctl_queue_messages", "messages in the business queues of a broker", lies, labels)
 
-    def _standing(self, seen: Seen) -> Iterator[Metric]:
+    def _standing(self, snapshot: Snapshot) -> Iterator[Metric]:
         settings = self.opened.installation.settings
         build = (("version", __version__), ("installation", settings.name), ("topology", settings.topology))
         yield Metric("dr_ctl_build_info", "this dr-ctl, and what it watches", 1.0, build)
@@ -85,7 +90,7 @@ class Figures:
         }
         for name, most in wanted.items():
             yield Metric(name, "what the settings allow at most", UNKNOWN if most is None else float(most))
-        debts = owed_now(self.caller, seen).debts
+        debts = owed_now(self.caller, snapshot).debts
         for kind in DebtKind:
             owed = [each for each in debts if each.kind is kind]
             labels: Labels = (("kind", kind.value),)
@@ -93,18 +98,18 @@ class Figures:
             yield Metric("dr_ctl_debts", "debts that are not paid", float(len(owed)), labels)
             yield Metric("dr_ctl_debt_oldest_timestamp_seconds", "since when the oldest is owed", oldest, labels)
         yield Metric(
-            "dr_ctl_agent_healthy", "1 if the agent of `sync` does its work; NaN without one", self._agent(seen)
+            "dr_ctl_agent_healthy", "1 if the agent of `sync` does its work; NaN without one", self._agent(snapshot)
         )
 
-    def _agent(self, seen: Seen) -> float:
+    def _agent(self, snapshot: Snapshot) -> float:
         try:
-            keeper_of(self.opened.topology, next(iter(seen.roles)), {}).close()
+            keeper_of(self.opened.topology, next(iter(snapshot.roles)), {}).close()
         except NoKeeper:
             return UNKNOWN
-        return float(not of_agent(self.opened, seen))
+        return float(not of_agent(self.opened, snapshot))
 
-    def _estimate(self, seen: Seen, judge: Judge) -> Iterator[Metric]:
-        serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    def _estimate(self, snapshot: Snapshot, judge: Judge) -> Iterator[Metric]:
+        serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
         stored = estimates.of_site(self.opened.installation, serving[0]).stored if len(serving) == 1 else None
         made = stored.made_at.timestamp() if stored is not None else UNKNOWN
         yield Metric("dr_ctl_estimate_timestamp_seconds", "when the stored estimate was made", made)
@@ -164,14 +169,14 @@ class Figures:
         rehearsed = _moment(rehearsing.last(runs))
         yield Metric("dr_ctl_rehearsal_timestamp_seconds", "when the last rehearsal that went well began", rehearsed)
 
-    def _ready(self, seen: Seen, judge: Judge) -> Iterator[Metric]:
-        for operation in WHOLE:
-            code = judge.verdict(operation, targets(seen, operation)).code
+    def _ready(self, snapshot: Snapshot, judge: Judge) -> Iterator[Metric]:
+        for operation in ALL:
+            code = judge.verdict(operation, targets(snapshot, operation)).code
             text = "1 if `validate` calls the operation ready, 0 if it is refused"
             yield Metric("dr_ctl_ready", text, _READY.get(code, UNKNOWN), (("operation", operation),))
 
 
-def _answers(broker: BrokerSeen) -> float:
+def _answers(broker: BrokerSnapshot) -> float:
     """A broker that waits for a shared store has nothing that could answer: nobody knows whether it runs."""
     if broker.silent is not None:
         return 0.0

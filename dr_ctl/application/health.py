@@ -9,8 +9,8 @@ from dr_ctl.application import down_since, rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.lost_site import lost_pairs, not_read, without_rights
-from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge, OpenRun
@@ -25,7 +25,7 @@ from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import NO_HINTS
 from dr_ctl.engine.roles import stand, stand_of
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import Snapshot
 
 OVERDUE: Final = timedelta(days=1)
 """After this time a debt is no longer the end of an incident, but something forgotten."""
@@ -49,8 +49,8 @@ def check(caller: Caller, within_s: float) -> Result:
         with Opened.of(caller) as opened:
             for site in opened.sites:
                 opened.topology.spend_at_most(within_s * LOOKS, site)
-            seen: Seen = opened.topology.observe()
-            return _judged(caller, opened, seen)
+            snapshot: Snapshot = opened.topology.observe()
+            return _judged(caller, opened, snapshot)
     except DrCtlError as error:
         return unknown(error)
 
@@ -61,23 +61,23 @@ def unknown(error: DrCtlError) -> Result:
     return Result(ExitCode.UNKNOWN, text, health=Health.UNKNOWN)
 
 
-def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
-    debts, run = owed_now(caller, seen).debts, OpenRun.of(caller)
-    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    price = Judge.of(caller, opened, seen, seen.links()).if_lost(serving[0]) if len(serving) == 1 else None
+def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
+    debts, run = owed_now(caller, snapshot).debts, OpenRun.of(caller)
+    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+    price = Judge.of(caller, opened, snapshot, snapshot.links()).if_lost(serving[0]) if len(serving) == 1 else None
     bounds = price.bounds() if price is not None else None
     look_s = _age_s(bounds, caller.clock.now())
-    against = [*_failover(opened, seen, serving, price), *_history(opened, serving, look_s)]
+    against = [*_failover(opened, snapshot, serving, price), *_history(opened, serving, look_s)]
     problems = [
-        *_roles(opened, seen, serving, whole=run is None),
-        *_links(seen),
-        *_obstacles(seen),
+        *_roles(opened, snapshot, serving, whole=run is None),
+        *_links(snapshot),
+        *_obstacles(snapshot),
         *_debts(debts, caller.clock.now()),
         *((Problem(Health.WARNING, f"run {run.files.name} was interrupted"),) if run and not run.lives else ()),
         *against,
     ]
     health = max((each.health for each in problems), key=lambda each: each.rank, default=Health.OK)
-    served = f"both sites serve: {served_where(seen)}" if is_split(seen) else ""
+    served = f"both sites serve: {served_where(snapshot)}" if is_split(snapshot) else ""
     served = f"{serving[0]} serves" if len(serving) == 1 else served
     well = [
         "failover ready" if price is not None and not against else "",
@@ -90,8 +90,8 @@ def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
     worst = sorted(problems, key=lambda each: each.health.rank, reverse=True)
     line = f"{health.name} - {'; '.join(filter(None, [served, *(each.text for each in worst), *well]))}"
     data: dict[str, Json] = {
-        "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
-        "pairs": document(seen.units),
+        "sites": {site: {"role": role.value} for site, role in snapshot.roles.items()},
+        "pairs": document(snapshot.units),
         "problems": [{"health": each.health.name.lower(), "text": each.text} for each in worst],
         "open_run": run.files.name if run is not None else None,
         "newest_look_s": look_s,
@@ -102,45 +102,46 @@ def _judged(caller: Caller, opened: Opened, seen: Seen) -> Result:
     return Result(code, line, data=data, debts=debts, health=health)
 
 
-def _roles(opened: Opened, seen: Seen, serving: list[str], *, whole: bool) -> Iterator[Problem]:
+def _roles(opened: Opened, snapshot: Snapshot, serving: list[str], *, whole: bool) -> Iterator[Problem]:
     parts = opened.topology.recipe.moves_parts
-    roles = stand(seen)
-    unknown = [site for site, role in seen.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
-    if any(len(unit.open_at) > 1 for unit in seen.units):
-        yield Problem(Health.CRITICAL, f"split brain: both sites let clients in: {served_where(seen)}")
-    elif is_split(seen) and not parts:
-        yield Problem(Health.CRITICAL, f"the pairs are served at different sites: {served_where(seen)}")
+    roles = stand(snapshot)
+    unknown = [site for site, role in snapshot.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
+    if any(len(unit.open_at) > 1 for unit in snapshot.units):
+        yield Problem(Health.CRITICAL, f"split brain: both sites let clients in: {served_where(snapshot)}")
+    elif is_split(snapshot) and not parts:
+        yield Problem(Health.CRITICAL, f"the pairs are served at different sites: {served_where(snapshot)}")
     elif not serving:
         yield Problem(Health.UNKNOWN if unknown else Health.CRITICAL, f"no site was seen to serve: {roles}")
     elif whole:
-        yield from (Problem(Health.CRITICAL, each.text) for each in unserved(seen, parts=parts))
-        yield from (Problem(Health.CRITICAL, each.text) for each in without_rights(seen))
-    lost = [each.text for each in lost_pairs(seen)] if whole else []
+        yield from (Problem(Health.CRITICAL, each.text) for each in unserved(snapshot, parts=parts))
+        yield from (Problem(Health.CRITICAL, each.text) for each in without_rights(snapshot))
+    lost = [each.text for each in lost_pairs(snapshot)] if whole else []
     yield from (Problem(Health.CRITICAL, text) for text in lost)
-    causes = [] if serving else [not_read(seen, site) for site in seen.roles]
+    causes = [] if serving else [not_read(snapshot, site) for site in snapshot.roles]
     yield from (Problem(Health.UNKNOWN, each.text) for each in causes if each is not None)
-    for each in seen.brokers:
-        told = seen.roles[each.site] is Role.DOWN or any(f"{each.site}/{each.pair} is" in text for text in lost)
+    for each in snapshot.brokers:
+        told = snapshot.roles[each.site] is Role.DOWN or any(f"{each.site}/{each.pair} is" in text for text in lost)
         if each.silent is not None and serving and not told:
             state = "did not answer in time" if isinstance(each.silent, TimedOut) else f"is {each.role.value}"
             yield Problem(Health.WARNING, f"{each.site}/{each.pair} {state}")
 
 
-def _links(seen: Seen) -> Iterator[Problem]:
+def _links(snapshot: Snapshot) -> Iterator[Problem]:
     """The links that are not attached. One to a broker that did not answer says nothing more than that."""
-    silent = {(each.site, each.pair) for each in seen.brokers if each.silent is not None}
+    silent = {(each.site, each.pair) for each in snapshot.brokers if each.silent is not None}
     away = [
         f"{link.site}/{link.pair}"
-        for link in seen.links()
-        if link.attached is False and not any((site, link.pair) in silent for site in seen.roles if site != link.site)
+        for link in snapshot.links()
+        if link.attached is False
+        and not any((site, link.pair) in silent for site in snapshot.roles if site != link.site)
     ]
     if away:
         yield Problem(Health.WARNING, f"the link of {some(away)} is not attached")
 
 
-def _obstacles(seen: Seen) -> Iterator[Problem]:
+def _obstacles(snapshot: Snapshot) -> Iterator[Problem]:
     """A site where no client can send serves nobody; of a site that waits it is only to be known."""
-    for each in seen.brokers:
+    for each in snapshot.brokers:
         for obstacle in (found for found in each.obstacles if found.known):
             out = each.role is Role.SERVING and not obstacle.addresses
             yield Problem(Health.CRITICAL if out else Health.WARNING, f"{each.site}/{each.pair}: {obstacle.text}")
@@ -153,15 +154,15 @@ def _debts(debts: Sequence[Debt], now: datetime) -> Iterator[Problem]:
         yield Problem(Health.CRITICAL if late else Health.WARNING, text)
 
 
-def _failover(opened: Opened, seen: Seen, serving: list[str], price: FailoverPrice | None) -> Iterator[Problem]:
+def _failover(opened: Opened, snapshot: Snapshot, serving: list[str], price: FailoverPrice | None) -> Iterator[Problem]:
     """Whether the other site could take over, and within the objectives."""
     if price is None:
         return
     other = opened.other(serving[0])
-    if nodes := seen.hints.get(serving[0], NO_HINTS).nodes:
+    if nodes := snapshot.hints.get(serving[0], NO_HINTS).nodes:
         yield Problem(Health.WARNING, f"failover to {other} would ask for a person's word: {some(nodes)}")
-    if seen.roles[other] is not Role.STANDBY:
-        yield Problem(Health.CRITICAL, f"failover impossible: {stand_of(seen, other)}")
+    if snapshot.roles[other] is not Role.STANDBY:
+        yield Problem(Health.CRITICAL, f"failover impossible: {stand_of(snapshot, other)}")
     elif (refused := price.too_high(Ask(FAILOVER, other))) is not None:
         yield Problem(Health.WARNING, f"failover to {other} would be refused now: {refused.text}")
 

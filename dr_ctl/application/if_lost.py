@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from dr_ctl.application.down_since import Since
-from dr_ctl.application.opened import Opened
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.engine.ending import price_text
@@ -15,7 +15,7 @@ from dr_ctl.engine.operations import SWAPOVER
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import Snapshot
 
 
 def headline(judge: Judge, site: str, away: Collection[Since], now: datetime) -> str:
@@ -37,9 +37,9 @@ def _age(bounds: Mapping[str, Any], now: datetime) -> str:
     return f" (reading of {duration(round(age_s, 1))} ago)"
 
 
-def differing(opened: Opened, seen: Seen, site: str, by_history: Sequence[Finding]) -> Sequence[Finding]:
+def differing(opened: Opened, snapshot: Snapshot, site: str, by_history: Sequence[Finding]) -> Sequence[Finding]:
     """That the sites differ by more than what was on its way, by this look; where it does not tell, by the history."""
     move = Move(Ask(SWAPOVER, opened.other(site)), site, {})
-    found = [each for check in opened.topology.recipe.checks(seen, move) for each in check.found]
+    found = [each for check in opened.topology.recipe.checks(snapshot, move) for each in check.found]
     own = [replace(each, severity=Severity.WARNING) for each in found if each.id == "DR-PARITY-001"]
     return own or by_history

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from dr_ctl import __version__
-from dr_ctl.application.opened import Opened
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.run_options import BreakLock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
@@ -16,10 +16,10 @@ from dr_ctl.core.machine import boot_id
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import LockDocument, Look, against, held_by, per_machine
+from dr_ctl.engine.renewal import tended
 from dr_ctl.engine.roles import stand
 from dr_ctl.engine.runs import Runs
-from dr_ctl.engine.tending import tended
-from dr_ctl.topologies.topology import BrokerSeen, Seen
+from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
 
 
 def by() -> dict[str, Json]:
@@ -45,29 +45,31 @@ def _me(runs: Runs, run: str = "", what: str = "", *, looks: bool = False) -> Lo
     )
 
 
-def refuse_if_held(seen: Seen, runs: Runs, break_lock: BreakLock) -> None:
+def refuse_if_held(snapshot: Snapshot, runs: Runs, break_lock: BreakLock) -> None:
     """Raise `Locked` where a broker was seen to keep a live lock of another STATE."""
     me = _me(runs)
-    for look in seen.locks:
+    for look in snapshot.locks:
         if not break_lock.wanted and (other := against(look, me)) is not None:
             raise held_by(f"{look.site}/{look.pair}", other)
 
 
-def in_the_way(seen: Seen, runs: Runs) -> str | None:
+def in_the_way(snapshot: Snapshot, runs: Runs) -> str | None:
     """The live lock of another STATE that would keep a run out, if any. Only looks."""
     me = _me(runs, looks=True)
-    return next((other.described for look in seen.locks if (other := against(look, me)) is not None), None)
+    return next((other.described for look in snapshot.locks if (other := against(look, me)) is not None), None)
 
 
 @contextmanager
-def locked(opened: Opened, runs: Runs, seen: Seen, run: str, what: str, break_lock: BreakLock) -> Iterator[Lease]:
+def locked(
+    opened: Opened, runs: Runs, snapshot: Snapshot, run: str, what: str, break_lock: BreakLock
+) -> Iterator[Lease]:
     """Hold the lock on every broker that was seen to answer; raises `Locked`.
 
     A run that is left open keeps it until it runs out: others must not come upon what is half done.
     """
     with tended(opened.topology.stores(), _me(runs, run, what), opened.clock) as lease:
         try:
-            lease.take(_answered(seen), break_lock=break_lock.wanted)
+            lease.take(_answered(snapshot), break_lock=break_lock.wanted)
             yield lease
         finally:
             if runs.unfinished() is None:
@@ -81,9 +83,9 @@ def note_pauses(lease: Lease, baseline: Mapping[str, Any]) -> None:
             lease.before(site, unit, state.get("paused", ()))
 
 
-def note_left(lease: Lease, seen: Seen) -> None:
+def note_left(lease: Lease, snapshot: Snapshot) -> None:
     """Keep the queues that are still paused at the end in the lock, so that any host can resume them."""
-    for each in seen.brokers:
+    for each in snapshot.brokers:
         if each.silent is None:
             lease.still_paused(each.site, each.pair, each.paused)
 
@@ -95,7 +97,7 @@ def facts(lease: Lease, break_lock: BreakLock) -> dict[str, Json]:
     return {"epoch": lease.epoch, "at": at, "broken": broken, "reason": break_lock.reason if broken else None}
 
 
-def changed(before: Seen, now: Seen) -> Finding | None:
+def changed(before: Snapshot, now: Snapshot) -> Finding | None:
     """Say that the sites are not any more what a person was asked about."""
     if before.roles == now.roles:
         return None
@@ -106,13 +108,13 @@ def changed(before: Seen, now: Seen) -> Finding | None:
 # For `status` and `validate`.
 
 
-def standing(seen: Seen) -> list[tuple[Look, LockDocument]]:
+def standing(snapshot: Snapshot) -> list[tuple[Look, LockDocument]]:
     """The newest lock of each broker that has not been released, or still names what its run has left paused."""
-    newest = [(look, look.highest) for look in seen.locks]
+    newest = [(look, look.highest) for look in snapshot.locks]
     return [(look, each) for look, each in newest if each is not None and (each.paused or not each.released)]
 
 
-def shown(seen: Seen) -> list[Json]:
+def shown(snapshot: Snapshot) -> list[Json]:
     """The holders of the lock by broker, for `data.locks`."""
     return [
         {
@@ -130,15 +132,15 @@ def shown(seen: Seen) -> list[Json]:
             "paused_before": list(each.paused_before),
             "paused": {run: list(names) for run, names in each.paused.items()},
         }
-        for look, each in standing(seen)
+        for look, each in standing(snapshot)
     ]
 
 
-def holders(seen: Seen, but: str | None = None) -> list[Finding]:
+def holders(snapshot: Snapshot, but: str | None = None) -> list[Finding]:
     """Name each run that holds a lock, or held one and never released it; once, wherever it holds it. `but`: not this
     one, of which more is said."""
     findings: dict[str, Finding] = {}
-    for look, each in standing(seen):
+    for look, each in standing(snapshot):
         if each.released or each.run == but:
             continue
         if each.live(look.now_ms):
@@ -152,28 +154,28 @@ def holders(seen: Seen, but: str | None = None) -> list[Finding]:
     return list(findings.values())
 
 
-def pausers(seen: Seen, broker: BrokerSeen) -> dict[str, str]:
+def pausers(snapshot: Snapshot, broker: BrokerSnapshot) -> dict[str, str]:
     """Which run paused which queue of a broker, by its lock."""
     return {
         queue: run
-        for look, each in standing(seen)
+        for look, each in standing(snapshot)
         if (look.site, look.pair) == (broker.site, broker.pair)
         for run, queues in each.paused.items()
         for queue in queues
     }
 
 
-def forbidden(opened: Opened, seen: Seen) -> dict[tuple[str, str], Finding]:
+def forbidden(opened: Opened, snapshot: Snapshot) -> dict[tuple[str, str], Finding]:
     """Say at which brokers this user may not create a lock. Asked, not tried: a check changes nothing."""
     findings = {}
     for store in opened.topology.stores():
         with closing(store), suppress(BrokerError):
-            why = store.why_forbidden() if (store.site, store.pair) in _answered(seen) else None
+            why = store.why_forbidden() if (store.site, store.pair) in _answered(snapshot) else None
             if why is not None:
                 findings[store.site, store.pair] = per_machine(f"{store.site}/{store.pair}", why)
     return findings
 
 
-def _answered(seen: Seen) -> set[tuple[str, str]]:
+def _answered(snapshot: Snapshot) -> set[tuple[str, str]]:
     """The brokers at which a lock can be taken."""
-    return {(each.site, each.pair) for each in seen.brokers if each.silent is None}
+    return {(each.site, each.pair) for each in snapshot.brokers if each.silent is None}

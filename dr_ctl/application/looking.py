@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dr_ctl.core.system import Work, beside
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.topology import Seen, Topology
+from dr_ctl.topologies.topology import Snapshot, Topology
 
 if TYPE_CHECKING:
     from dr_ctl.application.caller import Caller
@@ -18,21 +18,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """An installation that is looked at, twice, so that rates are known; `seen` is there when both have answered."""
+    """An installation that is looked at, twice, so that rates are known; `snapshot` is there when both have
+    answered."""
 
     installation: Installation
     topology: Topology[Any]
-    seen: Work[Seen]
+    snapshot: Work[Snapshot]
 
 
 @contextmanager
 def looking(caller: Caller) -> Iterator[Looking]:
     """Begin to look. The topology is closed after the block, which also ends a look that still runs."""
     installation = caller.installation()
-    topology = registry.opened(installation, caller.clock, caller.patience, caller.runs().documents)
-    seen = beside(lambda: topology.look(over_s=caller.patience.rates_s), "both looks")
+    topology = registry.opened(installation, caller.clock, caller.timeouts, caller.runs().documents)
+    snapshot = beside(lambda: topology.look(over_s=caller.timeouts.rates_s), "both looks")
     try:
         with closing(topology):
-            yield Looking(installation, topology, seen)
+            yield Looking(installation, topology, snapshot)
     finally:
-        seen.wait()
+        snapshot.wait()

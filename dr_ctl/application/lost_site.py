@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from dr_ctl.application.opened import Opened
-from dr_ctl.application.unread import unread
+from dr_ctl.application.installation import Opened
+from dr_ctl.application.missing_package import unread
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, some
@@ -15,37 +15,39 @@ from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
 from dr_ctl.engine.ports import NO_HINTS
 from dr_ctl.engine.roles import lives_by, presumed
 from dr_ctl.engine.runs import Runs
-from dr_ctl.topologies.topology import Seen, keeps_one_store
+from dr_ctl.topologies.topology import Snapshot, keeps_one_store
 
 LATELY: Final = timedelta(minutes=10)
 
 
-def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened, *, under_way: bool = False) -> Decision:
+def as_things_stand(
+    decided: Decision, ask: Ask, snapshot: Snapshot, opened: Opened, *, under_way: bool = False
+) -> Decision:
     """The decision with what the history tells of the lost site. `under_way`: an open failover is judged again, and has
     to be ended first.
 
     A site that is silent and was sick lately is refused as a sick one. A person's word still counts: a host that was
     switched off is as silent as a process that froze for good, and waiting would only keep the service down."""
     left = opened.other(ask.target)
-    silent = seen.roles[left] is Role.UNKNOWN
-    if (refused := _answered(decided, ask, seen, left)) is not None:
+    silent = snapshot.roles[left] is Role.UNKNOWN
+    if (refused := _answered(decided, ask, snapshot, left)) is not None:
         return refused
     if isinstance(decided, Plan):
-        return replace(decided, findings=(*_by_word(seen, left, opened), *decided.findings)) if silent else decided
+        return replace(decided, findings=(*_by_word(snapshot, left, opened), *decided.findings)) if silent else decided
     if not isinstance(decided, Refusal):
         return decided
-    away = [link.site for link in seen.links() if link.attached is False]
-    is_whole = all(each.silent is None for each in seen.brokers if each.site == left)
+    away = [link.site for link in snapshot.links() if link.attached is False]
+    is_whole = all(each.silent is None for each in snapshot.brokers if each.site == left)
     first, *others = decided.findings
     if under_way and first.id == "DR-ALIVE-001":
         return decided
-    if first.id == "DR-ALIVE-001" and seen.roles[left] is Role.SERVING and is_whole and away:
+    if first.id == "DR-ALIVE-001" and snapshot.roles[left] is Role.SERVING and is_whole and away:
         remedy = (
             f"Leave {left} as it is, its clients are served. Nothing can be moved without loss before the link is "
             f"back. {opened.mending(away[0])}"
         )
         first = replace(first, remedy=remedy)
-    if first.id == "DR-ALIVE-001" and seen.roles[left] is Role.SICK and keeps_one_store(seen):
+    if first.id == "DR-ALIVE-001" and snapshot.roles[left] is Role.SICK and keeps_one_store(snapshot):
         first = replace(first, remedy=ending_holder(ask.target))
     if first.id == "DR-ALIVE-002" and (at := _lately_sick(left, opened)) is not None:
         remedy = f"End that process for certain, or cut its host off; only then: {first.remedy}"
@@ -62,78 +64,78 @@ def ending_holder(waits: str) -> str:
     )
 
 
-def _by_word(seen: Seen, left: str, opened: Opened) -> Iterator[Finding]:
+def _by_word(snapshot: Snapshot, left: str, opened: Opened) -> Iterator[Finding]:
     """What speaks against a person's word that a silent site serves nobody."""
-    if (unread := not_read(seen, left)) is not None:
+    if (unread := not_read(snapshot, left)) is not None:
         yield unread
     if (at := _lately_sick(left, opened)) is not None:
         yield found("DR-ALIVE-004", site=left, at=stamp(at))
 
 
-def _answered(decided: Decision, ask: Ask, seen: Seen, left: str) -> Refusal | None:
+def _answered(decided: Decision, ask: Ask, snapshot: Snapshot, left: str) -> Refusal | None:
     """The refusal of a failover that rests on nothing but a person's word, or on nothing yet, beside a site that
     refused a login: its process lives."""
     refused = isinstance(decided, Refusal)
     dear = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
     worded = ask.presume_down == left and (dear or isinstance(decided, Plan))
     silent = refused and decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001")
-    if not (worded or silent) or seen.roles[left] is not Role.UNKNOWN or seen.roles[ask.target] is Role.SERVING:
+    if not (worded or silent) or snapshot.roles[left] is not Role.UNKNOWN or snapshot.roles[ask.target] is Role.SERVING:
         return None
-    for each in seen.brokers:
+    for each in snapshot.brokers:
         if each.site == left and each.silent is not None and each.silent.shows_life:
             text = f"{left} answers, and may serve: {each.silent}"
             return Refusal(
-                (found("DR-ALIVE-001", text, each.silent.remedy), *presumed(seen, ask)), ExitCode.SERVING_SITE_ALIVE
+                (found("DR-ALIVE-001", text, each.silent.remedy), *presumed(snapshot, ask)), ExitCode.SERVING_SITE_ALIVE
             )
     return None
 
 
-def not_read(seen: Seen, site: str) -> Finding | None:
+def not_read(snapshot: Snapshot, site: str) -> Finding | None:
     """The finding for a site of which nothing is known because of this machine or its settings: no failover is offered
     for that."""
-    for each in (broker for broker in seen.brokers if broker.site == site):
+    for each in (broker for broker in snapshot.brokers if broker.site == site):
         if each.silent is None and each.role is Role.UNKNOWN:
             text = f"{site}/{each.pair} answers, and whether it serves cannot be told from what its settings name"
             return found("DR-ROLE-019", text, "`dr-ctl validate` names what is missing there.")
         if each.silent is not None and each.silent.lies_here:
             text = f"{site} was not read, and may serve: {each.silent}"
             return found("DR-ROLE-019", text, each.silent.remedy)
-    if (hints := seen.hints.get(site, NO_HINTS)).signs:
+    if (hints := snapshot.hints.get(site, NO_HINTS)).signs:
         lives = lives_by(site, hints)
         return found("DR-ROLE-019", lives.text, lives.remedy)
     return None
 
 
-def offered_for_what_is_lost(decided: Decision, ask: Ask, seen: Seen) -> Decision:
+def offered_for_what_is_lost(decided: Decision, ask: Ask, snapshot: Snapshot) -> Decision:
     """The decision with the reason in place of an offer that does not help, where a site is silent for a reason of this
     machine, or of the settings."""
     first = decided.findings[0] if isinstance(decided, Refusal) else None
     if first is None or first.id not in ("DR-ROLE-005", "DR-ROLE-004"):
         return decided
-    sites = [ask.target] if first.id == "DR-ROLE-004" else [*seen.roles.keys() - {ask.target}]
-    unread = next((each for site in sites if (each := not_read(seen, site))), None)
+    sites = [ask.target] if first.id == "DR-ROLE-004" else [*snapshot.roles.keys() - {ask.target}]
+    unread = next((each for site in sites if (each := not_read(snapshot, site))), None)
     if unread is None:
         return decided
     return replace(decided, findings=(replace(first, remedy=unread.remedy), unread, *decided.findings[1:]))
 
 
-def without_rights(seen: Seen) -> Iterator[Finding]:
-    """The brokers of serving sites whose doors are open to clients that may do nothing there."""
-    for each in seen.brokers:
-        if each.role is Role.SERVING and each.kept_out and any(each.doors.values()):
+def without_rights(snapshot: Snapshot) -> Iterator[Finding]:
+    """The brokers of serving sites whose listeners are open to clients that may do nothing there."""
+    for each in snapshot.brokers:
+        if each.role is Role.SERVING and each.kept_out and any(each.listeners.values()):
             yield found("DR-ROLE-020", site=each.site, pair=each.pair)
 
 
-def lost_pairs(seen: Seen) -> Iterator[Finding]:
+def lost_pairs(snapshot: Snapshot) -> Iterator[Finding]:
     """The pairs that are shown to serve nobody, as a broker of them is down, while a site serves with other pairs."""
-    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    for unit in seen.units if len(serving) == 1 else ():
-        brokers = [each for each in seen.brokers if each.pair == unit.name]
+    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+    for unit in snapshot.units if len(serving) == 1 else ():
+        brokers = [each for each in snapshot.brokers if each.pair == unit.name]
         down = [f"{each.site}/{each.pair}" for each in brokers if each.role is Role.DOWN]
         shut = all(each.role is Role.DOWN or each.site in unit.closed_at for each in brokers)
         if unit.open_at or not down or not shut:
             continue
-        home, away = serving[0], next(site for site in seen.roles if site != serving[0])
+        home, away = serving[0], next(site for site in snapshot.roles if site != serving[0])
         remedy = (
             f"Start the broker of {some(down)} again, which may lose nothing; then `dr-ctl unfence {home}` opens it. "
             f"Where it is lost for good: `dr-ctl fence {home}` closes the rest, then `dr-ctl failover --to {away}`, at "
@@ -143,11 +145,11 @@ def lost_pairs(seen: Seen) -> Iterator[Finding]:
         yield found("DR-UNIT-003", text, remedy)
 
 
-def taken_over(ask: Ask, seen: Seen, opened: Opened, runs: Runs) -> str | None:
+def taken_over(ask: Ask, snapshot: Snapshot, opened: Opened, runs: Runs) -> str | None:
     """Since when the target serves a store that it took by itself, for a person who finds that so; None where a run of
     this STATE moved the service since, or the history does not tell."""
     left = opened.other(ask.target)
-    if ask.operation != FAILOVER or not keeps_one_store(seen) or seen.roles[left] is Role.SERVING:
+    if ask.operation != FAILOVER or not keeps_one_store(snapshot) or snapshot.roles[left] is Role.SERVING:
         return None
     at = _last_seen(opened, left, Role.SERVING)
     ended = [each.result.stat().st_mtime for each in runs.all() if each.result.exists()]

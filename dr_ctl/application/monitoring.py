@@ -11,7 +11,7 @@ from dr_ctl.application.auto_reinstate import AutoReinstate
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.estimates import request
 from dr_ctl.application.figures import Figures
-from dr_ctl.application.opened import Opened
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.document import document
@@ -43,11 +43,11 @@ def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, me
                     caller.say(why)
                 recorded.tell(look)
                 if figures is not None:
-                    board.shown = shown(watching, look, figures.of(look.seen, look.at))
+                    board.shown = shown(watching, look, figures.of(look.snapshot, look.at))
                 service.notify(service.READY, service.ALIVE, f"STATUS={look.line}")
                 caller.line(document(look), look.line)
                 if reinstating is not None:
-                    reinstating.reinstate(look.seen)
+                    reinstating.reinstate(look.snapshot)
                 watching.wait(until)
         except Stopped:
             pass

@@ -15,7 +15,7 @@ from typing import Final
 from dr_ctl.application.approvals import why_none
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.grouping import SETTINGS, grouped
-from dr_ctl.application.opened import folder, unverified_at
+from dr_ctl.application.installation import folder, unverified_at
 from dr_ctl.application.result import Result, counted
 from dr_ctl.core.document import document
 from dr_ctl.core.findings import found

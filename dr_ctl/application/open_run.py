@@ -16,7 +16,7 @@ from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.roles import alive, open_again, source_of
 from dr_ctl.engine.runs import RunFiles, Runs
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import Snapshot
 
 
 def holding_state(runs: Runs, what: str, *, held: bool) -> AbstractContextManager[None]:
@@ -68,20 +68,20 @@ def left_open(declined: Result, files: RunFiles) -> Result:
     return replace(declined, summary=text, run=files.name)
 
 
-def why_not_undone(past: History, seen: Seen) -> str | None:
+def why_not_undone(past: History, snapshot: Snapshot) -> str | None:
     """Why a run cannot be undone: the run or somebody else may have opened its target."""
     target = past.ask.target
-    role = part_of(seen, past.ask).roles[target]
+    role = part_of(snapshot, past.ask).roles[target]
     if not past.activation and (role is Role.STANDBY or target in past.serving):
         return None
     return f"{target} is {role.value} and may have been opened by the run: it cannot be undone"
 
 
-def refused_onward(past: History, seen: Seen) -> bool:
+def refused_onward(past: History, snapshot: Snapshot) -> bool:
     """Say whether what the sites show refuses to go on. One that is silent may answer again."""
     ask = replace(past.ask, expect_serving=None)
-    part = part_of(seen, ask)
+    part = part_of(snapshot, ask)
     if ask.operation == FAILOVER:
-        return not open_again(seen, past) and alive(part, ask) is not None
+        return not open_again(snapshot, past) and alive(part, ask) is not None
     answer = all(role in (Role.SERVING, Role.STANDBY) for role in part.roles.values())
     return ask.operation in (*ALONE, REINSTATE) and answer and isinstance(source_of(part, ask, past), Finding)

@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from dr_ctl.application.estimates import objectives
+from dr_ctl.application.missing_package import unread
 from dr_ctl.application.out_of_lost import out_of_lost
 from dr_ctl.application.run_options import Accepted
-from dr_ctl.application.unread import unread
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import Unreachable
@@ -25,7 +25,7 @@ from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.plan import Ask
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import BrokerSeen, Seen, keeps_one_store
+from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot, keeps_one_store
 
 if TYPE_CHECKING:
     from dr_ctl.rpo.bounds.result import Bound, Bounds
@@ -74,7 +74,7 @@ class FailoverPrice:
         self._ahead = timedelta(0)  # by how much at least a broker's clock is ahead of this machine's
         self._installation, self._clock = installation, clock
         self._down_since: datetime | None = None
-        self._read: tuple[Seen, datetime] | None = None
+        self._read: tuple[Snapshot, datetime] | None = None
         self._by_history: tuple[object, Bounds] | None = None  # keyed by the moment of death and the clocks
         self._differing = set[str]()  # queues whose content may rightly differ between the sites
         self._live: Sequence[Row] = ()  # what the other site's queues count while no client works there
@@ -87,25 +87,25 @@ class FailoverPrice:
         # Loading the Parquet reader takes a tenth of a second: load it beside the first look.
         beside(_load_bounds, "load bounds")
 
-    def saw(self, seen: Seen) -> None:
+    def saw(self, snapshot: Snapshot) -> None:
         """Note a look. A site that is down sends no more, so its price stops growing. A closed site that answers tells
         how much is still to ship."""
-        role = seen.roles[self.lost]
+        role = snapshot.roles[self.lost]
         now = self._clock.now()
         # A broker's time must be earlier than now; any lead is a clock's fault.
-        clocks = [moment(look.now_ms * 1000) - now for look in seen.locks if look.site != self.lost]
+        clocks = [moment(look.now_ms * 1000) - now for look in snapshot.locks if look.site != self.lost]
         self._ahead = max([self._ahead, *clocks])
         # Only an unbroken run of looks that see it down ends the time.
         self._down_since = (self._down_since or now) if role is Role.DOWN else None
-        whole = role is Role.STANDBY and all(each.silent is None for each in self._brokers(seen))
-        self._read = (seen, self._clock.now()) if whole else None
-        self._kept_at = self._clock.now() if keeps_one_store(seen) else None
-        silent = [each.silent for each in self._brokers(seen)]
-        self._differing |= {*seen.differing()}
+        whole = role is Role.STANDBY and all(each.silent is None for each in self._brokers(snapshot))
+        self._read = (snapshot, self._clock.now()) if whole else None
+        self._kept_at = self._clock.now() if keeps_one_store(snapshot) else None
+        silent = [each.silent for each in self._brokers(snapshot)]
+        self._differing |= {*snapshot.differing()}
         # Where no link ships the producers themselves go on sending to the site that waits.
-        waits = all(each is not Role.SERVING for each in seen.roles.values())
-        is_shipped = waits and any(each.outflow is not None for each in seen.links())
-        rows = seen.rows(now) if is_shipped else ()
+        waits = all(each is not Role.SERVING for each in snapshot.roles.values())
+        is_shipped = waits and any(each.outflow is not None for each in snapshot.links())
+        rows = snapshot.rows(now) if is_shipped else ()
         self._live = [each for each in rows if each.site != self.lost and each.kind == "queue"]
         self._host_lives = role is Role.DOWN and all(isinstance(each, Unreachable) and each.refused for each in silent)
 
@@ -287,8 +287,8 @@ class FailoverPrice:
     def _pairs(self) -> list[str]:
         return [broker.name for broker in self._installation.settings.sites[self.lost].brokers]
 
-    def _brokers(self, seen: Seen) -> list[BrokerSeen]:
-        return [each for each in seen.brokers if each.site == self.lost]
+    def _brokers(self, snapshot: Snapshot) -> list[BrokerSnapshot]:
+        return [each for each in snapshot.brokers if each.site == self.lost]
 
 
 def _accepting(now: Bounds, *, lost: bool, duplicates: bool) -> str:

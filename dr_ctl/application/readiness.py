@@ -8,14 +8,14 @@ from dr_ctl.application import down_since, lock, rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.grouping import SETTINGS, grouped
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.installed import installed
 from dr_ctl.application.lost_site import lost_pairs, not_read
-from dr_ctl.application.opened import Opened
-from dr_ctl.application.question import Question
+from dr_ctl.application.recovery_options import open_run_findings
+from dr_ctl.application.request import Question
 from dr_ctl.application.result import Result
 from dr_ctl.application.status import silent
 from dr_ctl.application.verdicts import Judge, Verdict, targets
-from dr_ctl.application.ways_out import open_run_findings
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import BrokerError, UsageError
@@ -23,13 +23,13 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.engine.debts import lost_alone
 from dr_ctl.engine.onlooker import Onlooker
-from dr_ctl.engine.operations import SWAPOVER, VERIFY, WHOLE
+from dr_ctl.engine.operations import ALL, SWAPOVER, VERIFY
 from dr_ctl.engine.outcome import Done, Unknown
 from dr_ctl.engine.parts import in_part, is_split, part_of, served_where, unserved
 from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.engine.ports import Check, Move
 from dr_ctl.engine.roles import stand
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import Snapshot
 
 VERIFY_S = 5.0
 _UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)
@@ -37,35 +37,35 @@ _UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)
 
 def validate(caller: Caller, operation: str | None, to: str | None = None, *, verbose: bool = False) -> Result:
     """All findings once, then the present answer of each operation's command; `verbose` lists every check by name."""
-    if operation is not None and operation not in WHOLE:
-        raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(WHOLE)}.")
+    if operation is not None and operation not in ALL:
+        raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(ALL)}.")
     with Opened.of(caller) as opened:
         opened.must_know(to)
-        seen: Seen = opened.topology.observe()
+        snapshot: Snapshot = opened.topology.observe()
         began = caller.clock.monotonic()
-        links = opened.topology.look(over_s=caller.patience.rates_s).links()
-        judge = Judge.of(caller, opened, seen, links)
-        verdicts = [judge.verdict(name, to or targets(seen, name)) for name in ([operation] if operation else WHOLE)]
-        forbidden = lock.forbidden(opened, seen)
-        checks = _checks(opened, seen, judge, forbidden, to)
+        links = opened.topology.look(over_s=caller.timeouts.rates_s).links()
+        judge = Judge.of(caller, opened, snapshot, links)
+        verdicts = [judge.verdict(name, to or targets(snapshot, name)) for name in ([operation] if operation else ALL)]
+        forbidden = lock.forbidden(opened, snapshot)
+        checks = _checks(opened, snapshot, judge, forbidden, to)
         looked = down_since.last_look(opened.installation)
         findings = list(
             dict.fromkeys(
                 [
-                    *_findings(opened, seen, judge, verdicts, forbidden, to),
-                    *_prices(seen, verdicts),
+                    *_findings(opened, snapshot, judge, verdicts, forbidden, to),
+                    *_prices(snapshot, verdicts),
                     *(finding for check in checks if check.where == SETTINGS for finding in check.found),
-                    *_unheard(opened, seen),
-                    *_unprepared(opened, seen, looked, caller.clock.now()),
+                    *_unheard(opened, snapshot),
+                    *_unprepared(opened, snapshot, looked, caller.clock.now()),
                 ]
             )
         )
     age_s = caller.clock.monotonic() - began
-    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
     data: dict[str, Json] = {
         "operations": {each.operation: document(each) for each in verdicts},
-        "pairs": document(seen.units),
-        "fence": {site: seen.fence_strength(site) for site in seen.roles},
+        "pairs": document(snapshot.units),
+        "fence": {site: snapshot.fence_strength(site) for site in snapshot.roles},
         "last_look": stamp(looked.at) if looked.at is not None else None,
         "rehearsed_at": stamp(at) if (at := rehearsing.last(caller.runs())) is not None else None,
         "bounds": dict(judge.if_lost(serving[0]).bounds()) if len(serving) == 1 else None,
@@ -74,18 +74,18 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         data["checks"] = document([each.aged(age_s) for each in checks])
     lines = [each.line for each in verdicts]
     groups = [
-        replace(each, findings=_since_the_loss(seen, each.findings))
+        replace(each, findings=_since_the_loss(snapshot, each.findings))
         for each in grouped(opened.installation, findings, checks, verdicts, verbose=verbose)
     ]
-    findings = _since_the_loss(seen, findings)
+    findings = _since_the_loss(snapshot, findings)
     return Result(verdicts[0].code, "; ".join(lines), findings, data, closing="\n".join(lines), groups=groups)
 
 
-def _since_the_loss(seen: Seen, findings: Sequence[Finding]) -> list[Finding]:
+def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Finding]:
     """The findings, of which none is an error that the failover from a lost site has made: while the other one serves
     that site is away, and no move goes there until it is taken in."""
-    lost = lost_alone(seen.debts)
-    if lost is None or [site for site, role in seen.roles.items() if role is Role.SERVING] in ([], [lost]):
+    lost = lost_alone(snapshot.debts)
+    if lost is None or [site for site, role in snapshot.roles.items() if role is Role.SERVING] in ([], [lost]):
         return [*findings]
     expected = {
         "DR-SITE-001": Severity.WARNING,
@@ -100,19 +100,19 @@ def _since_the_loss(seen: Seen, findings: Sequence[Finding]) -> list[Finding]:
     ]
 
 
-def _prices(seen: Seen, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
+def _prices(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
     """What somebody has to agree to; nothing where a site is only not read for a reason that lies here."""
-    if not any(role is Role.UNKNOWN and not_read(seen, site) for site, role in seen.roles.items()):
+    if not any(role is Role.UNKNOWN and not_read(snapshot, site) for site, role in snapshot.roles.items()):
         yield from (verdict.price for verdict in verdicts if verdict.price is not None)
 
 
-def _unprepared(opened: Opened, seen: Seen, looked: down_since.LastLook, now: datetime) -> Iterator[Finding]:
+def _unprepared(opened: Opened, snapshot: Snapshot, looked: down_since.LastLook, now: datetime) -> Iterator[Finding]:
     """What nobody would know of the loss of the serving site: no monitor looks, or its estimate is missing or old."""
     if looked.at is None and not looked.silent:
         text = "no monitor has ever looked: what a failover would cost is not known"
         yield found("DR-MON-002", text, "Let `dr-ctl monitor` run, on a machine that reaches both sites.")
     yield from down_since.unwatched(opened.installation, looked, now)
-    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
     if len(serving) != 1 or looked.at is None:
         return
     document, _, findings = with_age(opened.installation, serving[0])
@@ -121,11 +121,11 @@ def _unprepared(opened: Opened, seen: Seen, looked: down_since.LastLook, now: da
         yield found("DR-RPO-040", site=serving[0])
 
 
-def _unheard(opened: Opened, seen: Seen) -> list[Finding]:
-    """Findings for sites that serve by their flags but greet no client. A later test of such a door cannot show that
-    the site went down."""
+def _unheard(opened: Opened, snapshot: Snapshot) -> list[Finding]:
+    """Findings for sites that serve by their flags but greet no client. A later test of such a listener cannot show
+    that the site went down."""
     findings = []
-    for site in [site for site, role in seen.roles.items() if role is Role.SERVING]:
+    for site in [site for site, role in snapshot.roles.items() if role is Role.SERVING]:
         try:
             why = opened.topology.why_not_so(site, serving=True)
         except BrokerError as error:
@@ -137,7 +137,7 @@ def _unheard(opened: Opened, seen: Seen) -> list[Finding]:
 
 def _findings(
     opened: Opened,
-    seen: Seen,
+    snapshot: Snapshot,
     judge: Judge,
     verdicts: Sequence[Verdict],
     forbidden: Mapping[tuple[str, str], Finding],
@@ -145,47 +145,47 @@ def _findings(
 ) -> list[Finding]:
     """The obstacles to the operations, each once. The brokers' own findings are included even where the roles alone
     refuse a move."""
-    findings = open_run_findings(judge.open_run, seen, judge.links)
+    findings = open_run_findings(judge.open_run, snapshot, judge.links)
     if len(verdicts) == 1 and verdicts[0].findings and verdicts[0].operation != SWAPOVER:
         return list(dict.fromkeys([*findings, *verdicts[0].findings]))
-    target = to or targets(seen, SWAPOVER) or next(iter(seen.roles))
+    target = to or targets(snapshot, SWAPOVER) or next(iter(snapshot.roles))
     ask = Ask(SWAPOVER, target)
     move = Move(ask, opened.other(target), {})
     findings += [
-        *(() if judge.open_run is not None else unserved(seen, parts=opened.topology.recipe.moves_parts)),
-        *(() if judge.open_run is not None else lost_pairs(seen)),
-        *Question(ask, opened).decide(seen).findings,
-        *opened.topology.recipe.why_not(seen, move),
+        *(() if judge.open_run is not None else unserved(snapshot, parts=opened.topology.recipe.moves_parts)),
+        *(() if judge.open_run is not None else lost_pairs(snapshot)),
+        *Question(ask, opened).decide(snapshot).findings,
+        *opened.topology.recipe.why_not(snapshot, move),
         *forbidden.values(),
     ]
     return list(dict.fromkeys(findings))
 
 
 def _checks(
-    opened: Opened, seen: Seen, judge: Judge, forbidden: Mapping[tuple[str, str], Finding], to: str | None
+    opened: Opened, snapshot: Snapshot, judge: Judge, forbidden: Mapping[tuple[str, str], Finding], to: str | None
 ) -> list[Check]:
     """Every named check, the installation's own first."""
-    target = to or targets(seen, SWAPOVER) or next(iter(seen.roles))
+    target = to or targets(snapshot, SWAPOVER) or next(iter(snapshot.roles))
     move = Move(Ask(SWAPOVER, target), opened.other(target), {})
-    return [*installed(opened, seen, judge, forbidden), *opened.topology.recipe.checks(seen, move)]
+    return [*installed(opened, snapshot, judge, forbidden), *opened.topology.recipe.checks(snapshot, move)]
 
 
 def verify(caller: Caller, asked: Ask) -> Result:
-    """Test the whole gate over its window, without a run. An open door is reported at once, without waiting."""
+    """Test the whole gate over its window, without a run. An open listener is reported at once, without waiting."""
     with Opened.of(caller) as opened:
         question = Question.of(asked, opened)
-        seen = question.look()
-        asked = question.narrowed(seen).ask
-        roles = stand(part_of(seen, asked))
-        data: dict[str, Json] = {"pairs": document(seen.units)}
-        if any(role in _UNANSWERED for role in seen.roles.values()):
-            return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {roles}", silent(seen), data)
-        if any(role is Role.SERVING for role in part_of(seen, asked).roles.values()):
-            return _nothing_to_verify(opened, seen, asked, data)
+        snapshot = question.look()
+        asked = question.narrowed(snapshot).ask
+        roles = stand(part_of(snapshot, asked))
+        data: dict[str, Json] = {"pairs": document(snapshot.units)}
+        if any(role in _UNANSWERED for role in snapshot.roles.values()):
+            return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {roles}", silent(snapshot), data)
+        if any(role is Role.SERVING for role in part_of(snapshot, asked).roles.values()):
+            return _nothing_to_verify(opened, snapshot, asked, data)
         limits = {"within": asked.timeout_s or VERIFY_S, "stable": float(opened.installation.settings.drain.stable)}
         step = PlannedStep(1, VERIFY, asked.target, "the whole gate", limits=limits)
-        hand = Onlooker(caller.clock, caller.listener())
-        outcome = opened.topology.driver().apply(step, Move(asked, opened.other(asked.target), {}), hand)
+        context = Onlooker(caller.clock, caller.listener())
+        outcome = opened.topology.driver().apply(step, Move(asked, opened.other(asked.target), {}), context)
     data["gate"] = {"text": outcome.text, **outcome.evidence}
     if isinstance(outcome, Unknown):
         return Result(ExitCode.UNKNOWN, outcome.text, outcome.findings, data)
@@ -193,22 +193,22 @@ def verify(caller: Caller, asked: Ask) -> Result:
     return Result(code, outcome.text, outcome.findings, data)
 
 
-def _nothing_to_verify(opened: Opened, seen: Seen, asked: Ask, data: dict[str, Json]) -> Result:
+def _nothing_to_verify(opened: Opened, snapshot: Snapshot, asked: Ask, data: dict[str, Json]) -> Result:
     """While a site serves the gate has not to hold: a swapover closes it. A fence is advised to nobody who moves
     nothing."""
-    part, named = part_of(seen, asked), "" if asked.units is None else f" {some(asked.units)}"
+    part, named = part_of(snapshot, asked), "" if asked.units is None else f" {some(asked.units)}"
     if part.roles[asked.target] is Role.SERVING and list(part.roles.values()).count(Role.SERVING) == 1:
         return Result(ExitCode.OK, f"{asked.target} serves{named}; there is nothing to verify", (), data)
-    if opened.topology.recipe.moves_parts and is_split(seen):
+    if opened.topology.recipe.moves_parts and is_split(snapshot):
         text = f"the gate is shut, each queue serves at one site, as moved: {served_where(part)}"
         remedy = f"A swapover shuts the queues by itself: `dr-ctl swapover --to {asked.target} --dry-run` shows it."
         findings = in_part([found("DR-VERIFY-001", text, remedy)], asked)
         return Result(ExitCode.PRECHECK_FAILED, text, findings, data)
-    text = f"the gate is shut: {stand(seen)}"
-    if all(role is Role.SERVING for role in seen.roles.values()):
+    text = f"the gate is shut: {stand(snapshot)}"
+    if all(role is Role.SERVING for role in snapshot.roles.values()):
         remedy = "`dr-ctl status` says what to do where both sites serve."
     else:
         remedy = f"A swapover does this by itself; `dr-ctl validate --to {asked.target}` says whether one is ready."
-        if away := [link for link in seen.links() if link.attached is False]:
+        if away := [link for link in snapshot.links() if link.attached is False]:
             remedy = f"The link of {away[0].site} first: {opened.mending(away[0].site)} {remedy}"
     return Result(ExitCode.PRECHECK_FAILED, text, (found("DR-VERIFY-001", text, remedy),), data)

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from dr_ctl.application import run
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.opened import Opened
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.errors import UsageError
@@ -15,7 +15,7 @@ from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine.operations import REHEARSE, REHEARSE_CLEAN
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.runs import RunFiles, Runs
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import Snapshot
 
 GROUP: Final = "dr_ctl.rehearsals"
 
@@ -65,6 +65,6 @@ def _went_well(files: RunFiles) -> bool:
 def _waiting(caller: Caller) -> str:
     """The site to which messages would go: the one that does not serve, else the second of the settings."""
     with Opened.of(caller) as opened:
-        seen: Seen = opened.topology.look()
-        serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+        snapshot: Snapshot = opened.topology.look()
+        serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
         return opened.other(serving[0]) if len(serving) == 1 else opened.sites[1]

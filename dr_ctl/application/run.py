@@ -9,10 +9,10 @@ from dr_ctl.application.afterwards import telling
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.cost import cost
 from dr_ctl.application.debts import with_units
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.lost_site import taken_over
 from dr_ctl.application.open_run import left_open, no_open_run, still_open
-from dr_ctl.application.opened import Opened
-from dr_ctl.application.question import Question
+from dr_ctl.application.request import Question
 from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import Accepted, RunOptions
 from dr_ctl.core.document import document
@@ -27,7 +27,7 @@ from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runs import RunFiles
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import Snapshot
 
 NOBODY_ASKED = "nobody could be asked, and --yes was not given; nothing was changed"
 SAID_NO = "a person said no; nothing was changed"
@@ -116,54 +116,56 @@ def plan(caller: Caller, asked: Ask, as_if_lost: str | None = None) -> Result:
         if as_if_lost is not None:
             return disaster.planned(opened, asked, as_if_lost)
         question = Question.of(asked, opened)
-        seen = question.look()
-        question = question.narrowed(seen)
-        decided = question.decide(seen)
+        snapshot = question.look()
+        question = question.narrowed(snapshot)
+        decided = question.decide(snapshot)
         result = _planned(decided, question) if isinstance(decided, Plan) else _unpriced(_undecided(decided), decided)
-        return _with(_priced(result, question), question.residue(seen))
+        return _with(_priced(result, question), question.residue(snapshot))
 
 
 def _carried_out(caller: Caller, question: Question, how: RunOptions, files: RunFiles | None = None) -> Result:
     """`files` are those of the run that is gone on with."""
-    seen = _measured(caller, question)
-    runs, question = caller.runs(), question.narrowed(seen)
+    snapshot = _measured(caller, question)
+    runs, question = caller.runs(), question.narrowed(snapshot)
     if not how.dry_run:
-        lock.refuse_if_held(seen, runs, how.break_lock)
-    decided = question.decide(seen)
+        lock.refuse_if_held(snapshot, runs, how.break_lock)
+    decided = question.decide(snapshot)
     if files is None and isinstance(decided, AlreadyThere) and (why := question.why_not_so()) is not None:
         finding = found("DR-ROLE-013", said=decided.text, why=why)
-        return with_units(caller, Result(ExitCode.UNKNOWN, finding.text, (finding,)), seen)
+        return with_units(caller, Result(ExitCode.UNKNOWN, finding.text, (finding,)), snapshot)
     if isinstance(decided, AlreadyThere) and question.price is not None:
-        told = taken_over(question.ask, seen, question.opened, runs)
+        told = taken_over(question.ask, snapshot, question.opened, runs)
         price = price_text(question.price.bounds())
         decided = decided if told is None else replace(decided, text=f"{told}; {price}; nothing was changed")
     if not isinstance(decided, Plan):
-        ended = _ended(caller, question, _undecided(decided), seen, files)
+        ended = _ended(caller, question, _undecided(decided), snapshot, files)
         return _unpriced(ended, decided) if how.dry_run else ended
     if how.dry_run:
-        planned = _with(_priced(_planned(decided, question), question), question.residue(seen) if files is None else {})
+        planned = _with(
+            _priced(_planned(decided, question), question), question.residue(snapshot) if files is None else {}
+        )
         return _trimmed(caller, planned, decided, question) if question.ask.operation == TRIM else planned
     if question.price is not None and files is None:
         caller.say(f"price: {price_text(question.price.bounds())}")
     approved, refused = approvals.permit(question, runs) if files is None else (None, None)
-    if (declined := refused or _declined(caller, decided, how, question, seen)) is not None:
+    if (declined := refused or _declined(caller, decided, how, question, snapshot)) is not None:
         declined = _priced(declined, question)
         return left_open(declined, files) if files is not None else declined
     name = files.name if files is not None else runs.name(question.ask.operation, question.site)
     with (
         open_run.holding_state(runs, question.title, held=files is not None),
-        lock.locked(question.opened, runs, seen, name, question.title, how.break_lock) as lease,
+        lock.locked(question.opened, runs, snapshot, name, question.title, how.break_lock) as lease,
     ):
         unfinished = runs.unfinished() if files is None else None
         if unfinished is not None and not question.goes_beside:
             return still_open(unfinished, question.ask)
-        before, seen = seen, question.look()
-        if files is not None and (changed := lock.changed(before, seen)) is not None:
+        before, snapshot = snapshot, question.look()
+        if files is not None and (changed := lock.changed(before, snapshot)) is not None:
             return Result(ExitCode.PRECHECK_FAILED, changed.text, (changed,), run=name)
-        decided = question.decide(seen)
+        decided = question.decide(snapshot)
         if not isinstance(decided, Plan):
-            return _ended(caller, question, _undecided(decided), seen, files)
-        brings = question.residue(seen) if files is None else {}
+            return _ended(caller, question, _undecided(decided), snapshot, files)
+        brings = question.residue(snapshot) if files is None else {}
         if files is None:
             files = runs.create(question.ask.operation, question.site, name)
             files.begin(document(decided))
@@ -172,31 +174,31 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
         return work.execute(decided, question.price, brings=brings, superseded=superseded)
 
 
-def _measured(caller: Caller, question: Question) -> Seen:
+def _measured(caller: Caller, question: Question) -> Snapshot:
     """A look; for a planned move once the target's brokers can say whether clients could work there."""
-    seen, said = question.look(), ""
-    until = caller.clock.monotonic() + caller.patience.measured_s
+    snapshot, said = question.look(), ""
+    until = caller.clock.monotonic() + caller.timeouts.measured_s
     is_planned = question.ask.operation in (SWAPOVER, FAILBACK) and not (question.past and question.past.activation)
     while is_planned and caller.clock.monotonic() < until:
-        target = [broker for broker in seen.brokers if broker.site == question.site]
+        target = [broker for broker in snapshot.brokers if broker.site == question.site]
         untold = [f"{own.site}/{own.pair}: {each.text}" for own in target for each in own.obstacles if not each.known]
         if not untold:
             break
         if not said:
-            said = f"{untold[0]}; waiting up to {caller.patience.measured_s:.0f} s for it"
+            said = f"{untold[0]}; waiting up to {caller.timeouts.measured_s:.0f} s for it"
             caller.say(said)
         caller.clock.sleep(1)
-        seen = question.look()
-    return seen
+        snapshot = question.look()
+    return snapshot
 
 
-def _declined(caller: Caller, decided: Plan, how: RunOptions, question: Question, seen: Seen) -> Result | None:
+def _declined(caller: Caller, decided: Plan, how: RunOptions, question: Question, snapshot: Snapshot) -> Result | None:
     """Ask a person, if there is one, with the cost beside the question; None is a yes."""
     if how.yes:
         return None
     if not caller.people.present():
         return Result(ExitCode.DECLINED, NOBODY_ASKED, decided.findings)
-    if caller.people.agrees(decided, cost(decided, seen, question.price, caller.runs())):
+    if caller.people.agrees(decided, cost(decided, snapshot, question.price, caller.runs())):
         return None
     return Result(ExitCode.DECLINED, SAID_NO, decided.findings, already_read=True)
 
@@ -238,8 +240,8 @@ def _trimmed(caller: Caller, planned: Result, decided: Plan, question: Question)
     return replace(planned, code=code, summary=summary, findings=(*planned.findings, *outcome.findings))
 
 
-def _ended(caller: Caller, question: Question, result: Result, seen: Seen, files: RunFiles | None) -> Result:
-    result = with_units(caller, result, seen)
+def _ended(caller: Caller, question: Question, result: Result, snapshot: Snapshot, files: RunFiles | None) -> Result:
+    result = with_units(caller, result, snapshot)
     if files is not None:
         return replace(result, run=files.name)
     text = result.text

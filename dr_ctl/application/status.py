@@ -9,12 +9,12 @@ from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.looking import Looking
 from dr_ctl.application.lost_site import ending_holder, lost_pairs, not_read, without_rights
-from dr_ctl.application.opened import Opened
+from dr_ctl.application.recovery_options import Interrupted, open_run_findings
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
-from dr_ctl.application.ways_out import Interrupted, open_run_findings
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import Between, LoginRefused, Throttled
@@ -26,7 +26,7 @@ from dr_ctl.engine.operations import FAILOVER, FENCE, UNFENCE
 from dr_ctl.engine.parts import by_site, is_split, served_where, split, unserved
 from dr_ctl.engine.roles import both_open, renamed_sites, stand, stand_of
 from dr_ctl.engine.roles import silent as no_answer
-from dr_ctl.topologies.topology import BrokerSeen, LinkSeen, Seen, keeps_one_store, workloads_of
+from dr_ctl.topologies.topology import BrokerSnapshot, LinkSnapshot, Snapshot, keeps_one_store, workloads_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Status:
     `serves` the units of each site, where a unit can move without the others."""
 
     result: Result
-    seen: Seen
-    links: Sequence[LinkSeen]
+    snapshot: Snapshot
+    links: Sequence[LinkSnapshot]
     estimate: str
     down: Mapping[tuple[str, str], down_since.Since] = field(default_factory=dict)
     serves: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -45,77 +45,77 @@ class Status:
 def status(caller: Caller, looked: Looking) -> Status:
     """Tell what two looks saw, so that rates are known."""
     opened = Opened(looked.installation, looked.topology, caller.clock, Notes(caller.state()))
-    seen = looked.seen.result()
+    snapshot = looked.snapshot.result()
     unverified = opened.unverified()
-    links = seen.links()
-    judge = Judge.of(caller, opened, seen, links)
+    links = snapshot.links()
+    judge = Judge.of(caller, opened, snapshot, links)
     nobody = list(not_one(judge))
     run = judge.open_run
     interrupted = Interrupted.of(run) if run is not None and not run.lives else None
-    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
     last_look = down_since.last_look(opened.installation)
     findings = [
-        *filter(None, [renamed_sites(seen)]),
-        *_open_again(seen, interrupted),
-        *seen.findings(),
-        *silent(seen),
+        *filter(None, [renamed_sites(snapshot)]),
+        *_open_again(snapshot, interrupted),
+        *snapshot.findings(),
+        *silent(snapshot),
         *unverified,
-        *of_agent(opened, seen),
-        *open_run_findings(run, seen, links),
+        *of_agent(opened, snapshot),
+        *open_run_findings(run, snapshot, links),
     ]
     findings += [
-        *lock.holders(seen, run.files.name if run is not None and not run.lives else None),
-        *_pauses(seen),
+        *lock.holders(snapshot, run.files.name if run is not None and not run.lives else None),
+        *_pauses(snapshot),
         *nobody,
         *down_since.unwatched(opened.installation, last_look, caller.clock.now()),
     ]
     estimated, line, stale = with_age(opened.installation, serving[0]) if len(serving) == 1 else (None, "", [])
-    priced = serving[0] if len(serving) == 1 and not is_split(seen) else None
-    unsure = [stand_of(seen, site) for site, role in seen.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
+    priced = serving[0] if len(serving) == 1 and not is_split(snapshot) else None
+    unsure = [stand_of(snapshot, site) for site, role in snapshot.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
     out = None if serving else down_since.unserved(opened.installation, caller.runs(), sure=not unsure)
-    down = down_since.links(opened.installation, seen, links)
+    down = down_since.links(opened.installation, snapshot, links)
     if priced is not None:
         away = [since for (site, _), since in down.items() if site == priced]
         head = if_lost.headline(judge, priced, away, caller.clock.now())
         # What was usual while all was well says nothing of now.
         line, stale = (head, []) if away else ("\n".join(filter(None, (head, line))), stale)
-        findings += if_lost.differing(opened, seen, priced, judge.if_lost(priced).differ())
+        findings += if_lost.differing(opened, snapshot, priced, judge.if_lost(priced).differ())
     data: dict[str, Json] = {
-        "sites": {site: {"role": role.value, **_at_work(seen, site)} for site, role in seen.roles.items()},
-        "pairs": document(seen.units),
+        "sites": {site: {"role": role.value, **_at_work(snapshot, site)} for site, role in snapshot.roles.items()},
+        "pairs": document(snapshot.units),
         "links": [{**document(link), **_down(down, link)} for link in links],
-        "workloads": document(workloads_of(seen)),
+        "workloads": document(workloads_of(snapshot)),
         "open_run": run.files.name if run is not None else None,
-        "ways_out": document(interrupted.ways(seen, links)) if interrupted is not None else [],
+        "ways_out": document(interrupted.ways(snapshot, links)) if interrupted is not None else [],
         "last_served": out.at if out is not None else None,
         "last_look": stamp(last_look.at) if last_look.at is not None else None,
-        "locks": lock.shown(seen),
+        "locks": lock.shown(snapshot),
         "estimate": estimated,
         "bounds": dict(judge.if_lost(priced).bounds()) if priced is not None else None,
     }
-    if all(each.silent is not None or not each.doors for each in seen.brokers):
-        answered = any(isinstance(each.silent, LoginRefused | Throttled) for each in seen.brokers)
+    if all(each.silent is not None or not each.listeners for each in snapshot.brokers):
+        answered = any(isinstance(each.silent, LoginRefused | Throttled) for each in snapshot.brokers)
         summary = "both sites were asked, and none let dr-ctl look" if answered else "no site answered"
         code = ExitCode.UNKNOWN
     elif len(serving) == 1:
         summary, code = f"{serving[0]} serves", ExitCode.OK
-    elif is_split(seen):
-        summary, code = f"both sites serve: {served_where(seen)}", ExitCode.OK
+    elif is_split(snapshot):
+        summary, code = f"both sites serve: {served_where(snapshot)}", ExitCode.OK
     else:
         nobody_serves = f"no site was seen to serve: {', '.join(unsure)}" if unsure else "no site serves"
         summary, code = "split brain: both sites let clients in" if serving else nobody_serves, ExitCode.OK
-    debts = owed_now(caller, seen)
-    serves = by_site(seen.units) if opened.topology.recipe.moves_parts else {}
+    debts = owed_now(caller, snapshot)
+    serves = by_site(snapshot.units) if opened.topology.recipe.moves_parts else {}
     result = Result(code, summary, [*findings, *stale, *debts.findings], data, debts=debts.debts)
     more = {
         (link.site, link.pair): silence for link in links if (silence := down.get((link.site, link.pair))) is not None
     }
-    return Status(result, seen, links, "\n".join(filter(None, (out.text if out else "", line))), more, serves)
+    return Status(result, snapshot, links, "\n".join(filter(None, (out.text if out else "", line))), more, serves)
 
 
-def _at_work(seen: Seen, site: str) -> dict[str, Json]:
+def _at_work(snapshot: Snapshot, site: str) -> dict[str, Json]:
     """How many clients are connected to a site, and how much comes in and is consumed there."""
-    brokers = [each for each in seen.brokers if each.site == site]
+    brokers = [each for each in snapshot.brokers if each.site == site]
     clients = [each.clients for each in brokers]
     traffic = [each.traffic for each in brokers]
     come, go = (None if None in traffic else sum(each[at] for each in traffic if each is not None) for at in (0, 1))
@@ -126,30 +126,30 @@ def _at_work(seen: Seen, site: str) -> dict[str, Json]:
     }
 
 
-def _down(down: Mapping[tuple[str, str], down_since.Since], link: LinkSeen) -> dict[str, Json]:
+def _down(down: Mapping[tuple[str, str], down_since.Since], link: LinkSnapshot) -> dict[str, Json]:
     silence = down.get((link.site, link.pair))
     return {} if silence is None else {"last_attached": silence.at}
 
 
-def silent(seen: Seen) -> list[Finding]:
+def silent(snapshot: Snapshot) -> list[Finding]:
     """The brokers that did not answer, and how they failed."""
-    return [finding for each in seen.brokers for finding in silent_of(each)]
+    return [finding for each in snapshot.brokers for finding in silent_of(each)]
 
 
-def silent_of(broker: BrokerSeen) -> list[Finding]:
+def silent_of(broker: BrokerSnapshot) -> list[Finding]:
     error = broker.silent
     if error is None:
         return []
     return [no_answer(f"{broker.site}/{broker.pair}", broker.role, error)]
 
 
-def _open_again(seen: Seen, interrupted: Interrupted | None) -> Iterator[Finding]:
+def _open_again(snapshot: Snapshot, interrupted: Interrupted | None) -> Iterator[Finding]:
     """A lost site that serves again although it was to be kept closed. Beside an open run nothing else begins than what
     closes a site."""
-    about = {debt.about: debt.kept_at for debt in seen.debts if seen.roles.get(debt.about) is Role.SERVING}
+    about = {debt.about: debt.kept_at for debt in snapshot.debts if snapshot.roles.get(debt.about) is Role.SERVING}
     for site, survivor in about.items():
-        closed = seen.roles.get(survivor) is Role.STANDBY
-        if closed and site in _survivors(seen):
+        closed = snapshot.roles.get(survivor) is Role.STANDBY
+        if closed and site in _survivors(snapshot):
             continue  # it took over itself since
         remedy = (
             f"`dr-ctl reinstate {site}` closes it at once, says what it did meanwhile, and takes it in; where that is "
@@ -165,52 +165,52 @@ def _open_again(seen: Seen, interrupted: Interrupted | None) -> Iterator[Finding
         yield found("DR-RETURN-003", f"split brain: {site} was lost and is open again, beside {survivor}", remedy)
 
 
-def _survivors(seen: Seen) -> set[str]:
+def _survivors(snapshot: Snapshot) -> set[str]:
     """The sites that a failover has opened, and whose peer is not taken in again."""
-    return {debt.kept_at for debt in seen.debts if debt.kind is DebtKind.QUARANTINE}
+    return {debt.kept_at for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
 
 
 def not_one(judge: Judge) -> Iterator[Finding]:
     """Clients are served by both sites, or by none, and what to type then."""
-    seen, run = judge.seen, judge.open_run
-    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    waiting = [site for site, role in seen.roles.items() if role is Role.STANDBY]
-    roles = stand(seen)
-    lost = [debt.about for debt in seen.debts if debt.kind is DebtKind.FENCE]
+    snapshot, run = judge.snapshot, judge.open_run
+    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+    waiting = [site for site, role in snapshot.roles.items() if role is Role.STANDBY]
+    roles = stand(snapshot)
+    lost = [debt.about for debt in snapshot.debts if debt.kind is DebtKind.FENCE]
     if run is None:
-        yield from unserved(seen, parts=judge.opened.topology.recipe.moves_parts)
-        yield from lost_pairs(seen)
-        yield from without_rights(seen)
-    if any(len(unit.open_at) > 1 for unit in seen.units) and not {*lost} & {*serving}:
-        sites = seen.roles if run is None else ()  # beside an open run a fence is judged by itself
+        yield from unserved(snapshot, parts=judge.opened.topology.recipe.moves_parts)
+        yield from lost_pairs(snapshot)
+        yield from without_rights(snapshot)
+    if any(len(unit.open_at) > 1 for unit in snapshot.units) and not {*lost} & {*serving}:
+        sites = snapshot.roles if run is None else ()  # beside an open run a fence is judged by itself
         against = [
             [each for each in judge.verdict(FENCE, site).findings if each.severity is Severity.ERROR] for site in sites
         ]
-        finding = both_open(seen)
+        finding = both_open(snapshot)
         if against and all(against):
             finding = replace(finding, remedy="A fence is refused at both: mend first what stands below.")
         yield finding
         yield from chain(*against)
-    elif is_split(seen) and not judge.opened.topology.recipe.moves_parts:
+    elif is_split(snapshot) and not judge.opened.topology.recipe.moves_parts:
         remedy = "`dr-ctl fence SITE` keeps clients out of one of them; then a swapover brings all to the other."
-        yield split(seen, remedy)
-    elif any(isinstance(each.silent, Between) for each in seen.brokers):
+        yield split(snapshot, remedy)
+    elif any(isinstance(each.silent, Between) for each in snapshot.brokers):
         return  # who serves is being decided
-    elif all(each.silent is None and not each.doors for each in seen.brokers):
+    elif all(each.silent is None and not each.listeners for each in snapshot.brokers):
         return  # nobody answered; the topology says what else it knows
-    elif not serving and len(waiting) == len(seen.roles):
+    elif not serving and len(waiting) == len(snapshot.roles):
         remedy = _opens_one(judge)
         if run is not None:
             remedy = "The run that is under way opens its target, or what served before."
             remedy = remedy if run.lives else "The open run: `dr-ctl resume` or `dr-ctl abort`, as said beside it."
-        text = f"{' and '.join(seen.roles)} are up and closed: nobody is served"
+        text = f"{' and '.join(snapshot.roles)} are up and closed: nobody is served"
         yield found("DR-ROLE-015", text, remedy)
     elif not serving and waiting and not (run is not None and run.lives):
-        away = next(site for site in seen.roles if site != waiting[0])
-        if (unread := not_read(seen, away)) is not None:
+        away = next(site for site in snapshot.roles if site != waiting[0])
+        if (unread := not_read(snapshot, away)) is not None:
             yield unread
             return
-        if seen.roles[away] is Role.SICK and keeps_one_store(seen):
+        if snapshot.roles[away] is Role.SICK and keeps_one_store(snapshot):
             remedy = ending_holder(waiting[0])
         else:
             verdict = judge.verdict(FAILOVER, waiting[0])
@@ -222,14 +222,14 @@ def not_one(judge: Judge) -> Iterator[Finding]:
 
 def _opens_one(judge: Judge) -> str:
     """The commands that open one of two closed sites, as far as each would be taken now."""
-    seen, (first, second) = judge.seen, judge.seen.roles
-    away = lost_alone(seen.debts)
-    if seen.debts and away is None:
+    snapshot, (first, second) = judge.snapshot, judge.snapshot.roles
+    away = lost_alone(snapshot.debts)
+    if snapshot.debts and away is None:
         return (
             "Each was lost once: `dr-ctl failover --to SITE` opens one, at its price; `dr-ctl history` says which of "
             "them served last. Then `dr-ctl reinstate SITE` of the other."
         )
-    answering = {each.site for each in seen.brokers if each.doors}
+    answering = {each.site for each in snapshot.brokers if each.listeners}
     closed = [
         site
         for site, other in ((first, second), (second, first))
@@ -245,10 +245,10 @@ def _opens_one(judge: Judge) -> str:
     return "`dr-ctl activate SITE` opens one; without a receipt only where nothing is under way between them."
 
 
-def _pauses(seen: Seen) -> list[Finding]:
+def _pauses(snapshot: Snapshot) -> list[Finding]:
     findings = []
-    for each in seen.brokers:
-        by = lock.pausers(seen, each)
+    for each in snapshot.brokers:
+        by = lock.pausers(snapshot, each)
         for run in sorted({by.get(name, "") for name in each.paused}):
             names = [name for name in each.paused if by.get(name, "") == run]
             text = f"{each.site}/{each.pair}: paused{' by ' + run if run else ''}: {some(names)}"

@@ -9,7 +9,7 @@ from dr_ctl.agents.exposing import Board, Metric, Shown, exposing
 from dr_ctl.agents.sync import Phase, Standing, SyncAgent
 from dr_ctl.application import run
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.opened import Opened
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.document import document
@@ -40,12 +40,12 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
     notes, clock = Notes(caller.state()), caller.clock
     runs = caller.runs()
     with Opened.of(caller) as opened, notes.only_agent(), exposing(metrics) as board:
-        seen = opened.topology.look()
-        roles = seen.roles
+        snapshot = opened.topology.look()
+        roles = snapshot.roles
         serving = [site for site, role in roles.items() if role is Role.SERVING]
         if len(serving) != 1:
             keeper_of(opened.topology, next(iter(roles)), {}).close()  # which needs none says so
-            refused = (each.silent for each in seen.brokers if isinstance(each.silent, LoginRefused))
+            refused = (each.silent for each in snapshot.brokers if isinstance(each.silent, LoginRefused))
             if (error := next(refused, None)) is not None:
                 return _not_let_in(error)
             summary = ", ".join(f"{site} is {role.value}" for site, role in roles.items())

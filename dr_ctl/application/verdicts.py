@@ -13,10 +13,10 @@ from typing import Final, Literal
 
 from dr_ctl.application import approvals, lock
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.open_run import still_open
-from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
-from dr_ctl.application.question import Question
+from dr_ctl.application.request import Question
 from dr_ctl.core.document import HIDDEN, key
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.core.printable import if_known
@@ -29,7 +29,7 @@ from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Check, Move
 from dr_ctl.engine.roles import stand_of
 from dr_ctl.engine.runs import RunFiles
-from dr_ctl.topologies.topology import LinkSeen, Seen
+from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
 _UNANSWERED: Final = (Role.UNKNOWN, Role.SICK, Role.DOWN)
 _REASON: Final = "--reason TEXT"
@@ -81,16 +81,16 @@ class Judge:
     reading of the history (`prices`)."""
 
     opened: Opened
-    seen: Seen
-    links: Sequence[LinkSeen]
+    snapshot: Snapshot
+    links: Sequence[LinkSnapshot]
     open_run: OpenRun | None
     held: str | None
     prices: dict[tuple[str, Role], FailoverPrice] = field(default_factory=dict)
     without: str | None = None  # a site that is taken for lost
 
     @classmethod
-    def of(cls, caller: Caller, opened: Opened, seen: Seen, links: Sequence[LinkSeen]) -> Judge:
-        return cls(opened, seen, links, OpenRun.of(caller), lock.in_the_way(seen, caller.runs()))
+    def of(cls, caller: Caller, opened: Opened, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Judge:
+        return cls(opened, snapshot, links, OpenRun.of(caller), lock.in_the_way(snapshot, caller.runs()))
 
     def verdict(self, operation: str, to: str | None) -> Verdict:
         if to is None:
@@ -110,7 +110,7 @@ class Judge:
         granted, needs, decided = self._needed(ask, needs, price)
         judged = self._of(granted, needs, decided)
         if price is None and granted.accept_duplicates is not None:
-            refused = Question(ask, self.opened).decide(self.seen)
+            refused = Question(ask, self.opened).decide(self.snapshot)
             text = f"refused without {' '.join(judged.needs)}: {refused.findings[0].text}; who owns that limit decides"
             if judged.code is ExitCode.OK:
                 return replace(judged, text=text, code=ExitCode.PRECHECK_FAILED, findings=refused.findings)
@@ -126,7 +126,7 @@ class Judge:
         self, ask: Ask, needs: tuple[str, ...], price: FailoverPrice | None
     ) -> tuple[Ask, tuple[str, ...], Decision]:
         """Add what the command would ask for, as far as a person may grant it, until it would go on or never would."""
-        decided = Question(ask, self.opened, price).decide(self.seen)
+        decided = Question(ask, self.opened, price).decide(self.snapshot)
         if not isinstance(decided, Refusal):
             return ask, needs, decided
         if price is None:
@@ -157,7 +157,7 @@ class Judge:
         if not all(each.duplicates for each in errors):
             return ask, needs, decided
         granted = replace(ask, accept_duplicates=_ANYTHING)
-        return granted, (*needs, f"--accept-duplicates {most}"), Question(granted, self.opened).decide(self.seen)
+        return granted, (*needs, f"--accept-duplicates {most}"), Question(granted, self.opened).decide(self.snapshot)
 
     def _priced(self, ask: Ask) -> FailoverPrice | None:
         if ask.operation != FAILOVER:
@@ -166,19 +166,19 @@ class Judge:
 
     def price(self, lost: str) -> FailoverPrice:
         """What a failover costs that leaves this site, as it was seen."""
-        key = lost, self.seen.roles[lost]
+        key = lost, self.snapshot.roles[lost]
         if key not in self.prices:
             self.prices[key] = FailoverPrice(self.opened.installation, lost, self.opened.clock, once=True)
-            self.prices[key].saw(self.seen)
+            self.prices[key].saw(self.snapshot)
         return self.prices[key]
 
     def if_lost(self, site: str) -> FailoverPrice:
         """What a failover would cost, had that site been lost by now."""
-        judge = self if self.seen.roles[site] is Role.DOWN else self._without(site)
+        judge = self if self.snapshot.roles[site] is Role.DOWN else self._without(site)
         return judge.price(site)
 
     def _without(self, site: str) -> Judge:
-        return replace(self, seen=self.seen.as_if_lost(site), without=site)
+        return replace(self, snapshot=self.snapshot.as_if_lost(site), without=site)
 
     def _of(self, ask: Ask, needs: tuple[str, ...], decided: Decision) -> Verdict:
         findings = decided.findings
@@ -189,7 +189,7 @@ class Judge:
             return self._ready(ask, needs, decided)
         if decided.code is ExitCode.SERVING_SITE_ALIVE:
             return self._alive(ask, findings)
-        if any(role in _UNANSWERED for role in self.seen.roles.values()):
+        if any(role in _UNANSWERED for role in self.snapshot.roles.values()):
             text = f"unknown: {_first(decided)}"
             return Verdict(ask.operation, ask.target, text, ExitCode.UNKNOWN, (), findings)
         text = f"not ready: {_first(decided)}"
@@ -217,17 +217,17 @@ class Judge:
         if ask.operation == FAILBACK and not self._owed(ask):
             same = self.verdict(SWAPOVER, ask.target).code is ExitCode.OK
             text += "; nothing is owed, " + ("a swapover does the same" if same else f"it takes {ask.target} in first")
-        if ask.operation == FAILOVER and all(role is Role.STANDBY for role in self.seen.roles.values()):
+        if ask.operation == FAILOVER and all(role is Role.STANDBY for role in self.snapshot.roles.values()):
             text += "; both sites answer: `dr-ctl status` names the command that opens one without a failover"
         if ask.operation in (SWAPOVER, FAILBACK) and stuck:
             waits = some([f"{if_known(each.outflow)} to ship from {each.site}/{each.pair}" for each in stuck])
             text += f"; {waits}, and none moved in this look: a move whose drain does not end is put back"
-        if ask.operation == SWAPOVER and is_split(self.seen):
-            served = by_site(self.seen.units)
+        if ask.operation == SWAPOVER and is_split(self.snapshot):
+            served = by_site(self.snapshot.units)
             text += f"; moves {some(served.get(decided.source, []))}, and {ask.target} serves the others already"
         return Verdict(ask.operation, ask.target, text, ExitCode.OK, needs, decided.findings)
 
-    def _away(self, decided: Plan) -> list[LinkSeen]:
+    def _away(self, decided: Plan) -> list[LinkSnapshot]:
         """The links that are not attached, without those that the move itself starts; none where it takes a lost site
         in, as that lets them in."""
         if self._owed(decided.ask):
@@ -238,10 +238,10 @@ class Judge:
         return [link for link in away if link.started is not False or (link.site, link.pair) not in starts]
 
     def _checks(self, decided: Plan) -> Sequence[Check]:
-        return self.opened.topology.recipe.checks(self.seen, Move(decided.ask, decided.source, decided.baseline))
+        return self.opened.topology.recipe.checks(self.snapshot, Move(decided.ask, decided.source, decided.baseline))
 
     def _owed(self, ask: Ask) -> bool:
-        return any(ask.target in (debt.about, debt.kept_at) for debt in self.seen.debts)
+        return any(ask.target in (debt.about, debt.kept_at) for debt in self.snapshot.debts)
 
     def _longer(self) -> tuple[str, ...]:
         """A longer time to drain where what is under way takes longer than the settings give."""
@@ -254,13 +254,13 @@ class Judge:
     def _alive(self, ask: Ask, findings: Sequence[Finding]) -> Verdict:
         """Refused beside a site that lives; said too is what the command would answer if that site were lost."""
         left = self.opened.other(ask.target)
-        role = self.seen.roles[left]
+        role = self.snapshot.roles[left]
         if left == self.without:  # something there would live on, a node that the settings do not name
             return _refused(ask, f"as {findings[0].text}", findings)
         judge = self._without(left)
         then = judge.verdict(FAILOVER, ask.target)
         lives = {Role.SERVING: f"{left} serves", Role.UNKNOWN: f"{left} may serve"}
-        text = f"while {lives.get(role) or stand_of(self.seen, left)}; if {left} is lost: {then.text}"
+        text = f"while {lives.get(role) or stand_of(self.snapshot, left)}; if {left} is lost: {then.text}"
         costs = judge.agreed(ask)
         return replace(_refused(ask, text, (*findings, *besides(then.findings, left))), price=costs)
 
@@ -289,13 +289,13 @@ def agreed_today(refusal: Finding, price: FailoverPrice, ask: Ask) -> Finding:
     return replace(milder(refusal), remedy=remedy)
 
 
-def targets(seen: Seen, operation: str) -> str | None:
+def targets(snapshot: Snapshot, operation: str) -> str | None:
     """Where an operation would go if nobody says: to the site that waits; without one, to one that does not serve."""
-    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    others = [site for site in seen.roles if site not in serving[:1]]
-    waiting = next((site for site in others if seen.roles[site] is Role.STANDBY), None)
+    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+    others = [site for site in snapshot.roles if site not in serving[:1]]
+    waiting = next((site for site in others if snapshot.roles[site] is Role.STANDBY), None)
     if operation in RETURNS:
-        owed = [debt.about for debt in seen.debts if debt.about in seen.roles]
+        owed = [debt.about for debt in snapshot.debts if debt.about in snapshot.roles]
         return owed[0] if owed else waiting or (others[0] if serving else None)
     return waiting or (others[0] if serving else None)
 

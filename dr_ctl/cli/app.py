@@ -77,23 +77,23 @@ def init(
     ] = None,
 ) -> Result:
     """Write a settings file from what the brokers behind two or more management addresses say. Never a secret."""
-    from dr_ctl.application import beginning  # noqa: PLC0415
+    from dr_ctl.application import init  # noqa: PLC0415
 
     if examples is not None:
-        return beginning.write_examples(examples)
+        return init.write_examples(examples)
     if not urls:
         if topology is None:
             raise UsageError(
                 "no address and no topology was named",
                 remedy="Name the brokers' management addresses, or --topology ID for its example: see --help.",
             )
-        return beginning.write_example(topology, out)
-    begun = beginning.begin(session, beginning.Wanted(urls, out, name, username, topology, ca))
+        return init.write_example(topology, out)
+    begun = init.begin(session, init.Wanted(urls, out, name, username, topology, ca))
     if not out.exists():
         return begun
     from dr_ctl.application import readiness  # noqa: PLC0415
 
-    return beginning.with_verdict(begun, readiness.validate(replace(session, config=out), None, None, verbose=False))
+    return init.with_verdict(begun, readiness.validate(replace(session, config=out), None, None, verbose=False))
 
 
 @command(app, "validate", example="validate --for swapover --to paris")

@@ -24,7 +24,7 @@ from dr_ctl.cli.options import (
 from dr_ctl.cli.session import Session
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UsageError
-from dr_ctl.engine.operations import AT_SOURCE, FAILBACK, FAILOVER, KEEP_ASIDE, PUT_BACK, SWAPOVER, WHOLE
+from dr_ctl.engine.operations import ALL, AT_SOURCE, FAILBACK, FAILOVER, KEEP_ASIDE, PUT_BACK, SWAPOVER
 from dr_ctl.engine.plan import Ask
 from dr_ctl.settings.durations import seconds
 
@@ -100,8 +100,8 @@ def _priced(session: Session, made: Ask, options: FailoverOptions | PlanOptions)
 
 def _whole(operation: str) -> str:
     """The operation that was named, where it is a whole one; raises `UsageError`."""
-    if operation not in WHOLE:
-        raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(WHOLE)}.")
+    if operation not in ALL:
+        raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(ALL)}.")
     return operation
 
 

@@ -70,7 +70,7 @@ def common(
     time: Time = ctx.obj or Time()
     ctx.obj = Session(
         clock=time.clock,
-        patience=time.patience,
+        timeouts=time.timeouts,
         config=config,
         state_dir=state_dir,
         verbose=verbose,

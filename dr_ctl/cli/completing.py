@@ -37,9 +37,9 @@ def runs(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def operations(incomplete: str) -> list[str]:
-    from dr_ctl.engine.operations import WHOLE  # noqa: PLC0415
+    from dr_ctl.engine.operations import ALL  # noqa: PLC0415
 
-    return _beginning(incomplete, WHOLE)
+    return _beginning(incomplete, ALL)
 
 
 def explained(incomplete: str) -> list[str]:

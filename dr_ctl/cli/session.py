@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from dr_ctl.core.clock import Clock, SystemClock
-from dr_ctl.core.patience import Patience
 from dr_ctl.core.printable import line
+from dr_ctl.core.timeouts import Timeouts
 
 if TYPE_CHECKING:
     from dr_ctl.application.caller import People
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Time:
     clock: Clock = field(default_factory=SystemClock)
-    patience: Patience = field(default_factory=Patience)
+    timeouts: Timeouts = field(default_factory=Timeouts)
     typed: Sequence[str] = ()
 
 
@@ -43,7 +43,7 @@ class Session:
     quiet: bool = False
     warn_exit: bool = False
     clock: Clock = field(default_factory=SystemClock)
-    patience: Patience = field(default_factory=Patience)
+    timeouts: Timeouts = field(default_factory=Timeouts)
     words: tuple[str, ...] = ()
     _read: dict[Path, Installation] = field(default_factory=dict, repr=False)
     _namesakes: dict[Path, None] = field(default_factory=dict, repr=False)

@@ -104,8 +104,8 @@ class Between(BrokerError):
 
 
 class Passive(BrokerError):
-    """A node answered that waits for its turn. Its figures are not the broker's: it has no doors, no queues, and counts
-    nothing. `at` are the addresses at which the nodes meet, as far as it tells them."""
+    """A node answered that waits for its turn. Its figures are not the broker's: it has no listeners, no queues, and
+    counts nothing. `at` are the addresses at which the nodes meet, as far as it tells them."""
 
     lies_here = True
     shows_life = True

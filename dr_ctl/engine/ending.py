@@ -33,7 +33,7 @@ from dr_ctl.engine.operations import (
 )
 from dr_ctl.engine.parts import by_site, in_part, option
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.ports import UnitSeen
+from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import CLOSED
 from dr_ctl.settings.durations import duration
 
@@ -50,7 +50,7 @@ class Facts:
     ask: Ask
     source: str
     roles: Mapping[str, Role]
-    units: tuple[UnitSeen, ...]
+    units: tuple[UnitSnapshot, ...]
     before: tuple[str, ...]
     undone: bool | None
     changed: bool
@@ -59,7 +59,7 @@ class Facts:
     bounds: Mapping[str, Json] | None
     by_hand: str
     shut: Mapping[str, str] = field(default_factory=dict)
-    beside: tuple[UnitSeen, ...] = ()
+    beside: tuple[UnitSnapshot, ...] = ()
     told: str = ""
 
     @property
@@ -130,7 +130,7 @@ class End:
     findings: tuple[Finding, ...] = ()
 
 
-def shut_beside(units: Sequence[UnitSeen], served: Mapping[str, str]) -> Mapping[str, str]:
+def shut_beside(units: Sequence[UnitSnapshot], served: Mapping[str, str]) -> Mapping[str, str]:
     """The units that were served before a run, each at the site named, and are seen closed there and open nowhere."""
     return {
         unit.name: served[unit.name]
@@ -296,8 +296,8 @@ def _by_hand(facts: Facts) -> Finding:
     elif serving == [target] and facts.before == (target,):
         text = f"a client may get in at {source}, while {target} serves: what it does there is not known at {target}"
         remedy = (
-            f"See what lets clients in at {source} (is the address under `stomp:` one of its own doors?), and close it "
-            f"there; then `dr-ctl fence {source}` proves that nobody gets in."
+            f"See what lets clients in at {source} (is the address under `stomp:` one of its own listeners?), and "
+            f"close it there; then `dr-ctl fence {source}` proves that nobody gets in."
         )
     elif serving == [target]:
         text = f"{target} was found open, so {source} was not opened again"

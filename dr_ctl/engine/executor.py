@@ -18,8 +18,8 @@ from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine import ending, verbs
+from dr_ctl.engine.context import JournalledStep
 from dr_ctl.engine.ending import Facts, price_text
-from dr_ctl.engine.hand import JournalHand
 from dr_ctl.engine.history import LET_IN_AT, History, outage_s
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import DRAIN, FAILOVER
@@ -46,7 +46,7 @@ class RunResult(Generic[O]):
     code: ExitCode
     text: str
     findings: tuple[Finding, ...]
-    seen: O
+    snapshot: O
     undone: bool | None = None
     outage_s: float | None = None
     bounds: Mapping[str, Json] | None = None
@@ -69,7 +69,7 @@ class NoHooks:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class Callbacks:
     """The person who is asked during a run, and the installation's own commands. By default every question is answered
     no, and no step waits for a person. `begun` is called once the run is written down, before its first step."""
 
@@ -90,7 +90,7 @@ def execute(
     listener: Listener,
     by: Mapping[str, Json],
     price: Price | None = None,
-    manner: Manner = Manner(),
+    manner: Callbacks = Callbacks(),
 ) -> RunResult[O]:
     """Carry out every step in order; on the first that fails, undo all that was started if that is still safe."""
     journal.run(plan, by)
@@ -145,10 +145,10 @@ class _Run(Generic[O]):
         listener: Listener,
         *,
         price: Price | None = None,
-        manner: Manner | None = None,
+        manner: Callbacks | None = None,
     ) -> None:
         self._move, self._ask, self._serving, self._served = move, move.ask, serving, served
-        self._price, self._manner = price, manner or Manner()
+        self._price, self._manner = price, manner or Callbacks()
         self._driver, self._journal, self._stop = driver, journal, stop
         self._clock, self._listener = clock, listener
         self._outage = Outage(clock, journal, move.ask.max_outage_s, known=move.ask.operation != FAILOVER)
@@ -240,13 +240,13 @@ class _Run(Generic[O]):
         self._journal.step(step, StepEvent.STARTED, {"about": step.about})
         began = self._clock.monotonic()
         stop = self._stop if step.undoable else None
-        hand = JournalHand(self._journal, step, stop, self._clock, self._listener, self._outage)
+        context = JournalledStep(self._journal, step, stop, self._clock, self._listener, self._outage)
         try:
             match step.verb:
                 case verbs.ESTIMATE:
                     within = step.limits.get("within", ESTIMATE_WITHIN_S)
                     about = f"estimating from the history (given up after {within:g} s)"
-                    outcome = estimator.end(within_s=within, wait=hand.counting(about, within))
+                    outcome = estimator.end(within_s=within, wait=context.counting(about, within))
                 case verbs.NO_RETURN:
                     outcome = self._past_no_return()
                 case verbs.QUESTION:
@@ -254,12 +254,12 @@ class _Run(Generic[O]):
                 case verbs.SNAPSHOT:
                     outcome = self._snapshot()
                 case verbs.HOOK:
-                    outcome = self._hooked(step, hand)
+                    outcome = self._hooked(step, context)
                 case verbs.HOLD:
-                    hand.hold(step.limits["for"], step.about)
+                    context.hold(step.limits["for"], step.about)
                     outcome = Done(f"waited {step.limits['for']:g} s")
                 case _:
-                    outcome = self._driver.apply(step, self._move, hand)
+                    outcome = self._driver.apply(step, self._move, context)
         except Stopped:
             self._journal.step(step, StepEvent.FAILED, {"text": STOPPED})
             raise
@@ -272,7 +272,7 @@ class _Run(Generic[O]):
             outcome = _defect(error)
         if step.verb == verbs.ACTIVATING and isinstance(outcome, Done | NotNeeded):
             self._outage.ends()
-        let_in: dict[str, Json] = {} if hand.let_in_at is None else {LET_IN_AT: stamp(hand.let_in_at)}
+        let_in: dict[str, Json] = {} if context.let_in_at is None else {LET_IN_AT: stamp(context.let_in_at)}
         took = self._clock.monotonic() - began
         findings: list[Json] = document(outcome.findings)
         evidence = {"text": outcome.text, "took_s": round(took, 4), "findings": findings, **let_in, **outcome.evidence}
@@ -304,7 +304,7 @@ class _Run(Generic[O]):
         bounds = dict(self._price.bounds())
         return Done(price_text(bounds), {"bounds": bounds}, tuple(self._price.findings()))
 
-    def _hooked(self, step: PlannedStep, hand: JournalHand) -> Outcome:
+    def _hooked(self, step: PlannedStep, context: JournalledStep) -> Outcome:
         """Run a command of the installation's own. A failure ends a run that can still be undone; later a failure is a
         warning."""
         [call] = step.calls
@@ -315,7 +315,7 @@ class _Run(Generic[O]):
             "step": step.id,
             "undoable": step.undoable,
         }
-        [outcome] = hand.change([call], lambda calls: [self._manner.hooks.run(call.thing, facts) for _ in calls])
+        [outcome] = context.change([call], lambda calls: [self._manner.hooks.run(call.thing, facts) for _ in calls])
         if step.undoable or isinstance(outcome, Done | NotNeeded):
             return outcome
         remedy = "Do by hand what it is for."
@@ -340,8 +340,8 @@ class _Run(Generic[O]):
         barred = ""
         for step in to_undo(self._journal.history()):
             self._journal.step(step, StepEvent.UNDO_STARTED, {})
-            hand = JournalHand(self._journal, step, None, self._clock, self._listener, self._outage)
-            outcome = self._undone(step, hand)
+            context = JournalledStep(self._journal, step, None, self._clock, self._listener, self._outage)
+            outcome = self._undone(step, context)
             undone = isinstance(outcome, Done | NotNeeded)
             evidence: dict[str, Json] = {"text": outcome.text, **outcome.evidence}
             self._left |= outcome.evidence
@@ -362,9 +362,9 @@ class _Run(Generic[O]):
                 text = f"{cause.text}; {barred}"
         return self._ended(code, text, undone=not failed)
 
-    def _undone(self, step: PlannedStep, hand: JournalHand) -> Outcome:
+    def _undone(self, step: PlannedStep, context: JournalledStep) -> Outcome:
         try:
-            return self._driver.undo(step, self._move, hand)
+            return self._driver.undo(step, self._move, context)
         except DrCtlError:
             raise
         except Exception as error:  # noqa: BLE001 - one that breaks does not stop the others from being undone
@@ -375,8 +375,8 @@ class _Run(Generic[O]):
 
     def _ended(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult[O]:
         """Look once more: the result is what was seen after the run, not what the run intended."""
-        seen = self._driver.observe()
-        part = part_of(seen, self._ask)
+        snapshot = self._driver.observe()
+        part = part_of(snapshot, self._ask)
         entries = list(self._journal.entries())
         outage = None if self._ask.operation == FAILOVER else outage_s(entries)
         bounds = self._bounds()
@@ -393,13 +393,13 @@ class _Run(Generic[O]):
             outage_s=outage,
             bounds=bounds,
             by_hand=self._driver.by_hand(self._move.source),
-            shut=ending.shut_beside(seen.units, self._served),
-            beside=tuple(unit for unit in seen.units if not self._ask.includes(unit.name)),
+            shut=ending.shut_beside(snapshot.units, self._served),
+            beside=tuple(unit for unit in snapshot.units if not self._ask.includes(unit.name)),
             told=done[-1] if done else "",
         )
         end = ending.of(facts, code, text or "")
         findings = in_part((*self._findings, *end.findings, *self._left_to_do(end)), self._ask)
-        return RunResult(end.code, end.text, findings, seen, end.undone, outage, bounds, self._left, self._evidence)
+        return RunResult(end.code, end.text, findings, snapshot, end.undone, outage, bounds, self._left, self._evidence)
 
     def _left_to_do(self, end: ending.End) -> tuple[Finding, ...]:
         """What to do after an end that leaves something, where no other finding says it."""

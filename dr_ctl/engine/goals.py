@@ -5,9 +5,9 @@ from typing import Final
 
 
 class Goal(Enum):
-    """The state at the broker after a successful call; the call's `thing` names the door, queue or role."""
+    """The state at the broker after a successful call; the call's `thing` names the listener, queue or role."""
 
-    OPEN = "open"  # a door lets in
+    OPEN = "open"  # a listener lets in
     CLOSE = "close"
     ADMIT = "admit"  # the clients' roles may do what they do
     RESTORE = "restore"  # every role may do just what it did before a fence
@@ -28,5 +28,5 @@ class Goal(Enum):
     HOOK = "hook"  # a command of the installation's own
 
 
-# The thing of a call that is for all there are: every door, every queue, every role.
+# The thing of a call that is for all there are: every listener, every queue, every role.
 ALL: Final = ""

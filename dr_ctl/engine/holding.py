@@ -42,7 +42,7 @@ TRIES: Final = 3
 
 
 @dataclass
-class Slot:
+class BrokerLock:
     """The lock at one broker, as this run knows it."""
 
     store: Store
@@ -69,7 +69,7 @@ class Lease:
 
     def __init__(self, stores: Iterable[Store], who: LockDocument, clock: Clock) -> None:
         """`who` is the document to be, without its times and its epoch."""
-        self._slots = [Slot(store) for store in sorted(stores, key=lambda each: (each.site, each.pair))]
+        self._slots = [BrokerLock(store) for store in sorted(stores, key=lambda each: (each.site, each.pair))]
         self._who, self._clock = who, clock
         self.facts: Callable[[], tuple[str, int]] = lambda: ("", 0)  # the journal's last hash and count
         self._lost: tuple[str, LockDocument] | None = None
@@ -77,7 +77,7 @@ class Lease:
         self.broken: list[LockDocument] = []
 
     @property
-    def slots(self) -> Sequence[Slot]:
+    def slots(self) -> Sequence[BrokerLock]:
         return self._slots
 
     @property
@@ -118,7 +118,7 @@ class Lease:
                 broken += [each for each in live if not any(each.same(known) for known in broken)]
         self.broken += [each for each in broken if not any(each.same(known) for known in self.broken)]
         self._who = replace(self._who, epoch=next_epoch(look for _, look in looks))
-        taken: list[Slot] = []
+        taken: list[BrokerLock] = []
         done = False
         try:
             for slot, look in looks:
@@ -134,7 +134,7 @@ class Lease:
             self._forget(slot, look)
         return None
 
-    def _looks(self, among: Collection[tuple[str, str]] | None) -> list[tuple[Slot, Look]]:
+    def _looks(self, among: Collection[tuple[str, str]] | None) -> list[tuple[BrokerLock, Look]]:
         looks = []
         for slot in self._slots:
             with slot.mutex:
@@ -147,7 +147,9 @@ class Lease:
                     continue  # left out; joined when a call is to go there
         return looks
 
-    def _create(self, slot: Slot, look: Look, broken: Collection[LockDocument]) -> tuple[LockDocument, bool] | None:
+    def _create(
+        self, slot: BrokerLock, look: Look, broken: Collection[LockDocument]
+    ) -> tuple[LockDocument, bool] | None:
         """Create the lock at one broker and look whether it is this run's; gives who has it, and whether it lives."""
         with slot.mutex:
             at = self._clock.monotonic()
@@ -172,7 +174,7 @@ class Lease:
                 _remove(slot, me.epoch)
             return other, other.live(now.now_ms) and not ended(other, me)
 
-    def _give_back(self, taken: Iterable[Slot]) -> None:
+    def _give_back(self, taken: Iterable[BrokerLock]) -> None:
         """Remove what was created: no call went out under it, so that its epoch may be had by another."""
         for slot in taken:
             with slot.mutex:
@@ -180,7 +182,7 @@ class Lease:
                     slot.held = None
                     _remove(slot, held.epoch)
 
-    def _forget(self, slot: Slot, look: Look) -> None:
+    def _forget(self, slot: BrokerLock, look: Look) -> None:
         """Remove older epochs, never the highest."""
         with slot.mutex:
             for each in look.documents:
@@ -213,7 +215,7 @@ class Lease:
             return f"the lock at {slot.name} runs out in {max(self._left_s(slot), 0):.0f} s, before an answer may come"
         return None
 
-    def _glance(self, slot: Slot) -> None:
+    def _glance(self, slot: BrokerLock) -> None:
         """Look at a broker that the call does not go to. A silent broker here does not hold up the call to the
         other."""
         if self._clock.monotonic() - slot.silent_at > PATIENCE_S and slot.mutex.acquire(blocking=False):
@@ -225,13 +227,13 @@ class Lease:
             finally:
                 slot.mutex.release()
 
-    def tend(self, slot: Slot) -> None:
+    def tend(self, slot: BrokerLock) -> None:
         """Look at the lock at one broker, and renew it where it has to be. Raises `BrokerError`."""
         with slot.mutex:
             if slot.held is not None:
                 self._tend(slot, young_s=YOUNG_S)
 
-    def age_s(self, slot: Slot) -> float:
+    def age_s(self, slot: BrokerLock) -> float:
         """Seconds since the last look at this broker's lock; 0 where the lock is not held."""
         return self._clock.monotonic() - slot.looked_at if slot.held is not None else 0.0
 
@@ -265,7 +267,7 @@ class Lease:
             if slot.key == (site, pair):
                 slot.before = tuple(sorted(names))
 
-    def regain(self) -> str | None:
+    def reacquire(self) -> str | None:
         """Take a lock that ran out again, because an undo needs it too; returns why not where another run has it. After
         another run held the lock, this run must not act: the other began from the state it saw."""
         if self._lost is None:
@@ -287,7 +289,7 @@ class Lease:
                     with suppress(BrokerError):
                         self._write(slot, replace(held, released=True))
 
-    def _join(self, slot: Slot) -> None:
+    def _join(self, slot: BrokerLock) -> None:
         """Take it, with the run's epoch, at a broker that did not answer when it was taken elsewhere."""
         look, at = look_at(slot.store), self._clock.monotonic()
         me = self._document(slot, look)
@@ -310,7 +312,7 @@ class Lease:
         slot.held = me
         self._saw(slot, me, look, at)
 
-    def _document(self, slot: Slot, look: Look) -> LockDocument:
+    def _document(self, slot: BrokerLock, look: Look) -> LockDocument:
         """The document for one broker, with the queues that dead runs left paused there, before their documents are
         removed."""
         paused = inherited(look)
@@ -323,10 +325,10 @@ class Lease:
             paused=paused | self._own(slot),
         )
 
-    def _own(self, slot: Slot) -> dict[str, tuple[str, ...]]:
+    def _own(self, slot: BrokerLock) -> dict[str, tuple[str, ...]]:
         return {self._who.run: slot.own} if slot.own else {}
 
-    def _tend(self, slot: Slot, *, young_s: float | None = None) -> None:
+    def _tend(self, slot: BrokerLock, *, young_s: float | None = None) -> None:
         assert slot.held is not None
         if self._shown_lately(slot, slot.held, FRESH_S if young_s is None else young_s):
             return
@@ -337,7 +339,7 @@ class Lease:
             self._write(slot, slot.held)
             self._look(slot, slot.held)
 
-    def _shown_lately(self, slot: Slot, me: LockDocument, young_s: float) -> bool:
+    def _shown_lately(self, slot: BrokerLock, me: LockDocument, young_s: float) -> bool:
         """True if a recent look already shows our lock and no renewal is due. A look without our lock may be older than
         the lock; the caller then looks again."""
         recent = recent_look(slot.store)
@@ -347,7 +349,7 @@ class Lease:
             self._saw(slot, me, recent[1], at)
         return self._left_s(slot) >= RENEW_BELOW_S
 
-    def _look(self, slot: Slot, me: LockDocument) -> Look | None:
+    def _look(self, slot: BrokerLock, me: LockDocument) -> Look | None:
         """Look at the lock; returns None where another run has taken the lock over."""
         at = self._clock.monotonic()
         look = look_at(slot.store)
@@ -358,26 +360,26 @@ class Lease:
         self._saw(slot, me, look, at)
         return look
 
-    def _saw(self, slot: Slot, me: LockDocument, look: Look, at: float) -> None:
+    def _saw(self, slot: BrokerLock, me: LockDocument, look: Look, at: float) -> None:
         """Count from before the question: the broker answered after that moment."""
         written = next(each for each in look.documents if each.same(me))
         slot.looked_at, slot.runs_out_at = at, at + (written.expires_ms - look.now_ms) / 1000
 
-    def _write(self, slot: Slot, me: LockDocument) -> None:
+    def _write(self, slot: BrokerLock, me: LockDocument) -> None:
         last_hash, count = self.facts()
         paused = {run: queues for run, queues in me.paused.items() if run != me.run} | self._own(slot)
         written = replace(me, paused_before=slot.before, paused=paused, last_hash=last_hash, count=count)
         slot.store.update(LOCK, me.epoch, written.to_text())
         slot.held = written if not written.released else None
 
-    def _old(self, slot: Slot) -> bool:
+    def _old(self, slot: BrokerLock) -> bool:
         return self._clock.monotonic() - slot.looked_at > FRESH_S
 
-    def _left_s(self, slot: Slot) -> float:
+    def _left_s(self, slot: BrokerLock) -> float:
         return slot.runs_out_at - self._clock.monotonic()
 
 
-def _remove(slot: Slot, epoch: int) -> None:
+def _remove(slot: BrokerLock, epoch: int) -> None:
     """Tidy up; where this fails, the lock runs out by itself."""
     with suppress(BrokerError):
         slot.store.delete(LOCK, epoch)

@@ -188,9 +188,9 @@ def ended(each: LockDocument, me: LockDocument) -> bool:
 
 def next_epoch(looks: Iterable[Look]) -> int:
     """The next free number above every epoch seen."""
-    seen = list(looks)
-    highest = max((each.epoch for look in seen for each in look.documents), default=0)
-    taken = frozenset[int]().union(*(look.taken for look in seen))
+    snapshot = list(looks)
+    highest = max((each.epoch for look in snapshot for each in look.documents), default=0)
+    taken = frozenset[int]().union(*(look.taken for look in snapshot))
     return next(number for number in itertools.count(highest + 1) if number not in taken)
 
 

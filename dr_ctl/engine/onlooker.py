@@ -11,7 +11,7 @@ from dr_ctl.telemetry.events import Listener, Notice, WaitProgress
 
 
 class Onlooker:
-    """Implements `Hand` without a journal; every change is refused."""
+    """Implements `StepContext` without a journal; every change is refused."""
 
     only_looks: ClassVar[bool] = True
 

@@ -11,7 +11,7 @@ FAILOVER: Final = "failover"
 FAILBACK: Final = "failback"
 REINSTATE: Final = "reinstate"
 RETURNS: Final = (REINSTATE, FAILBACK)
-WHOLE: Final = (SWAPOVER, FAILOVER, FAILBACK, REINSTATE)
+ALL: Final = (SWAPOVER, FAILOVER, FAILBACK, REINSTATE)
 
 QUIESCE: Final = "quiesce"
 FENCE: Final = "fence"

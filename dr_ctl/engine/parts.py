@@ -10,7 +10,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.ports import Hints, Observation, UnitSeen
+from dr_ctl.engine.ports import Hints, Observation, UnitSnapshot
 
 # A command in a remedy that takes queues and names none yet.
 _WHOLE: Final = re.compile(
@@ -35,32 +35,32 @@ class Part:
     """An `Observation` of some units only; a site that serves none of these units counts as closed."""
 
     roles: Mapping[str, Role]
-    units: Sequence[UnitSeen]
+    units: Sequence[UnitSnapshot]
     debts: Sequence[Debt]
     hints: Mapping[str, Hints]
 
 
-def part_of(seen: Observation, ask: Ask) -> Observation:
+def part_of(snapshot: Observation, ask: Ask) -> Observation:
     if ask.units is None:
-        return seen
-    units = [unit for unit in seen.units if ask.includes(unit.name)]
+        return snapshot
+    units = [unit for unit in snapshot.units if ask.includes(unit.name)]
     open_at = {site for unit in units for site in unit.open_at}
-    closed = {site for site, role in seen.roles.items() if role is Role.SERVING and site not in open_at}
-    roles = {site: Role.STANDBY if site in closed else role for site, role in seen.roles.items()}
-    return Part(roles, units, seen.debts, seen.hints)
+    closed = {site for site, role in snapshot.roles.items() if role is Role.SERVING and site not in open_at}
+    roles = {site: Role.STANDBY if site in closed else role for site, role in snapshot.roles.items()}
+    return Part(roles, units, snapshot.debts, snapshot.hints)
 
 
-def is_split(seen: Observation) -> bool:
+def is_split(snapshot: Observation) -> bool:
     """Say whether both sites serve, but no unit is open at both."""
-    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    return len(serving) > 1 and not any(len(unit.open_at) > 1 for unit in seen.units)
+    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+    return len(serving) > 1 and not any(len(unit.open_at) > 1 for unit in snapshot.units)
 
 
-def unserved(seen: Observation, *, parts: bool) -> Iterator[Finding]:
+def unserved(snapshot: Observation, *, parts: bool) -> Iterator[Finding]:
     """The units that are known to be closed at every site while a site serves others; `parts` says whether a unit can
     be opened by itself."""
-    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    shut = [unit.name for unit in seen.units if not unit.open_at and {*unit.closed_at} >= {*seen.roles}]
+    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+    shut = [unit.name for unit in snapshot.units if not unit.open_at and {*unit.closed_at} >= {*snapshot.roles}]
     if not serving or not shut:
         return
     site = serving[0]
@@ -74,25 +74,25 @@ def unserved(seen: Observation, *, parts: bool) -> Iterator[Finding]:
         yield found("DR-UNIT-003", f"{some(shut)} is open to clients at no site, while {site} serves others", remedy)
 
 
-def split(seen: Observation, remedy: str) -> Finding:
+def split(snapshot: Observation, remedy: str) -> Finding:
     """Say which unit is served where."""
-    return found("DR-ROLE-014", f"the pairs are served at different sites: {served_where(seen)}", remedy)
+    return found("DR-ROLE-014", f"the pairs are served at different sites: {served_where(snapshot)}", remedy)
 
 
-def served_where(seen: Observation) -> str:
+def served_where(snapshot: Observation) -> str:
     """Which unit is served at which site; a site that was not read may serve it."""
-    return ", ".join(f"{unit.name} {_where(unit, seen)}" for unit in seen.units)
+    return ", ".join(f"{unit.name} {_where(unit, snapshot)}" for unit in snapshot.units)
 
 
-def _where(unit: UnitSeen, seen: Observation) -> str:
+def _where(unit: UnitSnapshot, snapshot: Observation) -> str:
     if len(unit.open_at) > 1:
         return "at both"
     if unit.serving is not None:
         return f"at {unit.serving}"
-    return "at neither" if {*unit.closed_at} >= {*seen.roles} else "not known where"
+    return "at neither" if {*unit.closed_at} >= {*snapshot.roles} else "not known where"
 
 
-def by_site(units: Sequence[UnitSeen]) -> Mapping[str, list[str]]:
+def by_site(units: Sequence[UnitSnapshot]) -> Mapping[str, list[str]]:
     """The units that one site alone serves, by site."""
     found: dict[str, list[str]] = {}
     for unit in units:
@@ -101,12 +101,12 @@ def by_site(units: Sequence[UnitSeen]) -> Mapping[str, list[str]]:
     return found
 
 
-def as_moved(seen: Observation, to: str) -> Finding:
+def as_moved(snapshot: Observation, to: str) -> Finding:
     """Say that units were moved one by one, and how those that the other site serves are brought to a site."""
-    away = [unit.name for unit in seen.units if unit.serving not in (to, None)]
+    away = [unit.name for unit in snapshot.units if unit.serving not in (to, None)]
     one = f" --queues {quote(away[0])}" if len(away) == 1 else ""
     return found(
         "DR-ROLE-014",
-        f"each queue serves at one site, as moved: {served_where(seen)}",
+        f"each queue serves at one site, as moved: {served_where(snapshot)}",
         f"To bring {some(away)} to {to}: `dr-ctl swapover --to {to}{one}`.",
     )

@@ -21,9 +21,9 @@ _CALL: Final = ("site", "pair", "goal", "thing", "part", "about", "when", "at_mo
 class Call:
     """One request that changes something at one broker, and what it is for.
 
-    `unit` names the moving unit that the call belongs to, or is "". `thing` names the door, queue or role that the goal
-    is about; `part` names the part of its step. `request` is opaque to all but the sender. `when` is None for a call
-    that always goes out, else the condition for sending; `at_most` bounds how often.
+    `unit` names the moving unit that the call belongs to, or is "". `thing` names the listener, queue or role that the
+    goal is about; `part` names the part of its step. `request` is opaque to all but the sender. `when` is None for a
+    call that always goes out, else the condition for sending; `at_most` bounds how often.
     """
 
     site: str

@@ -52,7 +52,7 @@ O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topol
 def plan(
     runbook: Runbook,
     recipe: Recipe[O],
-    seen: O,
+    snapshot: O,
     ask: Ask,
     past: History | None = None,
     price: Price | None = None,
@@ -61,34 +61,34 @@ def plan(
 ) -> Decision:
     """Decide every step, in order, with the reason for each. A failover's price is judged too. `anew`: plan a run
     although the wanted state holds, to replace another run."""
-    renamed = renamed_sites(seen) if ask.operation != FENCE else None
-    if (nothing := not_there(seen, ask) or renamed) is not None:
+    renamed = renamed_sites(snapshot) if ask.operation != FENCE else None
+    if (nothing := not_there(snapshot, ask) or renamed) is not None:
         return Refusal((nothing,))
-    part = part_of(seen, ask)
+    part = part_of(snapshot, ask)
     again = past is not None and open_again(part, past)
     cuts_off = bool(cutting_off(runbook.steps))
     loses = ask.operation == FAILOVER and not again
     if loses and (against := not_lost(part, ask, under_way=past is not None, cut_off=cuts_off)):
         return Refusal(against, ExitCode.SERVING_SITE_ALIVE)
     if past is not None:
-        elsewhere = other_sites(part, past) or other_brokers(recipe.basis(seen), past)
+        elsewhere = other_sites(part, past) or other_brokers(recipe.basis(snapshot), past)
         if elsewhere is not None:
             return Refusal((elsewhere,))
     source = source_of(part, ask, past, cut_off=cuts_off, again=again, parts=recipe.moves_parts)
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
-        others = recipe.why_not(seen, Move(ask, other(seen, ask.target), recipe.baseline(seen)))
+        others = recipe.why_not(snapshot, Move(ask, other(snapshot, ask.target), recipe.baseline(snapshot)))
         return Refusal((source, *(finding for finding in others if finding.severity is Severity.ERROR)))
     move = Move(
         ask,
         source,
-        past.baseline if past is not None else recipe.baseline(seen),
+        past.baseline if past is not None else recipe.baseline(snapshot),
         _moved_units(part, ask.target, past),
         sent=past is not None and past.activation,
     )
-    if past is None and not anew and (there := _already_there(recipe, seen, move)) is not None:
+    if past is None and not anew and (there := _already_there(recipe, snapshot, move)) is not None:
         return there
-    findings = [*(may_take_over(part, ask) if loses else ()), *recipe.why_not(seen, move)]
+    findings = [*(may_take_over(part, ask) if loses else ()), *recipe.why_not(snapshot, move)]
     if again:
         # Findings cannot stop a move that is already made, and the second site must be closed.
         findings = [replace(each, severity=_milder(each)) for each in findings]
@@ -102,81 +102,83 @@ def plan(
     lines = _lines(runbook, part, move, past)
     if finishing:
         lines = [line for line in lines if line.verb in (CLOSING_AGAIN if again else FINISHING)]
-    steps = _steps(lines, recipe, seen, move, past, finishing=finishing)
+    steps = _steps(lines, recipe, snapshot, move, past, finishing=finishing)
     decided = Plan(
         ask=ask,
         source=source,
         steps=steps,
         findings=tuple(findings),
         baseline=move.baseline,
-        not_replicated=tuple(recipe.not_replicated(seen, move)),
+        not_replicated=tuple(recipe.not_replicated(snapshot, move)),
         cannot_know=tuple(recipe.cannot_know(move)),
         serving=past.serving if past is not None else serving(part),
         moved=move.moved,
-        untouched=tuple(unit.name for unit in seen.units if not ask.includes(unit.name)),
-        served=past.served if past is not None else _served_beside(seen, ask),
-        basis=_basis(runbook, recipe, seen),
+        untouched=tuple(unit.name for unit in snapshot.units if not ask.includes(unit.name)),
+        served=past.served if past is not None else _served_beside(snapshot, ask),
+        basis=_basis(runbook, recipe, snapshot),
     )
     made = again or (past is not None and whole_at(part, ask.target))
     dear = price.too_high(ask) if price is not None and not made else None
     return decided if dear is None else Refusal((dear, *findings), ExitCode.LOSS_REFUSED, decided)
 
 
-def _served_beside(seen: Observation, ask: Ask) -> Mapping[str, str]:
+def _served_beside(snapshot: Observation, ask: Ask) -> Mapping[str, str]:
     """The site of each unit that is served and was not asked for."""
-    return {unit.name: unit.serving for unit in seen.units if unit.serving is not None and not ask.includes(unit.name)}
+    return {
+        unit.name: unit.serving for unit in snapshot.units if unit.serving is not None and not ask.includes(unit.name)
+    }
 
 
-def _basis(runbook: Runbook, recipe: Recipe[O], seen: O) -> Mapping[str, Json]:
+def _basis(runbook: Runbook, recipe: Recipe[O], snapshot: O) -> Mapping[str, Json]:
     """The state that a plan was decided from: the same request and the same basis give the same plan."""
     lines: list[Json] = [f"{step.verb} {step.site} {dict(step.limits)} {dict(step.words)}" for step in runbook.steps]
-    roles: dict[str, Json] = {site: role.value for site, role in seen.roles.items()}
-    return {"roles": roles, "runbook": lines, **recipe.basis(seen)}
+    roles: dict[str, Json] = {site: role.value for site, role in snapshot.roles.items()}
+    return {"roles": roles, "runbook": lines, **recipe.basis(snapshot)}
 
 
-def _already_there(recipe: Recipe[O], seen: O, move: Move) -> AlreadyThere | None:
+def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere | None:
     target, operation = move.target, move.ask.operation
     if operation == REINSTATE or (operation in ALONE and operation not in (ACTIVATE, DRAIN)):
-        text = recipe.holds_already(seen, move)
+        text = recipe.holds_already(snapshot, move)
         return AlreadyThere(f"{text}; nothing was changed", ()) if text is not None else None
-    if operation == DRAIN or not _moved(part_of(seen, move.ask), move):
+    if operation == DRAIN or not _moved(part_of(snapshot, move.ask), move):
         return None
-    if operation == FAILOVER and recipe.holds_already(seen, move) is None:
+    if operation == FAILOVER and recipe.holds_already(snapshot, move) is None:
         return None  # somebody else opened the target; the lost site's messages must still be kept out, at a price
     findings = [
         replace(each, severity=_milder(each))
-        for each in recipe.why_not(seen, move)
+        for each in recipe.why_not(snapshot, move)
         if each.severity is not Severity.ERROR or Weight.WHERE_IT_SERVES in each.weighs
     ]
-    return AlreadyThere(f"{target} serves{_named(seen, move.ask)} already; nothing was changed", tuple(findings))
+    return AlreadyThere(f"{target} serves{_named(snapshot, move.ask)} already; nothing was changed", tuple(findings))
 
 
-def _named(seen: Observation, ask: Ask) -> str:
+def _named(snapshot: Observation, ask: Ask) -> str:
     """The units that were asked for, where there are others."""
-    return "" if all(ask.includes(unit.name) for unit in seen.units) else f" {some(ask.units or ())}"
+    return "" if all(ask.includes(unit.name) for unit in snapshot.units) else f" {some(ask.units or ())}"
 
 
-def _moved(seen: Observation, move: Move) -> bool:
+def _moved(snapshot: Observation, move: Move) -> bool:
     """Say whether the service moved: the other site is closed, and the target serves every unit. A returning site may
     be open by mistake."""
-    return whole_at(seen, move.target) and seen.roles[move.source] is not Role.SERVING
+    return whole_at(snapshot, move.target) and snapshot.roles[move.source] is not Role.SERVING
 
 
-def _moved_units(seen: Observation, target: str, past: History | None) -> tuple[str, ...]:
+def _moved_units(snapshot: Observation, target: str, past: History | None) -> tuple[str, ...]:
     """The units that need no drain any more. A run that has opened no site yet skips the units that were open
     before."""
-    if past is not None and not past.activation and not whole_at(seen, target):
+    if past is not None and not past.activation and not whole_at(snapshot, target):
         return past.moved
-    return tuple(unit.name for unit in seen.units if unit.serving == target)
+    return tuple(unit.name for unit in snapshot.units if unit.serving == target)
 
 
-def _lines(runbook: Runbook, seen: Observation, move: Move, past: History | None) -> Sequence[RunbookStep]:
+def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: History | None) -> Sequence[RunbookStep]:
     """The runbook's lines that the operation needs. A return without the move back ends where both sites are shown to
-    hold the same; a resumed return does not take in a site twice. A site that answers is fenced at its doors; only a
-    silent site is cut off by a hook."""
+    hold the same; a resumed return does not take in a site twice. A site that answers is fenced at its listeners; only
+    a silent site is cut off by a hook."""
     lines = runbook.steps
     hooks = cutting_off(lines) if move.ask.operation in (FAILOVER, FENCE) else []
-    if seen.roles[move.source] in (Role.SERVING, Role.STANDBY):
+    if snapshot.roles[move.source] in (Role.SERVING, Role.STANDBY):
         lines = tuple(line for line in lines if line not in hooks)
     elif hooks:
         lines = tuple(
@@ -185,17 +187,17 @@ def _lines(runbook: Runbook, seen: Observation, move: Move, past: History | None
     if move.ask.operation == REINSTATE:
         ends = [number for number, line in enumerate(lines, start=1) if line.verb == KEEPS]
         lines = lines[: ends[0]] if ends else lines
-    taken_in = past is not None and any(each.step.verb == KEEPS and each.succeeded for each in past.steps)
+    rejoined = past is not None and any(each.step.verb == KEEPS and each.succeeded for each in past.steps)
     # A site that a failback has opened in part is not a returned site that came back open.
-    owed = any(move.target == debt.about for debt in seen.debts)
-    half_way = move.ask.operation == FAILBACK and seen.roles[move.source] is not Role.SERVING and not owed
-    if taken_in or half_way:
+    owed = any(move.target == debt.about for debt in snapshot.debts)
+    half_way = move.ask.operation == FAILBACK and snapshot.roles[move.source] is not Role.SERVING and not owed
+    if rejoined or half_way:
         return [line for line in lines if line.verb not in TAKING_IN]
     return lines
 
 
 def _steps(
-    lines: Sequence[RunbookStep], recipe: Recipe[O], seen: O, move: Move, past: History | None, *, finishing: bool
+    lines: Sequence[RunbookStep], recipe: Recipe[O], snapshot: O, move: Move, past: History | None, *, finishing: bool
 ) -> tuple[PlannedStep, ...]:
     number = past.last_number if past is not None else 0
     steps = []
@@ -206,7 +208,7 @@ def _steps(
         if line.verb in GENERAL:
             steps.append(_general(number, line, undoable=undoable))
             continue
-        draft = recipe.draft(line, seen, move)
+        draft = recipe.draft(line, snapshot, move)
         steps.append(
             PlannedStep(
                 number=number,
@@ -241,9 +243,9 @@ def _general(number: int, line: RunbookStep, *, undoable: bool) -> PlannedStep:
     return PlannedStep(number, line.verb, "", about, calls, limits=line.limits, undoable=undoable)
 
 
-def serving(seen: Observation) -> tuple[str, ...]:
+def serving(snapshot: Observation) -> tuple[str, ...]:
     """The sites that were seen to let clients in."""
-    return tuple(site for site, role in seen.roles.items() if role is Role.SERVING)
+    return tuple(site for site, role in snapshot.roles.items() if role is Role.SERVING)
 
 
 def _milder(finding: Finding) -> Severity:

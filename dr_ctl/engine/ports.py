@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitSeen:
+class UnitSnapshot:
     """The site that serves one unit: a pair of brokers, or a queue where a topology can move part of a site.
 
     `serving` is None where no site serves, or the answer is unknown. `open_at` lists the sites that let clients in;
@@ -59,7 +59,7 @@ class Observation(Protocol):
         """Roles by site name."""
 
     @property
-    def units(self) -> Sequence[UnitSeen]: ...
+    def units(self) -> Sequence[UnitSnapshot]: ...
 
     @property
     def debts(self) -> Sequence[Debt]:
@@ -102,7 +102,7 @@ O_co = TypeVar("O_co", bound=Observation, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class StepPlan:
     """A step without its number, as a recipe returns for one line of a runbook."""
 
     site: str
@@ -151,7 +151,7 @@ class Recipe(Protocol[O_contra]):
     def verbs(self) -> frozenset[str]:
         """Name the verbs of a runbook that this topology can do."""
 
-    def baseline(self, seen: O_contra) -> Mapping[str, Json]:
+    def baseline(self, snapshot: O_contra) -> Mapping[str, Json]:
         """The present value of everything dr-ctl may set, for an undo to put back.
 
         The shape is site -> unit -> {"paused": [names of the queues whose dispatch is stopped], …}; the rest is the
@@ -159,31 +159,31 @@ class Recipe(Protocol[O_contra]):
         lifts a run's pauses leaves these: units that share a broker stand together, under the broker's name.
         """
 
-    def why_not(self, seen: O_contra, move: Move) -> Sequence[Finding]:
+    def why_not(self, snapshot: O_contra, move: Move) -> Sequence[Finding]:
         """Findings on this move, errors first. Any error refuses the operation. Asked again before acting."""
 
-    def checks(self, seen: O_contra, move: Move) -> Sequence[Check]:
+    def checks(self, snapshot: O_contra, move: Move) -> Sequence[Check]:
         """Every check on a planned move by its name, those of brokers that did not answer too."""
 
-    def draft(self, step: RunbookStep, seen: O_contra, move: Move) -> Draft:
+    def draft(self, step: RunbookStep, snapshot: O_contra, move: Move) -> StepPlan:
         """Decide a step with its exact calls, and the complete inverse from the baseline."""
 
-    def basis(self, seen: O_contra) -> Mapping[str, Json]:
-        """The state that a plan rests on beside the roles: doors, links, queues and their pauses, versions; no
+    def basis(self, snapshot: O_contra) -> Mapping[str, Json]:
+        """The state that a plan rests on beside the roles: listeners, links, queues and their pauses, versions; no
         counters."""
 
-    def holds_already(self, seen: O_contra, move: Move) -> str | None:
+    def holds_already(self, snapshot: O_contra, move: Move) -> str | None:
         """Say what holds already, where there is nothing to do: for a return, a single step, and beside its open
         target for a failover."""
 
-    def not_replicated(self, seen: O_contra, move: Move) -> Sequence[str]:
+    def not_replicated(self, snapshot: O_contra, move: Move) -> Sequence[str]:
         """Sentences on what will not be at the target."""
 
     def cannot_know(self, move: Move) -> Sequence[str]:
         """Sentences on what no plan of this operation can know."""
 
 
-class Hand(Protocol):
+class StepContext(Protocol):
     """The executor's services to a driver during a step; every call is written down first. A hand that `only_looks`
     refuses every change: a step that can say what it would do says that instead."""
 
@@ -213,7 +213,7 @@ class Hand(Protocol):
 
 
 # One verb as a driver does it, or undoes it.
-Act = Callable[["PlannedStep", Move, Hand], "Outcome"]
+Act = Callable[["PlannedStep", Move, StepContext], "Outcome"]
 
 
 class Driver(Protocol[O_co]):
@@ -223,11 +223,11 @@ class Driver(Protocol[O_co]):
     def observe(self) -> O_co:
         """Say what is true now at both sites, in bounded time. Unreachable is a view, not an error."""
 
-    def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Bring about the step's goal and verify the goal. Returns NotNeeded, without a call, if the goal holds
         already."""
 
-    def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Make those calls of `step.inverse` whose effect does not hold, and verify all of it."""
 
     def by_hand(self, site: str) -> str:

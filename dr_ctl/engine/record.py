@@ -43,7 +43,7 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Listener:
     """The moment at which a step let clients in at a site, or began to keep them out."""
 
     site: str
@@ -94,8 +94,8 @@ class Record:
     out: Out | None = field(default=None, metadata=key("out_s"))
     debts: tuple[str, ...] = ()
     epoch: int | None = field(default=None, metadata=HIDDEN)
-    let_in: Door | None = field(default=None, metadata=HIDDEN)
-    fenced: Door | None = field(default=None, metadata=HIDDEN)
+    let_in: Listener | None = field(default=None, metadata=HIDDEN)
+    fenced: Listener | None = field(default=None, metadata=HIDDEN)
     served: Mapping[str, str | None] | None = field(default=None, metadata=HIDDEN)
     served_before: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     about: Mapping[str, Any] | None = field(default=None, metadata=HIDDEN)
@@ -176,20 +176,20 @@ def _author(by: Mapping[str, Any]) -> Author:
     return Author(*(text(by.get(key)) for key in ("user", "host")))
 
 
-def _let_in(rows: Sequence[Mapping[str, Any]], sites: Mapping[str, str]) -> Door | None:
+def _let_in(rows: Sequence[Mapping[str, Any]], sites: Mapping[str, str]) -> Listener | None:
     for row in reversed(rows):
         step = text(row.get("step"))
         if row.get("kind") == "step" and (_verb(step), row.get("outcome")) in _LETS_IN:
             at = moment(mapping(row.get("evidence")).get(LET_IN_AT)) or moment(row.get("time"))
-            return Door(sites.get(step, ""), at) if at is not None else None
+            return Listener(sites.get(step, ""), at) if at is not None else None
     return None
 
 
-def _fenced(rows: Sequence[Mapping[str, Any]], sites: Mapping[str, str]) -> Door | None:
+def _fenced(rows: Sequence[Mapping[str, Any]], sites: Mapping[str, str]) -> Listener | None:
     for row in rows:
         step, at = text(row.get("step")), moment(row.get("time"))
         if row.get("kind") == "intent" and _verb(step) == FENCING and at is not None:
-            return Door(sites.get(step, ""), at)
+            return Listener(sites.get(step, ""), at)
     return None
 
 

@@ -42,27 +42,27 @@ CLOSED = (Role.STANDBY, Role.DOWN)
 _ANSWERING = (Role.SERVING, Role.STANDBY)
 
 
-def not_there(seen: Observation, ask: Ask) -> Finding | None:
+def not_there(snapshot: Observation, ask: Ask) -> Finding | None:
     """The finding for units that were asked for and exist at no site."""
-    missing = sorted({*(ask.units or ())} - {unit.name for unit in seen.units})
+    missing = sorted({*(ask.units or ())} - {unit.name for unit in snapshot.units})
     if not missing and ask.units != ():
         return None
     named = ", ".join(missing) or ask.queues or "none was named"
     return found("DR-UNIT-001", names=named)
 
 
-def other(seen: Observation, site: str) -> str:
-    return next(name for name in seen.roles if name != site)
+def other(snapshot: Observation, site: str) -> str:
+    return next(name for name in snapshot.roles if name != site)
 
 
-def whole_at(seen: Observation, site: str) -> bool:
+def whole_at(snapshot: Observation, site: str) -> bool:
     """Say whether a site serves every unit, and alone."""
-    return all(unit.serving == site for unit in seen.units)
+    return all(unit.serving == site for unit in snapshot.units)
 
 
-def open_again(seen: Observation, past: History) -> bool:
+def open_again(snapshot: Observation, past: History) -> bool:
     """Say whether the site that a run has left lets clients in beside the one that it opened."""
-    roles = {seen.roles.get(past.source), seen.roles.get(past.ask.target)}
+    roles = {snapshot.roles.get(past.source), snapshot.roles.get(past.ask.target)}
     return past.activation and past.ask.operation in MOVING and roles == {Role.SERVING}
 
 
@@ -72,7 +72,7 @@ def was_open_again(source: str, ask: Ask) -> Finding:
 
 
 def source_of(
-    seen: Observation,
+    snapshot: Observation,
     ask: Ask,
     past: History | None,
     *,
@@ -86,24 +86,24 @@ def source_of(
     that the run has left is open again. `parts`: units move by themselves.
     """
     if past is not None and again:
-        return unexpected(seen, ask) or past.source
-    if past is not None and _gone_over(seen, past):
-        return unexpected(seen, ask) or past.source
+        return unexpected(snapshot, ask) or past.source
+    if past is not None and _gone_over(snapshot, past):
+        return unexpected(snapshot, ask) or past.source
     if ask.operation in ALONE:
-        return _alone(seen, ask, cut_off=cut_off, under_way=past is not None)
+        return _alone(snapshot, ask, cut_off=cut_off, under_way=past is not None)
     if ask.operation == FAILOVER:
-        return _lost(seen, ask, cut_off=cut_off)
+        return _lost(snapshot, ask, cut_off=cut_off)
     if ask.operation in RETURNS:
-        return _serving_beside(seen, ask, past, parts=parts)
+        return _serving_beside(snapshot, ask, past, parts=parts)
     if past is None:
-        return _source(seen, ask, parts=parts)
-    return unexpected(seen, ask) or _resumed_source(seen, past, parts=parts)
+        return _source(snapshot, ask, parts=parts)
+    return unexpected(snapshot, ask) or _resumed_source(snapshot, past, parts=parts)
 
 
-def _gone_over(seen: Observation, past: History) -> bool:
+def _gone_over(snapshot: Observation, past: History) -> bool:
     """Say whether a run has done its move. The steps left open no site, so the site that the run left may be down."""
     moves = past.activation and past.ask.operation in MOVING
-    return moves and whole_at(seen, past.ask.target) and seen.roles[past.source] is Role.DOWN
+    return moves and whole_at(snapshot, past.ask.target) and snapshot.roles[past.source] is Role.DOWN
 
 
 def silent(name: str, role: Role, error: BrokerError, severity: Severity | None = None) -> Finding:
@@ -113,40 +113,40 @@ def silent(name: str, role: Role, error: BrokerError, severity: Severity | None 
     return found(id_, f"{name}{state}: {error}", error.remedy, severity=severity)
 
 
-def stand_of(seen: Observation, site: str) -> str:
+def stand_of(snapshot: Observation, site: str) -> str:
     """How a site stands. One that was late is not said to be sick: a busy machine is late, too."""
-    role = seen.roles[site]
-    late = role is Role.SICK and seen.hints.get(site, NO_HINTS).late
+    role = snapshot.roles[site]
+    late = role is Role.SICK and snapshot.hints.get(site, NO_HINTS).late
     return f"{site} {'did not answer in time' if late else f'is {role.value}'}"
 
 
-def stand(seen: Observation) -> str:
-    return ", ".join(stand_of(seen, site) for site in seen.roles)
+def stand(snapshot: Observation) -> str:
+    return ", ".join(stand_of(snapshot, site) for site in snapshot.roles)
 
 
-def both_open(seen: Observation) -> Finding:
+def both_open(snapshot: Observation) -> Finding:
     """Say that clients work at both sites."""
     remedy = "`dr-ctl fence SITE` keeps them out of the one that should not serve; compare what they did at both."
-    return found("DR-ROLE-001", f"split brain: both sites let clients in: {stand(seen)}", remedy)
+    return found("DR-ROLE-001", f"split brain: both sites let clients in: {stand(snapshot)}", remedy)
 
 
-def unexpected(seen: Observation, ask: Ask) -> Finding | None:
+def unexpected(snapshot: Observation, ask: Ask) -> Finding | None:
     """Say that the site that was expected to serve does not, or not alone."""
-    serving = [name for name, role in seen.roles.items() if role is Role.SERVING]
+    serving = [name for name, role in snapshot.roles.items() if role is Role.SERVING]
     if ask.expect_serving is None or serving == [ask.expect_serving]:
         return None
-    return _surprise(seen, ask, "run again with the site that serves")
+    return _surprise(snapshot, ask, "run again with the site that serves")
 
 
-def _surprise(seen: Observation, ask: Ask, then: str) -> Finding:
-    return found("DR-ROLE-002", site=if_known(ask.expect_serving), roles=stand(seen), then=then)
+def _surprise(snapshot: Observation, ask: Ask, then: str) -> Finding:
+    return found("DR-ROLE-002", site=if_known(ask.expect_serving), roles=stand(snapshot), then=then)
 
 
-def _alone(seen: Observation, ask: Ask, *, cut_off: bool, under_way: bool) -> str | Finding:
+def _alone(snapshot: Observation, ask: Ask, *, cut_off: bool, under_way: bool) -> str | Finding:
     """The roles that a single step asks for."""
-    source, summary = other(seen, ask.target), stand(seen)
-    answers = seen.roles[source] in _ANSWERING
-    if (surprise := unexpected(seen, ask)) is not None:
+    source, summary = other(snapshot, ask.target), stand(snapshot)
+    answers = snapshot.roles[source] in _ANSWERING
+    if (surprise := unexpected(snapshot, ask)) is not None:
         return surprise
     if ask.operation in (QUIESCE, RESTART) and not answers:
         what = (
@@ -155,21 +155,21 @@ def _alone(seen: Observation, ask: Ask, *, cut_off: bool, under_way: bool) -> st
         return found("DR-ROLE-009", f"{what}: {summary}", f"Bring {source}'s management back.")
     if ask.operation == FENCE and not answers and not cut_off:
         return found("DR-FENCE-003", site=source, summary=summary)
-    if ask.operation == TRIM and not (answers and seen.roles[ask.target] is Role.SERVING):
+    if ask.operation == TRIM and not (answers and snapshot.roles[ask.target] is Role.SERVING):
         text = f"what of {source} is processed is told by what {ask.target} serves: {summary}"
         return found("DR-ROLE-009", text, "Both sites must answer, and the other one serve: `dr-ctl status` says more.")
     if ask.operation in (KEEP_ASIDE, PUT_BACK, REHEARSE, REHEARSE_CLEAN):
         settles = ask.operation in (KEEP_ASIDE, PUT_BACK)
-        return (_settled(seen, ask) if settles else _rehearsed(seen, ask)) or source
+        return (_settled(snapshot, ask) if settles else _rehearsed(snapshot, ask)) or source
     if ask.operation in (QUIESCE, FENCE, RESTART, TRIM):
         return source
-    return _of_both(seen, ask, "`dr-ctl status` says what ends the open run; then: " if under_way else "") or source
+    return _of_both(snapshot, ask, "`dr-ctl status` says what ends the open run; then: " if under_way else "") or source
 
 
-def _rehearsed(seen: Observation, ask: Ask) -> Finding | None:
+def _rehearsed(snapshot: Observation, ask: Ask) -> Finding | None:
     """Refuse to rehearse where one site does not serve, or the other does not wait."""
-    source, summary = other(seen, ask.target), stand(seen)
-    here, there = seen.roles[source], seen.roles[ask.target]
+    source, summary = other(snapshot, ask.target), stand(snapshot)
+    here, there = snapshot.roles[source], snapshot.roles[ask.target]
     if ask.operation == REHEARSE and (here, there) != (Role.SERVING, Role.STANDBY):
         text = f"a rehearsal goes from a site that serves to one that waits: {summary}"
         return found("DR-ROLE-009", text, "`dr-ctl status` says what each site is.")
@@ -178,10 +178,10 @@ def _rehearsed(seen: Observation, ask: Ask) -> Finding | None:
     return None
 
 
-def _settled(seen: Observation, ask: Ask) -> Finding | None:
+def _settled(snapshot: Observation, ask: Ask) -> Finding | None:
     """Refuse to decide of copies at a site that does not wait, or to put back where nobody answers."""
-    source, summary = other(seen, ask.target), stand(seen)
-    here, there = seen.roles[source], seen.roles[ask.target]
+    source, summary = other(snapshot, ask.target), stand(snapshot)
+    here, there = snapshot.roles[source], snapshot.roles[ask.target]
     if ask.operation == KEEP_ASIDE and (here, there) != (Role.STANDBY, Role.SERVING):
         text = f"copies are kept aside at a site that waits, while the other one serves: {summary}"
         return found("DR-ROLE-009", text, "`dr-ctl status` says which site waits.")
@@ -190,21 +190,21 @@ def _settled(seen: Observation, ask: Ask) -> Finding | None:
     return None
 
 
-def _of_both(seen: Observation, ask: Ask, first: str) -> Finding | None:
+def _of_both(snapshot: Observation, ask: Ask, first: str) -> Finding | None:
     """Refuse to let clients in, or to prepare that, while the other site is open or silent. `first`: what is to be done
     before anything moves."""
-    source, target, summary = other(seen, ask.target), ask.target, stand(seen)
-    here, there = seen.roles[source], seen.roles[target]
+    source, target, summary = other(snapshot, ask.target), ask.target, stand(snapshot)
+    here, there = snapshot.roles[source], snapshot.roles[target]
     opened, shut = (source, target) if ask.operation == UNFENCE else (target, source)
     if ask.operation == DRAIN and here is Role.SERVING:
         remedy = f"`dr-ctl swapover --to {target}` does all of it; by steps, the fence of {source} comes first."
         return found("DR-ROLE-010", f"{source} is not fenced: {summary}", f"{first}{remedy}")
     if ask.operation == UNFENCE and there is Role.SERVING and here is Role.STANDBY:
-        return None  # no door is opened, but pauses that runs left there may be lifted
-    if seen.roles[shut] is Role.SERVING:
+        return None  # no listener is opened, but pauses that runs left there may be lifted
+    if snapshot.roles[shut] is Role.SERVING:
         text = f"{opened} must not be opened while {shut} is: {summary}"
-        return found("DR-ROLE-011", text, f"{first}{moves_it(seen, opened)}")
-    if ask.operation == UNFENCE and any({opened, shut} <= {*unit.closed_at} for unit in seen.units):
+        return found("DR-ROLE-011", text, f"{first}{moves_it(snapshot, opened)}")
+    if ask.operation == UNFENCE and any({opened, shut} <= {*unit.closed_at} for unit in snapshot.units):
         return None  # units that answer at both sites are enough; the result names the others
     if here not in _ANSWERING or there not in _ANSWERING:
         remedy = f"Bring the silent site back; if it is lost: `dr-ctl failover --to {opened}`."
@@ -214,27 +214,27 @@ def _of_both(seen: Observation, ask: Ask, first: str) -> Finding | None:
     return None
 
 
-def moves_it(seen: Observation, site: str) -> str:
+def moves_it(snapshot: Observation, site: str) -> str:
     """Name the command that moves the service to `site` while the other site serves; a lost site is taken in first."""
-    if lost_alone(seen.debts) == site:
+    if lost_alone(snapshot.debts) == site:
         return (
             f"`dr-ctl failback --to {site}` takes it in and moves the service; `dr-ctl reinstate {site}` takes it in."
         )
     return f"`dr-ctl swapover --to {site}` moves the service."
 
 
-def _source(seen: Observation, ask: Ask, *, parts: bool) -> str | Finding:
+def _source(snapshot: Observation, ask: Ask, *, parts: bool) -> str | Finding:
     """Say which site the service leaves, or why that cannot be told."""
-    source = other(seen, ask.target)
-    roles = seen.roles
+    source = other(snapshot, ask.target)
+    roles = snapshot.roles
     serving = [name for name, role in roles.items() if role is Role.SERVING]
-    summary = stand(seen)
-    if is_split(seen):
+    summary = stand(snapshot)
+    if is_split(snapshot):
         remedy = f"`dr-ctl fence {source}` keeps clients out of {source}; then the same command brings all to "
-        return (unexpected(seen, ask) or source) if parts else split(seen, f"{remedy}{ask.target}.")
+        return (unexpected(snapshot, ask) or source) if parts else split(snapshot, f"{remedy}{ask.target}.")
     if len(serving) > 1:
-        return both_open(seen)
-    if (surprise := unexpected(seen, ask)) is not None:
+        return both_open(snapshot)
+    if (surprise := unexpected(snapshot, ask)) is not None:
         return surprise
     if serving == [ask.target]:
         if roles[source] is Role.STANDBY:
@@ -254,22 +254,22 @@ def _source(seen: Observation, ask: Ask, *, parts: bool) -> str | Finding:
     return found("DR-ROLE-005", f"no site was seen to serve: {summary}", remedy)
 
 
-def alive(seen: Observation, ask: Ask, *, under_way: bool = False, cut_off: bool = False) -> Finding | None:
+def alive(snapshot: Observation, ask: Ask, *, under_way: bool = False, cut_off: bool = False) -> Finding | None:
     """Say that the site to leave lives: a failover beside it would open a second one. `under_way`: the failover is
     open, and nothing moves before it has ended. `cut_off`: a hook is to end what shows that a silent one lives."""
-    left = other(seen, ask.target)
-    role = seen.roles[left]
-    if seen.roles[ask.target] is Role.SERVING and role is not Role.SERVING:
+    left = other(snapshot, ask.target)
+    role = snapshot.roles[left]
+    if snapshot.roles[ask.target] is Role.SERVING and role is not Role.SERVING:
         return None
     if role is Role.SERVING:
         text, remedy = f"{left} serves", f"Move it without loss: `dr-ctl swapover --to {ask.target}`."
-        if silent := [unit.name for unit in seen.units if left not in (*unit.open_at, *unit.closed_at)]:
+        if silent := [unit.name for unit in snapshot.units if left not in (*unit.open_at, *unit.closed_at)]:
             remedy = (
                 f"A swapover moves all without loss, once {', '.join(silent)} of {left} answers again. Without it: "
                 f"`dr-ctl fence {left}` closes the rest, then the same failover."
             )
-    elif role is Role.SICK and seen.hints.get(left, NO_HINTS).late:
-        text = f"{stand_of(seen, left)}, and takes connections: it may still serve"
+    elif role is Role.SICK and snapshot.hints.get(left, NO_HINTS).late:
+        text = f"{stand_of(snapshot, left)}, and takes connections: it may still serve"
         remedy = (
             "Ask again: a busy broker answers later. If it stays silent, end its process for certain, or cut its host "
             f"off; then `dr-ctl failover --to {ask.target}` again."
@@ -277,7 +277,7 @@ def alive(seen: Observation, ask: Ask, *, under_way: bool = False, cut_off: bool
     elif role is Role.SICK:
         text = f"{left} is sick: its process lives and may still serve"
         remedy = f"End that process for certain, or cut its host off; then `dr-ctl failover --to {ask.target}` again."
-    elif role is Role.UNKNOWN and not cut_off and (hints := seen.hints.get(left, NO_HINTS)).signs:
+    elif role is Role.UNKNOWN and not cut_off and (hints := snapshot.hints.get(left, NO_HINTS)).signs:
         return lives_by(left, hints)
     else:
         return None
@@ -296,11 +296,11 @@ def lives_by(left: str, hints: Hints) -> Finding:
     return found("DR-ALIVE-001", text, hints.remedy or remedy)
 
 
-def may_take_over(seen: Observation, ask: Ask) -> Sequence[Finding]:
+def may_take_over(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
     """Say that another node of a site which is taken for lost may serve, or take over, after all."""
-    left = other(seen, ask.target)
-    nodes = seen.hints.get(left, NO_HINTS).nodes
-    if not nodes or whole_at(seen, ask.target):
+    left = other(snapshot, ask.target)
+    nodes = snapshot.hints.get(left, NO_HINTS).nodes
+    if not nodes or whole_at(snapshot, ask.target):
         return ()
     text = f"{left} may serve, or be about to: {'; '.join(nodes)}"
     remedy = (
@@ -311,29 +311,29 @@ def may_take_over(seen: Observation, ask: Ask) -> Sequence[Finding]:
     return (found("DR-NODE-001", text, remedy, severity=Severity.WARNING if word else Severity.ERROR),)
 
 
-def not_lost(seen: Observation, ask: Ask, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
+def not_lost(snapshot: Observation, ask: Ask, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
     """Say why the site to leave is not taken for lost: it lives, or another node of it may. See `alive`."""
-    if (lives := alive(seen, ask, under_way=under_way, cut_off=cut_off)) is not None:
-        return (lives, *presumed(seen, ask))
-    return tuple(each for each in may_take_over(seen, ask) if each.severity is Severity.ERROR)
+    if (lives := alive(snapshot, ask, under_way=under_way, cut_off=cut_off)) is not None:
+        return (lives, *presumed(snapshot, ask))
+    return tuple(each for each in may_take_over(snapshot, ask) if each.severity is Severity.ERROR)
 
 
-def presumed(seen: Observation, ask: Ask) -> Sequence[Finding]:
+def presumed(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
     """Say that a word on a site which gives signs of life is not believed."""
-    left = other(seen, ask.target)
+    left = other(snapshot, ask.target)
     if ask.presume_down != left:
         return ()
     return (found("DR-ALIVE-003", site=left),)
 
 
-def _serving_beside(seen: Observation, ask: Ask, past: History | None, *, parts: bool) -> str | Finding:
+def _serving_beside(snapshot: Observation, ask: Ask, past: History | None, *, parts: bool) -> str | Finding:
     """Say which site serves while the target is taken in again. A site that came back open is taken for the returning
     site only where a run wrote down its loss. Where both are closed, the resumed run had moved half way."""
-    beside, roles = other(seen, ask.target), seen.roles
-    summary = stand(seen)
+    beside, roles = other(snapshot, ask.target), snapshot.roles
+    summary = stand(snapshot)
     if past is None and ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
-        return _surprise(seen, ask, "run again with the site that serves")
-    was_lost = any(debt.about == ask.target for debt in seen.debts)
+        return _surprise(snapshot, ask, "run again with the site that serves")
+    was_lost = any(debt.about == ask.target for debt in snapshot.debts)
     open_ = roles[ask.target] is Role.SERVING
     if roles[beside] is Role.SERVING and (roles[ask.target] is Role.STANDBY or (open_ and was_lost)):
         return beside
@@ -341,43 +341,43 @@ def _serving_beside(seen: Observation, ask: Ask, past: History | None, *, parts:
     if ask.operation == FAILBACK and (open_ or half_way) and roles[beside] is Role.STANDBY:
         return beside
     if roles[beside] is Role.SERVING and open_:
-        return as_moved(seen, ask.target) if parts and is_split(seen) else both_open(seen)
+        return as_moved(snapshot, ask.target) if parts and is_split(snapshot) else both_open(snapshot)
     return found("DR-ROLE-008", target=ask.target, roles=summary, beside=beside)
 
 
-def _lost(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
+def _lost(snapshot: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     """Say which site was lost, or what is missing to take it for lost. The target must be there for itself."""
-    lost, roles = other(seen, ask.target), seen.roles
-    summary = stand(seen)
+    lost, roles = other(snapshot, ask.target), snapshot.roles
+    summary = stand(snapshot)
     if ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
-        return _surprise(seen, ask, "a failover is for a site that does not serve any more")
+        return _surprise(snapshot, ask, "a failover is for a site that does not serve any more")
     if roles[ask.target] not in (Role.SERVING, Role.STANDBY):
         return found(
             "DR-ROLE-004", f"{ask.target} cannot take over: {summary}", f"A failover needs {ask.target}. Mend it first."
         )
-    if roles[lost] in CLOSED or whole_at(seen, ask.target):
+    if roles[lost] in CLOSED or whole_at(snapshot, ask.target):
         return lost
     if (ask.presume_down == lost and ask.reason) or (cut_off and roles[lost] is Role.UNKNOWN):
         return lost
-    shown = some(seen.hints.get(lost, NO_HINTS).taken) or "nothing shows that it is down"
+    shown = some(snapshot.hints.get(lost, NO_HINTS).taken) or "nothing shows that it is down"
     return found("DR-ALIVE-002", site=lost, shown=shown, summary=summary)
 
 
-def renamed_sites(seen: Observation) -> Finding | None:
+def renamed_sites(snapshot: Observation) -> Finding | None:
     """The finding for debts of sites that the settings do not have."""
-    strange = sorted({site for debt in seen.debts for site in (debt.about, debt.kept_at)} - {*seen.roles})
+    strange = sorted({site for debt in snapshot.debts for site in (debt.about, debt.kept_at)} - {*snapshot.roles})
     if not strange:
         return None
     return found(
-        "DR-STATE-002", names=" and ".join(strange), sites=" and ".join(seen.roles), old_names=", ".join(strange)
+        "DR-STATE-002", names=" and ".join(strange), sites=" and ".join(snapshot.roles), old_names=", ".join(strange)
     )
 
 
-def other_sites(seen: Observation, past: History) -> Finding | None:
+def other_sites(snapshot: Observation, past: History) -> Finding | None:
     """The finding for a run of other sites than the observed ones."""
-    if set(seen.roles) == {past.source, past.ask.target}:
+    if set(snapshot.roles) == {past.source, past.ask.target}:
         return None
-    summary = stand(seen)
+    summary = stand(snapshot)
     return found("DR-ROLE-007", source=past.source, target=past.ask.target, roles=summary)
 
 
@@ -414,16 +414,16 @@ def _renamed(basis: Mapping[str, Any], past: History) -> Finding | None:
     return None
 
 
-def _resumed_source(seen: Observation, past: History, *, parts: bool) -> str | Finding:
+def _resumed_source(snapshot: Observation, past: History, *, parts: bool) -> str | Finding:
     """Say that the run's own source is still the one, or why going on is not safe."""
-    roles = seen.roles
-    summary = stand(seen)
+    roles = snapshot.roles
+    summary = stand(snapshot)
     if any(role not in (Role.SERVING, Role.STANDBY) for role in roles.values()):
         return found(
             "DR-ROLE-006",
             f"going on needs an answer from both sites: {summary}",
             "Bring the silent site's management back, then `dr-ctl resume` or `dr-ctl abort`.",
         )
-    if all(role is Role.SERVING for role in roles.values()) and not (parts and is_split(seen)):
-        return both_open(seen)
+    if all(role is Role.SERVING for role in roles.values()) and not (parts and is_split(snapshot)):
+        return both_open(snapshot)
     return past.source

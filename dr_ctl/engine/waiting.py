@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dr_ctl.engine.ports import Hand
+from dr_ctl.engine.ports import StepContext
 
 T = TypeVar("T")
 
@@ -24,36 +24,36 @@ class Waited(Generic[T]):
 
 
 def until(
-    hand: Hand,
+    context: StepContext,
     look: Callable[[], T],
     *,
     holds: Callable[[T], bool],
     within_s: float | None,
     poll_s: float,
     most_s: float = 0.0,
-    calm: int = 1,
+    stable_for: int = 1,
     hopeless: Callable[[T], bool] | None = None,
     meanwhile: Callable[[T], None] | None = None,
 ) -> Waited[T]:
-    """Look until `holds` was true of `calm` looks in a row; without `within_s` only a hopeless look ends it otherwise.
-    `meanwhile` gets each look after which the wait goes on, to tell how the wait stands or to try again. Up to `most_s`
-    each poll is twice as long as the one before."""
-    began_s, in_a_row = hand.monotonic(), 0
+    """Look until `holds` was true of `stable_for` looks in a row; without `within_s` only a hopeless look ends it
+    otherwise. `meanwhile` gets each look after which the wait goes on, to tell how the wait stands or to try again. Up
+    to `most_s` each poll is twice as long as the one before."""
+    began_s, in_a_row = context.monotonic(), 0
     while True:
-        look_s = hand.monotonic()
-        seen = look()
-        in_a_row = in_a_row + 1 if holds(seen) else 0
-        if in_a_row >= calm:
-            return Waited(seen, held=True)
+        look_s = context.monotonic()
+        snapshot = look()
+        in_a_row = in_a_row + 1 if holds(snapshot) else 0
+        if in_a_row >= stable_for:
+            return Waited(snapshot, held=True)
         late = within_s is not None and look_s >= began_s + within_s
-        if late or (hopeless is not None and hopeless(seen)):
-            return Waited(seen, held=False)
+        if late or (hopeless is not None and hopeless(snapshot)):
+            return Waited(snapshot, held=False)
         if meanwhile is not None:
-            meanwhile(seen)
-        until_next(hand, look_s, poll_s)
+            meanwhile(snapshot)
+        until_next(context, look_s, poll_s)
         poll_s = max(poll_s, min(2 * poll_s, most_s))
 
 
-def until_next(hand: Hand, began_s: float, every_s: float) -> None:
+def until_next(context: StepContext, began_s: float, every_s: float) -> None:
     """Wait until so long has passed since the last look began."""
-    hand.wait(max(0.0, began_s + every_s - hand.monotonic()))
+    context.wait(max(0.0, began_s + every_s - context.monotonic()))

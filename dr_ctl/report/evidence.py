@@ -80,11 +80,11 @@ def _approved(by: list[Mapping[str, Any]]) -> Iterator[Fact]:
 def _brokers(addresses: Mapping[str, Any], material: Material) -> Iterator[Fact]:
     """A site a line; the versions are those that the plan was decided by."""
     plan = material.plans[0] if material.plans else {}
-    seen = mapping(mapping(plan.get("basis")).get("brokers"))
+    snapshot = mapping(mapping(plan.get("basis")).get("brokers"))
     for site, brokers in addresses.items():
         lines = []
         for broker in map(str, items(brokers)):
-            version = text(mapping(mapping(seen.get(site)).get(broker.partition(" at ")[0])).get("version"))
+            version = text(mapping(mapping(snapshot.get(site)).get(broker.partition(" at ")[0])).get("version"))
             lines.append(f"{broker}, version {version}" if version else f"{broker}, version {NOT_KNOWN}")
         yield Fact(f"Brokers of {site}", "; ".join(lines) or NOT_KNOWN)
 

@@ -106,8 +106,8 @@ def _since_the_loss(story: Story, lost: str, bounds: object) -> Outage:
     served, gone = moment(told.get("last_served")), moment(told.get("seen_down"))
     looks = [f"{lost} was last seen to serve at {clock(served)}" if served is not None else ""]
     looks.append(f"{'' if served else f'{lost} was '}first seen down at {clock(gone)}" if gone is not None else "")
-    seen = ", ".join(filter(None, looks)) or f"Out since {lost} was lost, which no look tells"
-    sentence = f"{seen[0].upper()}{seen[1:]}; let in at {clock(_let_in(end))} by {end.site or 'the target'}."
+    snapshot = ", ".join(filter(None, looks)) or f"Out since {lost} was lost, which no look tells"
+    sentence = f"{snapshot[0].upper()}{snapshot[1:]}; let in at {clock(_let_in(end))} by {end.site or 'the target'}."
     parts = [f"at least {seconds(at_least)}" if at_least is not None else ""]
     parts.append(f"at most {seconds(at_most)}" if at_most is not None else "")
     return Outage(None, None, ", ".join(filter(None, parts)) or NOT_KNOWN, sentence, at_least, at_most)

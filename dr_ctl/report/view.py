@@ -23,7 +23,7 @@ _ORDER: Final = {"error": 0, "warning": 1, "info": 2}
 _PROOFS: Final = {
     ("fence", "attempt"): "by attempt: no greeting where a client was greeted before",
     ("fence", "flag"): "by flag only: no client was greeted before, so none could be seen to be refused",
-    ("activate", "attempt"): "by attempt: an open door answered a client",
+    ("activate", "attempt"): "by attempt: an open listener answered a client",
     ("activate", "flag"): "by flag only: no client's greeting was tried",
 }
 
@@ -210,8 +210,8 @@ def _proofs(story: Story) -> tuple[Fact, ...]:
 
 def _gates(story: Story) -> tuple[Gate, ...]:
     acts: Sequence[Act] = story.of("verify")
-    seen = acts[-1].evidence if acts else {}
-    return tuple(_gate(unit, row) for unit, row in seen.items() if isinstance(row, Mapping) and "depths" in row)
+    snapshot = acts[-1].evidence if acts else {}
+    return tuple(_gate(unit, row) for unit, row in snapshot.items() if isinstance(row, Mapping) and "depths" in row)
 
 
 def _gate(unit: str, row: Mapping[str, Any]) -> Gate:

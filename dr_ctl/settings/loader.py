@@ -178,7 +178,7 @@ def _twice(node: yaml.Node, where: str) -> list[Problem]:
 
 def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[Problem]:
     """Contradictions between parts of the file; `_read` reports malformed parts. `apart`: keys of a broker that may not
-    list the same door, the key for clients first."""
+    list the same listener, the key for clients first."""
     step = _into(root, "sites")
     if step is None or not isinstance(step[1], yaml.MappingNode):
         return []

@@ -260,7 +260,7 @@ def _two_sites(schema: dict[str, Any]) -> None:
 
 class Settings(Part):
     """One installation: two sites and the topology that joins them. Every topology has its own subclass.
-    `apart`: keys of its brokers that may not list the same door, the key for clients first."""
+    `apart`: keys of its brokers that may not list the same listener, the key for clients first."""
 
     files = ("runbooks",)
     model_config = ConfigDict(json_schema_extra=_two_sites)

@@ -8,7 +8,7 @@ from dr_ctl.stomp_io.address import Address, Login, TlsFiles
 from dr_ctl.stomp_io.answers import Failed, Passed, RoundTrip
 from dr_ctl.stomp_io.client import PROBE_HEADER, Inbox, receipt
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost
-from dr_ctl.stomp_io.knock import knock
+from dr_ctl.stomp_io.probe import probe
 
 _QUEUE: Final[Mapping[str, str]] = {"destination-type": "ANYCAST", "subscription-type": "ANYCAST"}
 
@@ -26,7 +26,7 @@ def put(
         for number in range(count):
             inbox.wait(receipt(f"put-{number}"), f"message {number + 1} of {count} was not confirmed")
 
-    return _at_the_door(address, login, tls, timeout_s, work)
+    return _at_the_listener(address, login, tls, timeout_s, work)
 
 
 def take(
@@ -56,10 +56,10 @@ def take(
         for number in range(count):
             inbox.wait(receipt(f"taken-{number}"), f"acknowledgement {number + 1} of {count} was not confirmed")
 
-    return _at_the_door(address, login, tls, timeout_s, work)
+    return _at_the_listener(address, login, tls, timeout_s, work)
 
 
-def _at_the_door(
+def _at_the_listener(
     address: Address,
     login: Login | None,
     tls: TlsFiles | None,
@@ -67,7 +67,7 @@ def _at_the_door(
     work: Callable[[Connection, float], None],
 ) -> RoundTrip:
     began = growing_s()
-    greeting, connection = knock(address, login, tls, timeout_s=timeout_s)
+    greeting, connection = probe(address, login, tls, timeout_s=timeout_s)
     if connection is None:
         return Failed(getattr(greeting, "because", "no connection"))
     try:

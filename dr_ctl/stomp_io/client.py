@@ -13,7 +13,7 @@ from dr_ctl.stomp_io.address import Address, Login, TlsFiles
 from dr_ctl.stomp_io.answers import Failed, Greeting, Passed, RoundTrip
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost
 from dr_ctl.stomp_io.frames import Frame
-from dr_ctl.stomp_io.knock import knock
+from dr_ctl.stomp_io.probe import probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ PROBE_HEADER = "dr_ctl_probe"
 
 def greet(address: Address, login: Login | None, tls: TlsFiles | None, *, timeout_s: float) -> Greeting:
     """Make one attempt to be let in. A closed port answers in about a millisecond; no retry is made."""
-    greeting, connection = knock(address, login, tls, timeout_s=timeout_s)
+    greeting, connection = probe(address, login, tls, timeout_s=timeout_s)
     if connection is not None:
         connection.close()
     return greeting
@@ -38,7 +38,7 @@ def round_trip(
     """
     began = growing_s()
     until = began + timeout_s
-    greeting, connection = knock(address, login, tls, timeout_s=timeout_s)
+    greeting, connection = probe(address, login, tls, timeout_s=timeout_s)
     if connection is None:
         return Failed(getattr(greeting, "because", "no connection"))
     token = uuid.uuid4().hex

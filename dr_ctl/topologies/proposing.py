@@ -23,7 +23,7 @@ class Family(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Listener:
     """An acceptor or a transport connector. `from_brokers` counts the connections of other brokers."""
 
     name: str
@@ -40,7 +40,7 @@ class Probed:
     family: Family
     broker: str
     version: str
-    doors: Sequence[Door]
+    listeners: Sequence[Listener]
     signs: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def has(self, sign: str) -> bool:
@@ -69,8 +69,8 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedDoor:
-    """A door of the link whose name does not say so. `own` is a door for the link alone, as the broker's
+class SharedListener:
+    """A listener of the link whose name does not say so. `own` is a listener for the link alone, as the broker's
     configuration has it, and `key` what names it in the settings."""
 
     name: str
@@ -81,14 +81,14 @@ class SharedDoor:
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """`why` says by what the topology was recognized; `brokers` are the keys of a broker beside those that all have, by
-    site; `installation` those beside the sites. `shared` are the doors of the peers' links, by site, that clients may
-    use too: no fence would keep them out there."""
+    site; `installation` those beside the sites. `shared` are the listeners of the peers' links, by site, that clients
+    may use too: no fence would keep them out there."""
 
     topology: str
     why: str
     brokers: Mapping[str, Sequence[Key]]
     installation: Sequence[Key] = ()
-    shared: Mapping[str, SharedDoor] = field(default_factory=dict)
+    shared: Mapping[str, SharedListener] = field(default_factory=dict)
 
 
 class Propose(Protocol):
@@ -106,8 +106,8 @@ class Proposer:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkDoors:
-    """The doors that the peer's link comes in by, and whether that was seen, or is told by protocol alone."""
+class LinkListeners:
+    """The listeners that the peer's link comes in by, and whether that was seen, or is told by protocol alone."""
 
     names: tuple[str, ...]
     sure: bool = True
@@ -115,49 +115,68 @@ class LinkDoors:
     def key(self, name: str, why: str) -> list[Key]:
         return [Key(name, list(self.names), why, self.sure)] if self.names else []
 
-    def shared(self, own: str, key: str) -> SharedDoor | None:
+    def shared(self, own: str, key: str) -> SharedListener | None:
         """The one whose name does not say that it is for brokers."""
         names = [name for name in self.names if not NOT_CLIENTS.search(name)]
-        return SharedDoor(names[0], own, key) if names else None
+        return SharedListener(names[0], own, key) if names else None
 
 
-def by_site(shared: Mapping[str, SharedDoor | None]) -> Mapping[str, SharedDoor]:
-    return {site: door for site, door in shared.items() if door is not None}
+def by_site(shared: Mapping[str, SharedListener | None]) -> Mapping[str, SharedListener]:
+    return {site: listener for site, listener in shared.items() if listener is not None}
 
 
-def link_doors(here: Probed, there: Probed, *protocols: str) -> LinkDoors:
-    """Find them: other brokers are connected there, or the name says so, or it is the only door that speaks nothing but
-    one of these protocols. A door that is open at one site and closed at the other is for clients."""
-    left = [door for door in here.doors if door.name not in moving(here, there)]
-    connected = [door.name for door in left if door.from_brokers]
-    named = [door.name for door in left if NOT_CLIENTS.search(door.name) and door.protocols != {"STOMP"}]
-    speaking = [door.name for door in left if len(door.protocols) == 1 and door.protocols <= {*protocols}]
+def link_listeners(here: Probed, there: Probed, *protocols: str) -> LinkListeners:
+    """Find them: other brokers are connected there, or the name says so, or it is the only listener that speaks nothing
+    but one of these protocols. A listener that is open at one site and closed at the other is for clients."""
+    left = [listener for listener in here.listeners if listener.name not in moving(here, there)]
+    connected = [listener.name for listener in left if listener.from_brokers]
+    named = [
+        listener.name for listener in left if NOT_CLIENTS.search(listener.name) and listener.protocols != {"STOMP"}
+    ]
+    speaking = [
+        listener.name for listener in left if len(listener.protocols) == 1 and listener.protocols <= {*protocols}
+    ]
     if connected or named:
-        return LinkDoors(tuple(connected or named))
-    return LinkDoors(tuple(speaking), sure=False) if len(speaking) == 1 < len(here.doors) else LinkDoors(())
+        return LinkListeners(tuple(connected or named))
+    return LinkListeners(tuple(speaking), sure=False) if len(speaking) == 1 < len(here.listeners) else LinkListeners(())
 
 
 def moving(here: Probed, there: Probed) -> frozenset[str]:
-    """The doors that are open at one site and closed at the other."""
-    states = {door.name: door.started for door in there.doors}
-    return frozenset(door.name for door in here.doors if states.get(door.name, door.started) is not door.started)
+    """The listeners that are open at one site and closed at the other."""
+    states = {listener.name: listener.started for listener in there.listeners}
+    return frozenset(
+        listener.name
+        for listener in here.listeners
+        if states.get(listener.name, listener.started) is not listener.started
+    )
 
 
 def clients(here: Probed, without: Sequence[str] = ()) -> Key:
-    """The doors that clients use: all but the link's, and those whose names say that they are for something else."""
-    others = [door for door in here.doors if door.name not in without]
-    named = tuple(door.name for door in others if not NOT_CLIENTS.search(door.name))
-    told = ", ".join(f"{door.name} speaks {'/'.join(sorted(door.protocols))}" for door in others if door.name in named)
-    return Key("clients", list(named or [door.name for door in others]), f"what clients use: {told}", bool(named))
+    """The listeners that clients use: all but the link's, and those whose names say that they are for something
+    else."""
+    others = [listener for listener in here.listeners if listener.name not in without]
+    named = tuple(listener.name for listener in others if not NOT_CLIENTS.search(listener.name))
+    told = ", ".join(
+        f"{listener.name} speaks {'/'.join(sorted(listener.protocols))}"
+        for listener in others
+        if listener.name in named
+    )
+    return Key(
+        "clients", list(named or [listener.name for listener in others]), f"what clients use: {told}", bool(named)
+    )
 
 
-def stomp(place: Place, doors: Sequence[str]) -> Key | None:
-    """A clients' door where greetings and the probe go."""
+def stomp(place: Place, listeners: Sequence[str]) -> Key | None:
+    """A clients' listener where greetings and the probe go."""
     if place.probed is None:
         return None
-    speaking = [door for door in place.probed.doors if "STOMP" in door.protocols and door.name in doors and door.port]
-    # A door that speaks nothing else is meant for it.
-    speaking.sort(key=lambda door: len(door.protocols))
+    speaking = [
+        listener
+        for listener in place.probed.listeners
+        if "STOMP" in listener.protocols and listener.name in listeners and listener.port
+    ]
+    # A listener that speaks nothing else is meant for it.
+    speaking.sort(key=lambda listener: len(listener.protocols))
     if not speaking:
         return None
     why = f"{speaking[0].name}: where greetings and the probe go; stomp+ssl:// where it speaks TLS"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.core.clock import Clock
-from dr_ctl.core.patience import Patience
 from dr_ctl.core.registry import Registry
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.proposing import Family, Place, Probed, Proposal, Proposer
@@ -49,14 +49,14 @@ _PROBES: Final[Mapping[Family, str]] = {
 }
 
 
-def opened(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> Topology[Any]:
+def opened(installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path) -> Topology[Any]:
     """The topology that an installation names, ready for one command; see `Opens`."""
-    topology = TOPOLOGIES.named(installation.settings.topology)(installation, clock, patience, documents)
+    topology = TOPOLOGIES.named(installation.settings.topology)(installation, clock, timeouts, documents)
     if not any(site.workloads for site in installation.settings.sites.values()):
         return topology
     from dr_ctl.topologies.workloads.topology import TopologyWithWorkloads  # noqa: PLC0415 - most have none
 
-    return TopologyWithWorkloads(topology, installation, patience)
+    return TopologyWithWorkloads(topology, installation, timeouts)
 
 
 def probed(account: Account, *, timeout_s: float) -> Probed | None:

@@ -19,7 +19,7 @@ from dr_ctl.core.clock import Clock
 from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import Finding, Json, Role
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Look, Store
 from dr_ctl.engine.ports import Driver, Observation, Recipe
@@ -31,8 +31,8 @@ FenceStrength = Literal["now", "lasting"]
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What keeps clients from working at a broker whose doors are open: everywhere, or at these addresses alone. One
-    that is not `known` is what the broker cannot tell yet: nothing is moved there, and nobody is woken for it."""
+    """What keeps clients from working at a broker whose listeners are open: everywhere, or at these addresses alone.
+    One that is not `known` is what the broker cannot tell yet: nothing is moved there, and nobody is woken for it."""
 
     text: str
     remedy: str
@@ -55,21 +55,21 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerSeen:
+class BrokerSnapshot:
     """A broker of a site, whatever its kind. Where `silent` has an error, no other value was read.
 
-    `doors` are the clients' ways in, by name, and whether each is open; `kept_out` says that a lasting fence stands;
-    `depths` are the messages in each business queue, `paused` the queues whose dispatch is stopped; `disk_used` is the
-    share of its disk that is taken, `obstacles` keep clients from working there although its doors are open. `clients`
-    counts connections at the clients' doors, `traffic` is messages a second that came in and that clients consumed,
-    known after two looks."""
+    `listeners` are the clients' ways in, by name, and whether each is open; `kept_out` says that a lasting fence
+    stands; `depths` are the messages in each business queue, `paused` the queues whose dispatch is stopped; `disk_used`
+    is the share of its disk that is taken, `obstacles` keep clients from working there although its listeners are open.
+    `clients` counts connections at the clients' listeners, `traffic` is messages a second that came in and that clients
+    consumed, known after two looks."""
 
     site: str
     pair: str
     role: Role
     silent: BrokerError | None = None
     start: str | None = None
-    doors: Mapping[str, bool] = field(default_factory=dict)
+    listeners: Mapping[str, bool] = field(default_factory=dict)
     kept_out: bool = False
     depths: Mapping[str, int | None] = field(default_factory=dict)
     paused: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ class LinkFigures(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class LinkSeen:
+class LinkSnapshot:
     """The link that ships from one broker to its peer. `rate` is messages a second, known after two looks; `outflow`
     the messages still to ship, `unapplied` the peer's acknowledgements that have arrived here. `lines` are for people,
     `more` are the topology's own figures for `data.links`. `messages_alone`: no acknowledgement is in the outflow."""
@@ -149,7 +149,7 @@ class PartState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadSeen:
+class WorkloadSnapshot:
     """A workload: it works on the messages of a site and moves with the service. `parts` are started and stopped by
     name: a workload has one part, or one for every route. `silent` says why nothing was read; where its own address
     `refuses` connections, nothing listens there. A workload that is `alone` runs only while its site serves without the
@@ -187,18 +187,18 @@ class WorkloadSeen:
 
 
 @runtime_checkable
-class Seen(Observation, Protocol):
+class Snapshot(Observation, Protocol):
     """A look at both sites. A broker that did not answer is part of it."""
 
     @property
-    def brokers(self) -> Sequence[BrokerSeen]:
+    def brokers(self) -> Sequence[BrokerSnapshot]:
         """Every broker of the settings, site by site."""
 
     @property
     def locks(self) -> Sequence[Look]:
         """The lock documents of each broker that answered and keeps such documents."""
 
-    def links(self) -> Sequence[LinkSeen]:
+    def links(self) -> Sequence[LinkSnapshot]:
         """The links of the brokers that answered."""
 
     def rows(self, at: datetime) -> Sequence[Row]:
@@ -220,7 +220,7 @@ class Seen(Observation, Protocol):
     def fence_strength(self, site: str) -> FenceStrength | None:
         """How long a fence of that site holds: now, or also after a restart of its brokers."""
 
-    def as_if_lost(self, site: str) -> Seen:
+    def as_if_lost(self, site: str) -> Snapshot:
         """The same look, but that every port of that site refuses: for the plan of a disaster that has not happened."""
 
 
@@ -229,12 +229,12 @@ class WithWorkloads(Protocol):
     """A look of an installation whose settings name workloads."""
 
     @property
-    def workloads(self) -> Sequence[WorkloadSeen]: ...
+    def workloads(self) -> Sequence[WorkloadSnapshot]: ...
 
 
-def workloads_of(seen: Seen) -> Sequence[WorkloadSeen]:
+def workloads_of(snapshot: Snapshot) -> Sequence[WorkloadSnapshot]:
     """The workloads of both sites, as they were seen."""
-    return seen.workloads if isinstance(seen, WithWorkloads) else ()
+    return snapshot.workloads if isinstance(snapshot, WithWorkloads) else ()
 
 
 @runtime_checkable
@@ -246,8 +246,8 @@ class WithOneStore(Protocol):
         """Say whether nothing is lost with a site, whatever becomes of it."""
 
 
-def keeps_one_store(seen: Seen) -> bool:
-    return isinstance(seen, WithOneStore) and seen.one_store
+def keeps_one_store(snapshot: Snapshot) -> bool:
+    return isinstance(snapshot, WithOneStore) and snapshot.one_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,8 +332,8 @@ class Unproven:
     why_not: str | None = None
 
 
-S = TypeVar("S", bound=Seen)
-S_co = TypeVar("S_co", bound=Seen, covariant=True)
+S = TypeVar("S", bound=Snapshot)
+S_co = TypeVar("S_co", bound=Snapshot, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +341,7 @@ class Glance(Generic[S_co]):
     """A look of who watches all the time. `ago_s`: how long before its end the last broker answered that was not late;
     `took_s`: how long after the question went out."""
 
-    seen: S_co
+    snapshot: S_co
     ago_s: float
     took_s: float
 
@@ -350,7 +350,7 @@ class Glance(Generic[S_co]):
 class WithGlance(Protocol):
     """A topology whose brokers can be watched: a late broker delays no answer of the others."""
 
-    def glance(self, *, whole: bool = False) -> Glance[Seen] | None:
+    def glance(self, *, whole: bool = False) -> Glance[Snapshot] | None:
         """Look once at what each broker still has to ship and at its role, in a few milliseconds, or at everything;
         returns None where its brokers cannot be asked so little. Only a look at everything reads the other queues."""
 
@@ -399,7 +399,7 @@ def unproven_of(topology: Topology[Any], waiting: str, pattern: str | None) -> S
     return topology.unproven(waiting, pattern)
 
 
-def glance_of(topology: object, *, whole: bool = False) -> Glance[Seen] | None:
+def glance_of(topology: object, *, whole: bool = False) -> Glance[Snapshot] | None:
     """A look of who watches, at everything or at the outflows alone; returns None where there is no such look."""
     return topology.glance(whole=whole) if isinstance(topology, WithGlance) else None
 
@@ -407,6 +407,6 @@ def glance_of(topology: object, *, whole: bool = False) -> Glance[Seen] | None:
 class Opens(Protocol):
     """The function `open_` of a topology's module."""
 
-    def __call__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> Topology[Any]:
+    def __call__(self, installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path) -> Topology[Any]:
         """Make it ready for one command. No broker is asked yet. `documents` is where those are kept whose brokers can
         keep none."""

@@ -90,10 +90,10 @@ def lab_kill(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> R
 
 @command(lab_app, "start", full="lab start", example="lab start london --dir lab")
 def lab_start(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
-    """Start a site's broker again; doors stay closed."""
+    """Start a site's broker again; listeners stay closed."""
     del session
     _lab(directory).start(site)
-    return Result(ExitCode.OK, f"{site} runs; its doors are closed")
+    return Result(ExitCode.OK, f"{site} runs; its listeners are closed")
 
 
 @command(lab_app, "cut", full="lab cut", example="lab cut --from london --mode hang")

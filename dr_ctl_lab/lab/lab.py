@@ -254,8 +254,8 @@ class Lab(Played):
         kind, fan_out = self._kind, None
         ids = Ids(stores, kind.ids.address) if kind.ids is not None else None
         if kind.fan_out is not None:
-            doors = tuple((broker.name, Address("127.0.0.1", broker.ports[kind.fan_out])) for broker in brokers)
-            fan_out = FanOut(doors, self.directory / LEAST_FILE)
+            listeners = tuple((broker.name, Address("127.0.0.1", broker.ports[kind.fan_out])) for broker in brokers)
+            fan_out = FanOut(listeners, self.directory / LEAST_FILE)
             ids = Ids(dict.fromkeys(stores, store_at(self.directory, SHARED)), None)
         return Target(
             sites,
@@ -285,10 +285,10 @@ class Lab(Played):
 
     def _start_links(self, delay_ms: float) -> None:
         for link in self.state.links:
-            door = self.site(link.target, link.pair).ports[self._kind.link_target or ""]
+            listener = self.site(link.target, link.pair).ports[self._kind.link_target or ""]
             argv = [
                 sys.executable, "-m", wire.__name__, "--port", str(link.port), "--control", str(link.control),
-                "--to", f"127.0.0.1:{door}", "--delay-ms", str(delay_ms),
+                "--to", f"127.0.0.1:{listener}", "--delay-ms", str(delay_ms),
             ]  # fmt: skip
             process = daemons.launch(argv, cwd=self.directory, log=self.directory / f"wire-{link.name}.log")
             self._keep(replace(link, process=process))

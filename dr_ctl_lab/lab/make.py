@@ -110,7 +110,7 @@ class Kind:
     # Where one broker of a pair runs at a time: whether a started one waits for its peer to end, by what it wrote.
     waits: Callable[[Path], bool] | None = None
     dialect: Dialect = ARTEMIS  # how its clients speak STOMP
-    # The protocols of its clients' door, and what may be odd about their messages.
+    # The protocols of its clients' listener, and what may be odd about their messages.
     speaks: tuple[Speaks, ...] = (Speaks.STOMP,)
     odd: frozenset[Odd] = frozenset(Odd)
     # Whether its brokers can forward what is published with MQTT into a queue of that name.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost
-from dr_ctl.stomp_io.knock import knock
+from dr_ctl.stomp_io.probe import probe
 from dr_ctl_lab.lab.ids import QUEUE_HEADER, IdStore, Where
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ HEART_BEATS = {"heart-beat": "10000,1000"}
 def process(address: Address, login: Login, queue: str, store: IdStore, stop: threading.Event) -> None:
     """Take notifications until `stop` is set, over as many connections as it takes."""
     while not stop.is_set():
-        _, connection = knock(address, login, None, timeout_s=GREETING_S, headers=HEART_BEATS)
+        _, connection = probe(address, login, None, timeout_s=GREETING_S, headers=HEART_BEATS)
         if connection is not None:
             try:
                 _take(connection, queue, store, stop)

@@ -30,7 +30,7 @@ class Stage(Protocol):
     def target(self, pair: str | None = None) -> Target: ...
 
 
-class Manner(TypedDict, total=False):
+class Callbacks(TypedDict, total=False):
     """How clients behave: `work_ms` is what a consumer needs for each message; the rest is as in `Load`."""
 
     producers: int
@@ -49,7 +49,7 @@ class Played:
         *,
         queues: Sequence[str] | None = None,
         pair: str | None = None,
-        **manner: Unpack[Manner],
+        **manner: Unpack[Callbacks],
     ) -> Load:
         """Prepare traffic for all its queues, or for those; the ledger goes under `ledgers`. Without a pair the clients
         are dealt out over all of them."""

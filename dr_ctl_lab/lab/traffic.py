@@ -5,9 +5,9 @@ them outstanding at once, one message acknowledged at a time, and after a break 
 lets them in. No message is sent again: a send without its receipt is in doubt, and the ledger says so.
 
 A client has a connection of its own. Where several protocols are asked for, each client begins with another
-one and goes on with the next one at each new connection. Over STOMP a door that opens is found within some ten
-milliseconds, so that a gap in the ledger is the brokers' gap and not the clients'. Where each queue has a door of its
-own, each client serves one queue: a closed queue then cuts no other, and its clients look for it at both sites.
+one and goes on with the next one at each new connection. Over STOMP a listener that opens is found within some ten
+milliseconds, so that a gap in the ledger is the brokers' gap and not the clients'. Where each queue has a listener of
+its own, each client serves one queue: a closed queue then cuts no other, and its clients look for it at both sites.
 """
 
 from __future__ import annotations

@@ -48,9 +48,9 @@ class BridgedBroker(Broker):
         self.incoming = 0
         self.cuts += 1
 
-    def close_door(self, acceptor: Acceptor) -> None:
-        self.cuts += acceptor.started and acceptor.name == self.peers_door
-        super().close_door(acceptor)
+    def close_listener(self, acceptor: Acceptor) -> None:
+        self.cuts += acceptor.started and acceptor.name == self.peers_listener
+        super().close_listener(acceptor)
 
     def arrived_before(self, address: str, node: str, number: int) -> bool:
         """Say whether a bridge has brought this already, and broke before it knew; remember it otherwise."""

@@ -1,4 +1,4 @@
-"""A simulated broker: queues, doors, and the effects of a death. No wire, no thread.
+"""A simulated broker: queues, listeners, and the effects of a death. No wire, no thread.
 
 Subclasses add the way to the peer. Every method is called with `lock` held; one lock serves all brokers of a twin.
 """
@@ -37,8 +37,8 @@ class Broker(ABC):
     """`name` is the broker's own; `changed` is the lock, and wakes the links."""
 
     version: ClassVar[str]
-    clients_door: ClassVar[str] = "clients"
-    peers_door: ClassVar[str] = "mirror"  # the door of its peer's link
+    clients_listener: ClassVar[str] = "clients"
+    peers_listener: ClassVar[str] = "mirror"  # the listener of its peer's link
     bare_message_ids: ClassVar[bool] = False  # a STOMP client is not told which of its consumers a message came to
 
     site: str
@@ -84,8 +84,8 @@ class Broker(ABC):
 
     @property
     def lets_peer_in(self) -> bool:
-        """Say whether its peer finds the door of the link open."""
-        return self.alive and self.acceptors[self.peers_door].started
+        """Say whether its peer finds the listener of the link open."""
+        return self.alive and self.acceptors[self.peers_listener].started
 
     @property
     @abstractmethod
@@ -105,7 +105,7 @@ class Broker(ABC):
     @property
     def serves(self) -> bool:
         """Say whether clients get in and are served."""
-        return self.acceptors[self.clients_door].started
+        return self.acceptors[self.clients_listener].started
 
     def serves_queue(self, name: str) -> bool:
         """Say whether clients of a queue are served."""
@@ -119,10 +119,10 @@ class Broker(ABC):
 
     def let_clients_in(self) -> None:
         """Let clients in, as a person at the console would."""
-        self.open_door(self.acceptors[self.clients_door])
+        self.open_listener(self.acceptors[self.clients_listener])
 
     def keep_clients_out(self) -> None:
-        self.close_door(self.acceptors[self.clients_door])
+        self.close_listener(self.acceptors[self.clients_listener])
 
     @abstractmethod
     def installed(self, names: Sequence[str]) -> None:
@@ -176,7 +176,7 @@ class Broker(ABC):
         return self.clock.date_ms() + self.skew_ms
 
     def start(self) -> None:
-        """Boot: doors as their settings say, the link as its auto-start says, counters from what is there."""
+        """Boot: listeners as their settings say, the link as its auto-start says, counters from what is there."""
         if self.alive:
             return
         self.alive, self.frozen = True, False
@@ -210,16 +210,16 @@ class Broker(ABC):
         self.fell()
         self.changed.notify_all()
 
-    # doors
+    # listeners
 
-    def open_door(self, acceptor: Acceptor) -> None:
+    def open_listener(self, acceptor: Acceptor) -> None:
         if not acceptor.started:
             acceptor.started = True
             self.ports.open(acceptor.name)
             self.changed.notify_all()
 
-    def close_door(self, acceptor: Acceptor) -> None:
-        """Close a door and cut its clients; messages in delivery are in their queue again on return."""
+    def close_listener(self, acceptor: Acceptor) -> None:
+        """Close a listener and cut its clients; messages in delivery are in their queue again on return."""
         if not acceptor.started:
             return
         acceptor.started = False

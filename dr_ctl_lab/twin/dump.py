@@ -7,11 +7,11 @@ from dr_ctl_lab.twin.messages import Message
 
 
 def settable(broker: Broker) -> dict[str, Any]:
-    """The state that a tool could change: doors, the way to the peer, pauses, queues with their documents,
+    """The state that a tool could change: listeners, the way to the peer, pauses, queues with their documents,
     addresses."""
     return {
         "alive": broker.alive,
-        "doors": {acceptor.name: acceptor.started for acceptor in broker.acceptors.values()},
+        "listeners": {acceptor.name: acceptor.started for acceptor in broker.acceptors.values()},
         "queues": {
             queue.name: {
                 "address": queue.address,

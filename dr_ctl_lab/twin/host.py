@@ -11,10 +11,10 @@ from dr_ctl.core.system import beside, system
 from dr_ctl_lab.twin.broker import Broker
 from dr_ctl_lab.twin.clock import Clock
 from dr_ctl_lab.twin.console import ADMIN, Console
-from dr_ctl_lab.twin.doors import doors
 from dr_ctl_lab.twin.faults import Faults
 from dr_ctl_lab.twin.jolokia import Management, Request
 from dr_ctl_lab.twin.kind import Kind
+from dr_ctl_lab.twin.listeners import listeners
 from dr_ctl_lab.twin.parts import Peer, Visitor
 from dr_ctl_lab.twin.security import APPS
 from dr_ctl_lab.twin.sockets import CONSOLE, LOOPBACK
@@ -58,12 +58,13 @@ class Host:
         self.changes: list[Change] = []
         self.faults = Faults()
         self.sick = False
-        self._doors = doors(changed, clock, name)
+        self._listeners = listeners(changed, clock, name)
         self._console = Console(self)
         self._session = kind.session
         self._timers: list[tuple[Event, Work[None]]] = []
         acceptors = {
-            door.name: replace(door, port=self._doors.reserve(door.name, self._welcome)) for door in kind.doors
+            listener.name: replace(listener, port=self._listeners.reserve(listener.name, self._welcome))
+            for listener in kind.listeners
         }
         self.broker: Broker = kind.broker(
             peer,
@@ -73,7 +74,7 @@ class Host:
             changed=changed,
             acceptors=acceptors,
             ports=self,
-            console_port=self._doors.reserve_console(self._console),
+            console_port=self._listeners.reserve_console(self._console),
             users=users,
             clock=clock,
             roles={**ROLES, **kind.roles},
@@ -82,7 +83,7 @@ class Host:
         beans = partial(kind.beans, self.broker)
         policy = None if kind.policy is None else partial(kind.policy, self.broker)
         self.management = Management(beans, kind.dialect, self.broker.version, self.broker.node, policy)
-        self._doors.start()
+        self._listeners.start()
 
     @property
     def jolokia(self) -> str:
@@ -90,7 +91,7 @@ class Host:
 
     @property
     def stomp(self) -> tuple[str, int]:
-        return LOOPBACK, self.broker.acceptors[self.broker.clients_door].port
+        return LOOPBACK, self.broker.acceptors[self.broker.clients_listener].port
 
     @property
     def secret(self) -> str:
@@ -110,13 +111,13 @@ class Host:
     def start(self) -> None:
         with self.broker.lock:
             self.sick = False
-            self._doors.frozen = False
+            self._listeners.frozen = False
             self.broker.start()
 
     def die(self, *, back_after_s: float | None = None) -> None:
         """End at once, as by SIGKILL; ports refuse when this returns."""
         with self.broker.lock:
-            self._doors.frozen = False
+            self._listeners.frozen = False
             self.broker.kill()
         if back_after_s is not None:
             given_up, after_s = system().event(), self.broker.clock.outside_s(back_after_s)
@@ -126,14 +127,14 @@ class Host:
     def freeze(self) -> None:
         """Freeze the broker: ports accept, but get no answer."""
         with self.broker.lock:
-            self.broker.frozen = self._doors.frozen = True
+            self.broker.frozen = self._listeners.frozen = True
             self.broker.changed.notify_all()
 
     def swallow(self) -> None:
         """Packets to it go nowhere: connections are neither accepted nor refused."""
         with self.broker.lock:
             self.broker.frozen = True
-            self._doors.swallow()
+            self._listeners.swallow()
             self.broker.changed.notify_all()
 
     def thaw(self) -> None:
@@ -141,7 +142,7 @@ class Host:
         with self.broker.lock:
             self.broker.frozen = False
             self.broker.thawed()
-            self._doors.thaw()
+            self._listeners.thaw()
             self.broker.changed.notify_all()
 
     def end(self) -> None:
@@ -150,16 +151,16 @@ class Host:
             given_up.set()
             back.result()
         self.die()
-        self._doors.end()
+        self._listeners.end()
         self.broker.ended()
 
     # called by the broker and its console
 
     def open(self, name: str) -> None:
-        self._doors.open(name)
+        self._listeners.open(name)
 
     def close(self, name: str) -> None:
-        self._doors.close(name)
+        self._listeners.close(name)
         if name == CONSOLE:
             self._console.cut()
 
@@ -168,10 +169,10 @@ class Host:
         change = Change(broker.site, broker.pair, request.bean, request.operation, request.arguments, status)
         self.changes.append(change)
 
-    def _welcome(self, peer: Peer, door: str) -> Visitor | None:
-        speaks = self.broker.acceptors[door].protocols
+    def _welcome(self, peer: Peer, listener: str) -> Visitor | None:
+        speaks = self.broker.acceptors[listener].protocols
         if "STOMP" in speaks:
-            return self._session(peer, door, self.broker)
+            return self._session(peer, listener, self.broker)
         if "AMQP" in speaks:
             peer.send(AMQP)
         return None

@@ -24,7 +24,7 @@ class Kind:
 
     topology: str
     joined: str  # the verb after "two brokers", for people
-    doors: tuple[Acceptor, ...]  # doors of every broker, without ports
+    listeners: tuple[Acceptor, ...]  # listeners of every broker, without ports
     broker: Callable[..., Broker]
     way: Callable[[Any, Any], Way[Any]]
     beans: Callable[[Any], Iterator[Bean]]

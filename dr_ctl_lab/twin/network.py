@@ -1,7 +1,7 @@
 """A network in memory: ports, connections and requests without sockets, for a system whose time is simulated.
 
-What asks waits as at a wire: for a door that is frozen until it thaws, for one that swallows packets until its time is
-over.
+What asks waits as at a wire: for a listener that is frozen until it thaws, for one that swallows packets until its time
+is over.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NotConnected(TimeoutError):
 
 class Network:
     def __init__(self) -> None:
-        self._places: dict[int, tuple[NetworkDoors, str]] = {}
+        self._places: dict[int, tuple[NetworkListeners, str]] = {}
         self._numbers = itertools.count(FIRST_PORT)
         self._programs: dict[tuple[str, ...], dict[Path, Callable[[], int]]] = {}
 
@@ -45,38 +45,38 @@ class Network:
     def add_program(self, words: Sequence[str], folder: Path, program: Callable[[], int]) -> None:
         self._programs.setdefault(tuple(words), {})[folder.resolve()] = program
 
-    def reserve(self, doors: NetworkDoors, name: str) -> int:
+    def reserve(self, listeners: NetworkListeners, name: str) -> int:
         number = next(self._numbers)
-        self._places[number] = doors, name
+        self._places[number] = listeners, name
         return number
 
     def give_back(self, port: int) -> None:
         del self._places[port]
 
     def connect(self, host: str, port: int, within_s: float) -> Stream:
-        doors, name = self._found(host, port, within_s)
-        return doors.connected(name, f"127.0.0.1:{next(self._numbers)}")
+        listeners, name = self._found(host, port, within_s)
+        return listeners.connected(name, f"127.0.0.1:{next(self._numbers)}")
 
     def ask(self, host: str, port: int, asked: Asked, *, connect_s: float, answer_s: float) -> Page:
         """Raises OSError: NotConnected where no connection came about, TimeoutError where no answer comes in time."""
-        doors, _ = self._found(host, port, connect_s)
-        answering = doors.asked(asked)
+        listeners, _ = self._found(host, port, connect_s)
+        answering = listeners.asked(asked)
         if not answering.wait(answer_s):
             raise TimeoutError(f"no answer within {answer_s:g} s")
         return answering.result()
 
-    def _found(self, host: str, port: int, within_s: float) -> tuple[NetworkDoors, str]:
+    def _found(self, host: str, port: int, within_s: float) -> tuple[NetworkListeners, str]:
         """Who listens there, once the packet has arrived."""
         system().sleep(min(LATENCY_S, within_s))
-        doors, name = self._places.get(port, (None, "")) if host in LOOPBACK else (None, "")
+        listeners, name = self._places.get(port, (None, "")) if host in LOOPBACK else (None, "")
         if host not in LOOPBACK and not _is_number(host):
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        if host not in LOOPBACK or (doors is not None and doors.swallows(name)):
+        if host not in LOOPBACK or (listeners is not None and listeners.swallows(name)):
             system().sleep(within_s)
             raise NotConnected(f"no connection within {within_s:g} s")
-        if doors is None or not doors.is_open(name):
+        if listeners is None or not listeners.is_open(name):
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-        return doors, name
+        return listeners, name
 
 
 def network() -> Network | None:
@@ -93,8 +93,8 @@ def _is_number(host: str) -> bool:
     return True
 
 
-class NetworkDoors:
-    """Implements `Doors`."""
+class NetworkListeners:
+    """Implements `Listeners`."""
 
     def __init__(self, network: Network, changed: Condition, clock: Clock, name: str) -> None:
         self._network, self._changed, self._clock, self._name = network, changed, clock, name
@@ -136,7 +136,7 @@ class NetworkDoors:
 
     def close(self, name: str) -> None:
         self._open.discard(name)
-        for caller in [each for each in self._callers if each.door == name]:
+        for caller in [each for each in self._callers if each.listener == name]:
             caller.close()
 
     def swallow(self) -> None:
@@ -179,7 +179,7 @@ class NetworkDoors:
         return beside(serve, f"console of {self._name}")
 
     def welcomed(self, caller: _Caller) -> Visitor | None:
-        return self._welcome[caller.door](caller, caller.door)
+        return self._welcome[caller.listener](caller, caller.listener)
 
     def forget(self, caller: _Caller) -> None:
         if caller in self._callers:
@@ -209,10 +209,10 @@ class NetworkDoors:
 
 @dataclass(eq=False)
 class _Caller:
-    """Implements `Peer`. What comes while the door is frozen waits."""
+    """Implements `Peer`. What comes while the listener is frozen waits."""
 
-    _doors: NetworkDoors
-    door: str
+    _listeners: NetworkListeners
+    listener: str
     remote: str
     local_port: int
     visitor: Visitor | None = None
@@ -227,7 +227,7 @@ class _Caller:
         self.stream.came(data)
 
     def close(self) -> None:
-        self._doors.forget(self)
+        self._listeners.forget(self)
         self.stream.is_over()
 
     def came(self, data: bytes) -> None:
@@ -239,11 +239,11 @@ class _Caller:
         self.go_on()
 
     def go_on(self) -> None:
-        if self._doors.frozen:
+        if self._listeners.frozen:
             return
         if not self._is_welcomed:
             self._is_welcomed = True
-            self.visitor = self._doors.welcomed(self)
+            self.visitor = self._listeners.welcomed(self)
         data, self._waiting = self._waiting, b""
         if self.visitor is None:
             if self._has_left:
@@ -253,7 +253,7 @@ class _Caller:
             self.visitor.read(data)
         if self._has_left and not self.stream.ended:
             self.visitor.read(b"")
-        self._doors.stirred(self.visitor)
+        self._listeners.stirred(self.visitor)
 
 
 class _Stream:

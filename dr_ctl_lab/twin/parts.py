@@ -1,4 +1,4 @@
-"""Parts of a simulated broker: doors, and protocols of its surroundings."""
+"""Parts of a simulated broker: listeners, and protocols of its surroundings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

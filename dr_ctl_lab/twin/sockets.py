@@ -27,8 +27,8 @@ MOST_FILLERS: Final = 8
 CONSOLE: Final = "console"
 
 
-class SocketDoors:
-    """Implements `Doors`."""
+class SocketListeners:
+    """Implements `Listeners`."""
 
     def __init__(self, lock: Condition, name: str) -> None:
         self._lock = lock
@@ -47,7 +47,7 @@ class SocketDoors:
         self.frozen = False
         self._over = threading.Event()
         self._ticks = False
-        self._thread = threading.Thread(target=self._run, name=f"doors of {name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"listeners of {name}", daemon=True)
 
     def reserve(self, name: str, welcome: Callable[[Peer, str], Visitor | None]) -> int:
         self._bound[name] = _bound(0)
@@ -90,7 +90,7 @@ class SocketDoors:
         self._selector.unregister(listening)
         self._bound[name] = _bound(self._ports[name])  # before the other is closed: nobody else gets the port
         listening.close()
-        for caller in [each for each in self._callers.values() if each.door == name]:
+        for caller in [each for each in self._callers.values() if each.listener == name]:
             caller.close()
         if name == CONSOLE and self._pages is not None:
             self._pages.cut()
@@ -184,8 +184,10 @@ class SocketDoors:
 class _Caller:
     """Implements `Peer`; unsent bytes wait."""
 
-    def __init__(self, doors: SocketDoors, sock: socket.socket, remote: str, local_port: int, door: str) -> None:
-        self._doors, self._sock, self.door = doors, sock, door
+    def __init__(
+        self, listeners: SocketListeners, sock: socket.socket, remote: str, local_port: int, listener: str
+    ) -> None:
+        self._listeners, self._sock, self.listener = listeners, sock, listener
         self.remote, self.local_port = remote, local_port
         self.visitor: Visitor | None = None
         self._out = b""
@@ -216,10 +218,10 @@ class _Caller:
         except OSError:
             self._out = b""  # the end is seen when it is read
         if waited:
-            self._doors._wants_write(self._sock, more=bool(self._out))  # noqa: SLF001 - a part of it
+            self._listeners._wants_write(self._sock, more=bool(self._out))  # noqa: SLF001 - a part of it
 
     def close(self) -> None:
-        self._doors._forget(self._sock)  # noqa: SLF001
+        self._listeners._forget(self._sock)  # noqa: SLF001
         shut(self._sock)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dr_ctl.agents.monitor import history_rows
 from dr_ctl.rpo.history.writer import Writer
-from tests.topologies.mirror.views import at_both, seen
+from tests.topologies.mirror.views import at_both, snapshot
 
 QUEUES, LOOKS = 10_000, 26
 
@@ -26,7 +26,7 @@ def main() -> None:
     at = datetime(2026, 3, 1, tzinfo=UTC)
     writer = Writer(Path(sys.argv[1]))
     for number in range(LOOKS):
-        rows = history_rows(seen(*views), at + timedelta(seconds=5 * number))
+        rows = history_rows(snapshot(*views), at + timedelta(seconds=5 * number))
         writer.add(rows)
         if number == LOOKS // 2:
             writer.flush()

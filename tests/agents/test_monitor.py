@@ -37,19 +37,19 @@ from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import TAIL_EVERY_S
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.common.seen import Silent
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+from dr_ctl.topologies.common.snapshot import Silent
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSnapshot
 from dr_ctl.topologies.topology import Glance, Kept, QueueKept
 from tests.cli.conftest import Shell
 from tests.rpo.files import full_disk
-from tests.topologies.mirror.views import PAIR, at_both, doors, seen, with_queue
+from tests.topologies.mirror.views import PAIR, at_both, listeners, snapshot, with_queue
 
 LONDON, PARIS = at_both("orders.in", depth=4)
 REFUSED = Silent(PAIR, "london", Unreachable("refused", refused=True), ports_refuse=True)
 SILENT = Silent(PAIR, "london", Unreachable("no route", refused=False))
 SILENT_PARIS = Silent(PAIR, "paris", Unreachable("no answer within 1 s", refused=False))
 SICK = Silent(PAIR, "london", Sick("out of memory"))
-FENCED = replace(LONDON, acceptors=doors("london", serving=False))
+FENCED = replace(LONDON, acceptors=listeners("london", serving=False))
 
 
 @dataclass
@@ -57,10 +57,10 @@ class Watched:
     """Stands where the topology would: each look is what the test says."""
 
     view: BrokerView | Silent = LONDON
-    looks: list[MirrorSeen] = field(default_factory=list)
+    looks: list[MirrorSnapshot] = field(default_factory=list)
 
-    def look(self) -> MirrorSeen:
-        self.looks.append(seen(self.view, PARIS))
+    def look(self) -> MirrorSnapshot:
+        self.looks.append(snapshot(self.view, PARIS))
         return self.looks[-1]
 
 
@@ -138,9 +138,9 @@ def test_one_silent_broker_of_a_site_that_keeps_its_role_is_a_change(
 ) -> None:
     other = replace(LONDON, pair="orders-2")
 
-    def look(second: BrokerView | Silent) -> MirrorSeen:
+    def look(second: BrokerView | Silent) -> MirrorSnapshot:
         paris = {PAIR: PARIS, "orders-2": replace(PARIS, pair="orders-2")}
-        return MirrorSeen({"london": {PAIR: LONDON, "orders-2": second}, "paris": paris})
+        return MirrorSnapshot({"london": {PAIR: LONDON, "orders-2": second}, "paris": paris})
 
     for second in (other, replace(SILENT, pair="orders-2")):
         monkeypatch.setattr(watched, "look", lambda second=second: look(second))
@@ -173,7 +173,7 @@ class Glanced(Watched):
     glances: int = 0
     took_s: float = 0.001
 
-    def glance(self, *, whole: bool = False) -> Glance[MirrorSeen]:
+    def glance(self, *, whole: bool = False) -> Glance[MirrorSnapshot]:
         if whole:
             self.clock.sleep(self.took_s)
             return Glance(self.look(), 0.0, self.took_s)
@@ -182,7 +182,7 @@ class Glanced(Watched):
             view if isinstance(view, Silent) else replace(view, queues=tuple(q for q in view.queues if q.internal))
             for view in (self.view, PARIS)
         ]
-        return Glance(seen(*views), 0.0, 0.001)
+        return Glance(snapshot(*views), 0.0, 0.001)
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_a_look_that_waited_for_a_late_site_is_as_old_as_the_answers_in_it(
     tmp_path: Path, glanced: tuple[Monitor, Glanced], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monitor, topology = glanced
-    late = Glance(seen(LONDON, SILENT_PARIS), 0.75, 0.01)
+    late = Glance(snapshot(LONDON, SILENT_PARIS), 0.75, 0.01)
     monkeypatch.setattr(topology, "glance", lambda *, whole=False: late)
     before = monitor._clock.now()
 

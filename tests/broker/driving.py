@@ -19,8 +19,8 @@ import yaml
 
 from dr_ctl.core.clock import SystemClock, growing_s
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.patience import Patience
 from dr_ctl.core.system import system
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
 from dr_ctl_lab.lab.clients.client import Confirmed, Outgoing, Speaks, Traits
@@ -29,7 +29,7 @@ from dr_ctl_lab.lab.clients.stomp import StompClient
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from tests import documents
-from tests.broker.recorder import Recorder, Seen
+from tests.broker.recorder import Recorder, Snapshot
 
 LONG_S = 120.0
 BY_ID = ("removeMatchingMessages(java.lang.String)",)
@@ -120,12 +120,12 @@ class Operator:
 
 
 def state_of(lab: Lab) -> Mapping[str, Any]:
-    """Everything dr-ctl may set at both sites: doors, links, pauses, and which queues there are; not since when each
-    broker runs, for a test may restart it."""
-    with closing(opened(load(lab.settings_path), SystemClock(), Patience(), lab.directory)) as topology:
-        seen = topology.observe()
-        assert all(broker.silent is None for broker in seen.brokers), seen
-        told = topology.recipe.baseline(seen)
+    """Everything dr-ctl may set at both sites: listeners, links, pauses, and which queues there are; not since when
+    each broker runs, for a test may restart it."""
+    with closing(opened(load(lab.settings_path), SystemClock(), Timeouts(), lab.directory)) as topology:
+        snapshot = topology.observe()
+        assert all(broker.silent is None for broker in snapshot.brokers), snapshot
+        told = topology.recipe.baseline(snapshot)
     return {
         site: {pair: {key: value for key, value in state.items() if key != "start"} for pair, state in pairs.items()}
         for site, pairs in told.items()
@@ -159,8 +159,8 @@ def on_queue(lab: Lab, site: str, queue: str, operation: str, *arguments: Any) -
 
 
 def send(lab: Lab, site: str, queue: str, count: int) -> None:
-    """Put durable messages into a queue through management, as the broker's administrator can with doors closed. The
-    broker's answer does not say that they are on disk."""
+    """Put durable messages into a queue through management, as the broker's administrator can with listeners closed.
+    The broker's answer does not say that they are on disk."""
     who = lab.site(site).admin
     for number in range(count):
         text = f"message {number}"
@@ -238,9 +238,9 @@ def killed_at(
     """Kill the command right before its nth request that changes something at a site, no document of dr-ctl's own and
     no copy of what was consumed, reaches the broker; of those only that begin with `operation`."""
     started: list[subprocess.Popen[str]] = []
-    changing: list[list[Seen]] = []
+    changing: list[list[Snapshot]] = []
 
-    def before(changes: list[Seen]) -> tuple[int, str] | None:
+    def before(changes: list[Snapshot]) -> tuple[int, str] | None:
         mine = [each for each in changes if each.operation.startswith(operation)]
         # Nor what an id names: a copy of what was consumed may go at any time.
         if all("dr-ctl." in str(each.arguments) or each.operation in BY_ID for each in mine):

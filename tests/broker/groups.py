@@ -45,10 +45,10 @@ def clustered(xml: str, own: int, other: int, policy: str = "") -> str:
     return re.sub("<acceptors>", lambda _: added, xml, count=1)
 
 
-def with_door(xml: str, port: int) -> str:
+def with_listener(xml: str, port: int) -> str:
     """With an acceptor of the cluster's own."""
-    door = f'<acceptor name="cluster">tcp://127.0.0.1:{port}?protocols=CORE</acceptor></acceptors>'
-    return re.sub("</acceptors>", lambda _: door, xml, count=1)
+    listener = f'<acceptor name="cluster">tcp://127.0.0.1:{port}?protocols=CORE</acceptor></acceptors>'
+    return re.sub("</acceptors>", lambda _: listener, xml, count=1)
 
 
 def name_in(xml: str) -> str:
@@ -90,9 +90,9 @@ class Backup:
 
 @contextmanager
 def group_at_london(directory: Path, policies: tuple[str, str], *, by_link: bool) -> Iterator[tuple[Lab, Backup]]:
-    """A mirrored lab where London's broker has a backup, which is passive. Its client doors open at boot, as they must
-    where a takeover is to serve. The link of Paris names both nodes `by_link`; where it does not, the nodes meet at the
-    clients' acceptor."""
+    """A mirrored lab where London's broker has a backup, which is passive. Its client listeners open at boot, as they
+    must where a takeover is to serve. The link of Paris names both nodes `by_link`; where it does not, the nodes meet
+    at the clients' acceptor."""
     http, clients, link, own, other = reserve_ports(5, directory)
     meets: list[int] = []  # the clients' ports of both
 
@@ -102,7 +102,7 @@ def group_at_london(directory: Path, policies: tuple[str, str], *, by_link: bool
             xml = re.sub(r"(-directory>)data/", lambda found: f"{found[1]}{directory / 'store'}/", xml)
         at = (own, other) if by_link else (meets[0], meets[1])
         joined = clustered(xml, *(at if primary else at[::-1]), policy)
-        return with_door(joined, own if primary else other) if by_link else joined
+        return with_listener(joined, own if primary else other) if by_link else joined
 
     def edit(xml: str) -> str:
         if name_in(xml) == "london":

@@ -18,7 +18,7 @@ LOCKING = ("createQueue(java.lang.String)", "updateQueue(java.lang.String)", "de
 
 
 @dataclass(frozen=True)
-class Seen:
+class Snapshot:
     """One changing request: on which bean, what, with which arguments."""
 
     bean: str
@@ -31,8 +31,8 @@ class Recorder:
     """`before` is called with the changes of a POST before they are forwarded; a reply from it is given instead."""
 
     url: str
-    before: Callable[[list[Seen]], tuple[int, str] | None] | None = None
-    changes: list[Seen] = field(default_factory=list)
+    before: Callable[[list[Snapshot]], tuple[int, str] | None] | None = None
+    changes: list[Snapshot] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -61,7 +61,7 @@ def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             told = json.loads(body)
             changes = [
-                Seen(each["mbean"], each["operation"], tuple(each["arguments"]))
+                Snapshot(each["mbean"], each["operation"], tuple(each["arguments"]))
                 for each in (told if isinstance(told, list) else [told])
                 if each["type"] == "exec"
                 and NOBODY not in each["mbean"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done
 from dr_ctl.settings.loader import load
@@ -76,10 +76,10 @@ def named(twin: PlayedTwin, apps: Mapping[str, Camel], *routes: str) -> None:
         route = {"name": "billing", "kind": "camel-route", "jolokia": apps[site].jolokia, "routes": list(routes)}
         part["workloads"] = [{**route, "singleton": True, "timeout": "2s"}]
     twin.settings_path.write_text(json.dumps(told), encoding="utf-8")
-    with closing(WorkloadSites(load(twin.settings_path), Patience())) as sites:
+    with closing(WorkloadSites(load(twin.settings_path), Timeouts())) as sites:
         for site, goal in (("paris", Goal.STOP), ("london", Goal.START)):
-            [seen] = sites.look_at((site, "billing"))
-            for part in seen.parts:
+            [snapshot] = sites.look_at((site, "billing"))
+            for part in snapshot.parts:
                 assert isinstance(sites.send(call(site, sites.told[site, "billing"], part, goal), None), Done)
 
 

@@ -1,4 +1,4 @@
-"""A fence that outlasts a restart, on brokers whose doors open at boot: the clients' role may do nothing there."""
+"""A fence that outlasts a restart, on brokers whose listeners open at boot: the clients' role may do nothing there."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.stomp_io.connection import ConnectionLost
-from dr_ctl.stomp_io.knock import knock
+from dr_ctl.stomp_io.probe import probe
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, changed_settings, reset, until
 
@@ -19,7 +19,7 @@ def boots_open(tmp_path: Path) -> Iterator[Lab]:
         assert xml.count(";autoStart=false") == 1
         return xml.replace(";autoStart=false", "")
 
-    # Both doors open at boot: the one of the standby is closed before anything else.
+    # Both listeners open at boot: the one of the standby is closed before anything else.
     with Lab.up(tmp_path / "lab", serving=None, edit=opened) as lab:
         yield lab
 
@@ -38,7 +38,7 @@ def operator(boots_open: Lab, tmp_path: Path) -> Operator:
 def may_send(lab: Lab, site: str) -> bool:
     """Try it as a client does: connected, one durable message, its receipt."""
     place = lab.site(site)
-    greeting, connection = knock(place.stomp, place.app, None, timeout_s=5, headers={})
+    greeting, connection = probe(place.stomp, place.app, None, timeout_s=5, headers={})
     assert connection is not None, greeting
     try:
         told = {"destination": "orders.in", "destination-type": "ANYCAST", "persistent": "true", "receipt": "r"}
@@ -65,7 +65,7 @@ def test_clients_that_find_a_restarted_site_open_may_do_nothing_there(boots_open
     lab.kill("london")
     lab.start("london")
 
-    until(lambda: not may_send(lab, "london"), why="its door opens at boot, and the role is kept out")
+    until(lambda: not may_send(lab, "london"), why="its listener opens at boot, and the role is kept out")
     assert "DR-FENCE-004" in operator.run("validate").ids
     closed = operator.run("fence", "london", "--yes")
     assert closed.code == 0, closed.document

@@ -140,8 +140,8 @@ def killed(lab: Lab, folder: Path, death: Death, site: str, *, every_s: float = 
     lab.delay(0)
     lab.heal()
     lab.start(site)
-    taken_in = operator.run("reinstate", site, "--yes")
-    assert taken_in.code == 0, taken_in.document
+    rejoined = operator.run("reinstate", site, "--yes")
+    assert rejoined.code == 0, rejoined.document
     bounds = moved.document["data"]["bounds"]
     lost, duplicates = bounds["lost"], bounds["duplicates"]
     stated = (lost["at_most"], lost["likely"], len(verdict.duplicates), duplicates["at_most"])

@@ -33,15 +33,15 @@ def odd_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         assert 'queue-removal="true"' in xml
         return xml.replace('queue-removal="true"', 'queue-removal="false"')
 
-    with Lab.up(tmp_path_factory.mktemp("odd") / "lab", options={"admin_door": True}, edit=keep_queues) as lab:
+    with Lab.up(tmp_path_factory.mktemp("odd") / "lab", options={"admin_listener": True}, edit=keep_queues) as lab:
         yield lab
 
 
 @contextmanager
-def at_the_side_door(site: str, name: str, lab: Lab) -> Iterator[None]:
+def at_the_side_listener(site: str, name: str, lab: Lab) -> Iterator[None]:
     """A client of that name holds what a queue delivers. It comes again as long as it lasts, where it is let in."""
     over, subscribed = threading.Event(), threading.Event()
-    address = Address("127.0.0.1", lab.site(site).ports["door"])
+    address = Address("127.0.0.1", lab.site(site).ports["listener"])
     dialler = Dialler(replace(lab.target(), sites=((site, address),)), headers={"client-id": name})
 
     def hold() -> None:
@@ -111,11 +111,11 @@ def frozen(lab: Lab) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("scene", "finding", "words"),
     [
-        (partial(at_the_side_door, "paris", "early-bird"), "DR-STANDBY-001", ("paris", "orders.in", "early-bird")),
+        (partial(at_the_side_listener, "paris", "early-bird"), "DR-STANDBY-001", ("paris", "orders.in", "early-bird")),
         (
-            partial(at_the_side_door, "london", "late-bird"),
+            partial(at_the_side_listener, "london", "late-bird"),
             "DR-DOOR-005",
-            ("london", "admin-door", "late-bird"),
+            ("london", "admin-listener", "late-bird"),
         ),
         (queue_missing_at_the_target, "DR-PARITY-001", ("invoices", "4 at london")),
         (prepared, "DR-TX-001", ("london", "1 prepared transaction")),

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.core.clock import SystemClock
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.lease import LOCK, LockDocument
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Ended, Operator, on_queue, recorded, send, state_of, until
-from tests.broker.recorder import Recorder, Seen
+from tests.broker.recorder import Recorder, Snapshot
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 MOVES = 10
@@ -68,11 +68,14 @@ SWAPOVER = ("swapover", "--to", "paris", "--yes")
 
 
 def at_the_fence(recorder: Recorder, act: Callable[[], tuple[int, str] | None]) -> None:
-    """Act once, right before the call that closes the clients' door reaches the broker."""
+    """Act once, right before the call that closes the clients' listener reaches the broker."""
     once = threading.Event()
 
-    def before(changes: list[Seen]) -> tuple[int, str] | None:
-        if any(seen.operation == "stop()" and "acceptors" in seen.bean for seen in changes) and not once.is_set():
+    def before(changes: list[Snapshot]) -> tuple[int, str] | None:
+        if (
+            any(snapshot.operation == "stop()" and "acceptors" in snapshot.bean for snapshot in changes)
+            and not once.is_set()
+        ):
             once.set()
             return act()
         return None
@@ -89,7 +92,7 @@ def drain_waits(operator: Operator) -> bool:
 
 @contextmanager
 def cut_at_the_fence(lab: Lab, operator: Operator, folder: Path) -> Iterator[Operator]:
-    """An operator whose link is cut, with messages still to ship, at the moment when the clients' door closes."""
+    """An operator whose link is cut, with messages still to ship, at the moment when the clients' listener closes."""
     with recorded(lab, folder) as (settings, recorders):
 
         def act() -> None:
@@ -227,7 +230,7 @@ def test_a_copy_of_its_state_goes_on_once_the_lock_ran_out(lab: Lab, operator: O
 
 def let_run_out(lab: Lab) -> None:
     """Write every lock anew, as one whose time is over."""
-    with closing(opened(load(lab.settings_path), SystemClock(), Patience(), lab.directory)) as topology:
+    with closing(opened(load(lab.settings_path), SystemClock(), Timeouts(), lab.directory)) as topology:
         topology.observe()
         for store in topology.stores():
             with closing(store):

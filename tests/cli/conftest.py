@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import tests.documents
-import tests.patience
+import tests.timeouts
 from dr_ctl.cli.app import run
 from dr_ctl.core.document import read
 from dr_ctl.engine.plan import Plan
@@ -65,7 +65,7 @@ class Shell:
 
     def __call__(self, *words: str) -> Ended:
         self.capture.readouterr()
-        code = run(list(words), tests.patience.time_now())
+        code = run(list(words), tests.timeouts.time_now())
         told = self.capture.readouterr()
         ended = Ended(code, told.out, told.err)
         tests.documents.no_none(told.out + told.err)

@@ -85,7 +85,7 @@ class Site:
         """Everything that dr-ctl can set."""
         own = [queue for queue in self.broker.queues.values() if not queue.name.startswith("dr-ctl.")]
         return {
-            "doors": {door.name: door.started for door in self.broker.acceptors.values()},
+            "listeners": {listener.name: listener.started for listener in self.broker.acceptors.values()},
             "links": self.broker.link.started,
             "paused": {queue.name for queue in own if queue.paused},
             "queues": {queue.name for queue in own},
@@ -101,13 +101,13 @@ class Site:
     def open(self) -> bool:
         return self.broker.acceptors["clients"].started
 
-    def let_in(self, door: str = "clients") -> None:
+    def let_in(self, listener: str = "clients") -> None:
         with self.twin.still():
-            self.broker.open_door(self.broker.acceptors[door])
+            self.broker.open_listener(self.broker.acceptors[listener])
 
-    def keep_out(self, door: str = "clients") -> None:
+    def keep_out(self, listener: str = "clients") -> None:
         with self.twin.still():
-            self.broker.close_door(self.broker.acceptors[door])
+            self.broker.close_listener(self.broker.acceptors[listener])
 
     def queue(self, name: str, **more: Any) -> None:
         """Make a queue, here alone."""

@@ -39,7 +39,7 @@ def read_and_leave(stream: IO[str] | None, lines: int) -> None:
 
 
 def is_open(site: Site) -> bool:
-    return bool(site.settable["doors"]["clients"])
+    return bool(site.settable["listeners"]["clients"])
 
 
 def test_a_run_whose_progress_nobody_reads_any_more_ends_as_it_would_have(dr_ctl: Shell, sites: Sites) -> None:
@@ -161,14 +161,14 @@ def test_commands_find_the_sites_that_an_earlier_one_started(dr_ctl: Shell, lab:
     moved = dr_ctl("--config", str(lab / "dr-ctl.yaml"), "swapover", "--to", "south", "--yes")
     cut = dr_ctl("lab", "cut", "--from", "south", "--mode", "hang", *on)
     dr_ctl("lab", "kill", "north", *on)
-    seen = dr_ctl("lab", "status", "--json", *on)
+    snapshot = dr_ctl("lab", "status", "--json", *on)
 
     assert (loaded.code, loaded.document["data"]["lost"], moved.code, cut.code) == (0, 0, 0, 0), moved.err
-    assert {each["name"]: (each["running"], each["serves"]) for each in seen.document["data"]["sites"]} == {
+    assert {each["name"]: (each["running"], each["serves"]) for each in snapshot.document["data"]["sites"]} == {
         "north": (False, []),
         "south": (True, ["jobs"]),
     }
-    modes = {each["source"]: (each["mode"], each["connected"]) for each in seen.document["data"]["links"]}
+    modes = {each["source"]: (each["mode"], each["connected"]) for each in snapshot.document["data"]["links"]}
     assert modes == {"north": ("open", False), "south": ("hang", False)}
     assert (dr_ctl("lab", "down", *on).code, lab.exists()) == (0, False)
 

@@ -16,7 +16,7 @@ import pytest
 from dr_ctl.application.looking import looking
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import Stopped
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.topologies import registry
 from tests.cli.conftest import Shell
 from tests.cli.sites import Sites
@@ -51,7 +51,7 @@ class Frozen:
 
 def test_who_gives_up_waits_for_no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
     frozen, runs = Frozen(), SimpleNamespace(documents=None)
-    caller: Any = SimpleNamespace(installation=lambda: None, clock=None, patience=Patience(), runs=lambda: runs)
+    caller: Any = SimpleNamespace(installation=lambda: None, clock=None, timeouts=Timeouts(), runs=lambda: runs)
     monkeypatch.setattr(registry, "opened", lambda *_: frozen)
 
     with pytest.raises(Stopped), looking(caller):

@@ -32,7 +32,7 @@ from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.debts import document
-from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.cli.conftest import ACCEPTED, Shell, Terminal, begun, failover, swapover
 from tests.cli.sites import Sites
@@ -40,7 +40,7 @@ from tests.report.scribe import NAME
 from tests.rpo.fifo import at
 from tests.rpo.files import FixedClock
 from tests.rpo.test_bounds import STEADY, came
-from tests.topologies.mirror.views import PAIR, at_both, broker, seen
+from tests.topologies.mirror.views import PAIR, at_both, broker, snapshot
 from tests.twin.subject import until
 
 
@@ -174,7 +174,7 @@ def small_state(dr_ctl: Shell) -> Iterator[None]:
 @pytest.mark.usefixtures("small_state")
 @pytest.mark.parametrize("is_full", [False, True], ids=["too small", "full"])
 def test_a_disk_without_room_refuses_the_run(dr_ctl: Shell, sites: Sites, is_full: bool) -> None:
-    before = [told["doors"] for told in sites.settable]
+    before = [told["listeners"] for told in sites.settable]
     if is_full:
         with suppress(OSError), (dr_ctl.state / "another.log").open("wb", buffering=0) as other:
             while True:
@@ -185,7 +185,7 @@ def test_a_disk_without_room_refuses_the_run(dr_ctl: Shell, sites: Sites, is_ful
     assert ended.code == 10, ended.document
     assert "no room on disk" in ended.document["summary"]
     assert "--state-dir" in ended.document["findings"][0]["remedy"]
-    assert ([told["doors"] for told in sites.settable], sites.changes) == (before, [])
+    assert ([told["listeners"] for told in sites.settable], sites.changes) == (before, [])
     rows = dr_ctl("runs", "list", "--json").document["data"]["runs"]
     assert [row["outcome"] for row in rows] in ([], ["none"])
 
@@ -223,7 +223,7 @@ def test_a_link_that_never_mirrored_can_be_lost(dr_ctl: Shell, sites: Sites, mon
 
 
 @pytest.mark.wire
-def test_a_door_of_a_lost_site_that_the_survivor_knows_of_is_a_sign_of_life(dr_ctl: Shell, sites: Sites) -> None:
+def test_a_listener_of_a_lost_site_that_the_survivor_knows_of_is_a_sign_of_life(dr_ctl: Shell, sites: Sites) -> None:
     """Neither the console of London nor the address where a client is greeted answers."""
     sites.lose()
     greeted = "stomp://{}:{}".format(*sites.paris.host.stomp)
@@ -241,7 +241,7 @@ def test_a_door_of_a_lost_site_that_the_survivor_knows_of_is_a_sign_of_life(dr_c
 
 
 @pytest.mark.wire
-def test_a_site_that_is_back_before_the_doors_open_is_seen_whatever_was_spent(
+def test_a_site_that_is_back_before_the_listeners_open_is_seen_whatever_was_spent(
     dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     books = dr_ctl.folder / "runbooks"
@@ -403,7 +403,7 @@ def owing(site: str, *, epoch: int, serving: bool = True, about: str | None = No
 def test_what_nobody_need_decide_is_reinstatable(
     london: BrokerView, paris: BrokerView, sites_to_pay: tuple[str, ...]
 ) -> None:
-    assert reinstatable(seen(london, paris)) == sites_to_pay
+    assert reinstatable(snapshot(london, paris)) == sites_to_pay
 
 
 def test_sites_that_were_renamed_while_something_is_owed_get_their_names_back(dr_ctl: Shell, sites: Sites) -> None:
@@ -440,7 +440,7 @@ def test_a_site_that_was_down_and_is_unseen_may_have_lived(tmp_path: Path, capsy
     told = []
     for second, view in ((12, REFUSED), (14, REFUSED), (16, AWAY), (18, REFUSED)):
         clock.moment = began + timedelta(seconds=second)
-        price.saw(seen(view, PARIS))
+        price.saw(snapshot(view, PARIS))
         told.append(price.bounds()["lost"]["at_most"])  # type: ignore[call-overload, index]
 
     assert told == [7 + came(2), 7 + came(2), 7 + came(6), 7 + came(8)]

@@ -10,7 +10,7 @@ from pathlib import Path
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.entries import Entry, read
-from dr_ctl.engine.executor import Answer, Manner, NoHooks, RunResult, execute, undo
+from dr_ctl.engine.executor import Answer, Callbacks, NoHooks, RunResult, execute, undo
 from dr_ctl.engine.history import History, history
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.outcome import NotNeeded, Outcome
@@ -20,7 +20,7 @@ from dr_ctl.engine.ports import Hooks, Price
 from dr_ctl.engine.runbook import Runbook, load, shipped
 from dr_ctl.engine.stopping import StopRequest
 from dr_ctl.telemetry.events import Event, Listener, StepEnded, StepStarted, nobody
-from tests.engine.machine import Driver, Killed, Machine, Recipe, Seen
+from tests.engine.machine import Driver, Killed, Machine, Recipe, Snapshot
 
 BOOK = load("swapover", shipped())
 ASK = Ask("swapover", "paris")
@@ -48,10 +48,10 @@ AFTER = ("point-of-no-return", "activate", "probe")
 START = Machine().dump()
 MOVED = {
     "london": {
-        "doors": {"clients": False, "legacy": False, "admin": False},
+        "listeners": {"clients": False, "legacy": False, "admin": False},
         "paused": {"orders": False, "bills": False, "audit": True},
     },
-    "paris": {"doors": {"clients": True, "legacy": True}, "paused": {"orders": False, "bills": False}},
+    "paris": {"listeners": {"clients": True, "legacy": True}, "paused": {"orders": False, "bills": False}},
 }
 OPEN_PARIS = frozenset(EFFECTS[-2:])
 
@@ -166,7 +166,7 @@ class Desk:
         stop: StopRequest | None = None,
         listener: Listener = nobody,
         answers: Mapping[str, Outcome] | None = None,
-    ) -> RunResult[Seen]:
+    ) -> RunResult[Snapshot]:
         """Plan with what the journal says so far and carry it out: a first run, or a resumed one."""
         decided = self.decide()
         assert isinstance(decided, Plan), decided
@@ -182,7 +182,7 @@ class Desk:
                 listener=listener,
                 by=BY,
                 price=self.price,
-                manner=Manner(asker=self.asker, stepper=self.stepper, hooks=self.hooks),
+                manner=Callbacks(asker=self.asker, stepper=self.stepper, hooks=self.hooks),
             )
 
     def killed(self, clock: Clock | None = None, listener: Listener = nobody) -> bool:
@@ -202,7 +202,7 @@ class Desk:
         past = self.past()
         return past is not None and not past.activation and self.machine.look().roles["paris"] is Role.STANDBY
 
-    def abort(self) -> RunResult[Seen]:
+    def abort(self) -> RunResult[Snapshot]:
         past = self.past()
         assert past is not None
         clock = Clock()

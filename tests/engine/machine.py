@@ -1,4 +1,4 @@
-"""Two sites in memory with doors, pauses and an outflow; they lose calls, fall silent, go down, kill their caller.
+"""Two sites in memory with listeners, pauses and an outflow; they lose calls, fall silent, go down, kill their caller.
 
 The machine is the judge as well: it fails at once when both sites let clients in, or when one is opened while the other
 still holds what it lacks.
@@ -15,7 +15,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, FENCE
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Draft, Hand, Hints, Move, UnitSeen
+from dr_ctl.engine.ports import Hints, Move, StepContext, StepPlan, UnitSnapshot
 from dr_ctl.engine.runbook import VERBS, RunbookStep
 from dr_ctl.engine.verbs import GENERAL
 
@@ -57,7 +57,7 @@ NO_ANSWER = (Fault.LOST, Fault.UNANSWERED, Fault.BLIND)
 
 @dataclass
 class Site:
-    doors: dict[str, bool]
+    listeners: dict[str, bool]
     paused: dict[str, bool]
     outflow: int = 0
     silent: bool = False
@@ -66,7 +66,7 @@ class Site:
 
     @property
     def open(self) -> bool:
-        return not self.down and any(self.doors.values())
+        return not self.down and any(self.listeners.values())
 
     @property
     def role(self) -> Role:
@@ -76,7 +76,7 @@ class Site:
 
 
 def london() -> Site:
-    """It serves; one of its doors is closed and one of its queues paused for reasons of its own."""
+    """It serves; one of its listeners is closed and one of its queues paused for reasons of its own."""
     return Site({"clients": True, "legacy": True, "admin": False}, {"orders": False, "bills": False, "audit": True}, 3)
 
 
@@ -85,7 +85,7 @@ def paris() -> Site:
 
 
 def lost() -> dict[str, Site]:
-    """London is down, and Paris waits; the link of London comes in through a door of its own."""
+    """London is down, and Paris waits; the link of London comes in through a listener of its own."""
     gone = Site({"clients": True, "legacy": True}, {"orders": False}, down=True)
     return {"london": gone, "paris": replace(paris(), links={"mirror": True})}
 
@@ -98,7 +98,7 @@ def back(*, opened: bool = False) -> dict[str, Site]:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Snapshot:
     """One look: the roles, and the flags behind them as far as a site answered."""
 
     roles: Mapping[str, Role]
@@ -108,9 +108,9 @@ class Seen:
     hints: Mapping[str, Hints] = field(default_factory=dict)
 
     @property
-    def units(self) -> Sequence[UnitSeen]:
+    def units(self) -> Sequence[UnitSnapshot]:
         serving = [site for site, role in self.roles.items() if role is Role.SERVING]
-        return [UnitSeen("orders-1", serving[0] if len(serving) == 1 else None, tuple(serving))]
+        return [UnitSnapshot("orders-1", serving[0] if len(serving) == 1 else None, tuple(serving))]
 
 
 @dataclass
@@ -130,15 +130,15 @@ class Machine:
     def dump(self) -> dict[str, dict[str, dict[str, bool]]]:
         """Everything that a run may set."""
         return {
-            name: {"doors": dict(site.doors), "paused": dict(site.paused)}
+            name: {"listeners": dict(site.listeners), "paused": dict(site.paused)}
             | ({"links": dict(site.links)} if site.links else {})
             for name, site in self.sites.items()
         }
 
-    def look(self) -> Seen:
+    def look(self) -> Snapshot:
         there = [name for name, site in self.sites.items() if not (site.silent or site.down)]
         flags = {name: told for name, told in self.dump().items() if name in there}
-        return Seen({name: site.role for name, site in self.sites.items()}, flags, self.debts)
+        return Snapshot({name: site.role for name, site in self.sites.items()}, flags, self.debts)
 
     def ask(self, name: str) -> Site:
         """Look at one site; raises `Silence`."""
@@ -191,7 +191,7 @@ class Machine:
 
 
 def _flags(site: Site, call: Call) -> dict[str, bool]:
-    return {"paused": site.paused, "links": site.links}.get(FLAGS.get(call.goal, "doors"), site.doors)
+    return {"paused": site.paused, "links": site.links}.get(FLAGS.get(call.goal, "listeners"), site.listeners)
 
 
 def _calls(goal: Goal, things: Sequence[str], site: str) -> tuple[Call, ...]:
@@ -218,35 +218,38 @@ class Recipe:
     def verbs(self) -> frozenset[str]:
         return frozenset(VERBS) - GENERAL - self.lacks
 
-    def baseline(self, seen: Seen) -> Mapping[str, Json]:
+    def baseline(self, snapshot: Snapshot) -> Mapping[str, Json]:
         return {
-            site: {kind: dict[str, Json](told) for kind, told in flags.items()} for site, flags in seen.flags.items()
+            site: {kind: dict[str, Json](told) for kind, told in flags.items()}
+            for site, flags in snapshot.flags.items()
         }
 
-    def why_not(self, seen: Seen, move: Move) -> Sequence[Finding]:
+    def why_not(self, snapshot: Snapshot, move: Move) -> Sequence[Finding]:
         return self.findings
 
-    def basis(self, seen: Seen) -> Mapping[str, Json]:
-        return dict(self.baseline(seen))
+    def basis(self, snapshot: Snapshot) -> Mapping[str, Json]:
+        return dict(self.baseline(snapshot))
 
-    def holds_already(self, seen: Seen, move: Move) -> str | None:
+    def holds_already(self, snapshot: Snapshot, move: Move) -> str | None:
         if move.ask.operation == FAILOVER:
             return "nothing is owed" if not self.owes else None
         if move.ask.operation == FENCE:
-            return "closed already" if seen.roles[move.source] is Role.STANDBY else None
-        return "taken in already" if not seen.debts and seen.roles[move.target] is Role.STANDBY else None
+            return "closed already" if snapshot.roles[move.source] is Role.STANDBY else None
+        return "taken in already" if not snapshot.debts and snapshot.roles[move.target] is Role.STANDBY else None
 
-    def not_replicated(self, seen: Seen, move: Move) -> Sequence[str]:
+    def not_replicated(self, snapshot: Snapshot, move: Move) -> Sequence[str]:
         return (f"what is in memory at {move.source}",)
 
     def cannot_know(self, move: Move) -> Sequence[str]:
         return ("what clients do",)
 
-    def draft(self, step: RunbookStep, seen: Seen, move: Move) -> Draft:
+    def draft(self, step: RunbookStep, snapshot: Snapshot, move: Move) -> StepPlan:
         source, target = move.source, move.target
         baseline: Any = move.baseline
-        was, then = ({"doors": {}, "paused": {}, "links": {}, **baseline.get(site, {})} for site in (source, target))
-        theirs = seen.flags.get(target, {"doors": {}})["doors"]
+        was, then = (
+            {"listeners": {}, "paused": {}, "links": {}, **baseline.get(site, {})} for site in (source, target)
+        )
+        theirs = snapshot.flags.get(target, {"listeners": {}})["listeners"]
         queues = [queue for queue, paused in was["paused"].items() if not paused]
         resumes = _calls(Goal.RESUME, queues, source)
         within = {"within": move.ask.timeout_s or DRAIN_S}
@@ -254,28 +257,30 @@ class Recipe:
             shut = [link for link, started in was["links"].items() if not started]
             let_in, kept_out = _both_ways(Goal.LINK_UP, shut, source, Goal.LINK_DOWN)
             pauses = _calls(Goal.PAUSE, queues, source)
-            return Draft(target, "its residue let in", pauses + resumes + let_in, resumes + kept_out, within)
+            return StepPlan(target, "its residue let in", pauses + resumes + let_in, resumes + kept_out, within)
         if step.verb == "quarantine":
             links = [link for link, started in then["links"].items() if started]
-            return Draft(source, "its residue kept out", *_both_ways(Goal.LINK_DOWN, links, target, Goal.LINK_UP))
+            return StepPlan(source, "its residue kept out", *_both_ways(Goal.LINK_DOWN, links, target, Goal.LINK_UP))
         if step.verb == "residue":
-            opened = [door for door, is_open in theirs.items() if is_open]
-            return Draft(target, "closed first", _calls(Goal.CLOSE, opened, target))
+            opened = [listener for listener, is_open in theirs.items() if is_open]
+            return StepPlan(target, "closed first", _calls(Goal.CLOSE, opened, target))
         if step.verb == "quiesce":
-            return Draft(source, "clients finish", *_both_ways(Goal.PAUSE, queues, source, Goal.RESUME))
+            return StepPlan(source, "clients finish", *_both_ways(Goal.PAUSE, queues, source, Goal.RESUME))
         if step.verb == "fence" and step.site != "lost":
-            doors = [door for door, is_open in was["doors"].items() if is_open]
-            return Draft(source, "clients out", *_both_ways(Goal.CLOSE, doors, source, Goal.OPEN))
+            listeners = [listener for listener, is_open in was["listeners"].items() if is_open]
+            return StepPlan(source, "clients out", *_both_ways(Goal.CLOSE, listeners, source, Goal.OPEN))
         if step.verb == "drain":
-            return Draft(target, "everything shipped", resumes, limits=within)
+            return StepPlan(target, "everything shipped", resumes, limits=within)
         if step.verb == "activate":
             # One that came back open is closed by then.
-            came_back = move.ask.operation == FAILBACK and seen.roles[source] is Role.SERVING
-            closed = [door for door, is_open in theirs.items() if came_back or not is_open]
+            came_back = move.ask.operation == FAILBACK and snapshot.roles[source] is Role.SERVING
+            closed = [listener for listener, is_open in theirs.items() if came_back or not is_open]
             opens, closes = _both_ways(Goal.OPEN, closed, target, Goal.CLOSE)
             # Where the target serves already, an interrupted run may have left pauses behind.
-            return Draft(target, "clients in", opens + (resumes if seen.roles[target] is Role.SERVING else ()), closes)
-        return Draft(source if step.site == "lost" else "", f"{step.verb} of {step.site}")
+            return StepPlan(
+                target, "clients in", opens + (resumes if snapshot.roles[target] is Role.SERVING else ()), closes
+            )
+        return StepPlan(source if step.site == "lost" else "", f"{step.verb} of {step.site}")
 
 
 class Driver:
@@ -285,84 +290,84 @@ class Driver:
         self._machine = machine
         self._answers = answers or {}
 
-    def observe(self) -> Seen:
+    def observe(self) -> Snapshot:
         return self._machine.look()
 
-    def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         if step.verb in self._answers:
             return self._answers[step.verb]
         verb = "fence" if step.verb in ("quarantine", "residue") else step.verb
         act = getattr(self, f"_{verb}", lambda *_: Done("seen"))
         try:
-            return act(step, move, hand)  # type: ignore[no-any-return]
+            return act(step, move, context)  # type: ignore[no-any-return]
         except Silence as silence:
             return Unknown(str(silence))
 
-    def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         try:
             opens = any(call.goal is Goal.OPEN and not self._machine.holds(call) for call in step.inverse)
             if opens and self._machine.look().roles[move.target] is Role.SERVING:
                 return Refused(f"{move.target} is open: {move.source} stays closed")
-            return self._make(step.inverse, hand)
+            return self._make(step.inverse, context)
         except Silence as silence:
             return Unknown(str(silence))
 
     def by_hand(self, site: str) -> str:
         return f"open {site}"
 
-    def _quiesce(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    def _quiesce(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         if not self._machine.ask(move.source).open:
             return NotNeeded(f"{move.source} is closed to clients already")
-        return self._make(step.calls, hand)
+        return self._make(step.calls, context)
 
-    def _fence(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        return self._make(step.calls, hand)
+    def _fence(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+        return self._make(step.calls, context)
 
-    def _make(self, calls: Sequence[Call], hand: Hand) -> Outcome:
+    def _make(self, calls: Sequence[Call], context: StepContext) -> Outcome:
         """Send what does not hold yet, then look whether it does."""
         missing = [call for call in calls if not self._machine.holds(call)]
         if not missing:
             return NotNeeded("it holds already")
-        hand.change(missing, self._machine.send)
+        context.change(missing, self._machine.send)
         left = [call.about for call in missing if not self._machine.holds(call)]
         return Refused(f"could not {', '.join(left)}") if left else Done("brought about")
 
-    def _drain(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        lifted = self._make(step.calls, hand)
+    def _drain(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+        lifted = self._make(step.calls, context)
         if isinstance(lifted, Refused):
             return lifted
-        until = hand.monotonic() + step.limits["within"]
+        until = context.monotonic() + step.limits["within"]
         while left := self._machine.under_way(move.source):
-            hand.sample({"outflow": left})
-            hand.waiting("messages under way", left, None)
-            if hand.monotonic() > until:
+            context.sample({"outflow": left})
+            context.waiting("messages under way", left, None)
+            if context.monotonic() > until:
                 return Refused(f"not drained: {left} under way", code=ExitCode.DRAIN_TIMEOUT)
-            hand.wait(0)
+            context.wait(0)
         return Done("nothing is under way")
 
-    def _reinstate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    def _reinstate(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Pause, let in, wait until its residue has come over, and only then resume."""
         last = tuple(call for call in step.calls if call.goal is Goal.RESUME)
-        made = self._make([call for call in step.calls if call not in last], hand)
+        made = self._make([call for call in step.calls if call not in last], context)
         if isinstance(made, Refused):
             return made
         while self._machine.under_way(move.target):
-            hand.wait(0)
-        self._make(last, hand)
+            context.wait(0)
+        self._make(last, context)
         self._machine.debts = ()
         return Done("taken in")
 
-    def _verify(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    def _verify(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         source = self._machine.ask(move.source)
         return Refused("the gate is not met") if source.open or source.outflow else Done("the gate is met")
 
-    def _activate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    def _activate(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         if move.ask.operation != FAILOVER and self._machine.ask(move.source).open:
             return Refused(f"{move.source} is open: a second site is never opened")
-        made = self._make(step.calls, hand)
+        made = self._make(step.calls, context)
         if isinstance(made, Refused) and self._machine.ask(move.target).open:
-            return Refused(f"{move.target} serves, but not through every door", code=ExitCode.INCOMPLETE)
+            return Refused(f"{move.target} serves, but not through every listener", code=ExitCode.INCOMPLETE)
         return made
 
-    def _probe(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    def _probe(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         return Done("it came back") if self._machine.ask(move.target).open else Refused("no client is let in")

@@ -169,7 +169,7 @@ def test_a_failover_is_finished_also_where_the_lost_site_came_back(tmp_path: Pat
     if returned:
         at.machine.sites["london"] = replace(back()["london"], outflow=0)
     ended = at.go()
-    assert (ended.code, ended.seen.units[0].serving) == (ExitCode.OK, "paris")
+    assert (ended.code, ended.snapshot.units[0].serving) == (ExitCode.OK, "paris")
     assert ended.bounds is not None, "it was said by the process that died"
 
 
@@ -191,10 +191,10 @@ def test_a_failback_takes_the_site_in_and_moves_back(tmp_path: Path, opened: boo
     at.machine.sites = back(opened=opened)  # the machine judges two open sites only when one is opened beside another
     ended = at.go()
     assert ended.code is ExitCode.OK, ended
-    assert (ended.seen.units[0].serving, ended.seen.debts) == ("london", ())
-    closed = {"doors": {"clients": False, "legacy": False}, "paused": {"orders": False, "bills": True}}
+    assert (ended.snapshot.units[0].serving, ended.snapshot.debts) == ("london", ())
+    closed = {"listeners": {"clients": False, "legacy": False}, "paused": {"orders": False, "bills": True}}
     assert at.machine.dump() == {
-        "london": {"doors": {"clients": True, "legacy": True}, "paused": {"orders": False}},
+        "london": {"listeners": {"clients": True, "legacy": True}, "paused": {"orders": False}},
         "paris": {**closed, "links": {"mirror": True}},
     }
 

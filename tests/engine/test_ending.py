@@ -10,7 +10,7 @@ from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine import ending
 from dr_ctl.engine.ending import End, Facts, shut_beside
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.ports import UnitSeen
+from dr_ctl.engine.ports import UnitSnapshot
 
 SERVING, STANDBY, DOWN, UNKNOWN = Role.SERVING, Role.STANDBY, Role.DOWN, Role.UNKNOWN
 OK, REVERTED, STRANDED, INCOMPLETE = ExitCode.OK, ExitCode.REVERTED, ExitCode.STRANDED, ExitCode.INCOMPLETE
@@ -30,7 +30,7 @@ CLAIMS = (OK, INCOMPLETE, STRANDED)
 MOVED = "moved from london to paris; verified: paris serves; nothing is under way"
 FAILED_OVER = "failed over from london to paris; verified: paris serves; "
 # One unit is served there, and one nowhere.
-IN_PART = {site: {"units": (UnitSeen("a", site), UnitSeen("b", None))} for site in ("london", "paris")}
+IN_PART = {site: {"units": (UnitSnapshot("a", site), UnitSnapshot("b", None))} for site in ("london", "paris")}
 BOUNDS = {"lost": {"at_most": None}, "duplicates": {"at_most": 12}}
 
 
@@ -41,7 +41,7 @@ def serving(london: Role, paris: Role) -> list[str]:
 def ended(operation: str, london: Role, paris: Role, code: ExitCode = OK, **more: Any) -> End:
     served = serving(london, paris)
     usual: dict[str, Any] = {"undone": None, "changed": True, "outage_s": None, "bounds": None, "cut_off": False}
-    usual |= {"units": (UnitSeen("orders-1", served[0] if len(served) == 1 else None),), "by_hand": "turn the key"}
+    usual |= {"units": (UnitSnapshot("orders-1", served[0] if len(served) == 1 else None),), "by_hand": "turn the key"}
     usual["before"] = () if operation == "failover" else ("london",)
     facts = Facts(Ask(operation, "paris"), "london", {"london": london, "paris": paris}, **{**usual, **more})
     return ending.of(facts, code, "it ended")
@@ -157,5 +157,8 @@ def test_an_end_that_leaves_another_unit_closed_is_not_whole(code: ExitCode, und
 def test_a_unit_is_shut_that_was_served_there(
     open_at: tuple[str, ...], closed_at: tuple[str, ...], is_shut: bool
 ) -> None:
-    units = [UnitSeen("orders.in", None, open_at, closed_at), UnitSeen("orders.out", None, (), ("london", "paris"))]
+    units = [
+        UnitSnapshot("orders.in", None, open_at, closed_at),
+        UnitSnapshot("orders.out", None, (), ("london", "paris")),
+    ]
     assert shut_beside(units, {"orders.in": "london"}) == ({"orders.in": "london"} if is_shut else {})

@@ -16,14 +16,14 @@ import pytest
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.engine import journal as journal_module
+from dr_ctl.engine.context import JournalledStep
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.executor import Answer
-from dr_ctl.engine.hand import JournalHand
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.outage import Outage
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Plan, PlannedStep, Refusal
-from dr_ctl.engine.ports import Hand
+from dr_ctl.engine.ports import StepContext
 from dr_ctl.engine.runbook import Runbook, RunbookStep
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
 from dr_ctl.engine.waiting import Waited, until
@@ -102,7 +102,7 @@ def test_what_befalls_a_call_is_undone_before_the_point_of_no_return_and_nothing
     else:  # where nobody can vouch for the target, it is not known
         not_known = trouble in (Fault.BLIND, "a defect")
         assert (ended.code, ended.undone) == (UNKNOWN if not_known else INCOMPLETE, None)
-        assert ended.text.endswith(": look at paris first") if not_known else ended.seen.units[0].serving == "paris"
+        assert ended.text.endswith(": look at paris first") if not_known else ended.snapshot.units[0].serving == "paris"
         assert not at.machine.sites["london"].open
     if trouble == "a defect":
         assert "a defect in dr-ctl: KeyError: 'auto.q'" in ended.text
@@ -129,7 +129,7 @@ def test_an_inverse_that_fails_or_breaks_does_not_stop_the_others(at: Desk, brea
 
 def test_a_source_is_not_opened_again_beside_a_target_that_somebody_opened(at: Desk) -> None:
     at.machine.faults = {6: Fault.REFUSED}
-    at.at_call(6, lambda: at.machine.sites["paris"].doors.update(clients=True))
+    at.at_call(6, lambda: at.machine.sites["paris"].listeners.update(clients=True))
 
     ended = at.go()
 
@@ -174,12 +174,12 @@ def test_a_drain_timeout_before_anything_was_changed_is_no_drain_timeout(at: Des
 
 
 @pytest.mark.parametrize(
-    ("outcome", "code"), [(Refused("no door opens"), INCOMPLETE), (Unknown("silence before any call"), UNKNOWN)]
+    ("outcome", "code"), [(Refused("no listener opens"), INCOMPLETE), (Unknown("silence before any call"), UNKNOWN)]
 )
 def test_a_run_that_only_finishes_is_never_undone(at: Desk, outcome: Outcome, code: ExitCode) -> None:
     at.machine.faults = {5: Fault.KILLED_BEFORE}
     assert at.killed()
-    at.machine.sites["paris"].doors["clients"] = True  # by hand
+    at.machine.sites["paris"].listeners["clients"] = True  # by hand
 
     ended = at.go(answers={"activate": outcome})
 
@@ -187,7 +187,7 @@ def test_a_run_that_only_finishes_is_never_undone(at: Desk, outcome: Outcome, co
 
 
 def both_open(machine: Machine) -> None:
-    machine.sites["london"].doors["clients"] = True
+    machine.sites["london"].listeners["clients"] = True
 
 
 def target_closed(machine: Machine) -> None:
@@ -253,9 +253,9 @@ def test_a_long_wait_is_sampled_once_a_second_after_its_first_minute(path: Path)
     clock, step = Slow(), a_plan().steps[0]
     with closing(Journal(path, clock)) as journal:
         journal.run(a_plan(), {})
-        hand = JournalHand(journal, step, None, clock, nobody, Outage(clock, journal, None, known=False))
+        context = JournalledStep(journal, step, None, clock, nobody, Outage(clock, journal, None, known=False))
         while clock.monotonic() < 120:
-            hand.sample({"outflow": 1})
+            context.sample({"outflow": 1})
 
     times = [datetime.fromisoformat(entry.time) for entry in read(path) if entry.kind == "sample"]
     gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(times)]
@@ -308,8 +308,8 @@ def test_a_signal_is_an_answer_to_the_question_of_a_runbook(tmp_path: Path) -> N
 
     at = Desk(tmp_path, ask=FAILBACK, machine=Machine(sites=back(), debts=DEBTS), asker=asker)
     ended = at.go(stop=stop)
-    assert (ended.code, ended.seen.roles["paris"]) == (TERMINATED, Role.SERVING)
-    assert ended.seen.debts == (), "what stands before the question was wanted for itself"
+    assert (ended.code, ended.snapshot.roles["paris"]) == (TERMINATED, Role.SERVING)
+    assert ended.snapshot.debts == (), "what stands before the question was wanted for itself"
 
 
 def test_a_run_that_only_finishes_does_so_whatever_signal_comes(at: Desk) -> None:
@@ -411,7 +411,7 @@ class TestHooks:
         outcome: Outcome = Refused("hook fence-host ended with 1") if fails else Done("cut off")
         at = Desk(tmp_path, Machine(sites=gone), ask=FAILOVER, price=Cost())
         refused = at.decide()
-        at.hooks = Hooks(outcome, lambda: gone["london"].doors.update(clients=False, legacy=False))
+        at.hooks = Hooks(outcome, lambda: gone["london"].listeners.update(clients=False, legacy=False))
         at.book = with_line("fence", hook("fence-host"), book_of("failover"))
 
         ended = at.go()
@@ -520,23 +520,25 @@ class Looks:
 
 
 @pytest.mark.parametrize(
-    ("hand", "more", "seen", "at"),
+    ("context", "more", "snapshot", "at"),
     [
         (Looks([1]), {"within_s": 0.0}, 1, [0.0]),  # where no time is left it looks once
         (Looks([1, 1, 0], takes_s=0.4), {}, 0, [0.0, 1.0, 2.0]),  # polls count from the beginning of a look
-        (Looks([0, 1, 0, 0]), {"calm": 2}, 0, [0.0, 1.0, 2.0, 3.0]),  # so many looks in a row
+        (Looks([0, 1, 0, 0]), {"stable_for": 2}, 0, [0.0, 1.0, 2.0, 3.0]),  # so many looks in a row
         # The second look begins in time and ends late: the third, which began late, decides; no other begins late.
         (Looks([1, 1, 0], takes_s=2.0), {"within_s": 3.0, "poll_s": 0.5}, 0, [0.0, 2.0, 4.0]),
         (Looks([1] * 9), {"within_s": 2.5}, 1, [0.0, 1.0, 2.0, 3.0]),
         (Looks([1] * 9), {"most_s": 3.0}, 1, [0.0, 1.0, 3.0, 6.0, 9.0]),  # polls grow
         # A hopeless look ends it at once, and one that holds is never hopeless.
-        (Looks([1, 2, 0]), {"within_s": None, "hopeless": lambda seen: seen > 1}, 2, [0.0, 1.0]),
-        (Looks([0]), {"within_s": None, "hopeless": lambda seen: True}, 0, [0.0]),
+        (Looks([1, 2, 0]), {"within_s": None, "hopeless": lambda left: left > 1}, 2, [0.0, 1.0]),
+        (Looks([0]), {"within_s": None, "hopeless": lambda snapshot: True}, 0, [0.0]),
     ],
 )
-def test_a_wait_holds_by_the_look_that_decides(hand: Looks, more: dict[str, Any], seen: int, at: list[float]) -> None:
+def test_a_wait_holds_by_the_look_that_decides(
+    context: Looks, more: dict[str, Any], snapshot: int, at: list[float]
+) -> None:
     meanwhile: list[int] = []
     usual: dict[str, Any] = {"within_s": 9.0, "poll_s": 1.0, "meanwhile": meanwhile.append}
-    waited = until(cast("Hand", hand), hand.look, holds=lambda seen: seen == 0, **{**usual, **more})
-    assert (waited, hand.at) == (Waited(seen, held=seen == 0), at)
+    waited = until(cast("StepContext", context), context.look, holds=lambda left: left == 0, **{**usual, **more})
+    assert (waited, context.at) == (Waited(snapshot, held=snapshot == 0), at)
     assert len(meanwhile) == len(at) - 1, "it gets each look after which the wait goes on"

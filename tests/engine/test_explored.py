@@ -55,7 +55,7 @@ class World:
 
     @property
     def key(self) -> str:
-        sites = {name: (site.doors, site.paused, site.links, site.outflow, site.silent, site.down)
+        sites = {name: (site.listeners, site.paused, site.links, site.outflow, site.silent, site.down)
                  for name, site in self.machine.sites.items()}  # fmt: skip
         lines = [json.loads(line) for line in (self.journal or b"").splitlines()]
         timeless = [[line.get(key) for key in ("kind", "step", "call", "outcome")] for line in lines]
@@ -70,7 +70,8 @@ class World:
 
 
 def start() -> World:
-    """London serves, one message is still to ship; each site has one door and one queue, and a door for the link."""
+    """London serves, one message is still to ship; each site has one listener and one queue, and a listener for the
+    link."""
     london = Site({"clients": True}, {"orders": False}, 1, links={"mirror": True})
     paris = Site({"clients": False}, {"orders": False}, links={"mirror": True})
     return World(Judged(sites={"london": london, "paris": paris}))
@@ -192,7 +193,7 @@ def failures(world: World) -> Iterator[World]:
             for opened in (False, True) if world.machine.sites[other].open else (True,):
                 back = world.then(f"{name} is back{', open' if opened else ', closed'}")
                 back.machine.sites[name].down = False
-                back.machine.sites[name].doors["clients"] = opened and site.doors["clients"]
+                back.machine.sites[name].listeners["clients"] = opened and site.listeners["clients"]
                 yield back
         elif not _dark(world, other):
             gone = world.then(f"{name} dies")
@@ -226,7 +227,7 @@ def healed(world: World) -> World:
     for name, site in well.machine.sites.items():
         other = next(each for each in SITES if each != name)
         if site.down and well.machine.sites[other].open:
-            site.doors["clients"] = False
+            site.listeners["clients"] = False
         site.down = site.silent = False
     return well
 
@@ -250,7 +251,7 @@ def _next(explorer: Explorer, world: World) -> Iterator[World]:
             yield reached
     if world.by_hand is not None and not world.serving:
         opened = world.then(f"by hand: {world.by_hand}")
-        opened.machine.sites[world.by_hand.removeprefix("open ")].doors["clients"] = True
+        opened.machine.sites[world.by_hand.removeprefix("open ")].listeners["clients"] = True
         opened.by_hand = None
         yield opened
 

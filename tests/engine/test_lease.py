@@ -205,7 +205,7 @@ MINE = replace(who("mine"), epoch=7, expires_ms=NOW + 60_000)
 OTHER = replace(who("other"), epoch=6, expires_ms=NOW + 1)
 
 
-def seen(*documents: LockDocument) -> Look:
+def snapshot(*documents: LockDocument) -> Look:
     return Look("london", PAIR, NOW, documents)
 
 
@@ -228,7 +228,7 @@ class TestDecisions:
         ids=["live", "ran out", "released", "a dead run of this STATE", "unreadable", "torn"],
     )
     def test_what_keeps_a_run_out(self, there: LockDocument, keeps_out: bool) -> None:
-        assert (against(seen(there), MINE) is not None) is keeps_out
+        assert (against(snapshot(there), MINE) is not None) is keeps_out
 
     @pytest.mark.parametrize(
         ("more", "keeps_out"),
@@ -244,15 +244,15 @@ class TestDecisions:
     )
     def test_of_the_same_state_one_that_may_live_keeps_others_out(self, more: dict[str, Any], keeps_out: bool) -> None:
         mine, there = replace(MINE, pid=os.getpid(), **HERE), replace(OTHER, **{"pid": GONE, **HERE, **more})
-        assert against(seen(there), mine) == (there if keeps_out else None)
-        assert against(seen(replace(there, expires_ms=NOW)), mine) is None
+        assert against(snapshot(there), mine) == (there if keeps_out else None)
+        assert against(snapshot(replace(there, expires_ms=NOW)), mine) is None
 
     def test_a_run_without_a_state_takes_nobody_for_dead(self) -> None:
-        assert against(seen(LockDocument.of_text(6, "?")), replace(MINE, state="")) is not None
+        assert against(snapshot(LockDocument.of_text(6, "?")), replace(MINE, state="")) is not None
 
     def test_only_what_was_seen_when_breaking_is_broken(self) -> None:
-        assert against(seen(OTHER), MINE, broken=[OTHER]) is None
-        assert against(seen(OTHER, replace(OTHER, epoch=5)), MINE, broken=[OTHER]) is not None
+        assert against(snapshot(OTHER), MINE, broken=[OTHER]) is None
+        assert against(snapshot(OTHER, replace(OTHER, epoch=5)), MINE, broken=[OTHER]) is not None
 
     @pytest.mark.parametrize(
         ("documents", "mine"),
@@ -268,21 +268,21 @@ class TestDecisions:
         ids=["alone", "over a dead one", "beside a live one", "below another", "of another process", "twice", "gone"],
     )
     def test_whether_what_was_created_is_the_lock(self, documents: list[LockDocument], mine: bool) -> None:
-        assert (conflict(seen(*documents), MINE) is None) is mine
+        assert (conflict(snapshot(*documents), MINE) is None) is mine
 
     def test_an_older_lock_does_not_take_it_away(self) -> None:
-        assert lost_to(seen(OTHER, MINE), MINE) is None
-        assert lost_to(seen(MINE, replace(OTHER, epoch=8)), MINE) is not None
+        assert lost_to(snapshot(OTHER, MINE), MINE) is None
+        assert lost_to(snapshot(MINE, replace(OTHER, epoch=8)), MINE) is not None
 
     def test_an_epoch_is_above_all_that_were_seen_anywhere(self) -> None:
         assert next_epoch([]) == 1
-        assert next_epoch([seen(MINE), seen(OTHER)]) == 8
+        assert next_epoch([snapshot(MINE), snapshot(OTHER)]) == 8
 
     def test_pauses_are_taken_over_from_all_who_left_some(self) -> None:
         dead = replace(OTHER, paused={"other": ("a", "b")})
         older = replace(dead, epoch=5, paused={"other": ("c",)})
         ended = replace(dead, epoch=4, released=True, paused={"ended": ("d",)})
-        assert inherited(seen(dead, older, ended)) == {"other": ("a", "b", "c"), "ended": ("d",)}
+        assert inherited(snapshot(dead, older, ended)) == {"other": ("a", "b", "c"), "ended": ("d",)}
 
     @given(
         st.builds(
@@ -550,7 +550,7 @@ class TestHolding:
 
         assert not may_call(run, "paris")
         assert not may_call(run, "london")
-        assert run.regain() is None
+        assert run.reacquire() is None
         assert may_call(run, "london")
         assert [shelf.epochs() for shelf in shelves] == [[10], [10]]
 
@@ -571,10 +571,10 @@ class TestHolding:
         shelves[0].time.s += 2 * FRESH_S
         assert not may_call(run, "london")
 
-        while_held = run.regain()
+        while_held = run.reacquire()
         thief.release()
 
-        for why in (while_held, run.regain()):
+        for why in (while_held, run.reacquire()):
             assert "was taken over by thief" in str(why)
         assert not may_call(run, "london")
         assert [document.run for document in thief.broken] == ["run"]
@@ -585,7 +585,7 @@ class TestHolding:
         run = late(shelves)
         lease("other", [paris]).take()
         assert not may_call(run, "paris")
-        assert run.regain() is not None
+        assert run.reacquire() is not None
 
         london.time.s += 2 * LEASE_S
         for site in ("london", "paris"):

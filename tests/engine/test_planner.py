@@ -15,7 +15,7 @@ from dr_ctl.engine.planner import plan
 from dr_ctl.engine.runbook import VERBS, Runbook, RunbookStep
 from dr_ctl.engine.states import StepState
 from tests.engine.desk import ASK, BOOK, DEBTS, FAILBACK, FAILOVER, LOSS, REINSTATE, Cost, book_of
-from tests.engine.machine import Machine, Recipe, Seen, Site, back, lost
+from tests.engine.machine import Machine, Recipe, Site, Snapshot, back, lost
 
 SERVING, STANDBY, DOWN, SICK, UNKNOWN = Role.SERVING, Role.STANDBY, Role.DOWN, Role.SICK, Role.UNKNOWN
 PLAN, THERE = "plan", "already there"
@@ -51,13 +51,13 @@ RETURNED = [(ask, *row) for ask, of in ((REINSTATE, REINSTATED), (FAILBACK, FAIL
 FINISHING = ["observe", "check", "point-of-no-return", "activate", "probe"]
 
 
-def seen(london: Role = SERVING, paris: Role = STANDBY, *debts: Debt) -> Seen:
+def snapshot(london: Role = SERVING, paris: Role = STANDBY, *debts: Debt) -> Snapshot:
     """Both sites as they are at the start, in other roles."""
-    return Seen({"london": london, "paris": paris}, Machine().dump(), debts)
+    return Snapshot({"london": london, "paris": paris}, Machine().dump(), debts)
 
 
 def decide(
-    ask: Ask, look: Seen, past: History | None = None, price: Cost | None = None, recipe: Recipe | None = None
+    ask: Ask, look: Snapshot, past: History | None = None, price: Cost | None = None, recipe: Recipe | None = None
 ) -> Decision:
     return plan(book_of(ask.operation), recipe or Recipe(), look, ask, past, price)
 
@@ -98,7 +98,7 @@ class TestWhoIsLeft:
     @pytest.mark.parametrize(("here", "there", "decision"), rows(MOVED))
     def test_the_roles_decide(self, target: str, here: Role, there: Role, decision: str) -> None:
         roles = {target: here, OTHER[target]: there}
-        decided = decide(Ask("swapover", target), seen(**roles))
+        decided = decide(Ask("swapover", target), snapshot(**roles))
         assert told(decided) == decision
         if isinstance(decided, Plan):
             assert (decided.source, decided.target) == (OTHER[target], target)
@@ -111,7 +111,7 @@ class TestWhoIsLeft:
         self, expected: str, here: Role, there: Role, decision: str
     ) -> None:
         serving = [site for site, role in (("paris", here), ("london", there)) if role is SERVING]
-        decided = decide(replace(ASK, expect_serving=expected), seen(there, here))
+        decided = decide(replace(ASK, expect_serving=expected), snapshot(there, here))
         # Two sites that serve are worse than one that was not expected.
         assert told(decided) == (decision if serving == [expected] or decision == BOTH else UNEXPECTED)
 
@@ -119,9 +119,9 @@ class TestWhoIsLeft:
         both, warning = Recipe((*ERRORS, WARNING)), Recipe((WARNING,))
         lacking = Recipe(ERRORS, lacks=frozenset({"probe", "catch-up", "hook"}))
 
-        dark = decide(ASK, seen(paris=UNKNOWN), recipe=both)
-        cannot = decide(ASK, seen(), recipe=lacking)
-        dear = decide(FAILOVER, seen(DOWN), price=Cost((None,)), recipe=warning)
+        dark = decide(ASK, snapshot(paris=UNKNOWN), recipe=both)
+        cannot = decide(ASK, snapshot(), recipe=lacking)
+        dear = decide(FAILOVER, snapshot(DOWN), price=Cost((None,)), recipe=warning)
 
         assert isinstance(dark, Refusal)
         assert [finding.id for finding in dark.findings] == [UNFIT, "DR-X-1", "DR-X-2"]
@@ -131,15 +131,15 @@ class TestWhoIsLeft:
         assert isinstance(dear, Refusal)
         assert [finding.id for finding in dear.findings] == [LOSS, WARNING.id]
         there = AlreadyThere("paris serves already; nothing was changed", (WARNING,))
-        assert decide(ASK, seen(STANDBY, SERVING), recipe=both) == there
-        assert decide(ASK, seen(), recipe=both) == Refusal((*ERRORS, WARNING))
-        assert decide(ASK, seen(), past(), recipe=Recipe(ERRORS)) == Refusal(ERRORS)
-        assert planned(decide(ASK, seen(), recipe=warning)).findings == (WARNING,)
+        assert decide(ASK, snapshot(STANDBY, SERVING), recipe=both) == there
+        assert decide(ASK, snapshot(), recipe=both) == Refusal((*ERRORS, WARNING))
+        assert decide(ASK, snapshot(), past(), recipe=Recipe(ERRORS)) == Refusal(ERRORS)
+        assert planned(decide(ASK, snapshot(), recipe=warning)).findings == (WARNING,)
 
 
 class TestThePlan:
     def test_it_has_every_line_of_the_runbook_in_order_with_its_calls(self) -> None:
-        decided = planned(decide(ASK, seen()))
+        decided = planned(decide(ASK, snapshot()))
 
         assert verbs(decided) == [line.verb for line in BOOK.steps]
         assert [step.number for step in decided.steps] == list(range(1, 12))
@@ -156,7 +156,7 @@ class TestThePlan:
 
     @pytest.mark.parametrize(("timeout_s", "catch_up", "drain"), [(70.0, 60.0, 70.0), (7.0, 7.0, 7.0)])
     def test_a_steps_limits_are_the_runbooks_or_less(self, timeout_s: float, catch_up: float, drain: float) -> None:
-        decided = planned(decide(replace(ASK, timeout_s=timeout_s), seen()))
+        decided = planned(decide(replace(ASK, timeout_s=timeout_s), snapshot()))
         limits = {step.verb: step.limits.get("within") for step in decided.steps}
         assert (limits["catch-up"], limits["quiesce"], limits["drain"]) == (catch_up, 5.0, drain)
 
@@ -164,7 +164,7 @@ class TestThePlan:
         words: dict[str, dict[str, Any]] = {"hook": {"name": "tell"}, "ask": {"sentence": "go on?"}}
         lines = [RunbookStep(verb, "both", 4, {}, words.get(verb, {})) for verb in sorted(VERBS)]
         book: Runbook = replace(BOOK, steps=tuple(lines))
-        decided = planned(plan(book, Recipe(), seen(), ASK))
+        decided = planned(plan(book, Recipe(), snapshot(), ASK))
         assert verbs(decided) == sorted(VERBS)
         assert all(step.about for step in decided.steps)
 
@@ -180,11 +180,11 @@ class TestThePlan:
         ]
 
     def test_without_the_move_a_return_ends_where_both_are_shown_to_hold_the_same(self) -> None:
-        taken_in, moved = (
+        rejoined, moved = (
             verbs(decide(ask, Machine(sites=back(), debts=DEBTS).look())) for ask in (REINSTATE, FAILBACK)
         )
-        assert taken_in == ["observe", "check", "residue", "reinstate", "reconcile"]
-        assert moved[: len(taken_in) + 1] == [*taken_in, "ask"]
+        assert rejoined == ["observe", "check", "residue", "reinstate", "reconcile"]
+        assert moved[: len(rejoined) + 1] == [*rejoined, "ask"]
         assert moved[-3:] == ["point-of-no-return", "activate", "probe"]
 
 
@@ -193,7 +193,7 @@ class TestGoingOn:
     def test_a_run_goes_on_where_both_sites_answer_and_not_both_serve(
         self, here: Role, there: Role, decision: str
     ) -> None:
-        decided = decide(ASK, seen(there, here), past())
+        decided = decide(ASK, snapshot(there, here), past())
         assert told(decided) == decision
         if isinstance(decided, Plan) and here is SERVING:  # only finishing is left, and nothing is undone any more
             finishing = [f"{number}-{verb}" for number, verb in enumerate(FINISHING, start=12)]
@@ -211,13 +211,13 @@ class TestGoingOn:
     @pytest.mark.parametrize(("activation", "decision"), [(True, PLAN), (False, SILENT)])
     def test_once_it_has_moved_the_site_that_it_left_may_be_down(self, activation: bool, decision: str) -> None:
         before = replace(past(), activation=activation)
-        assert told(decide(ASK, seen(DOWN, SERVING), before)) == decision
-        assert told(decide(ASK, seen(UNKNOWN, SERVING), before)) == SILENT
-        assert told(decide(ASK, seen(DOWN), before)) == SILENT
+        assert told(decide(ASK, snapshot(DOWN, SERVING), before)) == decision
+        assert told(decide(ASK, snapshot(UNKNOWN, SERVING), before)) == SILENT
+        assert told(decide(ASK, snapshot(DOWN), before)) == SILENT
 
     def test_it_undoes_to_what_was_before_the_run_not_to_what_it_finds(self) -> None:
         site = Machine()
-        site.sites["london"].doors["clients"] = site.sites["london"].doors["legacy"] = False
+        site.sites["london"].listeners["clients"] = site.sites["london"].listeners["legacy"] = False
         site.sites["london"].paused["orders"] = True
         decided = planned(decide(ASK, site.look(), past()))
         inverses = {step.verb: [call.about for call in step.inverse] for step in decided.steps}
@@ -228,7 +228,7 @@ class TestGoingOn:
     @pytest.mark.parametrize(("now", "decision"), [(None, PLAN), ("london", UNEXPECTED)])
     def test_what_is_expected_to_serve_is_what_is_expected_now(self, now: str | None, decision: str) -> None:
         begun = replace(ASK, expect_serving="london")
-        assert told(decide(replace(begun, expect_serving=now), seen(STANDBY), past(begun))) == decision
+        assert told(decide(replace(begun, expect_serving=now), snapshot(STANDBY), past(begun))) == decision
 
     @pytest.mark.parametrize(
         "roles",
@@ -239,7 +239,7 @@ class TestGoingOn:
         ],
     )
     def test_it_does_not_go_on_where_a_third_site_serves(self, roles: dict[str, Role]) -> None:
-        decided = decide(ASK, Seen(roles), past())
+        decided = decide(ASK, Snapshot(roles), past())
         assert isinstance(decided, Refusal)
         [finding] = decided.findings
         first, second = (f"{site} is {role.value}" for site, role in roles.items())
@@ -263,14 +263,14 @@ class TestGoingOn:
         before = past(FAILOVER, lost(), "quarantine")
 
         # What it may cost matters only as long as nobody serves.
-        decided = decide(FAILOVER, seen(there, here), before, Cost((99 if here is SERVING else 0,)))
+        decided = decide(FAILOVER, snapshot(there, here), before, Cost((99 if here is SERVING else 0,)))
 
         assert told(decided) == decision
         if isinstance(decided, Plan) and here is SERVING:
             assert verbs(decided) == FINISHING
             assert not any(step.undoable for step in decided.steps)
         if (here, there) == (STANDBY, DOWN):  # refused when meanwhile it costs too much
-            assert told(decide(FAILOVER, seen(there, here), before, Cost((1,)))) == LOSS
+            assert told(decide(FAILOVER, snapshot(there, here), before, Cost((1,)))) == LOSS
 
     @pytest.mark.parametrize(
         ("here", "there", "decision"),
@@ -285,7 +285,7 @@ class TestGoingOn:
     )
     def test_a_failback_goes_on_from_wherever_it_stopped(self, here: Role, there: Role, decision: str) -> None:
         before = past(replace(FAILBACK, expect_serving="paris"), back(), "fence")
-        decided = decide(before.ask, seen(here, there), before)
+        decided = decide(before.ask, snapshot(here, there), before)
         assert told(decided) == decision
         if isinstance(decided, Plan):
             assert (decided.source, decided.baseline) == ("paris", before.baseline)
@@ -294,7 +294,7 @@ class TestGoingOn:
     @pytest.mark.parametrize(("reached", "again"), [("reinstate", True), ("reconcile", False)])
     def test_what_was_taken_in_is_not_taken_in_again(self, ask: Ask, reached: str, again: bool) -> None:
         before = past(ask, back(), reached)
-        assert ("reinstate" in verbs(decide(ask, seen(STANDBY, SERVING), before))) is again
+        assert ("reinstate" in verbs(decide(ask, snapshot(STANDBY, SERVING), before))) is again
 
 
 class TestWhoIsLost:
@@ -318,7 +318,7 @@ class TestWhoIsLost:
         self, here: Role, there: Role, decision: str, sure: dict[str, Any], accept: Any, cost: int | None
     ) -> None:
         affordable = accept == "unknown" or (cost is not None and cost <= (accept or 0))
-        decided = decide(replace(FAILOVER, accept_loss=accept, **sure), seen(there, here), price=Cost((cost,)))
+        decided = decide(replace(FAILOVER, accept_loss=accept, **sure), snapshot(there, here), price=Cost((cost,)))
         if decision == NOT_SHOWN and sure == SURE:
             decision = PLAN
         assert told(decided) == (LOSS if decision == PLAN and not affordable else decision)
@@ -332,7 +332,7 @@ class TestWhoReturns:
     def test_the_roles_decide_and_what_is_owed(
         self, ask: Ask, here: Role, there: Role, decision: str, debts: tuple[Debt, ...]
     ) -> None:
-        decided = decide(ask, seen(here, there, *debts))
+        decided = decide(ask, snapshot(here, there, *debts))
         if (here, there) == (SERVING, SERVING) and debts:
             decision = PLAN
         if ask is REINSTATE and decision == PLAN and not debts:
@@ -344,6 +344,6 @@ class TestWhoReturns:
     @pytest.mark.parametrize("ask", [REINSTATE, FAILBACK])
     def test_a_debt_of_the_other_sorts_nothing_out_and_another_site_than_expected_refuses(self, ask: Ask) -> None:
         of_paris = replace(DEBTS[0], about="paris", kept_at="london")
-        assert told(decide(ask, seen(SERVING, SERVING, of_paris))) == BOTH
+        assert told(decide(ask, snapshot(SERVING, SERVING, of_paris))) == BOTH
         for expected, decision in (("london", UNEXPECTED), ("paris", PLAN)):
-            assert told(decide(replace(ask, expect_serving=expected), seen(STANDBY, SERVING, *DEBTS))) == decision
+            assert told(decide(replace(ask, expect_serving=expected), snapshot(STANDBY, SERVING, *DEBTS))) == decision

@@ -232,7 +232,7 @@ steps:
         "1: about: is missing; say in a sentence what the runbook is for",
         "2: unknown key 'colour'; a runbook has runbook, about and steps",
         "4: drain is missing after fence: a zero under load means nothing",
-        "4: probe is missing after activate: a door that says it is open has not shown that it is",
+        "4: probe is missing after activate: a listener that says it is open has not shown that it is",
         f"5: quiesce: within: 5 is not a duration; {UNITS}",
         "5: quiesce: is for source or serving, not target",
         f"6: unknown verb 'drian'; the verbs are {ALL_VERBS}",

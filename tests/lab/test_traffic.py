@@ -27,7 +27,7 @@ from dr_ctl_lab.lab.ids import QUEUE_HEADER, Ids, IdStore, Where
 from dr_ctl_lab.lab.ledger import Ledger
 from dr_ctl_lab.lab.traffic import Load, Target
 from tests.broker.driving import until
-from tests.stomp_io.doors import CONNECTED, closed_port, door, encode
+from tests.stomp_io.listeners import CONNECTED, closed_port, encode, listener
 
 ME = Login("app", "s3cret")
 TOLD = "told"
@@ -84,7 +84,7 @@ def target(*addresses: Address) -> Target:
 def test_every_send_is_durable_and_who_has_nothing_to_send_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
     turns, receive, queue = [], StompClient.receive, Queue()
     monkeypatch.setattr(StompClient, "receive", lambda *words: turns.append(words) or receive(*words))
-    with door(queue.answer) as address, Load(target(address), ["orders.in"], 500, consumers=0) as load:
+    with listener(queue.answer) as address, Load(target(address), ["orders.in"], 500, consumers=0) as load:
         load.wait_for(20)
         load.pause_producing()
         before = len(turns)
@@ -103,7 +103,7 @@ def test_every_send_is_durable_and_who_has_nothing_to_send_does_not_spin(monkeyp
 def test_what_is_sent_first_is_consumed_and_judged_clean(tmp_path: Path) -> None:
     queue = Queue()
     path = tmp_path / "ledger.jsonl"
-    with door(queue.answer) as address:
+    with listener(queue.answer) as address:
         with Load(target(address), ["q"], 500, producers=1, consumers=0, ledger_path=path) as sending:
             sending.wait_for(10)
             sending.pause_producing()
@@ -119,7 +119,7 @@ def test_what_is_sent_first_is_consumed_and_judged_clean(tmp_path: Path) -> None
 
 def test_a_send_without_a_receipt_is_in_doubt_and_not_sent_again() -> None:
     queue = Queue(confirm=lambda frame: not frame.headers.get("order_id", "").endswith("-3"))
-    with door(queue.answer) as address, Load(target(address), ["q"], 200, producers=1, consumers=0) as load:
+    with listener(queue.answer) as address, Load(target(address), ["q"], 200, producers=1, consumers=0) as load:
         load.wait_for(10)
         queue.hang_up = True
         load.wait_until(lambda counts: counts.send_in_doubt > 0)
@@ -135,8 +135,8 @@ def test_a_send_without_a_receipt_is_in_doubt_and_not_sent_again() -> None:
 
 def test_clients_follow_the_service_to_the_other_site() -> None:
     london, paris = Queue(), Queue()
-    with door(paris.answer) as there:
-        with door(london.answer) as here, Load(target(here, there), ["q"], 200, consumers=0) as load:
+    with listener(paris.answer) as there:
+        with listener(london.answer) as here, Load(target(here, there), ["q"], 200, consumers=0) as load:
             load.wait_for(10)
             assert paris.sent == []
             london.hang_up = True
@@ -163,16 +163,20 @@ def test_who_serves_is_found_whatever_others_do() -> None:
         asked.append(frame)
         return [CONNECTED] if len(asked) > 1 else []
 
-    with door(lambda _: [CONNECTED]) as one, door(lambda _: [CONNECTED]) as other, door(lambda _: []) as silent:
+    with (
+        listener(lambda _: [CONNECTED]) as one,
+        listener(lambda _: [CONNECTED]) as other,
+        listener(lambda _: []) as silent,
+    ):
         both = Dialler(target(one, other))
         assert [dialled(both) for _ in range(5)] == ["london"] * 5, "who served last is preferred"
         assert dialled(Dialler(target(silent, other))) == "paris"
-    with door(late) as address:
+    with listener(late) as address:
         assert dialled(Dialler(target(address))) == "london", "a knock that is never answered keeps nobody out"
 
 
 def found_after_s() -> float:
-    """Between the opening of a door and the client that is let in."""
+    """Between the opening of a listener and the client that is let in."""
     found: list[float] = []
     address, stop = closed_port(), threading.Event()
 
@@ -185,7 +189,7 @@ def found_after_s() -> float:
     looking = threading.Thread(target=look)
     looking.start()
     try:
-        with door(lambda _: [CONNECTED], port=address.port):
+        with listener(lambda _: [CONNECTED], port=address.port):
             opened = time.monotonic()
             looking.join(timeout=30)
     finally:
@@ -193,7 +197,7 @@ def found_after_s() -> float:
     return found[0] - opened
 
 
-def test_a_door_that_opens_is_found_within_milliseconds() -> None:
+def test_a_listener_that_opens_is_found_within_milliseconds() -> None:
     assert any(found_after_s() < 0.1 for _ in range(20)), "some ten milliseconds, and a busy machine's share"
 
 
@@ -212,7 +216,7 @@ def test_a_drain_waits_for_as_long_as_messages_come(monkeypatch: pytest.MonkeyPa
 def fanned_out(least: Path, london: Queue, paris: Queue) -> Iterator[Load]:
     """A load on two brokers, both of which have to confirm."""
     least.write_text("2\n")
-    with door(london.answer) as first, door(paris.answer) as second:
+    with listener(london.answer) as first, listener(paris.answer) as second:
         sites = (("london", first), ("paris", second))
         with Load(
             Target(sites, ME, dialect=CLASSIC, fan_out=FanOut(sites, least)), ["q"], 200, producers=1, consumers=0
@@ -257,7 +261,7 @@ def test_what_a_site_processed_is_only_acknowledged_and_an_id_is_told_before_tha
 
     site.acknowledged = acknowledged
     with (
-        door(site.answer) as address,
+        listener(site.answer) as address,
         Load(knowing(tmp_path, address), ["q"], 0, producers=0, consumers=1) as load,
     ):
         load.wait_until(lambda counts: counts.consumed == 2)
@@ -272,8 +276,8 @@ def test_what_a_site_processed_is_only_acknowledged_and_an_id_is_told_before_tha
 def test_clients_go_where_their_queue_is_open_and_what_was_refused_is_not_in_doubt(tmp_path: Path) -> None:
     london, paris = Queue("a"), Queue("b")
     with (
-        door(london.answer) as here,
-        door(paris.answer) as there,
+        listener(london.answer) as here,
+        listener(paris.answer) as there,
         Load(knowing(tmp_path, here, there), ["a", "b"], 200) as load,
     ):
         load.wait_until(lambda _: len(london.sent) > 5 and len(paris.sent) > 5, what="sends at both")
@@ -328,13 +332,13 @@ def test_a_client_of_amqp_waits_whichever_call_of_its_library_waits(before: int)
     client = AmqpClient.__new__(AmqpClient)
     client._gone, client._came, client._container = None, deque(), Container()
     client._container.start()
-    door = client._container.listen("127.0.0.1:0")
+    listener = client._container.listen("127.0.0.1:0")
     for _ in range(before):
         client._container.process()
     began = time.monotonic()
     for _ in range(5):
         client._turn(0.05)
     assert time.monotonic() - began >= 0.25
-    door.close()
+    listener.close()
     while client._container.process():
         pass

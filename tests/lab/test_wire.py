@@ -16,7 +16,7 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl_lab.lab import daemons, wire
 from dr_ctl_lab.lab.ports import release_ports, reserve_ports
 from tests.broker.driving import until
-from tests.stomp_io.doors import closed_port
+from tests.stomp_io.listeners import closed_port
 
 
 class Far:

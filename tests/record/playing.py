@@ -18,11 +18,11 @@ from dr_ctl_lab.twin.jolokia import Request
 from dr_ctl_lab.twin.kinds import CONTINUITY
 from tests.broker.driving import Ended
 from tests.conftest import Command
-from tests.patience import impatient, time_now
 from tests.record.troubles import Change, Trouble
 from tests.record.truth import Scene, as_planned, tells_who_serves, true_to
 from tests.scenarios.calls import Normal, call
 from tests.simulated import nothing_real
+from tests.timeouts import impatient, time_now
 from tests.twin.conftest import prompt
 from tests.twin.matrix import OPERATIONS, Death, Died, documents, paused, serving
 
@@ -44,12 +44,12 @@ class Played:
     scene: Scene | None = None
 
 
-def play(topology: str, name: str, trouble: Trouble | None = None, calm: Played | None = None) -> Played:
+def play(topology: str, name: str, trouble: Trouble | None = None, stable_for: Played | None = None) -> Played:
     """Play one operation from a scene of its own to its end, and judge what is told of it."""
     operation, played = OPERATIONS[name], Played()
     with _stage(topology) as (twin, dr_ctl, patch):
         operation.before(twin, dr_ctl)
-        if calm is None:
+        if stable_for is None:
             played.plan = dr_ctl(*operation.words, "--dry-run").document["data"].get("plan")
         scene = Scene(twin, patch)
         _listen(twin, patch, played)
@@ -70,7 +70,7 @@ def play(topology: str, name: str, trouble: Trouble | None = None, calm: Played 
         assert ended is not None
         played.requests, played.scene = death.requests, scene
         scene.ended(killed=killed)
-        true_to(scene, operation, ended, calm.scene if calm is not None else None)
+        true_to(scene, operation, ended, stable_for.scene if stable_for is not None else None)
         if played.plan is not None:
             as_planned(played.plan, twin.directory.parent / "state" / "runs" / ended.document["run"])
         played.ends.append(_situation(twin))

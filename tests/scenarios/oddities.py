@@ -42,8 +42,8 @@ def held(stage: Stage, queue: str, place: str, how: str) -> None:
         limits(stage, place).blocked.add(queue)
 
 
-def guest(stage: Stage, place: str, door: str, protocol: str, user: str = "", client: str = "") -> None:
-    at(stage, place, ArtemisBroker).guests.append(Guest(door, protocol, user, client))
+def guest(stage: Stage, place: str, listener: str, protocol: str, user: str = "", client: str = "") -> None:
+    at(stage, place, ArtemisBroker).guests.append(Guest(listener, protocol, user, client))
 
 
 def no_link(stage: Stage, place: str) -> None:
@@ -59,7 +59,7 @@ def cluster(stage: Stage, place: str, named: str = "") -> None:
     broker = at(stage, place, ArtemisBroker)
     broker.acceptors["cluster"] = Acceptor("cluster", "CORE", opens_at_boot=True, port=61618, started=True)
     broker.group.cluster["another"] = "10.9.8.7:61618"
-    broker.group.door = "" if named else "cluster"
+    broker.group.listener = "" if named else "cluster"
     options = {"name": "notif.1", "address": "activemq.notifications", "routing-type": "multicast", "internal": True}
     broker.create_queue(options, here_only=True)
     broker.guests += [
@@ -174,7 +174,7 @@ ODDITIES: Final[Sequence[tuple[str, Callable[..., object]]]] = (
         rf"{_AT} uses (?P<share>\d+)% of its (?P<of>\w+)",
         lambda stage, place, share, of: at(stage, place, ClassicBroker).usage.update({of: int(share)}),
     ),
-    (rf"{_AT} has a guest by (?P<door>\S+), (?P<protocol>\w+)( as (?P<user>\S+))?( named (?P<client>\S+))?", guest),
+    (rf"{_AT} has a guest by (?P<listener>\S+), (?P<protocol>\w+)( as (?P<user>\S+))?( named (?P<client>\S+))?", guest),
     (rf"the guests of {_AT} leave", lambda stage, place: at(stage, place, ArtemisBroker).guests.clear()),
     (rf"{_AT} has no link", still(no_link)),
     (rf"{_AT} is one of a cluster(?P<named>, by another address)?", cluster),

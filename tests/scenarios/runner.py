@@ -30,9 +30,9 @@ from typing import Any, Final
 import tests.documents
 from dr_ctl.cli.app import run
 from dr_ctl.core.system import system
-from tests.patience import time_now
 from tests.scenarios.calls import Normal
 from tests.scenarios.stage import Stage, Unmet
+from tests.timeouts import time_now
 from tests.twin.matrix import Died
 
 SHOWN: Final = ("> ", "! ", "exit ", "call ", "now ")

@@ -28,10 +28,10 @@ from dr_ctl_lab.twin.host import Host
 from dr_ctl_lab.twin.jolokia import Answer, Management, Request, failed
 from dr_ctl_lab.twin.kinds import CONTINUITY, MIRROR
 from dr_ctl_lab.twin.site import PAIR
-from tests.patience import impatient
 from tests.scenarios.calls import call
 from tests.scenarios.oddities import ODDITIES
 from tests.simulated import interrupt, nothing_real
+from tests.timeouts import impatient
 from tests.topologies.workloads.work import Work
 from tests.twin.conftest import prompt
 from tests.twin.matrix import Death, at_rest, documents, let_in, put, take
@@ -217,13 +217,13 @@ class Stage:
     def pause(self, queue: str, place: str) -> None:
         self._broker(place).queues[queue].paused = True
 
-    def door(self, door: str, place: str, is_open: bool) -> None:
+    def listener(self, listener: str, place: str, is_open: bool) -> None:
         broker = self._broker(place)
-        (broker.open_door if is_open else broker.close_door)(broker.acceptors[door])
+        (broker.open_listener if is_open else broker.close_listener)(broker.acceptors[listener])
 
-    def new_door(self, door: str, place: str) -> None:
+    def new_listener(self, listener: str, place: str) -> None:
         acceptors = self._broker(place).acceptors
-        acceptors[door] = replace(acceptors["mirror"], name=door, port=1)
+        acceptors[listener] = replace(acceptors["mirror"], name=listener, port=1)
 
     def client(self, name: str, place: str, queue: str) -> None:
         """A client that stays."""
@@ -382,10 +382,10 @@ class Stage:
         depths = [f"{each.name} {len(each.messages)}" for each in own if each.name in self.twin.queues or each.messages]
         if not broker.alive:
             return f"down; {', '.join(depths) or 'no queue'}"
-        door = broker.acceptors[broker.clients_door].started
-        reached = let_in(broker, self.twin.queues) if door else set()
+        listener = broker.acceptors[broker.clients_listener].started
+        reached = let_in(broker, self.twin.queues) if listener else set()
         clients = "clients are in" if reached == {*self.twin.queues} else f"clients are in {', '.join(sorted(reached))}"
-        others = [each for each in broker.acceptors.values() if each.name != broker.clients_door]
+        others = [each for each in broker.acceptors.values() if each.name != broker.clients_listener]
         parts = {
             "closed": ", ".join(each.name for each in others if not each.started),
             "stopped": ", ".join(name for name, value in broker.settable.items() if value is False),
@@ -414,9 +414,9 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
         lambda stage, queue, place: stage.host(place).broker.destroy_queue(queue, here_only=True),
     ),
     (rf"pause (?P<queue>.+) at {_AT}", Stage.pause),
-    (rf"open (?P<door>\S+) at {_AT}", lambda stage, door, place: stage.door(door, place, True)),
-    (rf"close (?P<door>\S+) at {_AT}", lambda stage, door, place: stage.door(door, place, False)),
-    (rf"new door (?P<door>\S+) at {_AT}", Stage.new_door),
+    (rf"open (?P<listener>\S+) at {_AT}", lambda stage, listener, place: stage.listener(listener, place, True)),
+    (rf"close (?P<listener>\S+) at {_AT}", lambda stage, listener, place: stage.listener(listener, place, False)),
+    (rf"new listener (?P<listener>\S+) at {_AT}", Stage.new_listener),
     (rf"client (?P<name>\S+) reads (?P<queue>\S+) at {_AT}", Stage.client),
     (r"client (?P<name>\S+) leaves", Stage.leave),
     (rf"lose {_AT}", lambda stage, place: stage.each(place, "kill")),

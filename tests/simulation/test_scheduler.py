@@ -1,4 +1,4 @@
-"""Time that jumps and a network in memory: who is woken, what ends, what a connection meets at each door."""
+"""Time that jumps and a network in memory: who is woken, what ends, what a connection meets at each listener."""
 
 import socket
 import threading
@@ -246,7 +246,7 @@ def look(twin: PlayedTwin, *, timeout_s: float = 5.0, url: str | None = None) ->
     return Reader(Wire(account)).look([read], timeout_s=timeout_s)[0].value()
 
 
-def door(twin: PlayedTwin, site: str = "london") -> tuple[Address, Login]:
+def listener(twin: PlayedTwin, site: str = "london") -> tuple[Address, Login]:
     place = twin.site(site)
     return place.stomp, place.app
 
@@ -298,13 +298,13 @@ def test_what_is_not_there_is_told_as_at_a_wire(twin: PlayedTwin, url: str, says
         look(twin, url=url)
 
 
-def test_a_door_greets_refuses_and_is_silent(twin: PlayedTwin) -> None:
-    assert isinstance(greet(*door(twin), None, timeout_s=1), Connected)
-    assert isinstance(greet(*door(twin, "paris"), None, timeout_s=1), Closed)
+def test_a_listener_greets_refuses_and_is_silent(twin: PlayedTwin) -> None:
+    assert isinstance(greet(*listener(twin), None, timeout_s=1), Connected)
+    assert isinstance(greet(*listener(twin, "paris"), None, timeout_s=1), Closed)
     twin.freeze("london")
     began = system().monotonic()
 
-    assert isinstance(greet(*door(twin), None, timeout_s=3), Silent)
+    assert isinstance(greet(*listener(twin), None, timeout_s=3), Silent)
 
     assert took_s(began) == pytest.approx(3.0, abs=0.01)
 
@@ -317,5 +317,5 @@ def test_nothing_of_it_is_a_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with simulated() as simulation, PlayedTwin.up(tmp_path / "twin") as twin:
         assert isinstance(system(), Simulation)
         assert look(twin) == {"Started": True}
-        assert isinstance(greet(*door(twin), None, timeout_s=1), Connected)
+        assert isinstance(greet(*listener(twin), None, timeout_s=1), Connected)
         assert simulation.wires is not None

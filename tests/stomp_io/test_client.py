@@ -12,7 +12,7 @@ from dr_ctl.stomp_io.address import Address, Login, TlsFiles, endpoints, parse_a
 from dr_ctl.stomp_io.answers import Closed, Connected, Failed, Refused, Silent
 from dr_ctl.stomp_io.client import greet, round_trip
 from dr_ctl.stomp_io.frames import Frame, FrameReader, NotStomp
-from tests.stomp_io.doors import CONNECTED, closed_port, door, encode
+from tests.stomp_io.listeners import CONNECTED, closed_port, encode, listener
 from tests.tls import self_signed, serving
 
 ME = Login("me", "s3cret")
@@ -20,8 +20,8 @@ ME = Login("me", "s3cret")
 
 def test_a_broker_that_lets_us_in_says_who_it_is() -> None:
     frames: list[Frame] = []
-    with door(lambda frame: frames.append(frame) or [CONNECTED]) as address:  # type: ignore[func-returns-value]
-        assert greet(address, ME, None, timeout_s=2) == Connected("door/1", "1.2")
+    with listener(lambda frame: frames.append(frame) or [CONNECTED]) as address:  # type: ignore[func-returns-value]
+        assert greet(address, ME, None, timeout_s=2) == Connected("listener/1", "1.2")
 
     assert {"login": "me", "passcode": "s3cret", "accept-version": "1.2"}.items() <= frames[0].headers.items()
 
@@ -48,7 +48,7 @@ def test_a_closed_port_is_told_at_once() -> None:
     ],
 )  # fmt: skip
 def test_who_does_not_greet_is_told_by_what_it_says(reply: list[bytes] | None, kind: type, because: str) -> None:
-    with door(lambda _: reply) as address:
+    with listener(lambda _: reply) as address:
         greeting = greet(address, ME, None, timeout_s=0.1 if reply == [] else 2)
     assert isinstance(greeting, kind)
     assert because in greeting.because
@@ -56,7 +56,7 @@ def test_who_does_not_greet_is_told_by_what_it_says(reply: list[bytes] | None, k
 
 
 def test_tls_against_a_plain_port_and_a_name_without_an_address_are_silent() -> None:
-    with door(lambda _: [CONNECTED]) as address:
+    with listener(lambda _: [CONNECTED]) as address:
         for where in (Address(address.host, address.port, tls=True), Address("no-such-host.invalid", 61613)):
             assert isinstance(greet(where, ME, None, timeout_s=0.3), Silent)
 
@@ -75,7 +75,7 @@ def swallows(frame: Frame) -> list[bytes]:
     ],
 )
 def test_a_message_that_does_not_get_through_says_why(answer: Any, because: str) -> None:
-    with door(lambda frame: [CONNECTED] if frame.cmd == "CONNECT" else answer(frame)) as address:
+    with listener(lambda frame: [CONNECTED] if frame.cmd == "CONNECT" else answer(frame)) as address:
         there = closed_port() if answer is None else address
         trip = round_trip(there, ME, None, queue="q", body="", timeout_s=0.2)
     assert isinstance(trip, Failed)
@@ -140,7 +140,7 @@ def greeted(_: Frame) -> list[bytes]:
 
 def test_an_authority_that_is_named_is_trusted_and_no_other(certificate: tuple[Path, Path]) -> None:
     cert = str(certificate[0])
-    with door(greeted, tls=serving(certificate)) as address:
+    with listener(greeted, tls=serving(certificate)) as address:
         assert isinstance(greet(address, ME, TlsFiles(ca=cert), timeout_s=5), Connected)
         assert isinstance(greet(address, ME, TlsFiles(verify=False), timeout_s=5), Connected)
         stranger = greet(address, ME, None, timeout_s=5)
@@ -151,7 +151,7 @@ def test_an_authority_that_is_named_is_trusted_and_no_other(certificate: tuple[P
 
 def test_who_is_asked_for_a_certificate_shows_its_own(certificate: tuple[Path, Path]) -> None:
     cert, key = map(str, certificate)
-    with door(greeted, tls=serving(certificate, asks_back=True)) as address:
+    with listener(greeted, tls=serving(certificate, asks_back=True)) as address:
         assert isinstance(greet(address, ME, TlsFiles(ca=cert, cert=cert, key=key), timeout_s=5), Connected)
         assert isinstance(greet(address, ME, TlsFiles(ca=cert), timeout_s=5), Silent)
 

@@ -22,7 +22,7 @@ from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.stomp_io.client import greet
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Verdict
-from dr_ctl_lab.lab.stage import Manner
+from dr_ctl_lab.lab.stage import Callbacks
 from dr_ctl_lab.lab.traffic import Load
 from dr_ctl_lab.played import PlayedTwin
 from tests.broker.driving import Ended, Operator, Stage, accepting, end_all, killed_at, recorded, until
@@ -53,7 +53,7 @@ LINKLESS = ("classic-fanout", "classic-shared-store")  # nothing is shipped that
 # several are tested in tests/topologies/continuity.
 ONE_FLOW = ("artemis-continuity",)
 BY_ITSELF = ("classic-shared-store",)  # who waits takes over, asked or not: then nothing is owed
-BY_QUEUE = ("artemis-bridges",)  # clients are kept out of queues, and no door is closed
+BY_QUEUE = ("artemis-bridges",)  # clients are kept out of queues, and no listener is closed
 # Where the site that is left is asked to let clients in at the other: by which of its requests that begin so.
 HANDED_OVER = {"classic-shared-store": ("stop", 2)}
 
@@ -172,7 +172,7 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
     assert operator.run("runs", "verify").code == 0
 
 
-def clients(stage: Stage, topology: str) -> Manner:
+def clients(stage: Stage, topology: str) -> Callbacks:
     """Clients of every protocol that is spoken there. One consumer, or one of each queue: it speaks another protocol at
     each new connection."""
     target = stage.target()

@@ -19,7 +19,7 @@ def queue(name: str, bean: str, depth: int = 0, **more: Any) -> Queue:
     return Queue(name=name, bean=bean, depth=depth, **{**usual, **ends, **more})
 
 
-def door(name: str, bean: str, port: int | None, spoken: str, *, started: bool = True, **more: Any) -> Acceptor:
+def listener(name: str, bean: str, port: int | None, spoken: str, *, started: bool = True, **more: Any) -> Acceptor:
     protocols = frozenset(spoken.split())
     return replace(Acceptor(name, bean, started, port, protocols, opens_at_boot=False), **more)
 
@@ -31,7 +31,7 @@ def view(kind: type[V], site: str, **more: Any) -> V:
     return kind(**{**usual, "start": "1795251000000", "now_ms": 1795251263227, **nobody, **more})
 
 
-class Hand:
+class StepContext:
     """What a run gives a driver, on a clock that only waiting moves; it keeps what it is told."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
@@ -16,12 +16,12 @@ from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.calls import left_of
 from dr_ctl.topologies.common.single import paused_at
 from dr_ctl.topologies.continuity import copies, procedure
-from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
-from tests.topologies.continuity.views import broker, flow, queue, seen
+from dr_ctl.topologies.continuity.view import ContinuitySnapshot, SiteView
+from tests.topologies.continuity.views import broker, flow, queue, snapshot
 
 FEW, MANY = 500, 5_000
 QUADRATIC = MANY / FEW * 4  # a hundred, where the time grows with the square
-RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
+RECIPE = procedure.open_.recipe(Queues(), Drain(), Timeouts())
 
 
 def site(name: str, number: int) -> SiteView:
@@ -36,18 +36,18 @@ def site(name: str, number: int) -> SiteView:
     )
 
 
-def both(number: int) -> ContinuitySeen:
-    return seen(site("london", number), site("paris", number))
+def both(number: int) -> ContinuitySnapshot:
+    return snapshot(site("london", number), site("paris", number))
 
 
-def asked(told: ContinuitySeen, operation: str = "swapover") -> Move:
+def asked(told: ContinuitySnapshot, operation: str = "swapover") -> Move:
     return Move(Ask(operation, "paris"), "london", RECIPE.baseline(told))
 
 
-def drafted(verb: str, operation: str = "swapover") -> Callable[[ContinuitySeen], Any]:
+def drafted(verb: str, operation: str = "swapover") -> Callable[[ContinuitySnapshot], Any]:
     """What a verb decides, and whether all of it is seen to hold."""
 
-    def draft(told: ContinuitySeen) -> None:
+    def draft(told: ContinuitySnapshot) -> None:
         found = RECIPE.draft(RunbookStep(verb, "both", 1), told, asked(told, operation))
         effects = [call for call in (*found.calls, *found.inverse) if call.goal.value not in ("remove", "move")]
         assert left_of(effects, [*told.views("london"), *told.views("paris")]) is not None
@@ -55,7 +55,7 @@ def drafted(verb: str, operation: str = "swapover") -> Callable[[ContinuitySeen]
     return draft
 
 
-WORK: dict[str, Callable[[ContinuitySeen], Any]] = {
+WORK: dict[str, Callable[[ContinuitySnapshot], Any]] = {
     "baseline": RECIPE.baseline,
     "basis": RECIPE.basis,
     "paused by runs": lambda told: [paused_by_runs(view) for view in told.views("london")],
@@ -71,7 +71,7 @@ WORK: dict[str, Callable[[ContinuitySeen], Any]] = {
 }
 
 
-def took_s(work: Callable[[ContinuitySeen], Any], told: ContinuitySeen) -> float:
+def took_s(work: Callable[[ContinuitySnapshot], Any], told: ContinuitySnapshot) -> float:
     """The least of a few: what else the machine does adds to each."""
     found = []
     for _ in range(3):
@@ -82,12 +82,14 @@ def took_s(work: Callable[[ContinuitySeen], Any], told: ContinuitySeen) -> float
 
 
 @pytest.fixture(scope="module")
-def sizes() -> tuple[ContinuitySeen, ContinuitySeen]:
+def sizes() -> tuple[ContinuitySnapshot, ContinuitySnapshot]:
     return both(FEW), both(MANY)
 
 
 @pytest.mark.parametrize("what", WORK)
-def test_nothing_grows_with_the_square_of_the_queues(sizes: tuple[ContinuitySeen, ContinuitySeen], what: str) -> None:
+def test_nothing_grows_with_the_square_of_the_queues(
+    sizes: tuple[ContinuitySnapshot, ContinuitySnapshot], what: str
+) -> None:
     few, many = (took_s(WORK[what], each) for each in sizes)
 
     assert many < max(few, 0.0005) * QUADRATIC, (few, many)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.topologies.continuity.tools import PluginPatience
+from dr_ctl.topologies.continuity.tools import PluginTimeouts
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
 from tests.conftest import Command
-from tests.patience import impatient
+from tests.timeouts import impatient
 from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.matrix import without_agents
 from tests.twin.subject import BridgesSubject, ClassicSubject, FanoutSubject, PluginSubject, StoreSubject, Subject
@@ -45,7 +45,7 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what waits for the late confirmations of real bridges wait for those of a twin, which come at once."""
     impatient(
         monkeypatch,
-        PluginPatience,
+        PluginTimeouts,
         window_s=0.1,
         watch_s=0.1,
         watch_intervals=0,

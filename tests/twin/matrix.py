@@ -20,8 +20,8 @@ from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.topologies.common.tools import Sender
-from dr_ctl.topologies.continuity.tools import PluginPatience
-from dr_ctl.topologies.mirror.tools import MirrorPatience
+from dr_ctl.topologies.continuity.tools import PluginTimeouts
+from dr_ctl.topologies.mirror.tools import MirrorTimeouts
 from dr_ctl.topologies.workloads.sites import WorkloadSites
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
@@ -35,7 +35,7 @@ from dr_ctl_lab.twin.kinds import BRIDGES, SHARED_STORE
 from dr_ctl_lab.twin.messages import Message, Queue
 from tests.broker.driving import Ended
 from tests.conftest import Command
-from tests.patience import impatient
+from tests.timeouts import impatient
 from tests.twin.subject import until
 
 ACCEPTED = ("--accept-loss", "unknown", "--accept-duplicates", "unknown")
@@ -60,7 +60,7 @@ def edited(stage: PlayedTwin) -> Iterator[dict[str, Any]]:
 
 
 def put(twin: PlayedTwin, site: str, queue: str, count: int, pair: str | None = None) -> None:
-    """Messages as clients send them; its door may be closed. Producers that write to both sites do so while they
+    """Messages as clients send them; its listener may be closed. Producers that write to both sites do so while they
     can."""
     brokers = [twin.host(site, pair).broker]
     peer = twin.host(twin.other(site), pair).broker
@@ -194,8 +194,8 @@ OPERATIONS = {
 
 
 def let_in(broker: Broker, queues: Sequence[str]) -> set[str]:
-    """The queues whose clients a broker would serve, were they at its door. Where bridges join the sites, whoever may
-    send there or consume is in: a pause alone ends nothing, and may be a run's."""
+    """The queues whose clients a broker would serve, were they at its listener. Where bridges join the sites, whoever
+    may send there or consume is in: a pause alone ends nothing, and may be a run's."""
     words = ("send", "consume") if isinstance(broker, BridgesBroker) else ("send",)
     return {name for name in queues if any(broker.security.may(APP, word, name) for word in words)}
 
@@ -203,7 +203,7 @@ def let_in(broker: Broker, queues: Sequence[str]) -> set[str]:
 def open_at(twin: PlayedTwin, site: str, pair: str | None = None) -> set[str]:
     """The queues that clients reach at a site, whoever asks."""
     broker = twin.host(site, pair).broker
-    reached = broker.alive and broker.acceptors[broker.clients_door].started
+    reached = broker.alive and broker.acceptors[broker.clients_listener].started
     return let_in(broker, twin.queues) if reached else set()
 
 
@@ -262,27 +262,30 @@ def at_rest(twin: PlayedTwin) -> dict[str, Any]:
     now, since = scene(twin), growing_s()
     while growing_s() - since < RESTS_S and growing_s() < end:
         system().sleep(0.01)
-        if (seen := scene(twin)) != now:
-            now, since = seen, growing_s()
+        if (snapshot := scene(twin)) != now:
+            now, since = snapshot, growing_s()
     return now
 
 
 def as_undone(told: dict[str, Any], twin: PlayedTwin, operation: Operation) -> dict[str, Any]:
     """What an undo has to put back of a scene. A site that came back stays closed, whatever becomes of its return:
-    where bridges join the sites, queue by queue. One that was taken in stays so, and so does the door that lets it."""
+    where bridges join the sites, queue by queue. One that was taken in stays so, and so does the listener that lets
+    it."""
     found = {name: dict(each["settable"]) for name, each in told.items()}
     returns = operation.before is lose_and_return
-    taken_in = returns and not any(name.startswith("dr-ctl.debt.") for name in documents(twin))
+    rejoined = returns and not any(name.startswith("dr-ctl.debt.") for name in documents(twin))
     for name, each in found.items():
-        if taken_in:
-            each["doors"] = {door: is_open for door, is_open in each["doors"].items() if door in ("clients", "stomp")}
+        if rejoined:
+            each["listeners"] = {
+                listener: is_open for listener, is_open in each["listeners"].items() if listener in ("clients", "stomp")
+            }
             # The first message that arrives by it makes such a queue.
             each["queues"] = {
                 queue: told for queue, told in each["queues"].items() if ".to-" not in queue and queue != COMMANDS
             }
             each["addresses"] = [address for address in each["addresses"] if ".to-" not in address]
         if returns and twin.kind.topology == BRIDGES and name.startswith("london/"):
-            for part in ("queues", "security", *(["doors"] if taken_in else [])):
+            for part in ("queues", "security", *(["listeners"] if rejoined else [])):
                 del each[part]
     return found
 
@@ -395,7 +398,7 @@ def without_agents(twin: PlayedTwin) -> None:
 
 
 class Judge:
-    """Stands at every client door of a twin, and looks after every request: notes what is open at both sites."""
+    """Stands at every client listener of a twin, and looks after every request: notes what is open at both sites."""
 
     def __init__(self, twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch) -> None:
         self.twice: list[str] = []
@@ -403,16 +406,16 @@ class Judge:
         for site in twin.sites:
             for pair in twin.pairs:
                 host = twin.host(site, pair)
-                monkeypatch.setattr(host, "open", self._at_the_door(host))
+                monkeypatch.setattr(host, "open", self._at_the_listener(host))
                 monkeypatch.setattr(host, "note", self._after(host))
 
-    def _at_the_door(self, host: Host) -> Callable[[str], None]:
+    def _at_the_listener(self, host: Host) -> Callable[[str], None]:
         opens, broker = host.open, host.broker
 
-        def opened(door: str) -> None:
-            if door == broker.clients_door:
+        def opened(listener: str) -> None:
+            if listener == broker.clients_listener:
                 self._note(broker, let_in(broker, self._twin.queues))
-            opens(door)
+            opens(listener)
 
         return opened
 
@@ -441,6 +444,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(Wire, "post", soon)
         impatient(patch, fence_s=0.5, undo_s=2.0, activate_s=0.5)
-        impatient(patch, MirrorPatience, left_over_s=0.3)
-        impatient(patch, PluginPatience, watch_at_most_s=3.0)
+        impatient(patch, MirrorTimeouts, left_over_s=0.3)
+        impatient(patch, PluginTimeouts, watch_at_most_s=3.0)
         yield

@@ -19,7 +19,7 @@ from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.answers import Connected
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.frames import Frame
-from dr_ctl.stomp_io.knock import knock
+from dr_ctl.stomp_io.probe import probe
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.documents import CREATE_FILTERED
 from dr_ctl.topologies.common.view import Config
@@ -67,7 +67,7 @@ class Client:
         self._enter(place.stomp, place.app, headers)
 
     def _enter(self, address: Address, login: Login, headers: Mapping[str, str] | None = None) -> None:
-        self.greeting, connection = knock(address, login, None, timeout_s=5, headers=headers)
+        self.greeting, connection = probe(address, login, None, timeout_s=5, headers=headers)
         assert connection is not None, self.greeting
         self.connection = connection
         self._frames: list[Frame] = []
@@ -111,10 +111,10 @@ class Client:
 
 
 class ClassicClient(Client):
-    """One that sends and takes as clients of Classic do, at any door."""
+    """One that sends and takes as clients of Classic do, at any listener."""
 
-    def __init__(self, place: SiteState, door: str, login: Login) -> None:
-        self._enter(Address("127.0.0.1", place.ports[door]), login)
+    def __init__(self, place: SiteState, listener: str, login: Login) -> None:
+        self._enter(Address("127.0.0.1", place.ports[listener]), login)
 
     def send(self, queue: str, body: str = "body", *, durable: bool = True, **headers: str) -> None:
         told = {"persistent": "true"} if durable else {}
@@ -277,7 +277,7 @@ class Subject(Asked):
         return self.call(site, f"destroyQueue({TEXT})", name)
 
     def put(self, site: str, queue: str, count: int = 1, **headers: str) -> None:
-        """Messages through management: the doors may be closed."""
+        """Messages through management: the listeners may be closed."""
         who = self.place(site).admin
         for number in range(count):
             told = {"n": str(number), **headers}
@@ -303,8 +303,8 @@ class Subject(Asked):
 
 
 class PluginSubject(Subject):
-    """A pair that the continuity plugin joins: doors open by activation, the plugin's queues are wherever it has put
-    them."""
+    """A pair that the continuity plugin joins: listeners open by activation, the plugin's queues are wherever it has
+    put them."""
 
     def reset(self) -> None:
         """London serves, nothing lies anywhere, nothing is under way: a real pair is shared by all tests."""
@@ -395,13 +395,13 @@ class PluginSubject(Subject):
 
     def quiet(self) -> None:
         """Wait until nothing is under way, several times in a row."""
-        calm = 0
+        stable_for = 0
 
         def even() -> bool:
-            nonlocal calm
+            nonlocal stable_for
             views = [self.view(site) for site in SITES]
-            calm = 0 if any(reason for view in views for reason in view.link.unsettled()) else calm + 1
-            return calm >= 3
+            stable_for = 0 if any(reason for view in views for reason in view.link.unsettled()) else stable_for + 1
+            return stable_for >= 3
 
         until(even, within_s=20)
 
@@ -528,9 +528,9 @@ class ClassicSubject(Asked):
         until(lambda: not any(self.depth(site, self.copied(site)) for site in SITES), within_s=20)
 
     @contextmanager
-    def client(self, site: str, door: str = "clients") -> Iterator[ClassicClient]:
+    def client(self, site: str, listener: str = "clients") -> Iterator[ClassicClient]:
         place = self.place(site)
-        client = ClassicClient(place, door, place.app if door == "clients" else place.login("agent"))
+        client = ClassicClient(place, listener, place.app if listener == "clients" else place.login("agent"))
         try:
             yield client
         finally:
@@ -558,10 +558,10 @@ class StoreSubject(ClassicSubject):
             self.gone("paris")
             self.stage.start("paris")
         self.done("london", self.connector("london", "stomp"), "start()")
-        until(lambda: self.knocks("london") is Connected)
+        until(lambda: self.probes("london") is Connected)
         self.empty("london", *self.depths("london"))
 
-    def knocks(self, site: str) -> type:
+    def probes(self, site: str) -> type:
         place = self.place(site)
         return type(greet(place.stomp, place.app, None, timeout_s=2))
 
@@ -591,7 +591,7 @@ class StoreSubject(ClassicSubject):
         until(lambda: not self.runs(site), within_s=TAKES_S)
 
     def taken(self, site: str) -> None:
-        until(lambda: self.knocks(site) is Connected and self.answers(site), within_s=TAKES_S)
+        until(lambda: self.probes(site) is Connected and self.answers(site), within_s=TAKES_S)
 
 
 def other(site: str) -> str:

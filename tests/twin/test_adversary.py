@@ -34,7 +34,7 @@ from dr_ctl.settings.loader import load
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost
 from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
 from dr_ctl.stomp_io.frames import Frame
-from dr_ctl.stomp_io.knock import knock
+from dr_ctl.stomp_io.probe import probe
 from dr_ctl_lab.lab.clients.client import ID_HEADER
 from dr_ctl_lab.lab.clients.stomp import identify
 from dr_ctl_lab.lab.lab import Lab
@@ -48,7 +48,7 @@ from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRRO
 from dr_ctl_lab.twin.messages import Message, Queue
 from tests.broker.driving import Ended, Operator, Stage, end_all
 from tests.conftest import Command
-from tests.patience import impatient, time_now
+from tests.timeouts import impatient, time_now
 from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.conftest import OTHERS, prompt
 from tests.twin.matrix import Death, Died, Judge, open_at, paused, serving, without_agents
@@ -288,7 +288,7 @@ class Client:
         """Whichever site lets it in; None where none does."""
         target = stage.target()
         for site, address in target.sites:
-            _, connection = knock(address, target.login, None, timeout_s=0.5)
+            _, connection = probe(address, target.login, None, timeout_s=0.5)
             if connection is not None:
                 return cls(site, connection, target.dialect, ledger)
         return None

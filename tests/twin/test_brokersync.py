@@ -16,7 +16,7 @@ from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.kinds import BROKERSYNC
 from tests.broker.driving import Ended
 from tests.conftest import Command
-from tests.patience import time_now
+from tests.timeouts import time_now
 from tests.topologies.fanout import stories
 from tests.twin.matrix import ACCEPTED, without_agents
 from tests.twin.subject import DLQ, IN, TEXT, ClassicSubject, until
@@ -147,9 +147,9 @@ class Story(stories.Story):
         assert self.lines[0]["primary"] == site
 
     def refused(self, whose: str) -> None:
-        """The file that the settings name holds a wrong password: of the agent's door, or of the site's console."""
-        site, _, door = whose.partition(".")
-        path = self.twin.settings_path.parent / "secrets" / f"{site}-orders-1{door and '.' + door}"
+        """The file that the settings name holds a wrong password: of the agent's listener, or of the site's console."""
+        site, _, listener = whose.partition(".")
+        path = self.twin.settings_path.parent / "secrets" / f"{site}-orders-1{listener and '.' + listener}"
         right = path.read_text(encoding="utf-8")
         path.write_text("not this one", encoding="utf-8")
         code, last = self.follow("5s")
@@ -214,7 +214,7 @@ class Story(stories.Story):
             paris.queues.pop(f"{IN}.to-london", None)
 
     def open_for_a_while(self, count: str) -> None:
-        """Paris, which waits and ships nothing, was restarted: it opened its doors, and clients sent there."""
+        """Paris, which waits and ships nothing, was restarted: it opened its listeners, and clients sent there."""
         self.pair.done("paris", self.pair.network("paris"), "stop()")
         self.twin.open_clients("paris")
         self.send(f"paris {count}")
@@ -240,7 +240,7 @@ class Story(stories.Story):
         self.play(f"kill london; run 0 failover --to paris {' '.join(ACCEPTED)}; start london")
 
     def failed_over(self, _: str) -> None:
-        """Paris has taken over and copies nothing back, clients have sent 7 there, and London's doors are open."""
+        """Paris has taken over and copies nothing back, clients have sent 7 there, and London's listeners are open."""
         self.play(
             f"kill london; run 0 failover --to paris {' '.join(ACCEPTED)}; send paris 7; start london; open london"
         )

@@ -23,7 +23,7 @@ from dr_ctl_lab.twin.faults import Faults
 from dr_ctl_lab.twin.kinds import CONTINUITY
 from dr_ctl_lab.twin.site import Twin
 from tests.conftest import Command
-from tests.patience import impatient
+from tests.timeouts import impatient
 from tests.twin.conftest import LATER
 from tests.twin.matrix import ACCEPTED, done, serving
 from tests.twin.subject import until
@@ -72,7 +72,7 @@ def test_whatever_fails_nothing_is_lost_and_never_do_both_sites_serve(
         # One that dies when the lock is given back is closed by its boot, after the end was verified.
         unharmed = {site for site in twin.sites if twin.host(site).broker.start_ms == lives[site]}
         if not served:
-            dr_ctl("unfence", "london", "--yes")  # beyond its doors a fence keeps clients' roles out
+            dr_ctl("unfence", "london", "--yes")  # beyond its listeners a fence keeps clients' roles out
         if not serving(twin):
             twin.open_clients("london")
         verdict = traffic.stop(drain_s=10)
@@ -117,7 +117,7 @@ def test_nothing_is_left_of_it(tmp_path: Path) -> None:
     def fail() -> None:
         with Twin.up(tmp_path / "twin") as twin:
             for broker in (twin.host(site).broker for site in twin.sites):
-                ports.extend([broker.console_port, *(door.port for door in broker.acceptors.values())])
+                ports.extend([broker.console_port, *(listener.port for listener in broker.acceptors.values())])
             assert {path.name for path in twin.directory.rglob("*") if path.stat().st_mode & 0o77} <= {"twin"}
             raise ZeroDivisionError
 

@@ -12,7 +12,7 @@ from dr_ctl.core.system import beside
 from dr_ctl.engine import runbook
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import copies, plugin
-from dr_ctl.topologies.continuity.tools import PluginPatience
+from dr_ctl.topologies.continuity.tools import PluginTimeouts
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.continuity import beans
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
@@ -21,7 +21,7 @@ from dr_ctl_lab.twin.kinds import CONTINUITY
 from dr_ctl_lab.twin.messages import Reason
 from dr_ctl_lab.twin.parts import Acceptor
 from tests.conftest import Command
-from tests.patience import impatient
+from tests.timeouts import impatient
 from tests.twin.matrix import ACCEPTED, OPERATIONS, at_rest, done, nothing, put, quick, serving, take, unprocessed
 from tests.twin.subject import PluginSubject, until
 
@@ -81,7 +81,7 @@ def test_what_deactivates_the_target_again_is_found_and_taken_back_once(
 ) -> None:
     """Behind a cut the other cannot say that it has nothing left; each activation begins the wait for that anew."""
     london, paris = twin.brokers(ContinuityBroker)
-    impatient(monkeypatch, PluginPatience, watch_s=1.0, watch_at_most_s=3.0)
+    impatient(monkeypatch, PluginTimeouts, watch_s=1.0, watch_at_most_s=3.0)
     if late != "a command":
         monkeypatch.setattr(plugin, "WAITS_MS", dict.fromkeys(Peer, 1000))
 
@@ -106,7 +106,7 @@ def test_bridges_that_try_seldom_are_waited_for_and_taken_for_nothing_else(
     dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(beans, "INTERVAL", "3000")
-    impatient(monkeypatch, PluginPatience, watch_intervals=1, watch_at_most_s=0.5)
+    impatient(monkeypatch, PluginTimeouts, watch_intervals=1, watch_at_most_s=0.5)
 
     ended = done(dr_ctl(*TO_PARIS))
 
@@ -137,7 +137,7 @@ def test_clients_are_out_until_they_are_greeted_and_what_was_held_back_is_delive
 def test_a_console_that_is_slower_than_the_first_look_of_a_drain_is_given_more_time(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    impatient(monkeypatch, PluginPatience, look_s=0.05)
+    impatient(monkeypatch, PluginTimeouts, look_s=0.05)
     done(dr_ctl("fence", "london", "--yes"))
     twin.host("paris").faults.add(Fault(FaultKind.LATE, When(changing=False), times=None, seconds=0.3))
 
@@ -410,14 +410,14 @@ def test_a_queue_that_vanishes_in_the_middle_of_a_return_ends_it_in_words(
     impatient(monkeypatch, compared_s=0.3, undo_s=1.0)
     OPERATIONS["reinstate"].before(twin, dr_ctl)
     london, paris = twin.brokers(ContinuityBroker)
-    opens = paris.open_door
+    opens = paris.open_listener
 
     def with_its_last_consumer(acceptor: Acceptor) -> None:
         opens(acceptor)
         if acceptor.name == "mirror":
             (london if site == "london" else paris).destroy_queue(OUT, with_takers=True)
 
-    monkeypatch.setattr(paris, "open_door", with_its_last_consumer)
+    monkeypatch.setattr(paris, "open_listener", with_its_last_consumer)
 
     ended = dr_ctl("reinstate", "london", "--timeout", "3s", "--yes")
 

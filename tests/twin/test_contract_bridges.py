@@ -17,12 +17,12 @@ def test_it_begins_with_one_site_closed_by_roles_and_by_a_pause_that_lasts(pair:
     for site in SITES:
         told = pair.read(site, pair.queue(site, IN), "Paused", "PersistedPause", "ConsumerCount")
         roles = json.loads(pair.read(site, pair.address(site, IN), "RolesAsJSON")["RolesAsJSON"])
-        doors = [pair.read(site, pair.acceptor(site, name), "Started") for name in ("clients", "bridge", "agents")]
+        listeners = [pair.read(site, pair.acceptor(site, name), "Started") for name in ("clients", "bridge", "agents")]
 
         closed = site == "paris"
         assert told == {"Paused": closed, "PersistedPause": closed, "ConsumerCount": 0}
         assert {each["name"] for each in roles if each["send"]} == {"amq", "bridge", *([] if closed else ["app"])}
-        assert doors == [{"Started": True}] * 3
+        assert listeners == [{"Started": True}] * 3
         assert pair.read(site, pair.queue(site, IDS), "ConsumerCount") == IDLE
         assert (pair.shows(site, IN), pair.buffered(site, IN)) == ({"Started": True, "Connected": True}, AT_REST)
 

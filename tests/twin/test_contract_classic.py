@@ -12,7 +12,7 @@ import pytest
 
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.loader import load
 from dr_ctl.stomp_io.address import Address, Login
@@ -111,7 +111,7 @@ def test_a_policy_refuses_what_it_denies_before_it_looks_for_a_bean(twin: Played
         denied = look.ask(Reader(wire), "london").denied
 
     assert {(each.name, each.started) for each in whole.connectors} == {
-        (door, True) for door in ("stomp", "openwire", "sync")
+        (listener, True) for listener in ("stomp", "openwire", "sync")
     }
     assert [(each.name, each.to) for each in whole.networks] == [("to-paris", "paris")]
     assert (whole.denied, denied) == (frozenset(), {PAUSES, RESUMES, REMOVES, REMOVES_QUEUES, STOPS})
@@ -320,14 +320,14 @@ def filled(pair: StoreSubject, count: int = 3) -> list[str]:
 @SHARED
 def test_who_waits_runs_and_has_no_port_and_no_console(pair: StoreSubject) -> None:
     assert (pair.locked(), [pair.runs(site) for site in SITES]) == (True, [True, True])
-    assert (pair.knocks("london"), pair.knocks("paris")) == (Connected, Closed)
+    assert (pair.probes("london"), pair.probes("paris")) == (Connected, Closed)
     assert (pair.answers("london"), pair.answers("paris")) == (True, False)
     assert pair.read("london", pair.server("london"), "Slave") == {"Slave": False}
 
     for _ in range(2):
         pair.done("london", pair.connector("london", "stomp"), "stop()")
 
-    assert (pair.knocks("london"), pair.knocks("paris")) == (Closed, Closed)
+    assert (pair.probes("london"), pair.probes("paris")) == (Closed, Closed)
     assert (pair.locked(), pair.answers("london"), pair.answers("paris")) == (True, True, False)
 
 
@@ -356,7 +356,7 @@ def test_what_is_killed_leaves_it_to_who_waits_and_waits_itself_when_it_is_back(
     pair.taken("paris")
     pair.stage.start("london")
     assert pair.runs("london")
-    assert (pair.ids("paris"), pair.knocks("london"), pair.answers("london")) == (durable, Closed, False)
+    assert (pair.ids("paris"), pair.probes("london"), pair.answers("london")) == (durable, Closed, False)
     with pair.client("paris") as client:
         client.subscribe(IN)
         client.ack(client.message())
@@ -498,7 +498,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
         yield InMemory()
         return
     subject: ClassicSubject = request.getfixturevalue("made_of")(request.param)
-    with closing(Observer(load(subject.stage.settings_path), SystemClock(), Patience(), tmp_path)) as observer:
+    with closing(Observer(load(subject.stage.settings_path), SystemClock(), Timeouts(), tmp_path)) as observer:
         real = Brokers(subject, observer)
         yield real
         real.primary.close()

@@ -33,11 +33,11 @@ def test_the_whole_look_of_the_product_reads_the_same_things(pair: PluginSubject
     for view in (london, paris):
         assert (view.version, view.link.attached, view.prepared) == ("2.11.0", True, ())
         assert view.role.value == ("serving" if view is london else "standby")
-        assert {door.name: door.protocols for door in view.acceptors if door.port is not None} == {
+        assert {listener.name: listener.protocols for listener in view.acceptors if listener.port is not None} == {
             "clients": SPOKEN,
             "mirror": frozenset({"CORE", "AMQP"}),
         }
-        assert [door.name for door in view.link.doors] == ["mirror"]
+        assert [listener.name for listener in view.link.listeners] == ["mirror"]
         assert {*view.business} & {flow.queue for flow in view.flows} >= {*QUEUES, "DLQ", "ExpiryQueue"}
         assert view.service is not None
         assert (view.service.site_id, view.service.staging_ms, view.service.interval_ms) == (view.site, 500, 500.0)
@@ -90,7 +90,7 @@ def test_the_listings_tell_clients_bridges_and_receivers(pair: PluginSubject) ->
         view = pair.view("london")
         client.confirmed("UNSUBSCRIBE", id="s")
 
-    clients, mirror = pair.place("london").stomp.port, view.link.doors[0].port
+    clients, mirror = pair.place("london").stomp.port, view.link.listeners[0].port
     [mine] = [each for each in view.connections if each.port == clients]
     assert (mine.client, mine.user, mine.protocol) == ("billing", "app", "STOMP")
     assert {each.protocol for each in view.connections if each.port != clients} == {"CORE"}
@@ -275,10 +275,10 @@ def test_activation_lets_clients_in_and_puts_the_peer_out(pair: PluginSubject) -
     assert not any(flow.target_bridge.started for flow in pair.view("paris").flows)
 
 
-def test_a_bridge_starts_again_where_its_peers_door_opens_or_its_way_is_healed(pair: PluginSubject) -> None:
-    door = pair.acceptor("paris", "mirror")
+def test_a_bridge_starts_again_where_its_peers_listener_opens_or_its_way_is_healed(pair: PluginSubject) -> None:
+    listener = pair.acceptor("paris", "mirror")
 
-    pair.execute("paris", door, "stop()")
+    pair.execute("paris", listener, "stop()")
 
     until(lambda: not any(queue.consumers for flow in pair.view("london").flows for queue in flow.outflow))
     assert all(pair.view("london").link.ships.values())
@@ -288,7 +288,7 @@ def test_a_bridge_starts_again_where_its_peers_door_opens_or_its_way_is_healed(p
     assert first is not None
     until(lambda: (pair.flow("london", IN).out_mirror.oldest_ms or 0) > first)
 
-    pair.execute("paris", door, "start()")
+    pair.execute("paris", listener, "start()")
 
     until(lambda: pair.depths(STAGED)[1] == 1)
     until(lambda: pair.view("london").link.attached)

@@ -1,5 +1,5 @@
 """A mirrored pair, real or simulated. What management answers: values, documents, and the shape of every error. What
-becomes of messages: sent, shipped, delivered, acknowledged, given back. Doors, links, pauses and deaths."""
+becomes of messages: sent, shipped, delivered, acknowledged, given back. Listeners, links, pauses and deaths."""
 
 import json
 from typing import Any
@@ -48,7 +48,7 @@ def test_the_whole_look_of_the_product_reads_the_same_things(subject: Subject) -
             assert find_broker(reader) == view.site
         assert (view.version, view.link.attached, view.prepared, view.lock_coordinators) == ("2.56.0", True, (), ())
         assert view.role.value == ("serving" if view is london else "standby")
-        assert {door.name: (door.protocols, door.opens_at_boot) for door in view.acceptors} == {
+        assert {listener.name: (listener.protocols, listener.opens_at_boot) for listener in view.acceptors} == {
             "clients": (SPOKEN, False),
             "mirror": (frozenset({"AMQP"}), True),
         }
@@ -83,7 +83,7 @@ def test_a_queue_with_an_odd_name_is_found_by_its_bean_and_read_by_that_name(sub
     assert name in view.business
 
 
-def test_what_keeps_clients_out_behind_open_doors_is_read(subject: Subject) -> None:
+def test_what_keeps_clients_out_behind_open_listeners_is_read(subject: Subject) -> None:
     """Addresses at a limit, by their policy; of a paused one its queues are paused too."""
     server = subject.server("london")
     policies = {"full.fail": "FAIL", "full.drop": "DROP", "full.block": "BLOCK", "full.page": "PAGE"}
@@ -154,7 +154,7 @@ def test_a_business_queue_comes_and_goes_at_both_sites_and_leaves_its_address(su
         ("documents", "pause()", NO_BEAN, "No MBean with pattern BEAN found for invoking JMX operations"),
         ("server", ["Active", "Nope"], GONE, "No such attribute: Nope"),
         ("nonsense", ["x"], ILLEGAL, "Invalid object name. Key properties cannot be empty"),
-        ("doors", ["Nope"], ILLEGAL, "No matching attributes [Nope] found on MBeans ["),
+        ("listeners", ["Nope"], ILLEGAL, "No matching attributes [Nope] found on MBeans ["),
         ("server", "nope(int)", ILLEGAL, "No operation nope found on MBean BEAN"),
         ("server", "createQueue", ILLEGAL, "Operation createQueue on MBean BEAN is overloaded. "),
         ("server", f"{STOP} zz", ILLEGAL, "broker connection zz not found"),
@@ -168,7 +168,7 @@ def test_what_cannot_be_answered_is_refused_in_the_same_words(
     subject: Subject, bean: str, asked: str | list[str], kind: str | None, said: str
 ) -> None:
     named = {"ghost": subject.queue("london", "ghost"), "documents": beans.documents("london")}
-    named |= {"server": subject.server("london"), "doors": beans.all_acceptors("london")}
+    named |= {"server": subject.server("london"), "listeners": beans.all_acceptors("london")}
     name = (named | {"queue": subject.queue("london", IN)}).get(bean, bean)
 
     if isinstance(asked, list):
@@ -492,14 +492,14 @@ def test_an_acknowledgement_under_way_names_whose_message_it_was(subject: Subjec
     assert (row["type"], row["protocol"], row["timestamp"]) == (4, "AMQP", 0)
 
 
-def test_closing_a_door_cuts_its_clients_and_takes_back_what_they_hold(subject: Subject) -> None:
-    door = subject.acceptor("london", "clients")
+def test_closing_a_listener_cuts_its_clients_and_takes_back_what_they_hold(subject: Subject) -> None:
+    listener = subject.acceptor("london", "clients")
     with subject.client("london") as client:
         client.send(IN)
         client.subscribe(IN)
         client.message()
 
-        assert subject.execute("london", door, "stop()") == {"value": None, "status": 200}
+        assert subject.execute("london", listener, "stop()") == {"value": None, "status": 200}
 
         assert subject.counts("london", IN)[:2] == (1, 0)
         assert subject.read("london", subject.queue("london", IN), "ConsumerCount") == {"ConsumerCount": 0}
@@ -508,7 +508,7 @@ def test_closing_a_door_cuts_its_clients_and_takes_back_what_they_hold(subject: 
     for place in (subject.place(site) for site in SITES):
         assert isinstance(greet(place.stomp, place.app, None, timeout_s=5), Closed)
     for operation in ("stop()", "start()", "start()"):
-        subject.done("london", door, operation)
+        subject.done("london", listener, operation)
     with subject.client("london") as client:
         assert isinstance(client.greeting, Connected)
 
@@ -605,7 +605,7 @@ def test_an_outflow_tells_how_old_its_first_message_is_and_nothing_of_an_acknowl
     subject.call("london", START, "paris")
 
 
-def test_a_link_goes_with_the_peers_door_or_a_cut_way_and_comes_back(subject: Subject) -> None:
+def test_a_link_goes_with_the_peers_listener_or_a_cut_way_and_comes_back(subject: Subject) -> None:
     subject.execute("paris", subject.acceptor("paris", "mirror"), "stop()")
 
     comes(lambda: subject.link("london"), {"Started": True, "Connected": False})
@@ -687,7 +687,7 @@ def test_a_death_takes_what_is_volatile_and_leaves_what_is_durable(subject: Subj
     now = subject.view("london")
     assert (now.node, now.version, now.broker) == (was.node, was.version, was.broker)
     assert int(now.start) > int(was.start)
-    assert {door.name: door.started for door in now.acceptors} == {"clients": False, "mirror": True}
+    assert {listener.name: listener.started for listener in now.acceptors} == {"clients": False, "mirror": True}
     assert [paused(subject, "london", queue) for queue in (IN, OUT)] == [(True, True), (False, False)]
     assert now.documents[kept] == "what it says"
     queue, outflow = now.business[IN], now.outflow

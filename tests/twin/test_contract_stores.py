@@ -14,8 +14,8 @@ import pytest
 
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.patience import Patience
 from dr_ctl.core.system import all_ended, beside, system
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.lease import LOCK, Store, look_at, next_epoch
 from dr_ctl.engine.stores import FolderStore
 from dr_ctl.rpo.history.row import GLANCED, Row
@@ -70,7 +70,7 @@ def files(folder: Path) -> Shelf:
 def held_by(stage: PlayedTwin | Lab) -> Iterator[Shelf]:
     """London's broker, which others share: what a test leaves there is taken away."""
     installation = load(stage.settings_path)
-    with closing(registry.opened(installation, SystemClock(), Patience(), Path("none"))) as topology:
+    with closing(registry.opened(installation, SystemClock(), Timeouts(), Path("none"))) as topology:
         ways: list[Store] = []
 
         def way() -> Store:
@@ -102,7 +102,7 @@ def test_files_are_for_one_user_alone(tmp_path: Path) -> None:
 def test_of_several_that_create_at_the_same_moment_one_gets_it(shelf: Shelf) -> None:
     """Also while somebody reads: there is a whole document or none."""
     runs = 4
-    start, got, seen = system().event(), dict[int, bool](), list[str]()
+    start, got, snapshot = system().event(), dict[int, bool](), list[str]()
 
     def create(run: int, store: Store) -> None:
         start.wait()
@@ -112,13 +112,13 @@ def test_of_several_that_create_at_the_same_moment_one_gets_it(shelf: Shelf) -> 
     reader = shelf.way()
     start.set()
     while not all_ended(creating, 0):
-        seen += [text for _, text in reader.read(LOCK)[1]]
+        snapshot += [text for _, text in reader.read(LOCK)[1]]
         system().sleep(0.001)
-    seen += [text for _, text in reader.read(LOCK)[1]]
+    snapshot += [text for _, text in reader.read(LOCK)[1]]
 
     [winner] = [run for run, created in got.items() if created]
     assert len(got) == runs
-    assert set(seen) == {str(winner) * 5_000}
+    assert set(snapshot) == {str(winner) * 5_000}
 
 
 def test_one_is_created_once_written_anew_read_by_number_and_of_its_kind_alone_and_removed(shelf: Shelf) -> None:
@@ -205,7 +205,7 @@ def told(rows: Any) -> list[Row]:
 @pytest.mark.parametrize("topology", [MIRROR, CONTINUITY, BRIDGES, BROKERSYNC])
 def test_a_small_look_says_of_outflows_and_roles_what_a_whole_one_says(twin: PlayedTwin) -> None:
     installation = load(twin.settings_path)
-    with closing(registry.opened(installation, SystemClock(), Patience(), installation.file.parent)) as opened:
+    with closing(registry.opened(installation, SystemClock(), Timeouts(), installation.file.parent)) as opened:
         opened.look()
         with twin.load(200) as traffic:
             traffic.wait_for(50)
@@ -216,6 +216,6 @@ def test_a_small_look_says_of_outflows_and_roles_what_a_whole_one_says(twin: Pla
         whole, small = opened.look(), glance_of(opened)
 
     assert small is not None
-    assert small.seen.roles == whole.roles
-    assert told(small.seen.rows(AT)) == told(whole.rows(AT))
+    assert small.snapshot.roles == whole.roles
+    assert told(small.snapshot.rows(AT)) == told(whole.rows(AT))
     assert sum(row.depth or 0 for row in told(whole.rows(AT)) if row.site == "london") > 0

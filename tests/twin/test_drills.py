@@ -29,7 +29,7 @@ from dr_ctl_lab.twin.site import PAIR
 from tests.conftest import Command
 from tests.documents import no_none
 from tests.monitoring.test_examples import figures_asked_for, figures_of_the_page, promtool
-from tests.patience import impatient, time_now
+from tests.timeouts import impatient, time_now
 from tests.twin.conftest import LATER
 from tests.twin.matrix import ACCEPTED, done, edited, serving
 from tests.twin.subject import until

@@ -192,8 +192,8 @@ def test_a_site_that_somebody_opened_meanwhile_stays_the_only_one(
 def test_a_site_that_opens_again_beside_the_one_of_a_run_that_died_is_closed_by_what_status_names(
     twin: PlayedTwin, dr_ctl: Command, operation: str, words: tuple[str, ...]
 ) -> None:
-    def doors() -> list[str]:
-        """Sites whose doors are open, whatever their clients may do there."""
+    def listeners() -> list[str]:
+        """Sites whose listeners are open, whatever their clients may do there."""
         return [site for site in twin.sites if twin.host(site).broker.acceptors["clients"].started]
 
     OPERATIONS[operation].before(twin, dr_ctl)
@@ -202,15 +202,15 @@ def test_a_site_that_opens_again_beside_the_one_of_a_run_that_died_is_closed_by_
     twin.start("london")
     with twin.still():
         twin.host("london").broker.let_clients_in()
-    assert doors() == ["london", "paris"]
+    assert listeners() == ["london", "paris"]
     status = dr_ctl("status").document
 
     ended = dr_ctl(*words, "--yes")
 
     assert any(f"dr-ctl {words[0]}" in each["remedy"] for each in status["findings"]), status["findings"]
-    assert (ended.code, doors()) == (0, ["paris"]), ended.document
+    assert (ended.code, listeners()) == (0, ["paris"]), ended.document
     assert words == ("resume",) or dr_ctl("resume", "--yes").code == 0
-    assert (doors(), dr_ctl("status").document["data"]["open_run"]) == (["paris"], None)
+    assert (listeners(), dr_ctl("status").document["data"]["open_run"]) == (["paris"], None)
 
 
 @pytest.mark.parametrize("topology", [BROKERSYNC, FANOUT])
@@ -308,7 +308,7 @@ def test_a_role_that_stays_out_stops_a_move_and_not_a_failover(twin: PlayedTwin,
 def test_a_site_that_is_opened_while_the_roles_of_the_other_are_let_in_stays_the_only_one(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The gate's look at the other site served until then, and the one before the doors open is a new one."""
+    """The gate's look at the other site served until then, and the one before the listeners open is a new one."""
     opened = list[str]()
     at_calls(monkeypatch, Goal.ADMIT, lambda: twin.open_clients("paris"))
     at_calls(monkeypatch, Goal.OPEN, lambda: opened.append("tried"), first=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dr_ctl.application import beginning
+from dr_ctl.application import init
 from dr_ctl.application.documents.schema import data_types, schema_of
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies import TOPOLOGIES
@@ -20,7 +20,7 @@ from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
-from tests.patience import impatient
+from tests.timeouts import impatient
 from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.conftest import BOTH, OTHERS
 from tests.twin.matrix import done, put
@@ -80,8 +80,8 @@ def judged(stage: PlayedTwin | Lab, ended: Any, out: Path) -> None:
             assert {*mine[site]["producers"]} <= {*own[site]["producers"]}
             assert [line for line in ended.document["data"]["to_decide"] if line.startswith(("clients:", "producers:"))]
             continue
-        # A door that nobody uses may be named too: a fence that closes it does no harm.
-        others = {door for key in ("mirror", "bridge") for door in own[site].get(key, ())}
+        # A listener that nobody uses may be named too: a fence that closes it does no harm.
+        others = {listener for key in ("mirror", "bridge") for listener in own[site].get(key, ())}
         assert set(own[site]["clients"]) <= set(mine[site]["clients"])
         assert not others & set(mine[site]["clients"])
     text = out.read_text(encoding="utf-8")
@@ -98,7 +98,7 @@ def test_what_brokers_say_is_written_down(stage: PlayedTwin, begun: Begun) -> No
 
 
 @pytest.mark.parametrize("stage", [MIRROR], indirect=True)
-def test_a_door_of_the_link_that_clients_may_use_too_is_told(stage: PlayedTwin, begun: Begun) -> None:
+def test_a_listener_of_the_link_that_clients_may_use_too_is_told(stage: PlayedTwin, begun: Begun) -> None:
     """`amqp` is what the broker's own configuration calls the acceptor of AMQP clients."""
     for site in stage.sites:
         stage.host(site).broker.acceptors["mirror"].name = "amqp"
@@ -182,7 +182,7 @@ def test_all_examples_are_written_where_nothing_is_yet(inside: Command, tmp_path
 
     assert ended.code == 0
     written = {each.name: each.read_bytes() for each in out.iterdir() if each.is_file()}
-    assert written == {each.name: each.read_bytes() for each in beginning.examples().iterdir()}
+    assert written == {each.name: each.read_bytes() for each in init.examples().iterdir()}
     for name, text in written.items():
         assert os.access(out / name, os.X_OK) is text.startswith(b"#!"), name
     for command in (*data_types(), None):

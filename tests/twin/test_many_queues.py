@@ -11,7 +11,7 @@ import pytest
 
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import TimedOut
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.artemis import beans
@@ -187,7 +187,7 @@ def test_only_a_broker_with_many_queues_is_given_more_time_to_tell_of_them(
     monkeypatch.setattr(looks, "look", slow)
     monkeypatch.setattr(looks, "MANY", many)
 
-    with closing(looks.Observer(load(twin.settings_path), SystemClock(), Patience(), Path())) as observer:
+    with closing(looks.Observer(load(twin.settings_path), SystemClock(), Timeouts(), Path())) as observer:
         [london] = observer.at("london")
         if many > len(ALIKE):
             with pytest.raises(TimedOut):

@@ -36,7 +36,7 @@ def node(twin: PlayedTwin, site: str = "london") -> ArtemisBroker:
 
 
 def by_listing(twin: PlayedTwin) -> None:
-    node(twin).group = Group("Shared Store Primary", shares_store=True, door="clients", backup=BACKUP)
+    node(twin).group = Group("Shared Store Primary", shares_store=True, listener="clients", backup=BACKUP)
 
 
 def by_policy(twin: PlayedTwin) -> None:
@@ -119,7 +119,7 @@ def test_a_passive_node_is_not_taken_for_the_broker(twin: PlayedTwin, dr_ctl: Co
     if isinstance(twin.host("london").broker, ClassicBroker):
         twin.host("london").faults.add(Fault(FaultKind.LIE, When(), None, attribute="Slave", value=True))
     else:
-        group = Group("Shared Store Backup", shares_store=True, door="clients", backup=BACKUP, passive=True)
+        group = Group("Shared Store Backup", shares_store=True, listener="clients", backup=BACKUP, passive=True)
         node(twin).group = group
 
     status, looked = dr_ctl("status"), dr_ctl("validate", "--for", "failover")
@@ -149,7 +149,7 @@ def test_a_fence_that_would_cut_the_nodes_off_from_each_other_is_refused_before_
     twin: PlayedTwin, dr_ctl: Command, policy: str, words: tuple[str, ...]
 ) -> None:
     group = Group(
-        policy, shares_store="Shared" in policy, door="clients", backup=BACKUP if "Only" not in policy else ""
+        policy, shares_store="Shared" in policy, listener="clients", backup=BACKUP if "Only" not in policy else ""
     )
     group.cluster["another"] = "10.9.8.6:61616"
     node(twin).group = group
@@ -165,10 +165,10 @@ def test_a_fence_that_would_cut_the_nodes_off_from_each_other_is_refused_before_
     assert "an acceptor of their own" in finding["remedy"]
 
 
-def test_a_failover_does_not_close_the_door_where_the_nodes_of_its_target_replicate(
+def test_a_failover_does_not_close_the_listener_where_the_nodes_of_its_target_replicate(
     twin: PlayedTwin, dr_ctl: Command
 ) -> None:
-    node(twin, "paris").group = Group("Replication Primary w/quorum voting", door="mirror", backup=BACKUP)
+    node(twin, "paris").group = Group("Replication Primary w/quorum voting", listener="mirror", backup=BACKUP)
     twin.kill("london")
 
     refused = dr_ctl(*FAILOVER)
@@ -189,7 +189,7 @@ def test_a_node_that_takes_over_while_the_failover_runs_keeps_the_other_site_clo
 
     def created(options: Any, **more: Any) -> Any:
         if str(options.get("name")).startswith("dr-ctl.debt.paris.quarantine"):
-            broker.group.door = ""
+            broker.group.listener = ""
             monkeypatch.setattr(
                 "dr_ctl.topologies.mirror.view.MirrorLink.hears_peer", property(lambda link: link.view.site == "paris")
             )

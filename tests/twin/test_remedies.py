@@ -17,7 +17,7 @@ from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from tests.broker.driving import Ended
 from tests.conftest import Command
-from tests.patience import impatient
+from tests.timeouts import impatient
 from tests.twin.conftest import prompt
 from tests.twin.matrix import ACCEPTED, OPERATIONS, Death, Died, edited, lose, lose_and_return, nothing, quick, serving
 from tests.twin.subject import until

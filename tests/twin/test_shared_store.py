@@ -11,7 +11,7 @@ from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.kinds import SHARED_STORE
 from tests.conftest import Command
-from tests.patience import impatient
+from tests.timeouts import impatient
 from tests.twin.matrix import ACCEPTED, at_calls, done, edited, nothing, serving, unprocessed
 from tests.twin.subject import until
 

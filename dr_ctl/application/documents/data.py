@@ -9,15 +9,15 @@ from typing_extensions import TypedDict
 
 from dr_ctl.application.documents.schema import Envelope
 from dr_ctl.application.history import Turn
+from dr_ctl.application.recovery_options import Way
 from dr_ctl.application.verdicts import Verdict
-from dr_ctl.application.ways_out import Way
 from dr_ctl.core.model import Role
 from dr_ctl.engine.plan import Call, Plan
-from dr_ctl.engine.ports import Check, UnitSeen
+from dr_ctl.engine.ports import Check, UnitSnapshot
 from dr_ctl.engine.record import Record
 from dr_ctl.engine.seal import CheckedRun
 from dr_ctl.rpo.bounds.result import Bounds
-from dr_ctl.topologies.topology import LinkSeen, WorkloadSeen
+from dr_ctl.topologies.topology import LinkSnapshot, WorkloadSnapshot
 
 Moment = Annotated[str, Field(description="ISO 8601, in UTC")]
 
@@ -38,7 +38,7 @@ class SiteDocument(TypedDict):
 class SiteAtWork(SiteDocument):
     """null: not known. Of `status` alone."""
 
-    clients: Annotated[int | None, Field(description="connections at the clients' doors")]
+    clients: Annotated[int | None, Field(description="connections at the clients' listeners")]
     in_per_s: float | None
     consumed_per_s: float | None
 
@@ -63,9 +63,9 @@ class LockDocument(TypedDict):
 
 class StatusData(TypedDict):
     sites: dict[str, SiteAtWork]
-    pairs: list[UnitSeen]
-    links: list[LinkSeen]
-    workloads: list[WorkloadSeen]
+    pairs: list[UnitSnapshot]
+    links: list[LinkSnapshot]
+    workloads: list[WorkloadSnapshot]
     open_run: str | None
     ways_out: list[Way]
     last_served: Moment | None
@@ -80,7 +80,7 @@ class StatusData(TypedDict):
 
 class ValidateData(TypedDict):
     operations: dict[str, Verdict]
-    pairs: list[UnitSeen]
+    pairs: list[UnitSnapshot]
     fence: Annotated[dict[str, str | None], Field(description="by site: how strong a fence can be there")]
     last_look: Moment | None
     rehearsed_at: Moment | None
@@ -97,7 +97,7 @@ class OfflineData(TypedDict):
 
 
 class VerifyData(TypedDict):
-    pairs: list[UnitSeen]
+    pairs: list[UnitSnapshot]
     gate: NotRequired[Annotated[dict[str, Any], Field(description="`text`, and by pair what was compared")]]
 
 
@@ -108,7 +108,7 @@ class ProblemDocument(TypedDict):
 
 class CheckData(TypedDict):
     sites: dict[str, SiteDocument]
-    pairs: list[UnitSeen]
+    pairs: list[UnitSnapshot]
     problems: list[ProblemDocument]
     open_run: str | None
     newest_look_s: float | None
@@ -168,7 +168,7 @@ class ExplainData(TypedDict):
     undo: str
 
 
-class BrokerSeenDocument(TypedDict):
+class BrokerSnapshotDocument(TypedDict):
     site: str
     url: str
     seen: str
@@ -181,7 +181,7 @@ class InitData(TypedDict, total=False):
     topology: str
     why: str
     to_decide: list[str]
-    brokers: list[BrokerSeenDocument]
+    brokers: list[BrokerSnapshotDocument]
     validate: Annotated[dict[str, Any], Field(description="the verdict on what was written: the data of `validate`")]
     directory: Annotated[str, Field(description="with --examples")]
     files: Annotated[list[str], Field(description="with --examples")]
@@ -195,10 +195,10 @@ class OperationData(TypedDict, total=False):
     """Of a command that may change a broker. A dry run has `plan`; a run has `pairs`, `outage_s` and `report`; what was
     refused has what was seen until then."""
 
-    pairs: list[UnitSeen]
+    pairs: list[UnitSnapshot]
     outage_s: Annotated[float | None, Field(description="for how long this run kept clients out")]
     report: Annotated[str, Field(description="where the page is")]
-    workloads: list[WorkloadSeen]
+    workloads: list[WorkloadSnapshot]
     bounds: Annotated[Bounds, Field(description="the price of a failover")]
     out_s: Annotated[OutOfLostDocument, Field(description="for how long clients were out of a site that was lost")]
     undone: Annotated[bool, Field(description="whether all was put back, and that was verified")]

@@ -18,7 +18,7 @@ class LastingFence(Part):
     roles: Names = Field(
         min_length=1,
         description="roles of the clients that a fence keeps out until it is lifted, restarts included; never the "
-        "link's own. Without them a fence is doors only",
+        "link's own. Without them a fence is listeners only",
     )
     matches: Names = Field(
         default=("#",),
@@ -42,7 +42,7 @@ class ArtemisBroker(Broker):
     broker: str | None = Field(default=None, description="the broker's own name; without: found out")
 
     @property
-    def link_doors(self) -> tuple[str, ...] | None:
+    def link_listeners(self) -> tuple[str, ...] | None:
         """The acceptors that the peer's link uses; None where dr-ctl must find them out."""
         return None
 
@@ -60,5 +60,5 @@ class AmqpLinked(ArtemisBroker):
     )
 
     @property
-    def link_doors(self) -> tuple[str, ...] | None:
+    def link_listeners(self) -> tuple[str, ...] | None:
         return self.mirror

@@ -40,7 +40,7 @@ class BridgesBroker(ArtemisBroker):
     ids: BridgesIdStore | None = None
 
     @property
-    def link_doors(self) -> tuple[str, ...] | None:
+    def link_listeners(self) -> tuple[str, ...] | None:
         return self.bridge
 
 

@@ -10,7 +10,7 @@ from dr_ctl.settings.topologies.artemis import APART, ID_CACHE_SIZE, AmqpLinked
 
 
 class ContinuityBroker(AmqpLinked):
-    """A broker with the plugin, which closes its doors at every start and whose bridges are found out."""
+    """A broker with the plugin, which closes its listeners at every start and whose bridges are found out."""
 
     id_cache_size: int = Field(
         default=ID_CACHE_SIZE,

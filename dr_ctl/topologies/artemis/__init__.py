@@ -1,1 +1,1 @@
-"""Common parts of the topologies of Artemis brokers: looks, doors, pauses, documents, proofs."""
+"""Common parts of the topologies of Artemis brokers: looks, listeners, pauses, documents, proofs."""

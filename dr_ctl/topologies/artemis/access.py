@@ -33,7 +33,7 @@ class Access(ConsoleAccess[B_co]):
         """Read the settings that all such brokers have; a topology adds its own."""
         stomp = self._settings.stomp
         greets_at = parse_address(stomp).port if stomp is not None else None
-        return Config(self._settings.clients, self._settings.link_doors, None, greets_at=greets_at, peer=self._peer)
+        return Config(self._settings.clients, self._settings.link_listeners, None, greets_at=greets_at, peer=self._peer)
 
     def store(self) -> Store:
         return Documents(self)

@@ -12,8 +12,8 @@ from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.errors import BadValue, OperationFailed, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import checks
-from dr_ctl.topologies.artemis.documents import IN_USER, Papers
-from dr_ctl.topologies.artemis.fence import DoorsAndRoles
+from dr_ctl.topologies.artemis.documents import IN_USER, BrokerStore
+from dr_ctl.topologies.artemis.fence import ListenersAndRoles
 from dr_ctl.topologies.artemis.operations import ArtemisRequests
 from dr_ctl.topologies.common.link import AnyLink
 from dr_ctl.topologies.common.view import Broker, Connection
@@ -150,11 +150,11 @@ class ArtemisBroker(Broker):
         return [Node(self.site, self.pair, "", shown_by)] if group.has_nodes else []
 
     @property
-    def fence(self) -> DoorsAndRoles:
-        return DoorsAndRoles(self)
+    def fence(self) -> ListenersAndRoles:
+        return ListenersAndRoles(self)
 
     @property
-    def document_queue(self) -> Papers:
+    def document_queue(self) -> BrokerStore:
         """The way in which documents of dr-ctl are kept at it."""
         return IN_USER
 

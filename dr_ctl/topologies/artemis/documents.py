@@ -37,7 +37,7 @@ WRITE_S: Final = 5.0
 _EXISTS: Final = "AMQ229019"
 
 
-class Papers(Protocol):
+class BrokerStore(Protocol):
     """The operations that write documents at one kind of broker, and how their text is read back."""
 
     @property
@@ -208,7 +208,7 @@ class Documents:
         return self._wire
 
 
-def _texts(answer: Answer, document_queue: Papers) -> dict[str, str]:
+def _texts(answer: Answer, document_queue: BrokerStore) -> dict[str, str]:
     if isinstance(answer.error, NoSuchBean):
         return {}
     value = answer.value()

@@ -1,4 +1,4 @@
-"""A fence by doors and, where the settings name them, by the rights of the clients' roles, which outlast a restart.
+"""A fence by listeners and, where the settings name them, by the rights of the clients' roles, which outlast a restart.
 
 A broker keeps security settings in its journal, above broker.xml. Removing a setting is enough for a match that
 broker.xml lacks; a match in the file, as `#`, is only read again with the whole file. A match has one entry: a fence
@@ -30,7 +30,7 @@ _WORDS: Final = (
 _VIEWS: Final = ("view", "edit")
 
 
-class DoorsAndRoles(Fence):
+class ListenersAndRoles(Fence):
     @property
     def matches(self) -> Sequence[str]:
         """The matches that a lasting fence is for."""

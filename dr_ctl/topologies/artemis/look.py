@@ -1,7 +1,7 @@
 """Parts of a look that all Artemis brokers answer alike: the questions, and the way from answers to values.
 
-Among them: what keeps clients from working at open doors, what a browse shows of a message, and what a broker is before
-there are settings for it.
+Among them: what keeps clients from working at open listeners, what a browse shows of a message, and what a broker is
+before there are settings for it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.post import Post
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.documents import Papers
+from dr_ctl.topologies.artemis.documents import BrokerStore
 from dr_ctl.topologies.common.names import BROKERS, DOCUMENT
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Queue
-from dr_ctl.topologies.proposing import Door, Family, Probed
+from dr_ctl.topologies.proposing import Family, Listener, Probed
 from dr_ctl.topologies.topology import Obstacle
 
 ACCEPTOR: Final = ("Name", "Started", "Parameters")
@@ -66,7 +66,7 @@ class Documents(NamedTuple):
     others: tuple[str, ...]
 
 
-def documents(document_queue: Papers, queues: Iterable[tuple[str, Fields]]) -> Documents:
+def documents(document_queue: BrokerStore, queues: Iterable[tuple[str, Fields]]) -> Documents:
     """Tell dr-ctl's own documents from queues that only have such a name."""
     own: dict[str, str] = {}
     others = []
@@ -381,15 +381,15 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
     acceptors = post.ask(Read(beans.all_acceptors(broker), ACCEPTOR))
     asked = {sign: post.ask(Search(beans.server(broker) + sign)) for sign in signs}
     post.send(reader, timeout_s=timeout_s)
-    doors = [acceptor(bean, row) for bean, row in found(acceptors.answer())]
+    listeners = [acceptor(bean, row) for bean, row in found(acceptors.answer())]
     return Probed(
         Family.ARTEMIS,
         broker,
         version.fields().text("Version"),
         [
-            Door(each.name, each.protocols, each.port, each.started)
-            for each in sorted(doors, key=lambda each: each.name)
-            if each.port is not None  # nobody comes in from outside by a door within the process
+            Listener(each.name, each.protocols, each.port, each.started)
+            for each in sorted(listeners, key=lambda each: each.name)
+            if each.port is not None  # nobody comes in from outside by a listener within the process
         ],
         {sign: tuple(map(str, each.value())) for sign, each in asked.items()},
     )

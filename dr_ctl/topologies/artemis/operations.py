@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.engine.goals import Goal
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.documents import DESTROY_QUEUE, Operation, Papers
+from dr_ctl.topologies.artemis.documents import DESTROY_QUEUE, BrokerStore, Operation
 from dr_ctl.topologies.console.requests import request
 
 if TYPE_CHECKING:
@@ -33,16 +33,16 @@ class ArtemisRequests:
     """Implements `Requests` for one broker of that name, whose documents are kept as `document_queue` says."""
 
     broker: str
-    document_queue: Papers
+    document_queue: BrokerStore
 
     def of_server(self, operation: Operation) -> Request:
         return request(beans.server(self.broker), *operation)
 
-    def open_door(self, door: Acceptor) -> Request:
-        return request(door.bean, START)
+    def open_listener(self, listener: Acceptor) -> Request:
+        return request(listener.bean, START)
 
-    def close_door(self, door: Acceptor) -> Request:
-        return request(door.bean, STOP)
+    def close_listener(self, listener: Acceptor) -> Request:
+        return request(listener.bean, STOP)
 
     def pause(self, queue: Queue) -> Request:
         return request(queue.bean, PAUSE)

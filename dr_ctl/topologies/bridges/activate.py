@@ -8,7 +8,7 @@ from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.bridges.fence import closes, closes_again, opens
@@ -16,84 +16,86 @@ from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import before
-from dr_ctl.topologies.common.calls import holds, left_of, open_door, still, to_undo
+from dr_ctl.topologies.common.calls import holds, left_of, open_listener, still, to_undo
 from dr_ctl.topologies.common.failover import let_in_again
 from dr_ctl.topologies.common.receipts import changes
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 
 
-def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    """Open queues and doors. Doors stay open afterwards: an open door lets no client use a closed queue."""
+def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
+    """Open queues and listeners. Listeners stay open afterwards: an open listener lets no client use a closed queue."""
     del rules, step
     calls: list[Call] = []
     inverse: list[Call] = []
     # A target that came back is closed before anything else. The undo of the move back leaves it closed.
     returns = move.ask.operation == FAILBACK
-    for view in seen.views(move.target):
-        source = seen.view(move.source, view.pair)
+    for view in snapshot.views(move.target):
+        source = snapshot.view(move.source, view.pair)
         # Open only queues that the fence closes there; a lost site that does not answer is owed its whole fence.
         units = [unit for unit in view.among(move.moves) if source is None or source.flow(unit) is not None]
         calls += opens(view, units, "it was closed when it came back" if returns else None)
         again = "it is closed" if returns else None  # the return has opened them
-        calls += in_part("doors", (open_door(view, door, again) for door in view.doors if not door.started))
+        calls += in_part(
+            "listeners", (open_listener(view, listener, again) for listener in view.listeners if not listener.started)
+        )
         inverse += closes(view, units, "it is open") if returns else closes_again(view, units, before(move, view))
-    calls += in_part("strikes", receipts.strikes(seen))
-    return Draft(move.target, "the queues deliver, their clients are let in", tuple(calls), tuple(inverse))
+    calls += in_part("strikes", receipts.strikes(snapshot))
+    return StepPlan(move.target, "the queues deliver, their clients are let in", tuple(calls), tuple(inverse))
 
 
-def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     views, why = _may_open(tools, move)
     if why is not None:
         return Refused(why)
-    admits, doors, strikes = step.part("admit"), step.part("doors"), step.part("strikes")
-    missing = [call for call in (*doors, *admits) if call.thing != ALL and not holds(call, views)]
-    starts = [call for call in missing if call in doors]
+    admits, listeners, strikes = step.part("admit"), step.part("listeners"), step.part("strikes")
+    missing = [call for call in (*listeners, *admits) if call.thing != ALL and not holds(call, views)]
+    starts = [call for call in missing if call in listeners]
     tools.opened = tools.opened or bool(missing)
-    outcomes = tools.change(starts, hand)
+    outcomes = tools.change(starts, context)
     if outcomes and all(isinstance(each, Refused) for each in outcomes):
         return Refused(f"{move.target} could not be opened: {outcomes[0].text}")
-    if (why := _admitted(tools, step, move, hand)) is not None:
+    if (why := _admitted(tools, step, move, context)) is not None:
         return Refused(why)
-    if (failed := _until_held(tools, step, move, hand)) is not None:
+    if (failed := _until_held(tools, step, move, context)) is not None:
         return failed
-    tools.change(strikes, hand)
+    tools.change(strikes, context)
     return Done(f"{move.target} lets clients in") if missing else NotNeeded(f"{move.target} serves already")
 
 
-def _admitted(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> str | None:
+def _admitted(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> str | None:
     """Let the clients' roles in where the queues deliver; gives the reason why they are not let in. By them clients are
     in, so the other site is looked at right before."""
     there, here, _ = _sides(tools, move)
-    paused = {view.unit_of(call.thing) for view in there for call in step.part("doors") if not holds(call, there)}
+    paused = {view.unit_of(call.thing) for view in there for call in step.part("listeners") if not holds(call, there)}
     admits = [call for call in step.part("admit") if call.thing not in paused]
     if not left_of([call for call in admits if call.thing != ALL], there):
         return None
-    return _open_beside(here, move) or tools.admit(move.target, admits, hand, again=True)
+    return _open_beside(here, move) or tools.admit(move.target, admits, context, again=True)
 
 
-def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome | None:
+def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome | None:
     """Wait until all calls are seen to hold; gives None once they do. What does not hold is asked for again: what is
     opened twice is opened once."""
-    doors = step.part("doors")
-    wanted = [call for call in (*step.part("admit"), *doors) if call.thing != ALL]
-    again_at = hand.monotonic() + tools.patience.again_s
+    listeners = step.part("listeners")
+    wanted = [call for call in (*step.part("admit"), *listeners) if call.thing != ALL]
+    again_at = context.monotonic() + tools.timeouts.again_s
 
     def look() -> list[str]:
         nonlocal again_at
         try:
-            if hand.monotonic() > again_at:
-                again_at = hand.monotonic() + tools.patience.again_s
+            if context.monotonic() > again_at:
+                again_at = context.monotonic() + tools.timeouts.again_s
                 there, here, _ = _sides(tools, move)
                 if _open_beside(here, move) is None:
-                    tools.change([call for call in doors if not holds(call, there)], hand)
-                    _admitted(tools, step, move, hand)
+                    tools.change([call for call in listeners if not holds(call, there)], context)
+                    _admitted(tools, step, move, context)
             return left_of(wanted, tools.observer.look_at(move.target))
         except BrokerError as error:
             return [str(error)]
 
-    within_s, poll_s = tools.patience.activate_s, tools.patience.poll_s
-    waited = until(hand, look, holds=lambda left: not left, within_s=within_s, poll_s=poll_s)
+    within_s, poll_s = tools.timeouts.activate_s, tools.timeouts.poll_s
+    waited = until(context, look, holds=lambda left: not left, within_s=within_s, poll_s=poll_s)
     if waited.held:
         return None
     if step.part("admit") and _shut(tools, move):
@@ -135,9 +137,14 @@ def _sides(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], list[Brok
     not answer."""
     if move.ask.operation == FAILOVER:
         # A lost site that does not answer is not seen open.
-        there, seen = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.patience.last_look_s)
-        lives = seen.roles[move.source] is Role.SICK or (not tools.cut_off and bool(seen.hints[move.source].signs))
-        return there, seen.views(move.source), lives
+        there, snapshot = (
+            tools.observer.look_at(move.target),
+            tools.observer.look_once(least_s=tools.timeouts.last_look_s),
+        )
+        lives = snapshot.roles[move.source] is Role.SICK or (
+            not tools.cut_off and bool(snapshot.hints[move.source].signs)
+        )
+        return there, snapshot.views(move.source), lives
     sites = [tools.observer.at(site) for site in (move.target, move.source)]
     views = tools.observer.together(lambda access: access.look(), [each for site in sites for each in site])
     return views[: len(sites[0])], views[len(sites[0]) :], False
@@ -145,19 +152,19 @@ def _sides(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], list[Brok
 
 def _moved(tools: BridgesTools, here: BrokerView, there: BrokerView, move: Move) -> list[str]:
     """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
-    if (sample := tools.gate.seen.get(there.pair)) is not None:
+    if (sample := tools.gate.snapshot.get(there.pair)) is not None:
         pairs = ((sample.source, here), (sample.target, there))
         return [why for was, now in pairs for why in changes(was, now, move.moves)]
     receipt = receipts.held_at(there) if move.ask.operation == ACTIVATE else None
     return receipts.moved(receipt, (here, there), move.ask) if receipt is not None else []
 
 
-def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     views = tools.observer.look_at(move.target)
     calls = [call for call in to_undo(step.inverse, views) if call.goal is not Goal.SHUT_OUT or not holds(call, views)]
     if not calls:
         return NotNeeded(f"{move.target} is closed")
-    tools.change(calls, hand)
+    tools.change(calls, context)
     # A client that came between the look and the roles would wait there for ever: the next try cuts that client.
     cuts = [call for call in step.inverse if call.goal is Goal.CUT and call not in calls]
     return still([*calls, *cuts], tools.observer.look_at(move.target)) or Done(f"{move.target} closed")

@@ -19,30 +19,30 @@ from dr_ctl.topologies.bridges.messages import COMPARED
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
-from dr_ctl.topologies.common.checks import Named, of_doors, of_pair, of_queues
+from dr_ctl.topologies.common.checks import Named, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.figures import said
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 
 SKIPS_PER_S: Final = 4000  # messages that a plain client passes over, one by one: 3 100 to 4 500 were measured
 _MENDED: Final = frozenset({"DR-DOOR-004", "DR-BRIDGE-004", "DR-LINK-004"})
 
 
-def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
+def of_move(rules: Rules, snapshot: Snapshot[BrokerView], move: Move) -> list[Finding]:
     """Everything worth saying about a move, errors first. Of queues that are not to move only their own are told."""
     return common.of_move(
-        seen,
+        snapshot,
         move,
         lambda view: of_broker(view, move.ask),
-        lambda here, there: of_both(rules, seen, move, here, there),
+        lambda here, there: of_both(rules, snapshot, move, here, there),
         of_waiting=lambda _: (),
     )
 
 
-def of_return(seen: Seen[BrokerView], move: Move) -> Iterator[Finding]:
+def of_return(snapshot: Snapshot[BrokerView], move: Move) -> Iterator[Finding]:
     boots_closed = "Let its client acceptors boot closed: autoStart=false."
-    yield from failover.of_return(seen, move, of_broker, _MENDED, boots_closed)
-    for view in seen.views(move.target):
+    yield from failover.of_return(snapshot, move, of_broker, _MENDED, boots_closed)
+    for view in snapshot.views(move.target):
         yield from _done_again(view, move)
 
 
@@ -75,7 +75,7 @@ def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
 def of_broker(view: BrokerView, ask: Ask | None = None) -> Iterator[Finding]:
     """Find what is wrong at one broker, whatever its role; `ask` narrows the queues."""
     name = f"{view.site}/{view.pair}"
-    yield from of_doors(name, view)
+    yield from of_listeners(name, view)
     yield from _discovery(name, view)
     for flow in view.carrying:
         if ask is None or flow is view.ids or ask.includes(flow.unit):
@@ -139,7 +139,7 @@ def _buffered(name: str, view: BrokerView, flow: Flow, ask: Ask | None = None) -
     if buffer is None:
         return
     begun = f"{lost} message(s) for {unit} found no queue at {flow.divert.to} since that broker's start"
-    if view.repels(flow) and (lost or any("AMQP" in door.protocols for door in view.doors)):
+    if view.repels(flow) and (lost or any("AMQP" in listener.protocols for listener in view.listeners)):
         kind = "anycast" if buffer.routing == "multicast" else "multicast"
         yield found(
             "DR-BRIDGE-019",
@@ -203,7 +203,7 @@ def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
         yield found("DR-BRIDGE-009", broker=name)
         return
     roles = ", ".join(lasting.roles)
-    ports = {door.port for door in view.link.doors if door.port is not None}
+    ports = {listener.port for listener in view.link.listeners if listener.port is not None}
     linked = {user.strip() for each in view.connections if each.port in ports for user in each.user.split(",")}
     if view.users is None:
         yield found(
@@ -230,9 +230,11 @@ def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
     yield from (each for each in of_broker(view) if each.id in found)
 
 
-def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
+def of_both(
+    rules: Rules, snapshot: Snapshot[BrokerView], move: Move, here: BrokerView, there: BrokerView
+) -> Iterator[Finding]:
     """Compare the two brokers of a pair, for the queues that are to move."""
-    del seen
+    del snapshot
     yield from of_pair(here, there, move.ask.includes)
     yield from artemis.of_both(here, there)
     if not any(queue.consumers for queue in there.arrived):
@@ -309,7 +311,7 @@ def _takes_sends(unit: str, here: BrokerView, there: BrokerView) -> bool:
 
 
 def _sends(unit: str, there: BrokerView) -> Finding:
-    closed = "is paused there" if there.gated(unit) else "is closed there by its doors alone"
+    closed = "is paused there" if there.gated(unit) else "is closed there by its listeners alone"
     return found("DR-BRIDGE-013", site=there.site, pair=there.pair, unit=unit, closed=closed, queue=quote(unit))
 
 

@@ -10,7 +10,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
@@ -18,12 +18,12 @@ from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import before
-from dr_ctl.topologies.common.calls import call, holds, left_of, open_door, pause, resume, still
+from dr_ctl.topologies.common.calls import call, holds, left_of, open_listener, pause, resume, still
 from dr_ctl.topologies.common.debts import document, owe_again, pay
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.single import paused_at
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import ROLES
 from dr_ctl.topologies.common.verbs.quarantine import debt
 from dr_ctl.topologies.common.view import Queue
@@ -45,11 +45,11 @@ def closes(view: BrokerView, units: Sequence[str], when: str | None = None) -> l
 
 
 def opens(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
-    """Let the queues deliver, as part `doors`; let the clients' roles in, as part `admit`, which comes last: then each
-    unit is closed until it is open whole."""
+    """Let the queues deliver, as part `listeners`; let the clients' roles in, as part `admit`, which comes last: then
+    each unit is closed until it is open whole."""
     queues = [queue for unit in units for queue in view.queues_of(unit)]
     resumes = [_dispatch(view, Goal.OPEN, queue, when) for queue in queues if when is not None or queue.paused]
-    return [*in_part("doors", resumes), *in_part("admit", view.fence.letting_in(units, when))]
+    return [*in_part("listeners", resumes), *in_part("admit", view.fence.letting_in(units, when))]
 
 
 def closes_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any]) -> Iterator[Call]:
@@ -67,7 +67,7 @@ def opens_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any]) 
     for unit in units:
         for queue in view.queues_of(unit):
             if queue.name not in (*_of(was, unit)["gated"], *was["paused"]):
-                yield from in_part("doors", [_dispatch(view, Goal.OPEN, queue, PAUSED)])
+                yield from in_part("listeners", [_dispatch(view, Goal.OPEN, queue, PAUSED)])
     let_in = [unit for unit in units if not _of(was, unit)["kept_out"]]
     yield from in_part("admit", view.fence.letting_in(let_in, "they are kept out"))
 
@@ -92,89 +92,92 @@ def _cut(view: BrokerView, unit: str) -> Call:
     return call(view, Goal.CUT, unit, asked, f"end the connections that consume {unit}", "somebody consumes it")
 
 
-def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     del rules, step
-    return _closing(seen, move, move.moves)
+    return _closing(snapshot, move, move.moves)
 
 
-def _closing(seen: Seen[BrokerView], move: Move, chosen: Chosen) -> Draft:
+def _closing(snapshot: Snapshot[BrokerView], move: Move, chosen: Chosen) -> StepPlan:
     calls: list[Call] = []
     inverse: list[Call] = []
-    for view in seen.views(move.source):
+    for view in snapshot.views(move.source):
         units = view.among(chosen)
         calls += closes(view, units)
         inverse += opens_again(view, units, before(move, view))
-    return Draft(move.source, "the clients of each queue are kept out, restarts included", tuple(calls), tuple(inverse))
+    return StepPlan(
+        move.source, "the clients of each queue are kept out, restarts included", tuple(calls), tuple(inverse)
+    )
 
 
-def draft_by_itself(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+def draft_by_itself(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Close queues too that the other site serves, where nothing kept clients out. Strike the debt once the fence is
     proven for every queue of it."""
     del rules
-    made, cut_off = _closing(seen, move, move.ask.includes), bool(step.words.get(CUT_OFF))
+    made, cut_off = _closing(snapshot, move, move.ask.includes), bool(step.words.get(CUT_OFF))
     paid = cut_off or all(
         move.ask.includes(unit) or view.kept_out(unit)
-        for view in seen.views(move.source)
+        for view in snapshot.views(move.source)
         for unit in view.fence.matches
     )
-    owed = [view for view in seen.views(move.target) if paid and _owes(view, move.source)]
+    owed = [view for view in snapshot.views(move.target) if paid and _owes(view, move.source)]
     struck = in_part("strikes", (call for view in owed for call in pay(view, DebtKind.FENCE, move.source)))
     again = [owe_again(view, DebtKind.FENCE, move.source) for view in owed]
-    return Draft(move.source, made.about, (*made.calls, *struck), (*made.inverse, *again), cut_off=cut_off)
+    return StepPlan(move.source, made.about, (*made.calls, *struck), (*made.inverse, *again), cut_off=cut_off)
 
 
 def _owes(view: BrokerView, site: str) -> bool:
     return document(DebtKind.FENCE, site, view.site) in view.documents
 
 
-def draft_of_lost(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+def draft_of_lost(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """A site that is away cannot be fenced: the fence is owed, unless a hook has cut the site off before."""
-    role = part_of(seen, move.ask).roles[move.source]
+    role = part_of(snapshot, move.ask).roles[move.source]
     if role is Role.SERVING:
-        return draft(rules, step, seen, move)
+        return draft(rules, step, snapshot, move)
     if role is Role.STANDBY:
-        return Draft(move.source, "its queues are closed already")
+        return StepPlan(move.source, "its queues are closed already")
     if step.words.get(CUT_OFF):
-        return Draft(move.source, "clients kept out by the hook before it")
-    calls, inverse = debt(seen, move, DebtKind.FENCE)
-    return Draft(move.source, "clients cannot be shown to be kept out: the fence is owed", calls, inverse)
+        return StepPlan(move.source, "clients kept out by the hook before it")
+    calls, inverse = debt(snapshot, move, DebtKind.FENCE)
+    return StepPlan(move.source, "clients cannot be shown to be kept out: the fence is owed", calls, inverse)
 
 
-def draft_of_returned(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    """Close the returned site's queues one by one, even behind closed doors: the doors open before the return ends, so
-    that the ids are applied. A queue that nobody asked for and the serving site keeps closed stays as it is."""
+def draft_of_returned(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
+    """Close the returned site's queues one by one, even behind closed listeners: the listeners open before the return
+    ends, so that the ids are applied. A queue that nobody asked for and the serving site keeps closed stays as it
+    is."""
     del rules, step
     calls: list[Call] = []
-    for view in seen.views(move.target):
-        serving = seen.view(move.source, view.pair)
+    for view in snapshot.views(move.target):
+        serving = snapshot.view(move.source, view.pair)
         units = [
             unit for unit in view.fence.matches if serving is None or serving.units.get(unit) or move.ask.includes(unit)
         ]
         calls += closes(view, units)
-    return Draft(move.target, "what it still holds is counted; its queues are closed first", tuple(calls))
+    return StepPlan(move.target, "what it still holds is counted; its queues are closed first", tuple(calls))
 
 
-def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    return _closed(tools, move.source, step.part(""), move.moves, hand)
+def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    return _closed(tools, move.source, step.part(""), move.moves, context)
 
 
-def _closed(tools: BridgesTools, site: str, calls: Sequence[Call], chosen: Chosen, hand: Hand) -> Outcome:
+def _closed(tools: BridgesTools, site: str, calls: Sequence[Call], chosen: Chosen, context: StepContext) -> Outcome:
     views = tools.observer.look_at(site)
     if not (missing := [call for call in calls if not holds(call, views)]):
         return NotNeeded(f"{site} is closed to clients already", {"proof": "flag"})
-    refused = any(isinstance(outcome, Refused) for outcome in tools.change(missing, hand))
+    refused = any(isinstance(outcome, Refused) for outcome in tools.change(missing, context))
 
     def cut(views: Sequence[BrokerView]) -> None:
         """Cut the clients that came between the look and the roles."""
-        tools.change([call for call in calls if call.goal is Goal.CUT and not holds(call, views)], hand)
+        tools.change([call for call in calls if call.goal is Goal.CUT and not holds(call, views)], context)
 
     waited = until(
-        hand,
+        context,
         lambda: tools.observer.look_at(site),
         holds=lambda views: not _still_in(views, chosen),
         # A call that was refused will not come true by waiting, and clients wait too.
-        within_s=0.0 if refused else tools.patience.fence_s,
-        poll_s=tools.patience.poll_s,
+        within_s=0.0 if refused else tools.timeouts.fence_s,
+        poll_s=tools.timeouts.poll_s,
         meanwhile=cut,
     )
     if not waited.held:
@@ -196,37 +199,39 @@ def _still_in(views: Sequence[BrokerView], chosen: Chosen) -> list[str]:
     return found
 
 
-def by_itself(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def by_itself(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Close what is open and prove it; a site that does not answer was cut off by the hook before this step."""
     strikes = step.part("strikes")
     proof: Outcome = Done(f"a hook keeps clients out of {move.source}", {"proof": "hook"})
     if not step.cut_off:
-        proof = _closed(tools, move.source, step.part(""), move.ask.includes, hand)
+        proof = _closed(tools, move.source, step.part(""), move.ask.includes, context)
     if isinstance(proof, Refused | Unknown) or not strikes:
         return proof
-    tools.change(strikes, hand)
+    tools.change(strikes, context)
     return still(strikes, tools.views(move.target)) or proof
 
 
-def owe(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def owe(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     if not step.calls:
         return NotNeeded(step.about)
     if any(call.site == move.source for call in step.calls):
-        return act(tools, step, move, hand)
-    return tools.make(step.calls, hand, move.target) or Done(f"{move.source} cannot be fenced now: the fence is owed")
+        return act(tools, step, move, context)
+    return tools.make(step.calls, context, move.target) or Done(
+        f"{move.source} cannot be fenced now: the fence is owed"
+    )
 
 
-def undo_by_itself(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def undo_by_itself(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     owed = [call for call in step.inverse if call.site == move.target]
-    tools.change([call for call in owed if left_of([call], tools.observer.look_at(move.target))], hand)
-    return undo(tools, step, move, hand)
+    tools.change([call for call in owed if left_of([call], tools.observer.look_at(move.target))], context)
+    return undo(tools, step, move, context)
 
 
-def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Let the clients of each queue in again, where the other site is seen to have it closed."""
     inverse = [call for call in step.inverse if call.site == move.source]
     if not inverse:
-        return tools.put_back(step, move.target, hand)
+        return tools.put_back(step, move.target, context)
     views = tools.observer.look_at(move.source)
     if not (left := [call for call in inverse if not _as_before(call, views)]):
         return NotNeeded(f"{move.source} is open")
@@ -239,11 +244,11 @@ def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     if opened:
         text = f"{move.target} has {some(opened)} open: what was closed at {move.source} stays closed"
         return Refused(text, code=ExitCode.STRANDED)
-    doors = [call for call in left if call.goal is Goal.OPEN]
-    tools.change(doors, hand)
-    if (why := tools.admit(move.source, [call for call in left if call.goal in ROLES], hand)) is not None:
+    listeners = [call for call in left if call.goal is Goal.OPEN]
+    tools.change(listeners, context)
+    if (why := tools.admit(move.source, [call for call in left if call.goal in ROLES], context)) is not None:
         return Refused(why)
-    return still(doors, tools.observer.look_at(move.source)) or Done(f"{move.source} lets clients in again")
+    return still(listeners, tools.observer.look_at(move.source)) or Done(f"{move.source} lets clients in again")
 
 
 def _as_before(call: Call, views: Sequence[BrokerView]) -> bool:
@@ -258,10 +263,10 @@ def _beside(tools: BridgesTools, move: Move) -> list[BrokerView] | BrokerError:
         return error
 
 
-def residue(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def residue(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Close those of the returned site's queues that were decided, and count what it still holds for the other."""
     units = {call.thing for call in step.calls if call.goal is Goal.CUT}
-    closed = _closed(tools, move.target, step.calls, units.__contains__, hand)
+    closed = _closed(tools, move.target, step.calls, units.__contains__, context)
     if isinstance(closed, Refused):
         return closed
     for view in tools.observer.look_at(move.target):
@@ -270,26 +275,26 @@ def residue(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> O
         tools.residue[view.pair] = held
     total = Residue.together(tools.residue.values())
     text = f"{total.messages} message(s) and {total.acks} processed id(s)"
-    hand.notice(f"{move.target} still holds {text} for the other site")
+    context.notice(f"{move.target} still holds {text} for the other site")
     return Done(text, total.figures())
 
 
-def draft_unfence(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+def draft_unfence(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Queues that the other site serves stay closed; pauses of runs are lifted."""
     del rules, step
     calls: list[Call] = []
     inverse: list[Call] = []
-    for view in seen.views(move.source):
-        peer = seen.view(move.target, view.pair)
+    for view in snapshot.views(move.source):
+        peer = snapshot.view(move.target, view.pair)
         served = peer.units if peer is not None else None
         units = [unit for unit in view.among(move.ask.includes) if served is not None and not served.get(unit)]
         shut = [unit for unit in units if not view.units[unit]]
         calls += opens(view, shut)
-        calls += in_part("doors", _doors(view, served or {}) if shut else ())
+        calls += in_part("listeners", _listeners(view, served or {}) if shut else ())
         inverse += closes_again(view, shut, before(move, view))
-    paused = [(view, queue) for view, queue in paused_at(seen, move.source) if queue.name in view.paused]
-    calls += receipts.strikes(seen) if calls else []
-    return Draft(
+    paused = [(view, queue) for view, queue in paused_at(snapshot, move.source) if queue.name in view.paused]
+    calls += receipts.strikes(snapshot) if calls else []
+    return StepPlan(
         move.source,
         "clients let in again, and what runs have paused lifted",
         (*calls, *(resume(view, queue) for view, queue in paused)),
@@ -297,30 +302,30 @@ def draft_unfence(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move:
     )
 
 
-def _doors(view: BrokerView, served: Mapping[str, bool]) -> Iterator[Call]:
-    """The doors that a restart has closed, unless one of them would open a queue that the other site serves."""
+def _listeners(view: BrokerView, served: Mapping[str, bool]) -> Iterator[Call]:
+    """The listeners that a restart has closed, unless one of them would open a queue that the other site serves."""
     loose = [flow.unit for flow in view.flows if not (view.kept_out(flow.unit) or view.gated(flow.unit))]
     if not any(served.get(unit) for unit in loose):
-        yield from (open_door(view, door) for door in view.doors if not door.started)
+        yield from (open_listener(view, listener) for listener in view.listeners if not listener.started)
 
 
-def unfence(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    opens, admits, rest = step.part("doors"), step.part("admit"), step.part("")
+def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    opens, admits, rest = step.part("listeners"), step.part("admit"), step.part("")
     if opens or admits:
         here = {call.thing for call in (*opens, *admits)}
         views = tools.observer.look_at(move.target)
         served = [unit for view in views for unit in view.open_among(move.ask.includes) if unit in here]
         if served:
             return Refused(f"{move.target} has {some(served)} open: a second site is never opened")
-    tools.change([*opens, *rest], hand)
-    if (kept_out := tools.admit(move.source, admits, hand)) is not None:
+    tools.change([*opens, *rest], context)
+    if (kept_out := tools.admit(move.source, admits, context)) is not None:
         return Refused(kept_out)
     done = Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
     waited = until(
-        hand,
+        context,
         lambda: still([*opens, *rest], tools.observer.look_at(move.source)),
         holds=lambda refused: refused is None,
-        within_s=tools.patience.activate_s,
-        poll_s=tools.patience.poll_s,
+        within_s=tools.timeouts.activate_s,
+        poll_s=tools.timeouts.poll_s,
     )
     return waited.look or done

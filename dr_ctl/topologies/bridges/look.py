@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from dr_ctl.core.model import Finding
-from dr_ctl.engine.ports import Move, UnitSeen
+from dr_ctl.engine.ports import Move, UnitSnapshot
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Read, Reader
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.jolokia.post import Post
@@ -22,10 +22,10 @@ from dr_ctl.topologies.artemis.documents import IN_USER
 from dr_ctl.topologies.bridges import checks
 from dr_ctl.topologies.bridges.messages import Message, Origin, forwarded, unannounced, with_due
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle
-from dr_ctl.topologies.common import observer, seen
+from dr_ctl.topologies.common import observer, snapshot
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.names import ANY_ADDRESS
-from dr_ctl.topologies.common.seen import Seen, Silent
+from dr_ctl.topologies.common.snapshot import Silent, Snapshot
 from dr_ctl.topologies.common.view import Config, Queue
 
 _SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", *parts.LIMITS, *GROUP)
@@ -107,7 +107,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """Read a broker's doors, buffers and arrived ids again. Closed queues and clients stay as in the last look."""
+    """Read a broker's listeners, buffers and arrived ids again. Closed queues and clients stay as in the last look."""
     own = [flow.buffer for flow in view.carrying if flow.buffer is not None]
     post = Post()
     itself = post.ask(Read(beans.server(view.broker), ("Active", "CurrentTimeMillis")))
@@ -193,18 +193,18 @@ def _queue(queue: Queue, fields: Fields) -> Queue:
 
 
 @dataclass(frozen=True)
-class BridgesSeen(seen.Seen[BrokerView]):
+class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
     """A look at both sites; an address moves with its queues."""
 
     @property
-    def units(self) -> Sequence[UnitSeen]:
+    def units(self) -> Sequence[UnitSnapshot]:
         names = sorted({flow.unit for site in self.sites for view in self.views(site) for flow in view.flows})
         brokers = {site: list(mine.values()) for site, mine in self.sites.items()}
         return [self.unit(name, brokers) for name in names]
 
     def findings(self) -> Sequence[Finding]:
         ways = (each for view in self._all() for each in checks.of_ways(view, self.peer(view)))
-        return [*seen.Seen.findings(self), *ways, *self._paused_copies()]
+        return [*snapshot.Snapshot.findings(self), *ways, *self._paused_copies()]
 
     def _paused_copies(self) -> Iterator[Finding]:
         for view in self._all():
@@ -215,7 +215,7 @@ class BridgesSeen(seen.Seen[BrokerView]):
     def rows(self, at: datetime) -> Sequence[Row]:
         """Without dead letters and what has expired: no divert copies these, and a failover brings none of them."""
         ends = {(view.site, view.pair): _ends(view) for view in self._all()}
-        rows = seen.Seen.rows(self, at)
+        rows = snapshot.Snapshot.rows(self, at)
         return [row for row in rows if row.kind != "queue" or row.name not in ends[row.site, row.pair or ""]]
 
 
@@ -234,7 +234,7 @@ class Roles:
 
 
 class Access(access.Access[BrokerView]):
-    fenced_by_door = False
+    fenced_by_listener = False
 
     def _config(self) -> Config:
         fence = self._installation.broker(self.site, self.pair, BridgesBroker).lasting_fence
@@ -271,10 +271,10 @@ class Access(access.Access[BrokerView]):
     def glance(self, *, timeout_s: float = READ_S) -> BrokerView:
         return glance(self.reader(), self.names(), timeout_s=timeout_s)
 
-    def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
+    def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
         """The acceptors through which clients of an open queue come."""
         view = self.look(timeout_s=timeout_s)
-        return tuple(door.name for door in view.doors if door.started) if view.open else ()
+        return tuple(listener.name for listener in view.listeners if listener.started) if view.open else ()
 
     def uncovered(self) -> list[str]:
         return []
@@ -286,13 +286,14 @@ Way = tuple[Access, Access]
 class Observer(observer.Observer[BrokerView, Access]):
     """Looks at both sites of such an installation."""
 
-    def observe(self, *, least_s: float = 0.0) -> Seen[BrokerView]:
+    def observe(self, *, least_s: float = 0.0) -> Snapshot[BrokerView]:
         """Beside it, what clients forward with another site's origin, and when delayed messages are due. That takes a
         moment: no wait asks for it."""
-        seen = super().observe(least_s=least_s)
-        owed = {debt.about for debt in seen.debts}
+        snapshot = super().observe(least_s=least_s)
+        owed = {debt.about for debt in snapshot.debts}
         return replace(
-            seen, sites={site: self._read(brokers, returned=site in owed) for site, brokers in seen.sites.items()}
+            snapshot,
+            sites={site: self._read(brokers, returned=site in owed) for site, brokers in snapshot.sites.items()},
         )
 
     def _read(self, brokers: Mapping[str, BrokerView | Silent], *, returned: bool) -> Mapping[str, BrokerView | Silent]:
@@ -315,5 +316,5 @@ class Observer(observer.Observer[BrokerView, Access]):
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair)
 
-    def _seen(self, sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> Seen[BrokerView]:
-        return BridgesSeen(with_idle(sites))
+    def _seen(self, sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> Snapshot[BrokerView]:
+        return BridgesSnapshot(with_idle(sites))

@@ -10,11 +10,11 @@ from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.recipe import Checks, Procedure, Row
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.common.verbs import canary, plain, proving, quarantine, quiesce
 
-PROCEDURE: Final[Procedure[Seen[BrokerView], BridgesTools]] = Procedure(
+PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = Procedure(
     Row("observe", proving.draft_observe, proving.observe),
     Row("check", proving.draft_check, proving.check),
     Row("catch-up", shipping.draft_catch_up, shipping.catch_up, shipping.start),

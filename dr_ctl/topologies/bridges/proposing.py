@@ -3,9 +3,9 @@
 from typing import Final
 
 from dr_ctl.topologies.artemis.look import BRIDGES, DIVERTS
-from dr_ctl.topologies.proposing import Family, Key, Place, Proposal, Proposer, by_site, clients, link_doors
+from dr_ctl.topologies.proposing import Family, Key, Place, Proposal, Proposer, by_site, clients, link_listeners
 
-OWN_DOOR: Final = '<acceptor name="bridge">tcp://0.0.0.0:61617?protocols=CORE</acceptor>'
+OWN_LISTENER: Final = '<acceptor name="bridge">tcp://0.0.0.0:61617?protocols=CORE</acceptor>'
 SIGNS: Final = (BRIDGES, DIVERTS)
 
 
@@ -17,13 +17,13 @@ def propose(here: Place, there: Place) -> Proposal | None:
         return None
     brokers, shared = {}, {}
     for place, broker, peer in ((here, here.probed, there.probed), (there, there.probed, here.probed)):
-        doors = link_doors(broker, peer, "CORE")
-        bridge = doors.key("bridge", "what the peer's bridges use; no client may")
+        listeners = link_listeners(broker, peer, "CORE")
+        bridge = listeners.key("bridge", "what the peer's bridges use; no client may")
         fence = Key(
             "lasting_fence", {"roles": ["apps"]}, "the roles of the clients, never the bridges' own", sure=False
         )
-        brokers[place.site] = [clients(broker, doors.names), *bridge, fence]
-        shared[place.site] = doors.shared(OWN_DOOR, "bridge")
+        brokers[place.site] = [clients(broker, listeners.names), *bridge, fence]
+        shared[place.site] = listeners.shared(OWN_LISTENER, "bridge")
     return Proposal("artemis-bridges", "diverts and bridges at both sites", brokers, shared=by_site(shared))
 
 

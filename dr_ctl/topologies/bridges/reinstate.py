@@ -9,7 +9,7 @@ from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.bridges import duplicates
@@ -17,11 +17,11 @@ from dr_ctl.topologies.bridges.shipping import Direction, starts, wait
 from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.view import BrokerView, whole
 from dr_ctl.topologies.common.baseline import before
-from dr_ctl.topologies.common.calls import call, close_door, open_door, pause, resume, still, to_undo
+from dr_ctl.topologies.common.calls import call, close_listener, open_listener, pause, resume, still, to_undo
 from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.idstore import NotRead, Store
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
 
 HOLDS: Final = "the returned site holds something for this one"
@@ -29,7 +29,7 @@ HELD: Final = "it was paused for what came"
 LOOK_S: Final = 30.0
 
 
-def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Pause the serving site's delivery (lasting), let residue and ids in, resume, strike the debts. Messages and ids
     take two bridges: a late message may arrive before the id that says that it is done."""
     del step
@@ -37,7 +37,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
     let_in: list[Call] = []
     inverse: list[Call] = []
     resumed: list[Call] = []
-    for view in seen.views(move.source):
+    for view in snapshot.views(move.source):
         was = before(move, view)
         for queue in (each for flow in view.flows for each in view.queues_of(flow.unit)):
             closed = not view.units[queue.address]
@@ -46,22 +46,22 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
             held += [] if queue.paused else [pause(view, queue, HOLDS)]
             resumed.append(resume(view, queue, None if queue.paused else HELD))
             inverse.append(resume(view, queue, "it is paused"))
-        let_in += [open_door(view, door) for door in view.link.doors if not door.started]
-        kept_out = [door for door in view.link.doors if not was["mirror"].get(door.name)]
-        inverse += [close_door(view, door, "it is open") for door in kept_out]
+        let_in += [open_listener(view, listener) for listener in view.link.listeners if not listener.started]
+        kept_out = [listener for listener in view.link.listeners if not was["mirror"].get(listener.name)]
+        inverse += [close_listener(view, listener, "it is open") for listener in kept_out]
         inverse += owed_again(view, move.target, move)
-    for view in seen.views(move.target):
+    for view in snapshot.views(move.target):
         let_in += _ways_in(view)
         inverse += _as_they_were(view, before(move, view)["acceptors"])
-    let_in += starts([*seen.views(move.source), *seen.views(move.target)], whole)
-    return Draft(
+    let_in += starts([*snapshot.views(move.source), *snapshot.views(move.target)], whole)
+    return StepPlan(
         move.target,
         "its residue and its ids are let in while nothing is delivered; both directions drain",
         (
             *in_part("hold", held),
             *in_part("let in", let_in),
             *in_part("deliver", resumed),
-            *in_part("strikes", paid(seen, move)),
+            *in_part("strikes", paid(snapshot, move)),
         ),
         tuple(inverse),
         rules.while_moving(move),
@@ -69,37 +69,42 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
 
 
 def _ways_in(view: BrokerView) -> list[Call]:
-    """The doors of a returned site: the peer's bridges use one, the processor of the ids another. The queues are
+    """The listeners of a returned site: the peer's bridges use one, the processor of the ids another. The queues are
     closed, so that no client gets in."""
     return [
-        call(view, Goal.LINK_UP, door.name, view.requests.open_door(door), f"open acceptor {door.name}")
-        for door in (*view.link.doors, *view.doors)
-        if not door.started
+        call(view, Goal.LINK_UP, listener.name, view.requests.open_listener(listener), f"open acceptor {listener.name}")
+        for listener in (*view.link.listeners, *view.listeners)
+        if not listener.started
     ]
 
 
 def _as_they_were(view: BrokerView, was: Mapping[str, bool]) -> list[Call]:
-    """Put the doors back as they were when the site returned; the queues stay closed, even if the return fails."""
+    """Put the listeners back as they were when the site returned; the queues stay closed, even if the return fails."""
     return [
         call(
-            view, Goal.LINK_DOWN, door.name, view.requests.close_door(door), f"close acceptor {door.name}", "it is open"
+            view,
+            Goal.LINK_DOWN,
+            listener.name,
+            view.requests.close_listener(listener),
+            f"close acceptor {listener.name}",
+            "it is open",
         )
-        for door in (*view.link.doors, *view.doors)
-        if not was.get(door.name)
+        for listener in (*view.link.listeners, *view.listeners)
+        if not was.get(listener.name)
     ]
 
 
-def draft_reconcile(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    del rules, step, seen
-    return Draft(move.source, "whether the returned site's copies hold what is served")
+def draft_reconcile(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
+    del rules, step, snapshot
+    return StepPlan(move.source, "whether the returned site's copies hold what is served")
 
 
-def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     holds, lets_in, resumes, strikes = (step.part(name) for name in ("hold", "let in", "deliver", "strikes"))
     # Where nothing can come any more its clients need not wait; nor do they again where a run died after that.
-    if not _nothing_left(tools, move) and (refused := tools.make(holds, hand, move.source)) is not None:
+    if not _nothing_left(tools, move) and (refused := tools.make(holds, context, move.source)) is not None:
         return refused
-    if (refused := tools.make(lets_in, hand, move.source, move.target)) is not None:
+    if (refused := tools.make(lets_in, context, move.source, move.target)) is not None:
         return refused
     sites = tools.observer.brokers
     pairs = [(mine, sites[move.target][pair]) for pair, mine in sites[move.source].items()]
@@ -108,12 +113,12 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     back = [Direction(there, here, closed.__contains__, IdBarrier()) for here, there in pairs]
     # Clients go on sending to the serving site: in that direction the wait covers only messages that lay there.
     forth = [Direction(here, there, whole, IdBarrier(), MessageBarrier()) for here, there in pairs]
-    waiting = wait(tools, [*back, *forth], hand)
+    waiting = wait(tools, [*back, *forth], context)
     within_s, stall_s = step.limits.get("within"), step.limits["stall"]
     if (failed := waiting.until(tools.rules.drain.poll, within_s=within_s, stall_s=stall_s)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     found = [*_done_there(tools, move)] if holds else []  # before anybody delivers what came
-    if (refused := tools.make([*resumes, *strikes], hand, move.source, move.target)) is not None:
+    if (refused := tools.make([*resumes, *strikes], context, move.source, move.target)) is not None:
         return refused
     return Done("what it held has arrived, and its ids are applied", _figures(tools), tuple(found))
 
@@ -144,37 +149,37 @@ def _figures(tools: BridgesTools) -> dict[str, Json]:
     }
 
 
-def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    here = _undo_here(tools, step, move, hand)
-    there = _undo_there(tools, [call for call in step.inverse if call.site == move.target], move, hand)
+def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    here = _undo_here(tools, step, move, context)
+    there = _undo_there(tools, [call for call in step.inverse if call.site == move.target], move, context)
     return there if there is not None and not isinstance(here, Refused) else here
 
 
-def _undo_here(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def _undo_here(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Shut the way first, and let the ids that arrived be applied: a message that came in without its id may come
     twice."""
     mine = [call for call in step.inverse if call.site == move.source]
     if not to_undo(mine, tools.views(move.source)):
         return NotNeeded("as it was")
-    doors = [call for call in mine if call.goal is Goal.CLOSE]
-    if (open_still := tools.make(doors, hand, move.source)) is not None:
+    listeners = [call for call in mine if call.goal is Goal.CLOSE]
+    if (open_still := tools.make(listeners, context, move.source)) is not None:
         return open_still
     waited = until(
-        hand,
+        context,
         lambda: tools.observer.unapplied_at(move.source, timeout_s=5.0),
         holds=lambda left: left == 0,
-        within_s=tools.patience.settle_s,
-        poll_s=tools.patience.settle_poll_s,
+        within_s=tools.timeouts.settle_s,
+        poll_s=tools.timeouts.settle_poll_s,
     )
-    return replace(tools.put_back(step, move.source, hand), findings=tuple(_duplicates(tools, move, waited.look)))
+    return replace(tools.put_back(step, move.source, context), findings=tuple(_duplicates(tools, move, waited.look)))
 
 
-def _undo_there(tools: BridgesTools, calls: Sequence[Call], move: Move, hand: Hand) -> Refused | None:
-    """The returned site's doors, where it answers: behind them its queues are closed, so that nobody waits for one that
-    is away again."""
-    seen = {view.pair: view for view in tools.observer.answering(move.target)}
-    mine = [call for call in calls if call.unit in seen]
-    tools.change([call for call in mine if not seen[call.unit].holds(call)], hand)
+def _undo_there(tools: BridgesTools, calls: Sequence[Call], move: Move, context: StepContext) -> Refused | None:
+    """The returned site's listeners, where it answers: behind them its queues are closed, so that nobody waits for one
+    that is away again."""
+    snapshot = {view.pair: view for view in tools.observer.answering(move.target)}
+    mine = [call for call in calls if call.unit in snapshot]
+    tools.change([call for call in mine if not snapshot[call.unit].holds(call)], context)
     return still(mine, tools.views_of(mine))
 
 
@@ -197,10 +202,10 @@ def _duplicates(tools: BridgesTools, move: Move, unapplied: int | None) -> list[
     return [found("DR-RETURN-007", text, remedy)]
 
 
-def reconcile(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def reconcile(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Compare the id stores where the settings name them: the serving site must know all ids that the returned site has
     processed. An earlier step waited for the messages; copies that found no queue at the returned site are reported."""
-    del step, hand
+    del step, context
     found = list(_unrouted(tools, move))
     unknown: dict[str, Json] = {}
     for pair, serving in tools.observer.brokers[move.source].items():

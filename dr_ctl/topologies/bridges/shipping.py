@@ -12,7 +12,7 @@ from dr_ctl.core.printable import if_known
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
@@ -25,7 +25,7 @@ from dr_ctl.topologies.common import waiting
 from dr_ctl.topologies.common.calls import call, holds, left_of, still
 from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.verbs.quiesce import while_serving
 from dr_ctl.topologies.console.requests import request
 
@@ -56,21 +56,21 @@ def _start(view: BrokerView, bridge: Bridge, when: str | None) -> Call:
     return call(view, Goal.LINK_UP, bridge.name, asked, f"start bridge {bridge.name}", when)
 
 
-def draft_catch_up(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    views = seen.views(move.source)
-    return Draft(
+def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
+    views = snapshot.views(move.source)
+    return StepPlan(
         move.source,
-        f"{while_serving(seen, move)}the bridges connected, the buffers small",
+        f"{while_serving(snapshot, move)}the bridges connected, the buffers small",
         tuple(starts(views, move.moves)),
         tuple(starts(views, move.moves)),
-        {"within": step.limits.get("within", rules.patience.catch_up_s)},
+        {"within": step.limits.get("within", rules.timeouts.catch_up_s)},
     )
 
 
-def draft_drain(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+def draft_drain(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     del step
-    views = seen.views(move.source)
-    return Draft(
+    views = snapshot.views(move.source)
+    return StepPlan(
         move.target,
         "all messages shipped, all processed ids applied",
         tuple(starts(views, move.moves)),
@@ -79,12 +79,12 @@ def draft_drain(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: M
     )
 
 
-def draft_restart(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+def draft_restart(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Restart connected bridges too: a bridge that hangs may say that it is connected."""
     del rules, step
-    views = seen.views(move.source)
+    views = snapshot.views(move.source)
     every = [(view, bridge) for view in views for bridge in _bridges(view, move.ask.includes)]
-    return Draft(
+    return StepPlan(
         move.source,
         f"stop and start the bridges of {move.source}, until they are connected; clients stay where they are",
         (*(_stop(view, bridge) for view, bridge in every if bridge.started), *(_start(*each, None) for each in every)),
@@ -132,18 +132,20 @@ class Direction:
 Views = waiting.Views[BrokerView]
 
 
-def wait(tools: BridgesTools, directions: Sequence[Direction], hand: Hand, small: int = 0) -> waiting.Wait[BrokerView]:
+def wait(
+    tools: BridgesTools, directions: Sequence[Direction], context: StepContext, small: int = 0
+) -> waiting.Wait[BrokerView]:
     """A wait for several directions at once. `small` is how much may be left."""
-    return waiting.Wait(tools, directions, hand, UNDER_WAY, small)
+    return waiting.Wait(tools, directions, context, UNDER_WAY, small)
 
 
-def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """While the source serves: the bridges connected, and little enough under way that a drain takes a moment."""
     ways = tools.observer.ways(move)
     before = _ids_lacking(tools, move)
-    waiting = wait(tools, [Direction(*way, move.moves, IdBarrier()) for way in ways], hand, SMALL)
+    waiting = wait(tools, [Direction(*way, move.moves, IdBarrier()) for way in ways], context, SMALL)
     within_s = step.limits["within"]
-    failed = waiting.until(tools.patience.link_poll_s, within_s=within_s, stall_s=within_s)
+    failed = waiting.until(tools.timeouts.link_poll_s, within_s=within_s, stall_s=within_s)
     if failed is not None:
         if waiting.first is not None and waiting.last is not None and waiting.last >= waiting.first > SMALL:
             return Refused(f"the buffers grow while clients work: {waiting.first} under way, then {waiting.last}")
@@ -172,18 +174,18 @@ def _ids_lost(tools: BridgesTools, move: Move, before: Mapping[str, Lacking], un
             now = lacking(way, copies, move.moves) or {}
             still_ = {queue: now.get(queue, frozenset()) & ids for queue, ids in before[way[1].pair].items()}
             if sum(map(len, still_.values())) > under_way:
-                found += told(way, copies, still_, move.ask, timeout_s=tools.patience.flag_s)
+                found += told(way, copies, still_, move.ask, timeout_s=tools.timeouts.flag_s)
     return found
 
 
-def drain(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def drain(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     gate = tools.gate
     accepted = move.ask.accept_difference
     ways = [
         Direction(*way, move.moves, gate.barrier(move.source, way[0].pair), accepted=accepted)
         for way in tools.observer.ways(move)
     ]
-    waiting = wait(tools, ways, hand)
+    waiting = wait(tools, ways, context)
     limits = step.limits
     failed = waiting.until(
         tools.rules.drain.poll,
@@ -201,10 +203,10 @@ def _opened(views: Views, chosen: Chosen) -> str | None:
     return f"opened to clients during the drain: {some(opened)}" if opened else None
 
 
-def restart(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Whether they connected is looked at, not what the call answered."""
     stops = [call for call in step.calls if call.goal is Goal.LINK_DOWN]
-    tools.change(stops, hand)
+    tools.change(stops, context)
     again_at = 0.0
 
     def look() -> list[str]:
@@ -213,18 +215,18 @@ def restart(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> O
         nonlocal again_at
         views = tools.observer.look_at(move.source)
         stopped = [call for call in step.calls if call.goal is Goal.LINK_UP and not holds(call, views)]
-        if stopped and hand.monotonic() >= again_at:
-            again_at = hand.monotonic() + AGAIN_S
-            tools.change(stopped, hand)
+        if stopped and context.monotonic() >= again_at:
+            again_at = context.monotonic() + AGAIN_S
+            tools.change(stopped, context)
         return [flow.unit for view in views for flow in view.carrying_among(move.ask.includes) if not flow.attached]
 
     waited = until(
-        hand,
+        context,
         look,
         holds=lambda away: not away,
         within_s=step.limits["within"],
-        poll_s=tools.patience.link_poll_s,
-        meanwhile=lambda away: hand.waiting(f"the bridges of {move.source} connect", len(away), None),
+        poll_s=tools.timeouts.link_poll_s,
+        meanwhile=lambda away: context.waiting(f"the bridges of {move.source} connect", len(away), None),
     )
     if waited.held:
         return Done(f"the bridges of {move.source} are connected")
@@ -233,13 +235,13 @@ def restart(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> O
     return Refused(text, findings=(found("DR-LINK-008", text, remedy),))
 
 
-def start(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def start(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """A broker that is away is not waited for: clients are."""
     del move
     sites = sorted({call.site for call in step.inverse})
     views = [view for site in sites for view in tools.observer.answering(site)]
-    seen = {(view.site, view.pair) for view in views}
-    mine = [call for call in step.inverse if (call.site, call.unit) in seen]
+    snapshot = {(view.site, view.pair) for view in views}
+    mine = [call for call in step.inverse if (call.site, call.unit) in snapshot]
     away = sorted({f"{call.site}/{call.unit}" for call in step.inverse if call not in mine})
     findings = tuple(
         found("DR-LINK-007", f"{name}: whether its bridges are started could not be seen", "Look at them.")
@@ -247,7 +249,7 @@ def start(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Out
     )
     if not left_of(mine, views):
         return NotNeeded("no bridge was seen stopped", findings=findings)
-    tools.change([call for call in mine if left_of([call], views)], hand)
+    tools.change([call for call in mine if left_of([call], views)], context)
     try:
         return still(mine, tools.views_of(mine)) or Done("bridges started", findings=findings)
     except BrokerError as error:

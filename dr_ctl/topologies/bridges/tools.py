@@ -70,7 +70,7 @@ class BridgesVerifier(Verifier[BrokerView]):
     the drain, so that the gate need not wait for those of other queues anew."""
 
     def __init__(self, observer: Observer, poll_s: float) -> None:
-        super().__init__(observer, poll_s, observer.patience.window_s)
+        super().__init__(observer, poll_s, observer.timeouts.window_s)
         self._brokers = observer
         self.barriers: dict[tuple[str, str], IdBarrier] = {}
 
@@ -132,7 +132,7 @@ class BridgesVerifier(Verifier[BrokerView]):
             ids = lacking(way, there, move.moves)
         except NotRead as error:
             return (), [not_compared(error)]
-        return tuple(told(way, there, ids or {}, move.ask, timeout_s=self.patience.flag_s)), []
+        return tuple(told(way, there, ids or {}, move.ask, timeout_s=self.timeouts.flag_s)), []
 
     def _lacks(self, here: BrokerView, there: BrokerView, queue: Queue) -> int | None:
         copy = next((each for each in there.queues_of(queue.address) if each.name == queue.name), None)
@@ -143,7 +143,7 @@ class BridgesVerifier(Verifier[BrokerView]):
             Side(self._brokers.brokers[view.site][view.pair], each, origin or view.site)
             for view, each, origin in zip((here, there), (queue, copy), origins, strict=True)
         ]
-        return missing(*sides, timeout_s=self.patience.flag_s)
+        return missing(*sides, timeout_s=self.timeouts.flag_s)
 
 
 def _closed(view: BrokerView, move: Move) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia.client import Read, Reader
 from dr_ctl.jolokia.errors import BadValue
@@ -23,7 +23,7 @@ from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.consumed import Consumed, InBothStores
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.console.requests import request
 
@@ -35,17 +35,17 @@ LOOK_S: Final = 30.0
 PAGES: Final = 50  # of one queue and one trim: each page of a deep queue takes longer than the one before
 
 
-def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     del rules, step
     calls: list[Call] = []
-    for view in seen.views(move.source):
-        peer = seen.view(move.target, view.pair)
+    for view in snapshot.views(move.source):
+        peer = snapshot.view(move.target, view.pair)
         for unit in view.among(move.ask.includes):
             if peer is None or view.units[unit] or not peer.units.get(unit):
                 continue
             calls += [_may_remove(view, queue) for queue in view.queues_of(unit) if queue.depth]
     about = f"copies at {move.source} that both sites have processed are removed, by the ids in both id stores"
-    return Draft(move.source, about, tuple(calls))
+    return StepPlan(move.source, about, tuple(calls))
 
 
 def removes(view: BrokerView, queue: Queue, consumed: Consumed) -> Iterator[Call]:
@@ -84,7 +84,7 @@ class Compared:
         return Consumed(self.serving & self.waiting, InBothStores(self.serving, self.waiting))
 
 
-def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     if not step.calls:
         return NotNeeded(f"{move.source} waits with no copies while {move.target} serves")
     sites = tools.observer.brokers
@@ -97,11 +97,11 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     except BrokerError as error:
         return Refused(f"which copies are processed cannot be told: {error}", code=ExitCode.PRECHECK_FAILED)
     for _, waiting in ways:
-        outcome = _removed(tools, waiting, found[waiting.pair], removed, stay, hand)
+        outcome = _removed(tools, waiting, found[waiting.pair], removed, stay, context)
         if outcome is not None:
             return outcome
     total = sum(count for count in removed.values() if isinstance(count, int))
-    text = f"{total} processed copies {'could be ' if hand.only_looks else ''}removed at {move.source}"
+    text = f"{total} processed copies {'could be ' if context.only_looks else ''}removed at {move.source}"
     return Done(text, {"removed": removed, "stay": stay}, tuple(_left(text, ways, found, total)))
 
 
@@ -201,18 +201,18 @@ def _stays(reader: Reader, copy: Queue) -> None:
 
 def _removed(
     tools: BridgesTools, waiting: Access, found: Mapping[str, Compared], removed: dict[str, Json],
-    stay: dict[str, Json], hand: Hand,
+    stay: dict[str, Json], context: StepContext,
 ) -> Outcome | None:  # fmt: skip
     """Remove them, queue by queue, and look again; gives None where all are gone. Raises `BrokerError`."""
     view = waiting.look()
     for name, compared in found.items():
         consumed = compared.done
-        if hand.only_looks:
+        if context.only_looks:
             removed[name], stay[name] = len(consumed.ids), len(compared.copies - consumed.ids)
             continue
         queue = view.business[name]
         if consumed.ids:
-            tools.change(list(removes(view, queue, consumed)), hand)
+            tools.change(list(removes(view, queue, consumed)), context)
         queue = waiting.look().business[name]
         copies = _copies(waiting, queue, view.origin_of(queue.address) or view.site)
         left = consumed.ids & copies.keys()

@@ -14,22 +14,22 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.broker import ArtemisBroker, nodes, others
-from dr_ctl.topologies.artemis.fence import DoorsAndRoles
+from dr_ctl.topologies.artemis.fence import ListenersAndRoles
 from dr_ctl.topologies.artemis.operations import ArtemisRequests
-from dr_ctl.topologies.common import seen
+from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.calls import Request
 from dr_ctl.topologies.common.figures import Residue, said, total
-from dr_ctl.topologies.common.link import Carries, Link
+from dr_ctl.topologies.common.link import Link, ReplicationScope
 from dr_ctl.topologies.common.view import Acceptor, Connection, Queue
-from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
+from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 ORIGIN: Final = "ARTEMIS_MESSAGE_ORIGIN"
 # Chooses units: the units that are asked for, or the units still to move.
 Chosen = Callable[[str | None], bool]
 
 
-class Queues(DoorsAndRoles):
+class Queues(ListenersAndRoles):
     view: BrokerView
 
     @property
@@ -46,7 +46,7 @@ class Queues(DoorsAndRoles):
 
     @property
     def leaves_open(self) -> tuple[Acceptor, ...]:
-        """The fence is by address, whatever door a client comes through."""
+        """The fence is by address, whatever listener a client comes through."""
         return ()
 
     def strangers(self) -> list[str]:
@@ -64,19 +64,23 @@ class Queues(DoorsAndRoles):
 
 class BridgesLink(Link["BrokerView"]):
     def guests(self, peer: BrokerView | None) -> list[Connection]:
-        return others(self.at_doors(), peer.link if peer is not None else None)
+        return others(self.at_listeners(), peer.link if peer is not None else None)
 
     @property
-    def doors(self) -> tuple[Acceptor, ...]:
-        return self.only_door(lambda each: "CORE" in each.protocols)
+    def listeners(self) -> tuple[Acceptor, ...]:
+        return self.only_listener(lambda each: "CORE" in each.protocols)
 
     @property
     def attached(self) -> bool | None:
         return all(flow.attached for flow in self.view.carrying) if self.view.flows else None
 
-    def carries(self, queue: str) -> Carries:
+    def carries(self, queue: str) -> ReplicationScope:
         """A copy stays until it is trimmed: what is processed is told by ids, which consumers send."""
-        return Carries.MESSAGES if any(flow.unit == queue for flow in self.view.flows) else Carries.NOTHING
+        return (
+            ReplicationScope.MESSAGES
+            if any(flow.unit == queue for flow in self.view.flows)
+            else ReplicationScope.NOTHING
+        )
 
     @property
     def needs(self) -> str:
@@ -150,18 +154,18 @@ class BridgesLink(Link["BrokerView"]):
         return {"units": units}
 
     def holds(self, call: Call) -> bool | None:
-        """Of its doors too, which a return opens one by one."""
+        """Of its listeners too, which a return opens one by one."""
         if call.goal not in (Goal.LINK_UP, Goal.LINK_DOWN):
             return None
-        doors = {door.name: door.started for door in self.view.acceptors}
-        return (doors | {**self.ships}).get(call.thing) is (call.goal is Goal.LINK_UP)
+        listeners = {listener.name: listener.started for listener in self.view.acceptors}
+        return (listeners | {**self.ships}).get(call.thing) is (call.goal is Goal.LINK_UP)
 
-    def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
+    def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view = self.view
         rate = self._rate(before, took_s)
         started = all(self.ships.values()) if self.ships else None
         even_s = drain_s(self.to_ship, rate)
-        return LinkSeen(
+        return LinkSnapshot(
             view.site, view.pair, "bridges", started, self.attached, self.to_ship, self.unapplied, rate,
             tuple(self._lines(even_s)),
             {"ids_to_ship": view.ids_to_ship, "queues": {flow.unit: flow.to_ship for flow in view.flows}},
@@ -391,9 +395,9 @@ class BrokerView(ArtemisBroker):
 
     @property
     def units(self) -> Mapping[str, bool]:
-        doors = any(door.started for door in self.doors)
+        listeners = any(listener.started for listener in self.listeners)
         return {
-            flow.unit: doors and not (self.kept_out(flow.unit) or self.gated(flow.unit) or flow.unit in self.idle)
+            flow.unit: listeners and not (self.kept_out(flow.unit) or self.gated(flow.unit) or flow.unit in self.idle)
             for flow in self.flows
         }
 
@@ -402,7 +406,7 @@ class BrokerView(ArtemisBroker):
 
     @property
     def role(self) -> Role:
-        if self.missing_doors or not self.flows:
+        if self.missing_listeners or not self.flows:
             return Role.UNKNOWN
         return Role.SERVING if self.open else Role.STANDBY
 
@@ -438,8 +442,8 @@ def lying(view: BrokerView, chosen: Chosen) -> Iterator[Queue]:
 
 
 def with_idle(
-    sites: Mapping[str, Mapping[str, BrokerView | seen.Silent]],
-) -> Mapping[str, Mapping[str, BrokerView | seen.Silent]]:
+    sites: Mapping[str, Mapping[str, BrokerView | snapshot.Silent]],
+) -> Mapping[str, Mapping[str, BrokerView | snapshot.Silent]]:
     """Where nothing keeps the clients of a unit out at either site, it serves where they work."""
     first, second = sites
     found = {site: dict(brokers) for site, brokers in sites.items()}

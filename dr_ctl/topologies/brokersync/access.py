@@ -21,20 +21,20 @@ from dr_ctl.topologies.brokersync.look import as_view, glance
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncConfig
 from dr_ctl.topologies.classic import access, beans, look, statistics
 from dr_ctl.topologies.classic.look import Answered
-from dr_ctl.topologies.common import observer, seen
+from dr_ctl.topologies.common import observer, snapshot
 from dr_ctl.topologies.common.access import READ_S, Gate, gate
-from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Config
 
 
-class Looked(seen.Seen[BrokerView]):
+class Looked(snapshot.Snapshot[BrokerView]):
     kept_aside = (
         "Where they were never done: `dr-ctl sync --settle --put-back --site {} --reason TEXT` lets clients have them. "
         "Where they were: purge that queue in the console."
     )
 
     def findings(self) -> Sequence[Finding]:
-        return [*seen.Seen.findings(self), *self._unproven()]
+        return [*snapshot.Snapshot.findings(self), *self._unproven()]
 
     def _unproven(self) -> Iterator[Finding]:
         """Copies at a waiting site that the counters of the serving one do not cover, queue by queue."""
@@ -70,7 +70,7 @@ class Access(access.Access[BrokerView]):
     def _look(self, timeout_s: float) -> BrokerView:
         if self._settings.jolokia is not None:
             return super()._look(timeout_s)
-        return self._seen(statistics.ask(*self._doors(timeout_s), timeout_s=timeout_s))
+        return self._seen(statistics.ask(*self._listeners(timeout_s), timeout_s=timeout_s))
 
     def glance(self, *, timeout_s: float = READ_S) -> BrokerView | None:
         """Gives no glance without a console: the statistics show everything or nothing."""
@@ -78,10 +78,10 @@ class Access(access.Access[BrokerView]):
             return None
         return glance(self.reader(), self.names(), timeout_s=timeout_s)
 
-    def _doors(self, timeout_s: float) -> tuple[Gate, Mapping[str, bool]]:
-        """Where the statistics are asked for, and which of the clients' doors are open: without a door of the agent's
-        own the clients' is all there is."""
-        mine, theirs = self.agents_door(), self.gate()
+    def _listeners(self, timeout_s: float) -> tuple[Gate, Mapping[str, bool]]:
+        """Where the statistics are asked for, and which of the clients' listeners are open: without a listener of the
+        agent's own the clients' is all there is."""
+        mine, theirs = self.agents_listener(), self.gate()
         assert theirs is not None  # the settings ask for one of both
         if mine is None:
             return theirs, dict.fromkeys(self.config.clients, True)
@@ -90,8 +90,8 @@ class Access(access.Access[BrokerView]):
             raise TimedOut(f"{theirs.address}: whether clients are let in cannot be told: {if_known(greeting)}")
         return mine, dict.fromkeys(self.config.clients, isinstance(greeting, Connected))
 
-    def agents_door(self) -> Gate | None:
-        """The agent's own STOMP door, which stays open behind a fence, if the settings name one."""
+    def agents_listener(self) -> Gate | None:
+        """The agent's own STOMP listener, which stays open behind a fence, if the settings name one."""
         own = self._installation.broker(self.site, self.pair, BrokerSyncBroker).sync
         if own is None:
             return None
@@ -109,10 +109,10 @@ class Access(access.Access[BrokerView]):
         """Note what a run did that this start's counters cannot tell from clients."""
         proven.note(self._documents, self.site, self.pair, start, what, queue, count)
 
-    def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
+    def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
         if self._settings.jolokia is not None:
-            return super().open_doors(timeout_s=timeout_s)
-        return tuple(door.name for door in self.look(timeout_s=timeout_s).doors if door.started)
+            return super().open_listeners(timeout_s=timeout_s)
+        return tuple(listener.name for listener in self.look(timeout_s=timeout_s).listeners if listener.started)
 
     def _seen(self, answered: Answered) -> BrokerView:
         view = as_view(answered, self.document_files, pair=self.pair, site=self.site, config=self.config, own=self.own)

@@ -11,21 +11,21 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import ACTIVATE, SWAPOVER, UNFENCE
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.brokersync import listing, parity
-from dr_ctl.topologies.brokersync.view import BrokerView, SyncSeen
+from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, REMOVES
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover, receipts
-from dr_ctl.topologies.common.checks import Named, doors, of_doors, of_pair, of_queues
+from dr_ctl.topologies.common.checks import Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.rules import Rules
 
 # Findings that a return itself mends.
 _MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-004"})
 
 
-def of_move(rules: Rules, seen: SyncSeen, move: Move) -> list[Finding]:
-    kept_out = {debt.about for debt in seen.debts if debt.kind is DebtKind.QUARANTINE}
+def of_move(rules: Rules, snapshot: SyncSnapshot, move: Move) -> list[Finding]:
+    kept_out = {debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
     quiesces = not move.ask.cut_in_flight
 
     def of_one(view: BrokerView) -> Iterator[Finding]:
@@ -33,29 +33,29 @@ def of_move(rules: Rules, seen: SyncSeen, move: Move) -> list[Finding]:
         if view.role is Role.SERVING:
             yield from classic.of_pausing(view, needed=quiesces)
 
-    return common.of_move(seen, move, of_one, lambda here, there: of_both(rules, seen, move, here, there))
+    return common.of_move(snapshot, move, of_one, lambda here, there: of_both(rules, snapshot, move, here, there))
 
 
-def of_return(seen: SyncSeen, move: Move) -> Iterator[Finding]:
-    return failover.of_return(seen, move, of_broker, _MENDED, classic.BOOTS_OPEN)
+def of_return(snapshot: SyncSnapshot, move: Move) -> Iterator[Finding]:
+    return failover.of_return(snapshot, move, of_broker, _MENDED, classic.BOOTS_OPEN)
 
 
-def nothing_owed(seen: SyncSeen, move: Move) -> bool:
+def nothing_owed(snapshot: SyncSnapshot, move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, existing links ship, and no message is under way. A
     serving site need not copy back."""
-    here, there = seen.views(move.source), seen.views(move.target)
-    owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
+    here, there = snapshot.views(move.source), snapshot.views(move.target)
+    owed = any(move.target in (debt.about, debt.kept_at) for debt in snapshot.debts)
     ship = all(view.link.attached is not False for view in (*here, *there))
-    doors = all(door.started for view in (*here, *there) for door in view.link.doors)
+    listeners = all(listener.started for view in (*here, *there) for listener in view.link.listeners)
     settled = all(view.link.to_ship == 0 for view in there)
-    return not owed and ship and doors and settled and seen.roles[move.target] is Role.STANDBY
+    return not owed and ship and listeners and settled and snapshot.roles[move.target] is Role.STANDBY
 
 
 def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
     """Find what is wrong at one broker of any role. A broker `kept_out` of its peer is not attached on purpose."""
     name = f"{view.site}/{view.pair}"
-    yield from of_doors(name, view)
-    yield from _link_door(name, view)
+    yield from of_listeners(name, view)
+    yield from _link_listener(name, view)
     yield from classic.of_permits(view, (LINKS_UP, LINKS_DOWN, REMOVES))
     yield from _link(name, view, kept_out=kept_out)
     yield from of_queues(name, view)
@@ -79,7 +79,7 @@ def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
         )
 
 
-def _link_door(name: str, view: BrokerView) -> Iterator[Finding]:
+def _link_listener(name: str, view: BrokerView) -> Iterator[Finding]:
     """Whether the connector of the peer's network connector is known, and is not the clients'."""
     shared = sorted({each.protocol for each in view.bridges} & {*view.config.clients})
     if shared:
@@ -89,7 +89,7 @@ def _link_door(name: str, view: BrokerView) -> Iterator[Finding]:
             "to them would cut the copies",
             "Give it a transport connector of its own, named under `bridge:`, and point the peer's uri at that.",
         )
-    elif not view.link.doors and view.config.mirror is None:
+    elif not view.link.listeners and view.config.mirror is None:
         others = [each.name for each in view.acceptors if each.name not in view.config.clients]
         there = f"{', '.join(others)} could be it" if others else "clients use all of them"
         finding = found(
@@ -101,11 +101,13 @@ def _link_door(name: str, view: BrokerView) -> Iterator[Finding]:
         yield finding if others else replace(finding, weighs=finding.weighs & ~Weight.FAILOVER)
 
 
-def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
+def of_both(
+    rules: Rules, snapshot: SyncSnapshot, move: Move, source: BrokerView, target: BrokerView
+) -> Iterator[Finding]:
     yield from of_pair(source, target)
     yield from _copies(source, target)
     if source.role is Role.SERVING and move.ask.operation == SWAPOVER:
-        yield from _residue(rules, seen, move, source, target)
+        yield from _residue(rules, snapshot, move, source, target)
         deep = listing.too_deep(rules, source, target, move)
         for each in parity.counts(source, target, rules.queues):
             if each.queue in deep:
@@ -114,7 +116,7 @@ def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target
         return  # both closed: the gate of the run itself judges, over time; or clients of the target have worked since
     wrong = [
         each
-        for each in parity.lacking(source, target, rules.queues, seen.moved.get(source.pair, {}))
+        for each in parity.lacking(source, target, rules.queues, snapshot.moved.get(source.pair, {}))
         if move.ask.accept_difference.get(each.queue) != abs(each.source - each.target)
     ]
     if wrong:
@@ -126,15 +128,15 @@ def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target
         )
 
 
-def of_opening(rules: Rules, seen: SyncSeen, move: Move) -> Iterator[Finding]:
+def of_opening(rules: Rules, snapshot: SyncSnapshot, move: Move) -> Iterator[Finding]:
     """Find copies at the site to be opened whose messages clients of the other site, which is closed now, may have
     consumed."""
     unfence = move.ask.operation == UNFENCE
     if not unfence and move.ask.operation != ACTIVATE:
         return
     opened, other = (move.source, move.target) if unfence else (move.target, move.source)
-    for pair in seen.sites[opened]:
-        here, there = seen.view(opened, pair), seen.view(other, pair)
+    for pair in snapshot.sites[opened]:
+        here, there = snapshot.view(opened, pair), snapshot.view(other, pair)
         if here is None or there is None or here.open or there.open or receipts.held_at(here) is not None:
             continue
         for each in parity.counts(here, there, rules.queues):
@@ -152,9 +154,11 @@ def of_opening(rules: Rules, seen: SyncSeen, move: Move) -> Iterator[Finding]:
                 )
 
 
-def _residue(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
+def _residue(
+    rules: Rules, snapshot: SyncSnapshot, move: Move, source: BrokerView, target: BrokerView
+) -> Iterator[Finding]:
     """Copies at the waiting site that the run would have to remove, and may not."""
-    for each, copies, why in parity.unproven(source, target, rules.queues, seen.moved.get(source.pair, {})):
+    for each, copies, why in parity.unproven(source, target, rules.queues, snapshot.moved.get(source.pair, {})):
         if move.ask.accept_difference.get(each.queue) == each.target - each.source:
             yield possible_duplicates(each.queue, each.target - each.source, target.site)
         else:
@@ -224,7 +228,7 @@ def _attached(view: BrokerView) -> str:
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *BY_CONSOLE,
-    Named("DR-DOOR-003", lambda view: doors(view.link.doors)),
+    Named("DR-DOOR-003", lambda view: listeners(view.link.listeners)),
     Named("DR-LINK-001", _shown_link),
     Named("DR-LINK-004", _attached, "it is connected"),
 )

@@ -31,13 +31,13 @@ def listed(access: Access, view: BrokerView, queue: Queue | None, *, tries: int 
     """List a queue of that broker whole. What the peer ships may come to a closed site meanwhile. Raises
     `BrokerError`."""
     grows = not view.open and not view.prepared
-    if queue is None or queue.depth <= DEEP or (door := access.agents_door()) is None:
+    if queue is None or queue.depth <= DEEP or (listener := access.agents_listener()) is None:
         return ids.listed(access, queue, tries=tries, grows=grows)
     before = _depth(access, queue)
     # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
     access.note(view.start, SHOWN, queue.name, before)
     found: dict[str, str | None] = {}
-    for frame in browsing.browsed(door, queue.name, client=AGENT):
+    for frame in browsing.browsed(listener, queue.name, client=AGENT):
         was = frame.headers.get(BEFORE)
         found[frame.headers["message-id"]] = was.removeprefix("/queue/") if was is not None else None
     access.note(view.start, SHOWN, queue.name, len(found) - before)

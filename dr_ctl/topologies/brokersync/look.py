@@ -8,14 +8,14 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.brokersync.view import AGENT, QUEUE, BrokerView, SyncConfig
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic import look as parts
-from dr_ctl.topologies.classic.access import Papers
+from dr_ctl.topologies.classic.access import BrokerStore
 from dr_ctl.topologies.classic.look import Answered
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.view import Config, Queue
 
 
 def as_view(
-    answer: Answered, document_files: Papers, *, pair: str, site: str, config: Config, own: SyncConfig
+    answer: Answered, document_files: BrokerStore, *, pair: str, site: str, config: Config, own: SyncConfig
 ) -> BrokerView:
     """Make the view of a pair's broker from the answer. Raises `BrokerError`."""
     bridged = {consumer.queue for consumer, network in answer.consumers if network}
@@ -54,7 +54,7 @@ def as_view(
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """Read a broker's doors, link, copy queues and clients' queues again; other queues stay as in the last look."""
+    """Read a broker's listeners, link, copy queues and clients' queues again; other queues stay as in the last look."""
     own = [*view.copying.values(), *view.business.values()]
     answers = reader.look(
         [

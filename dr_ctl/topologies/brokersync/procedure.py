@@ -7,7 +7,7 @@ from dr_ctl.core.patterns import matches
 from dr_ctl.engine.operations import FAILOVER, FENCE
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.ports import Move, StepContext
 from dr_ctl.topologies.brokersync import checks, proven, reinstate, settling, shipping
 from dr_ctl.topologies.brokersync.access import Observer
 from dr_ctl.topologies.brokersync.checks import BY_BROKER, BY_PAIR
@@ -19,7 +19,7 @@ from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.common.consumed import NotWhole
 from dr_ctl.topologies.common.recipe import Checks, Procedure, Recipe, Row
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender
 from dr_ctl.topologies.common.topology import Kind, PairDriver, PairTopology
 from dr_ctl.topologies.common.verbs import activate, canary, fence, plain, proving, quarantine, quiesce
@@ -31,15 +31,15 @@ NOT_COPIED: Final = (
 )
 
 
-def _activate(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def _activate(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """How the counters stand is noted before clients are let in, since an agent worked there."""
     for access in tools.observer.at(move.target):
-        if not access.open_doors(timeout_s=READ_S):
+        if not access.open_listeners(timeout_s=READ_S):
             access.note_opening()
-    return activate.act(tools, step, move, hand)
+    return activate.act(tools, step, move, context)
 
 
-PROCEDURE: Final[Procedure[Seen[BrokerView], SyncTools]] = Procedure(
+PROCEDURE: Final[Procedure[Snapshot[BrokerView], SyncTools]] = Procedure(
     Row("observe", proving.draft_observe, proving.observe),
     Row("check", proving.draft_check, proving.check),
     Row("catch-up", shipping.draft_catch_up, shipping.catch_up, shipping.start),

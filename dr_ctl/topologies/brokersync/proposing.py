@@ -6,20 +6,20 @@ from dr_ctl.core.model import Json
 from dr_ctl.core.printable import if_known
 from dr_ctl.topologies.classic.look import NETWORKS
 from dr_ctl.topologies.proposing import (
-    Door,
     Family,
     Key,
-    LinkDoors,
+    LinkListeners,
+    Listener,
     Place,
     Probed,
     Proposal,
     Proposer,
     by_site,
     clients,
-    link_doors,
+    link_listeners,
 )
 
-OWN_DOOR: Final = '<transportConnector name="bridge" uri="tcp://0.0.0.0:61617"/>'
+OWN_LISTENER: Final = '<transportConnector name="bridge" uri="tcp://0.0.0.0:61617"/>'
 
 
 def propose(here: Place, there: Place) -> Proposal | None:
@@ -31,34 +31,38 @@ def propose(here: Place, there: Place) -> Proposal | None:
     if not linked:
         return None
     brokers = {place.site: _keys(place, broker, peer) for place, broker, peer in ways}
-    shared = {place.site: _doors(broker, peer).shared(OWN_DOOR, "bridge") for place, broker, peer in ways}
+    shared = {place.site: _listeners(broker, peer).shared(OWN_LISTENER, "bridge") for place, broker, peer in ways}
     why = f"network connectors at {' and '.join(linked)}"
     return Proposal("classic-brokersync", why, brokers, shared=by_site(shared))
 
 
-def _doors(broker: Probed, peer: Place) -> LinkDoors:
+def _listeners(broker: Probed, peer: Place) -> LinkListeners:
     assert peer.probed is not None  # both answered
-    return link_doors(broker, peer.probed, "OPENWIRE")
+    return link_listeners(broker, peer.probed, "OPENWIRE")
 
 
 def _keys(place: Place, broker: Probed, peer: Place) -> list[Key]:
-    doors = _doors(broker, peer)
-    own = clients(broker, doors.names)
+    listeners = _listeners(broker, peer)
+    own = clients(broker, listeners.names)
     named = own.value if isinstance(own.value, list) else []
-    beside = [door for door in broker.doors if door.name not in (*doors.names, *named) and "STOMP" in door.protocols]
+    beside = [
+        listener
+        for listener in broker.listeners
+        if listener.name not in (*listeners.names, *named) and "STOMP" in listener.protocols
+    ]
     copies = Key("copies", f"{{queue}}.to-{peer.site}", "the queue here that holds the copies of {queue}", sure=False)
-    bridge = doors.key("bridge", "what the peer's network connector uses; no client may")
+    bridge = listeners.key("bridge", "what the peer's network connector uses; no client may")
     agent = [_agent(place, beside[0])] if beside else []
     return [own, *bridge, copies, *agent]
 
 
-def _agent(place: Place, door: Door) -> Key:
+def _agent(place: Place, listener: Listener) -> Key:
     secret: dict[str, Json] = {"env": f"{place.site.upper().replace('-', '_')}_SYNC_PASSWORD"}
     way: dict[str, Json] = {
-        "stomp": f"stomp://{place.host}:{if_known(door.port)}",
+        "stomp": f"stomp://{place.host}:{if_known(listener.port)}",
         "username": "sync",
         "password": secret,
-        "connector": door.name,
+        "connector": listener.name,
     }
     return Key("sync", way, "the way in of the agent `dr-ctl sync`, open behind a fence", sure=False)
 

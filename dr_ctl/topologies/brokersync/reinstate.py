@@ -8,7 +8,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.access import Access, Looked
@@ -17,11 +17,11 @@ from dr_ctl.topologies.brokersync.listing import listed
 from dr_ctl.topologies.brokersync.proven import covered
 from dr_ctl.topologies.brokersync.shipping import SMALL, UNDER_WAY, Copies, may_move, may_remove, remove, restarts
 from dr_ctl.topologies.brokersync.tools import SyncTools
-from dr_ctl.topologies.brokersync.view import BrokerView, SyncSeen
+from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.ids import aside
 from dr_ctl.topologies.common.baseline import before
-from dr_ctl.topologies.common.calls import close_door, open_door
+from dr_ctl.topologies.common.calls import close_listener, open_listener
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.rules import Rules
@@ -34,43 +34,43 @@ HERE: Final = "the serving site's counters prove that they were consumed there s
 SETTLED: Final = "Nothing now: a swapover removes behind its fence what was consumed, and says what it cannot tell."
 
 
-def draft(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
+def draft(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
     """Move aside what would come twice, by id, while nothing can come in, then let the rest in, and ship the serving
     site's copies. An undo shuts the way again: no client has consumed what came in."""
     del step
-    done = [call for view in seen.views(move.target) for call in in_part("done", _aside(view))]
+    done = [call for view in snapshot.views(move.target) for call in in_part("done", _aside(view))]
     let_in: list[Call] = []
     inverse: list[Call] = []
-    for view in seen.views(move.source):
+    for view in snapshot.views(move.source):
         done += in_part("done", (may_move(view, view.named[name]) for name in view.copying if name in view.named))
         was = before(move, view)
-        let_in += [open_door(view, door) for door in view.link.doors if not door.started]
-        kept_out = [door for door in view.link.doors if not was["mirror"].get(door.name)]
-        inverse += [close_door(view, door, "it is open") for door in kept_out]
+        let_in += [open_listener(view, listener) for listener in view.link.listeners if not listener.started]
+        kept_out = [listener for listener in view.link.listeners if not was["mirror"].get(listener.name)]
+        inverse += [close_listener(view, listener, "it is open") for listener in kept_out]
         inverse += owed_again(view, move.target, move)
-    for view in seen.views(move.target):
-        let_in += [open_door(view, door) for door in view.link.doors if not door.started]
-    let_in += restarts([*seen.views(move.source), *seen.views(move.target)])
+    for view in snapshot.views(move.target):
+        let_in += [open_listener(view, listener) for listener in view.link.listeners if not listener.started]
+    let_in += restarts([*snapshot.views(move.source), *snapshot.views(move.target)])
     about = "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship"
-    calls = (*done, *in_part("let in", let_in), *in_part("strikes", paid(seen, move)))
-    return Draft(move.target, about, calls, tuple(inverse), rules.while_moving(move))
+    calls = (*done, *in_part("let in", let_in), *in_part("strikes", paid(snapshot, move)))
+    return StepPlan(move.target, about, calls, tuple(inverse), rules.while_moving(move))
 
 
 def _aside(view: BrokerView) -> list[Call]:
     return [may_move(view, each) for each in view.copying.values()]
 
 
-def draft_reconcile(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
+def draft_reconcile(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
     """Remove messages that were consumed meanwhile once more, while both directions ship."""
     del rules, step
-    views = seen.views(move.target)
+    views = snapshot.views(move.target)
     calls = [may_remove(view, view.named[name], HERE) for view in views for name in view.copying if name in view.named]
-    return Draft(move.target, "copies of what was consumed meanwhile removed; both sites compared", tuple(calls))
+    return StepPlan(move.target, "copies of what was consumed meanwhile removed; both sites compared", tuple(calls))
 
 
-def residue(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def residue(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Close the returned site where it is open, and count what it still holds for the other."""
-    findings = closed_first(tools, step, move, hand)
+    findings = closed_first(tools, step, move, context)
     if isinstance(findings, Refused):
         return findings
     views = tools.views(move.target)
@@ -79,43 +79,45 @@ def residue(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
         return Refused(f"what {move.target} still holds was not read")
     total = Residue.together(known)
     text = f"{total.messages} message(s) that it did not ship"
-    hand.notice(f"{move.target} still holds {text}")
+    context.notice(f"{move.target} still holds {text}")
     return Done(text, {"messages": total.messages}, tuple(findings))
 
 
-def act(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def act(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     if nothing_owed(tools.observer.observe(), move):
         return NotNeeded(f"{move.target} is taken in already")
     findings: list[Finding] = []
     sites = tools.observer.brokers
     for pair, serving in sites[move.source].items():
-        pairs = _Return(tools, sites[move.target][pair], serving, hand)
+        pairs = _Return(tools, sites[move.target][pair], serving, context)
         if (refused := pairs.tell_apart()) is not None:
             return refused
         findings += pairs.findings
-    doors = [call for call in step.part("let in") if call.when is None]
-    if (refused := tools.make(doors, hand, move.source, move.target)) is not None:
+    listeners = [call for call in step.part("let in") if call.when is None]
+    if (refused := tools.make(listeners, context, move.source, move.target)) is not None:
         return refused
     ways = [(here, sites[move.target][pair]) for pair, here in sites[move.source].items()]
-    back = Wait(tools, [Copies(there, here, hand, tools.patience) for here, there in ways], hand, UNDER_WAY)
-    forth = Wait(tools, [Copies(here, there, hand, tools.patience) for here, there in ways], hand, UNDER_WAY, SMALL)
+    back = Wait(tools, [Copies(there, here, context, tools.timeouts) for here, there in ways], context, UNDER_WAY)
+    forth = Wait(
+        tools, [Copies(here, there, context, tools.timeouts) for here, there in ways], context, UNDER_WAY, SMALL
+    )
     for wait in (back, forth):
         limits = step.limits
         failed = wait.until(tools.rules.drain.poll, within_s=limits.get("within"), stall_s=limits["stall"])
         if failed is not None:
             return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
-    if (refused := tools.make(step.part("strikes"), hand, move.source, move.target)) is not None:
+    if (refused := tools.make(step.part("strikes"), context, move.source, move.target)) is not None:
         return refused
-    return Done(tools.taken_in.text, tools.taken_in.as_json(), tuple(findings))
+    return Done(tools.rejoined.text, tools.rejoined.as_json(), tuple(findings))
 
 
 class _Return:
     """One pair of a returned site, before its messages are let in. The counters from before the loss are gone, and
     nothing proves what was consumed then: no message is removed."""
 
-    def __init__(self, tools: SyncTools, returned: Access, serving: Access, hand: Hand) -> None:
+    def __init__(self, tools: SyncTools, returned: Access, serving: Access, context: StepContext) -> None:
         """Raises `BrokerError`."""
-        self._tools, self._hand = tools, hand
+        self._tools, self._context = tools, context
         self._returned, self._serving = returned, serving
         self._there, self._here = returned.look(), serving.look()
         self.findings: list[Finding] = []
@@ -132,10 +134,10 @@ class _Return:
         copies = there.copying[name]
         lies = listed(self._returned, there, there.named.get(name)).whole.ids
         to_ship = listed(self._returned, there, copies).whole.ids
-        taken_in = self._tools.taken_in
-        taken_in.recovered[name] = len(to_ship & lies)
+        rejoined = self._tools.rejoined
+        rejoined.recovered[name] = len(to_ship & lies)
         if left := to_ship - lies:
-            taken_in.done_there[name] = len(left)
+            rejoined.done_there[name] = len(left)
             text = (
                 f"{len(left)} message(s) of {name} had left their queue at {there.site} and were not shipped: "
                 f"consumed there before the loss, as it seems. They were moved aside, and do not come twice"
@@ -151,7 +153,7 @@ class _Return:
                 f"{len(before)} message(s) of {name} that came from {there.site} lie at {here.site}, and none at "
                 f"{there.site}: they stay, and those that {there.site} had consumed come twice"
             )
-            taken_in.duplicates[name] = len(before)
+            rejoined.duplicates[name] = len(before)
             self.findings.append(found("DR-SYNC-007", text, "Nothing; clients get them."))
             return None
         text = (
@@ -163,7 +165,7 @@ class _Return:
 
     def _aside(self, access: Access, queue: Queue, messages: frozenset[str], text: str) -> Refused | None:
         view = access.names()
-        outcomes = self._tools.change(list(aside(view, queue, messages)), self._hand)
+        outcomes = self._tools.change(list(aside(view, queue, messages)), self._context)
         left = ids.shown(access, queue).keys() & messages
         if left:
             why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
@@ -172,7 +174,7 @@ class _Return:
         return None
 
 
-def reconcile(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def reconcile(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Remove what clients of the serving site have consumed since, where its counters prove that, and count the rest;
     compare both sites by count."""
     del step
@@ -185,17 +187,17 @@ def reconcile(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
                 continue
             gone = _consumed(here, serving, view, returned, queue)
             if isinstance(gone, Consumed):
-                if gone.ids and (refused := remove(tools, returned, queue, gone, hand, (serving, here))) is not None:
+                if gone.ids and (refused := remove(tools, returned, queue, gone, context, (serving, here))) is not None:
                     return refused
-                tools.taken_in.done_here[name] = len(gone.ids)
+                tools.rejoined.done_here[name] = len(gone.ids)
             elif (more := queue.depth - _depth(here, name)) > 0:
-                tools.taken_in.duplicates[name] = tools.taken_in.duplicates.get(name, 0) + more
+                tools.rejoined.duplicates[name] = tools.rejoined.duplicates.get(name, 0) + more
                 text = (
                     f"{more} message(s) of {name} lie at {view.site} beyond those at {here.site}, and nothing proves "
                     f"yet that they were consumed: {gone}. They stay, and so many may come twice"
                 )
                 findings.append(found("DR-SYNC-007", text, SETTLED))
-    return Done(tools.taken_in.text, tools.taken_in.as_json(), (*findings, *_lacking(tools, move)))
+    return Done(tools.rejoined.text, tools.rejoined.as_json(), (*findings, *_lacking(tools, move)))
 
 
 def _depth(view: BrokerView, name: str) -> int:
@@ -214,12 +216,12 @@ def _consumed(here: BrokerView, serving: Access, view: BrokerView, returned: Acc
 
 
 def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
-    seen = tools.observer.observe()
-    for pair in seen.sites[move.source]:
-        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+    snapshot = tools.observer.observe()
+    for pair in snapshot.sites[move.source]:
+        here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
         if here is None or there is None or not here.copying:
             continue
-        wrong = parity.lacking(here, there, tools.observer.queues, seen.moved.get(pair, {}))
+        wrong = parity.lacking(here, there, tools.observer.queues, snapshot.moved.get(pair, {}))
         if wrong:
             text = f"not at {move.target}: {some([each.told(move.source, move.target) for each in wrong])}"
             yield found("DR-RECONCILE-001", text, "Compare these queues before moving back.")

@@ -7,13 +7,13 @@ from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.core.patterns import matches
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.brokersync.access import Access
 from dr_ctl.topologies.brokersync.listing import unproven
 from dr_ctl.topologies.brokersync.shipping import may_move
 from dr_ctl.topologies.brokersync.tools import SyncTools
-from dr_ctl.topologies.brokersync.view import BrokerView, SyncSeen
+from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.ids import aside, moves
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Word
@@ -24,26 +24,26 @@ from dr_ctl.topologies.common.view import Queue
 UNPROVEN = "they do not lie at the other site, and nothing proves that they were consumed"
 
 
-def draft_keep_aside(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
+def draft_keep_aside(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
     del rules, step
     calls = [
         may_move(view, queue, UNPROVEN)
-        for view in seen.views(move.source)
+        for view in snapshot.views(move.source)
         for name, queue in view.business.items()
         if named(move, name) and queue.depth and queue.dead_letter_address is None
     ]
-    return Draft(move.source, f"copies at {move.source} that nothing proves are kept aside, by id", tuple(calls))
+    return StepPlan(move.source, f"copies at {move.source} that nothing proves are kept aside, by id", tuple(calls))
 
 
-def draft_put_back(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
+def draft_put_back(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
     del rules, step
     calls = [
         may_move(view, queue, None, to)
-        for view in seen.views(move.source)
+        for view in snapshot.views(move.source)
         for queue, to in kept(view, move)
         if to is not None
     ]
-    return Draft(move.source, f"what was kept aside at {move.source} goes where clients get it", tuple(calls))
+    return StepPlan(move.source, f"what was kept aside at {move.source} goes where clients get it", tuple(calls))
 
 
 def named(move: Move, queue: str) -> bool:
@@ -64,7 +64,7 @@ def kept(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
         yield queue, copying.get(name, name) if view.open else name if name in copying else None
 
 
-def keep_aside(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def keep_aside(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Keep aside what nothing proves, by a person's word on these ids. Raises `BrokerError`."""
     del step
     sites = tools.observer.brokers
@@ -83,7 +83,7 @@ def keep_aside(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> O
                 continue
             by_word = Consumed(found, Word(found, move.ask.reason or ""))
             calls = aside(waiting.names(), queue, by_word.ids)
-            if (refused := _moved(tools, waiting, queue, calls, by_word.ids, hand)) is not None:
+            if (refused := _moved(tools, waiting, queue, calls, by_word.ids, context)) is not None:
                 return refused
             moved[name] = [*sorted(by_word.ids)]
     if not moved:
@@ -92,7 +92,7 @@ def keep_aside(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> O
     return Done(f"kept aside at {move.source}: {some(told)}", {"kept_aside": moved})
 
 
-def put_back(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def put_back(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Raises `BrokerError`."""
     del step
     back: dict[str, Json] = {}
@@ -104,7 +104,9 @@ def put_back(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Out
                 findings.append(found("DR-SYNC-008", depth=queue.depth, name=queue.name, site=view.site))
                 continue
             lie = ids.listed(access, queue).whole.ids
-            if (refused := _moved(tools, access, queue, moves(access.names(), queue, lie, to), lie, hand)) is not None:
+            if (
+                refused := _moved(tools, access, queue, moves(access.names(), queue, lie, to), lie, context)
+            ) is not None:
                 return refused
             back[to] = len(lie)
             text = f"{len(lie)} message(s) of {to} are put back at {view.site}: those that were done before come twice"
@@ -118,10 +120,15 @@ def put_back(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Out
 
 
 def _moved(
-    tools: SyncTools, access: Access, queue: Queue, calls: Iterable[Call], messages: Collection[str], hand: Hand
+    tools: SyncTools,
+    access: Access,
+    queue: Queue,
+    calls: Iterable[Call],
+    messages: Collection[str],
+    context: StepContext,
 ) -> Refused | None:
     """Move these messages; gives None where they are gone from their queue."""
-    outcomes = tools.change(list(calls), hand)
+    outcomes = tools.change(list(calls), context)
     left = ids.shown(access, queue).keys() & {*messages}
     if not left:
         return None

@@ -12,12 +12,12 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
-from dr_ctl.core.patience import Patience
 from dr_ctl.core.printable import if_known
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
@@ -28,7 +28,7 @@ from dr_ctl.topologies.brokersync.listing import listed, own
 from dr_ctl.topologies.brokersync.proven import covered
 from dr_ctl.topologies.brokersync.sync.accounts import DELETED
 from dr_ctl.topologies.brokersync.tools import SyncTools
-from dr_ctl.topologies.brokersync.view import BrokerView, SyncSeen
+from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.ids import removes
 from dr_ctl.topologies.classic.operations import MOVE_MATCHING, REMOVE_MATCHING, START, STOP
@@ -95,43 +95,43 @@ def may_remove(view: BrokerView, queue: Queue, when: str) -> Call:
     return call(view, Goal.REMOVE, queue.name, asked, f"remove them from {queue.name} by their ids", when, MOST)
 
 
-def draft_catch_up(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
-    views = seen.views(move.source)
-    about = f"{while_serving(seen, move)}the network connector connected, the copy queues small"
-    limits = {"within": step.limits.get("within", rules.patience.catch_up_s)}
-    return Draft(move.source, about, tuple(restarts(views)), tuple(starts(views)), limits)
+def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
+    views = snapshot.views(move.source)
+    about = f"{while_serving(snapshot, move)}the network connector connected, the copy queues small"
+    limits = {"within": step.limits.get("within", rules.timeouts.catch_up_s)}
+    return StepPlan(move.source, about, tuple(restarts(views)), tuple(starts(views)), limits)
 
 
-def draft_drain(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
+def draft_drain(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
     """Consumed messages are removed by id: the removal needs no undo, whoever serves afterwards."""
     del step
-    views = seen.views(move.source)
+    views = snapshot.views(move.source)
     limits = {"within": rules.within(move), "stall": rules.drain.stall}
     about = "all copies shipped; copies of what was consumed removed; pauses lifted beside it"
-    return Draft(
+    return StepPlan(
         move.target,
         about,
-        (*lifts_planned(rules, seen, move), *restarts(views), *_removes(seen, move)),
+        (*lifts_planned(rules, snapshot, move), *restarts(views), *_removes(snapshot, move)),
         tuple(starts(views)),
         limits,
     )
 
 
-def _removes(seen: SyncSeen, move: Move) -> list[Call]:
+def _removes(snapshot: SyncSnapshot, move: Move) -> list[Call]:
     return [
         may_remove(there, there.named[name], CONSUMED)
-        for here in seen.views(move.source)
-        if (there := seen.view(move.target, here.pair)) is not None
+        for here in snapshot.views(move.source)
+        if (there := snapshot.view(move.target, here.pair)) is not None
         for name in here.copying
         if name in there.named
     ]
 
 
-def draft_restart(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
+def draft_restart(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
     """Restart a connected connector too: a hanging connector may say that it is connected."""
     del rules, step
-    views = seen.views(move.source)
-    return Draft(
+    views = snapshot.views(move.source)
+    return StepPlan(
         move.source,
         f"stop and start the network connector of {move.source}, until it is connected; clients stay where they are",
         (*stops(views), *starts(views, None)),
@@ -167,7 +167,7 @@ class Apart:
         return cls(lacks, None, alone, gone)
 
 
-def cleared(tools: SyncTools, way: Way, move: Move, hand: Hand) -> Outcome:
+def cleared(tools: SyncTools, way: Way, move: Move, context: StepContext) -> Outcome:
     """Compare every queue by id, then remove at the target what the fenced source has consumed, where its counters
     cover that and nobody holds. Nothing is removed where the target lacks what the source holds, or has what nothing
     proves. Raises `BrokerError`."""
@@ -199,7 +199,7 @@ def cleared(tools: SyncTools, way: Way, move: Move, hand: Hand) -> Outcome:
     for each, apart in found:
         count = 0
         if apart.gone is not None:
-            refused = remove(tools, way[1], target.named[each.queue], apart.gone, hand, (way[0], source))
+            refused = remove(tools, way[1], target.named[each.queue], apart.gone, context, (way[0], source))
             if refused is not None:
                 return refused
             removed[each.queue] = count = len(apart.gone.ids)
@@ -220,14 +220,19 @@ def _lacks(queue: str, ids: frozenset[str], source: BrokerView, target: BrokerVi
 
 
 def remove(
-    tools: SyncTools, access: Access, queue: Queue, gone: Consumed, hand: Hand, serving: tuple[Access, BrokerView]
+    tools: SyncTools,
+    access: Access,
+    queue: Queue,
+    gone: Consumed,
+    context: StepContext,
+    serving: tuple[Access, BrokerView],
 ) -> Refused | None:
     """Remove these copies, and look whether they are gone; gives None where they are. `serving` is the broker whose
     clients consumed them. Raises `BrokerError`."""
     counts, view = serving
     # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
     counts.note(view.start, DELETED, queue.name, len(gone.ids))
-    outcomes = tools.change(list(removes(access.names(), queue, gone)), hand)
+    outcomes = tools.change(list(removes(access.names(), queue, gone)), context)
     now = access.look().named.get(queue.name)
     if now is None or now.depth == queue.depth - len(gone.ids):
         return None
@@ -245,11 +250,11 @@ class Copies:
     """The copies that one broker ships to its peer. A connector with copies to ship that is not connected is restarted,
     a few times."""
 
-    def __init__(self, here: Access, there: Access, hand: Hand, patience: Patience) -> None:
+    def __init__(self, here: Access, there: Access, context: StepContext, timeouts: Timeouts) -> None:
         self.here, self.there = here, there
-        self._hand, self._patience = hand, patience
+        self._context, self._timeouts = context, timeouts
         self._restarted = 0
-        self._again_at = hand.monotonic() + patience.link_lost_s
+        self._again_at = context.monotonic() + timeouts.link_lost_s
 
     def left(self, here: BrokerView, there: BrokerView) -> int | None:
         del there
@@ -263,22 +268,22 @@ class Copies:
 
     def mends(self, here: BrokerView) -> list[Call]:
         if here.link.attached or not here.copying:
-            self._again_at = self._hand.monotonic() + self._patience.link_lost_s
+            self._again_at = self._context.monotonic() + self._timeouts.link_lost_s
             return []
-        if self._restarted >= RESTARTS or self._hand.monotonic() < self._again_at:
+        if self._restarted >= RESTARTS or self._context.monotonic() < self._again_at:
             return []
         self._restarted += 1
-        self._again_at = self._hand.monotonic() + self._patience.link_between_s * 2**self._restarted
+        self._again_at = self._context.monotonic() + self._timeouts.link_between_s * 2**self._restarted
         return restarts([here])
 
 
-def catch_up(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def catch_up(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """While the source serves: connected, and little enough to ship that a drain takes a moment."""
     wait = Wait(
-        tools, [Copies(*way, hand, tools.patience) for way in tools.observer.ways(move)], hand, UNDER_WAY, SMALL
+        tools, [Copies(*way, context, tools.timeouts) for way in tools.observer.ways(move)], context, UNDER_WAY, SMALL
     )
     within_s = step.limits["within"]
-    failed = wait.until(tools.patience.link_poll_s, within_s=within_s, stall_s=within_s)
+    failed = wait.until(tools.timeouts.link_poll_s, within_s=within_s, stall_s=within_s)
     if failed is not None:
         if wait.first is not None and wait.last is not None and wait.last >= wait.first > SMALL:
             return Refused(f"the copy queues grow while clients work: {wait.first} to ship, then {wait.last}")
@@ -286,14 +291,16 @@ def catch_up(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Out
     return Done(f"{if_known(wait.last)} to ship", {"under_way": wait.last, "started": wait.mended})
 
 
-def drain(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    with lifting(tools, move, hand) as lifted:
-        wait = Wait(tools, [Copies(*way, hand, tools.patience) for way in tools.observer.ways(move)], hand, UNDER_WAY)
+def drain(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    with lifting(tools, move, context) as lifted:
+        wait = Wait(
+            tools, [Copies(*way, context, tools.timeouts) for way in tools.observer.ways(move)], context, UNDER_WAY
+        )
         limits = step.limits
         failed = wait.until(
             tools.rules.drain.poll, within_s=limits["within"], stall_s=limits["stall"], guard=_opened, calms=2
         )
-        outcome = failed or _cleared(tools, move, hand)
+        outcome = failed or _cleared(tools, move, context)
     return lifted.judged(outcome)
 
 
@@ -302,11 +309,11 @@ def _opened(views: Views[BrokerView]) -> str | None:
     return f"opened to clients during the drain: {some(opened)}" if opened else None
 
 
-def _cleared(tools: SyncTools, move: Move, hand: Hand) -> Outcome:
+def _cleared(tools: SyncTools, move: Move, context: StepContext) -> Outcome:
     removed: dict[str, Json] = {}
     findings: list[Finding] = []
     for way in tools.observer.ways(move):
-        outcome = cleared(tools, way, move, hand)
+        outcome = cleared(tools, way, move, context)
         if not isinstance(outcome, Done):
             return outcome
         removed[way[0].pair] = outcome.evidence["removed"]
@@ -320,17 +327,17 @@ def _count(counts: Json) -> int:
     return sum(each for each in counts.values() if isinstance(each, int)) if isinstance(counts, Mapping) else 0
 
 
-def restart(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def restart(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Whether it connected is looked at, not what the call answered."""
-    tools.change([call for call in step.calls if call.goal is Goal.LINK_DOWN], hand)
-    tools.change([call for call in step.calls if call.goal is Goal.LINK_UP], hand)
+    tools.change([call for call in step.calls if call.goal is Goal.LINK_DOWN], context)
+    tools.change([call for call in step.calls if call.goal is Goal.LINK_UP], context)
     waited = until(
-        hand,
+        context,
         lambda: [f"{view.site}/{view.pair}" for view in tools.observer.look_at(move.source) if not view.link.attached],
         holds=lambda away: not away,
         within_s=step.limits["within"],
-        poll_s=tools.patience.link_poll_s,
-        meanwhile=lambda away: hand.waiting(f"the network connector of {move.source} connects", len(away), None),
+        poll_s=tools.timeouts.link_poll_s,
+        meanwhile=lambda away: context.waiting(f"the network connector of {move.source} connects", len(away), None),
     )
     if waited.held:
         return Done(f"the network connector of {move.source} is connected")
@@ -340,23 +347,23 @@ def restart(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     return Refused(text, findings=(found("DR-LINK-008", text, remedy),))
 
 
-def start(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def start(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """A connector whose peer is away stays unconnected, and connects by itself once it is back."""
     del move
     sites = sorted({call.site for call in step.inverse})
     views = [view for site in sites for view in tools.observer.answering(site)]
-    seen = {(view.site, view.pair) for view in views}
-    mine = [call for call in step.inverse if (call.site, call.unit) in seen]
+    snapshot = {(view.site, view.pair) for view in views}
+    mine = [call for call in step.inverse if (call.site, call.unit) in snapshot]
     if not left_of(mine, views):
         return NotNeeded("no network connector was seen stopped")
-    tools.change([call for call in mine if left_of([call], views)], hand)
+    tools.change([call for call in mine if left_of([call], views)], context)
     try:
         left = until(
-            hand,
+            context,
             lambda: still(mine, tools.views_of(mine)),
             holds=lambda left: left is None,
-            within_s=tools.patience.link_attach_s,
-            poll_s=tools.patience.link_poll_s,
+            within_s=tools.timeouts.link_attach_s,
+            poll_s=tools.timeouts.link_poll_s,
         ).look
     except BrokerError as error:
         return Refused(f"whether its network connector is connected could not be seen: {error}")

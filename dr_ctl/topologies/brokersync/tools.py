@@ -21,7 +21,7 @@ class SyncVerifier(Verifier[BrokerView]):
 
     def __init__(self, observer: Observer, rules: Rules, compared: Compared) -> None:
         self._brokers, self._rules, self._compared = observer, rules, compared
-        super().__init__(observer, rules.drain.poll, observer.patience.window_s)
+        super().__init__(observer, rules.drain.poll, observer.timeouts.window_s)
 
     def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
         found = parity.differing(now.source, now.target, self.observer.queues)
@@ -97,11 +97,11 @@ class TakenIn:
 
 
 class SyncTools(Tools[BrokerView]):
-    """`taken_in` is what a return has found out; `compared` are queues that were compared by id."""
+    """`rejoined` is what a return has found out; `compared` are queues that were compared by id."""
 
     observer: Observer
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, SyncVerifier(observer, recipe.rules, compared := Compared()))
         self.compared = compared
-        self.taken_in = TakenIn()
+        self.rejoined = TakenIn()

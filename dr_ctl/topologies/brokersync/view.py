@@ -11,11 +11,11 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic.broker import ClassicBroker, Network
-from dr_ctl.topologies.common import seen
+from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.common.figures import Residue, said, total
-from dr_ctl.topologies.common.link import Carries, Link
+from dr_ctl.topologies.common.link import Link, ReplicationScope
 from dr_ctl.topologies.common.view import Acceptor, Queue
-from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
+from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 QUEUE = "{queue}"
 AGENT = "dr-ctl-sync-"  # how the client ids of the agent begin
@@ -30,10 +30,10 @@ class SyncLink(Link["BrokerView"]):
             return False if view.copying else None
         return view.network.to is not None and all(each.consumers for each in view.copying.values() if each.depth)
 
-    def carries(self, queue: str) -> Carries:
+    def carries(self, queue: str) -> ReplicationScope:
         """Copies of consumed messages go when the agent deletes them, which may be later."""
         del queue
-        return Carries.MESSAGES
+        return ReplicationScope.MESSAGES
 
     @property
     def needs(self) -> str:
@@ -65,8 +65,8 @@ class SyncLink(Link["BrokerView"]):
         return True
 
     @property
-    def doors(self) -> tuple[Acceptor, ...]:
-        return self.only_door(lambda each: "OPENWIRE" in each.protocols)
+    def listeners(self) -> tuple[Acceptor, ...]:
+        return self.only_listener(lambda each: "OPENWIRE" in each.protocols)
 
     @property
     def tells_consumed(self) -> bool:
@@ -74,7 +74,7 @@ class SyncLink(Link["BrokerView"]):
 
     @property
     def reserved(self) -> Collection[str]:
-        """The agent's own door, too."""
+        """The agent's own listener, too."""
         return {*super().reserved, *filter(None, [self.view.own.agent])}
 
     def holds(self, call: Call) -> bool | None:
@@ -82,11 +82,11 @@ class SyncLink(Link["BrokerView"]):
             return None
         return self.ships.get(call.thing, False) is (call.goal is Goal.LINK_UP)
 
-    def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
+    def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view = self.view
         rate = self._rate(before, took_s)
         name = view.network.name if view.network is not None else None
-        return LinkSeen(
+        return LinkSnapshot(
             view.site, view.pair, name, self.attached, self.attached, self.to_ship, self.unapplied, rate,
             (self._line(drain_s(self.to_ship, rate)),),
             {"queues": {queue: each.depth for queue, each in view.copying.items()}},
@@ -225,4 +225,4 @@ class BrokerView(ClassicBroker):
         return None
 
 
-SyncSeen = seen.Seen[BrokerView]
+SyncSnapshot = snapshot.Snapshot[BrokerView]

@@ -28,7 +28,7 @@ from dr_ctl.topologies.console.access import ConsoleAccess
 from dr_ctl.topologies.console.requests import change
 
 
-class Papers:
+class BrokerStore:
     """`folder` is for all documents of the installation. The documents hold for this machine only."""
 
     def __init__(self, folder: Path, site: str, pair: str, clock: Clock) -> None:
@@ -74,7 +74,7 @@ class Access(ConsoleAccess[B_co]):
         self._settings, self._peer = installation.broker(site, pair, Settings), installation.other(site)
         super().__init__(installation, site, pair, self._settings)
         self._broker = self._settings.broker
-        self.document_files = Papers(documents, site, pair, clock)
+        self.document_files = BrokerStore(documents, site, pair, clock)
 
     def _config(self) -> Config:
         """Read the settings that all such brokers have; a topology adds its own."""
@@ -105,8 +105,8 @@ class Access(ConsoleAccess[B_co]):
     def channel(self) -> common.Channel:
         return Channel(self.wire(), self.document_files)
 
-    def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
-        return look.open_doors(self.reader(), self.names().broker, self.config.clients, timeout_s=timeout_s)
+    def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
+        return look.open_listeners(self.reader(), self.names().broker, self.config.clients, timeout_s=timeout_s)
 
     def dispatch(self) -> Mapping[str, tuple[int, bool]]:
         return look.dispatch(self.reader(), self.names().broker)
@@ -122,7 +122,7 @@ class Access(ConsoleAccess[B_co]):
 class Channel:
     """Implements `common.access.Channel`: a document is a file here, all else goes to the broker."""
 
-    def __init__(self, wire: Wire, document_files: Papers) -> None:
+    def __init__(self, wire: Wire, document_files: BrokerStore) -> None:
         self._wire, self._changer, self._papers = wire, Changer(wire), document_files
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:

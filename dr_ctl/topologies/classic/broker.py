@@ -13,8 +13,8 @@ from dr_ctl.topologies.common.view import Broker, Connection
 class Connectors(Fence):
     def strangers(self) -> list[str]:
         """Clients at every connector that is none of theirs: the link's and dr-ctl's own too."""
-        doors = [door for door in self.view.acceptors if door.name not in self.view.config.clients]
-        ports = {door.port: door.name for door in doors if door.port is not None}
+        listeners = [listener for listener in self.view.acceptors if listener.name not in self.view.config.clients]
+        ports = {listener.port: listener.name for listener in listeners if listener.port is not None}
         return [
             f"client {each.client or '(no client id)'} from {each.remote} (user {each.user or 'none'}) on connector "
             f"{ports[each.port]}"
@@ -45,14 +45,14 @@ class ClassicBroker(Broker):
 
     @property
     def role(self) -> Role:
-        return self.by_doors
+        return self.by_listeners
 
     @property
-    def by_doors(self) -> Role:
+    def by_listeners(self) -> Role:
         """Serving as soon as one client connector is open; a connector missing at the broker makes the role unknown."""
         if self.open:
             return Role.SERVING
-        return Role.UNKNOWN if self.missing_doors else Role.STANDBY
+        return Role.UNKNOWN if self.missing_listeners else Role.STANDBY
 
     @property
     def requests(self) -> ClassicRequests:

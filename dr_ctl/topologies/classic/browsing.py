@@ -10,7 +10,7 @@ from dr_ctl.core.errors import BrokerError, LoginRefused, TimedOut
 from dr_ctl.stomp_io.answers import Refused
 from dr_ctl.stomp_io.connection import Connection
 from dr_ctl.stomp_io.frames import Frame
-from dr_ctl.stomp_io.knock import knock
+from dr_ctl.stomp_io.probe import probe
 from dr_ctl.topologies.common.access import Gate
 
 OWN_CLIENT: Final = "dr-ctl-"
@@ -20,9 +20,9 @@ SILENT_S: Final = 20.0
 
 
 def connected(gate: Gate, *, beats: str | None = None, client: str = OWN_CLIENT) -> Connection:
-    """A session at that door, of a client whose id begins so; raises `BrokerError` where it does not open."""
+    """A session at that listener, of a client whose id begins so; raises `BrokerError` where it does not open."""
     headers = {"client-id": f"{client}{secrets.token_hex(6)}", **({"heart-beat": beats} if beats is not None else {})}
-    greeting, connection = knock(gate.address, gate.login, gate.tls, timeout_s=GREETING_S, headers=headers)
+    greeting, connection = probe(gate.address, gate.login, gate.tls, timeout_s=GREETING_S, headers=headers)
     if isinstance(greeting, Refused):
         raise LoginRefused(f"{gate.address}: the login of {gate.login.user} was refused: {greeting.because}")
     if connection is None:

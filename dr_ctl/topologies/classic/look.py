@@ -14,7 +14,7 @@ from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.operations import EVERY, Permit
 from dr_ctl.topologies.common.view import Acceptor, Connection, Consumer, Queue
-from dr_ctl.topologies.proposing import Door, Family, Probed
+from dr_ctl.topologies.proposing import Family, Listener, Probed
 from dr_ctl.topologies.topology import Obstacle
 
 BROKER: Final = (
@@ -115,9 +115,9 @@ def ask(
         ],
         timeout_s=timeout_s,
     )
-    itself, doors, connecting, bridges, consumers, connections, prepared, *others, queues = answers
+    itself, listeners, connecting, bridges, consumers, connections, prepared, *others, queues = answers
     fields = _active(reader, broker, itself, timeout_s)
-    connectors = tuple(_connectors(doors, fields.mapping("TransportConnectors")))
+    connectors = tuple(_connectors(listeners, fields.mapping("TransportConnectors")))
     ports = {each.name: each.port for each in connectors}
     takers = tuple((_consumer(each), each.flag("Network")) for _, each in found(consumers))
     held = _in_hand((each.queue, each.holds or 0) for each, _ in takers)
@@ -208,7 +208,7 @@ def _held(queue: Queue, held: Mapping[str, int]) -> Queue:
     return replace(queue, delivering=_delivering(queue.delivering, held.get(queue.name, 0)))
 
 
-def open_doors(reader: Reader, broker: str, clients: Iterable[str], *, timeout_s: float) -> tuple[str, ...]:
+def open_listeners(reader: Reader, broker: str, clients: Iterable[str], *, timeout_s: float) -> tuple[str, ...]:
     answer = reader.look([Read(beans.all_connectors(broker), ("Started",))], timeout_s=timeout_s)[0]
     started = {beans.parts(bean)["connectorName"] for bean, each in found(answer) if each.flag("Started")}
     return tuple(name for name in clients if beans.part(name) in started)
@@ -314,14 +314,14 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
     answer = ask(reader, broker, timeout_s=timeout_s)
     found = reader.look([Search(beans.broker(broker) + sign) for sign in signs], timeout_s=timeout_s)
     networks = Counter(each.protocol for each, network in answer.connections if network)
-    doors = [
-        Door(each.name, each.protocols, each.port, each.started, networks[each.name])
+    listeners = [
+        Listener(each.name, each.protocols, each.port, each.started, networks[each.name])
         for each in sorted(answer.connectors, key=lambda each: each.name)
     ]
     return Probed(
         Family.CLASSIC,
         broker,
         answer.broker.text("BrokerVersion"),
-        doors,
+        listeners,
         {sign: tuple(map(str, each.value())) for sign, each in zip(signs, found, strict=True)},
     )

@@ -89,11 +89,11 @@ class ClassicRequests:
 
     broker: str
 
-    def open_door(self, door: Acceptor) -> Request:
-        return request(door.bean, START)
+    def open_listener(self, listener: Acceptor) -> Request:
+        return request(listener.bean, START)
 
-    def close_door(self, door: Acceptor) -> Request:
-        return request(door.bean, STOP)
+    def close_listener(self, listener: Acceptor) -> Request:
+        return request(listener.bean, STOP)
 
     def pause(self, queue: Queue) -> Request:
         return request(queue.bean, PAUSE)

@@ -15,7 +15,7 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.answers import Connected, Refused
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost
 from dr_ctl.stomp_io.frames import Frame
-from dr_ctl.stomp_io.knock import knock
+from dr_ctl.stomp_io.probe import probe
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.look import DEAD_LETTERS, Answered
 from dr_ctl.topologies.classic.operations import EVERY
@@ -29,15 +29,15 @@ _QUEUES, _CONSUMERS, _BROKER = "Destination.>", "Subscription", "Broker"
 _BRIDGE: Final = re.compile(r"(?P<name>.+)_(?P<to>[^_]+)_inbound_(?P<here>[^_]+)")
 
 
-def ask(gate: Gate, doors: Mapping[str, bool], *, timeout_s: float) -> Answered:
-    """Ask at that door. `doors` are the clients' connectors, and whether a client was seen let in. Raises
+def ask(gate: Gate, listeners: Mapping[str, bool], *, timeout_s: float) -> Answered:
+    """Ask at that listener. `listeners` are the clients' connectors, and whether a client was seen let in. Raises
     `BrokerError`."""
-    greeting, connection = knock(gate.address, gate.login, gate.tls, timeout_s=timeout_s)
+    greeting, connection = probe(gate.address, gate.login, gate.tls, timeout_s=timeout_s)
     if connection is None:
         because = getattr(greeting, "because", "no greeting")
         if isinstance(greeting, Refused):
             raise BrokerError(f"{gate.address}: {because}")
-        # A closed door of a site that waits looks like one of a broker that is not there.
+        # A closed listener of a site that waits looks like one of a broker that is not there.
         raise Unreachable(f"{gate.address}: {because}", refused=False)
     try:
         frames = _asked(connection, growing_s() + timeout_s)
@@ -46,7 +46,7 @@ def ask(gate: Gate, doors: Mapping[str, bool], *, timeout_s: float) -> Answered:
     finally:
         connection.close()
     server = greeting.server if isinstance(greeting, Connected) else ""
-    return answered(frames, doors, (server or "").partition("/")[2])
+    return answered(frames, listeners, (server or "").partition("/")[2])
 
 
 def _asked(connection: Connection, until: float) -> list[Mapping[str, Any]]:
@@ -76,7 +76,7 @@ def entries(frame: Frame) -> dict[str, Any]:
     return found
 
 
-def answered(replies: list[Mapping[str, Any]], doors: Mapping[str, bool], version: str) -> Answered:
+def answered(replies: list[Mapping[str, Any]], listeners: Mapping[str, bool], version: str) -> Answered:
     broker = replies[-1]
     fields = {
         "BrokerName": broker.get("brokerName"),
@@ -91,7 +91,7 @@ def answered(replies: list[Mapping[str, Any]], doors: Mapping[str, bool], versio
     bridges = {str(each["clientId"]): found for each in taking if (found := _BRIDGE.fullmatch(str(each["clientId"])))}
     return Answered(
         Fields("the statistics of the broker", fields),
-        tuple(_door(name, is_open) for name, is_open in doors.items()),
+        tuple(_listener(name, is_open) for name, is_open in listeners.items()),
         tuple(
             Network(found["name"], "", found["to"]) for found in {each[0]: each for each in bridges.values()}.values()
         ),
@@ -104,7 +104,7 @@ def answered(replies: list[Mapping[str, Any]], doors: Mapping[str, bool], versio
     )
 
 
-def _door(name: str, is_open: bool) -> Acceptor:
+def _listener(name: str, is_open: bool) -> Acceptor:
     return Acceptor(name, "", is_open, None, frozenset({"STOMP"}), opens_at_boot=True)
 
 

@@ -10,13 +10,13 @@ from dr_ctl.core.model import Json, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.operations import PAUSES, REMOVE_QUEUE, REMOVES_QUEUES
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.verbs import proving
 from dr_ctl.topologies.common.verbs import quiesce as common_quiesce
@@ -25,15 +25,15 @@ from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.console.requests import request
 
 
-def draft_quiesce(rules: Rules, step: RunbookStep, seen: Seen[Any], move: Move) -> Draft:
-    """Where the console's policy refuses to pause, dispatch goes on until the doors close."""
-    if any(PAUSES in view.denied for view in seen.views(move.source)):
-        limits = {"within": step.limits.get("within", rules.patience.quiesce_s)}
-        return Draft(move.source, "clients are not let finish: its console refuses to pause queues", limits=limits)
-    return common_quiesce.draft(rules, step, seen, move)
+def draft_quiesce(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
+    """Where the console's policy refuses to pause, dispatch goes on until the listeners close."""
+    if any(PAUSES in view.denied for view in snapshot.views(move.source)):
+        limits = {"within": step.limits.get("within", rules.timeouts.quiesce_s)}
+        return StepPlan(move.source, "clients are not let finish: its console refuses to pause queues", limits=limits)
+    return common_quiesce.draft(rules, step, snapshot, move)
 
 
-def draft_probe(rules: Rules, step: RunbookStep, seen: Seen[Any], move: Move) -> Draft:
+def draft_probe(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
     """Sending makes the queue; dr-ctl removes it where the policy allows that, otherwise the broker does later."""
     del rules, step
     name = probe_queue(move.target)
@@ -45,30 +45,30 @@ def draft_probe(rules: Rules, step: RunbookStep, seen: Seen[Any], move: Move) ->
             request(beans.broker(view.broker), REMOVE_QUEUE, (name,)),
             f"remove {name}",
         )
-        for view in seen.views(move.target)
+        for view in snapshot.views(move.target)
         if view.greets and REMOVES_QUEUES not in view.denied
     ]
-    return Draft(move.target, probed(seen, move), tuple(calls))
+    return StepPlan(move.target, probed(snapshot, move), tuple(calls))
 
 
-def quiesce(tools: Tools[Any], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def quiesce(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Where queues may not be paused, count the messages that clients hold: a cut brings them again."""
     views = tools.observer.look_at(move.source)
     if not any(PAUSES in view.denied for view in views):
-        return common_quiesce.act(tools, step, move, hand)
+        return common_quiesce.act(tools, step, move, context)
     held = sum(queue.delivering for view in views for queue in view.business.values())
     text = f"{held} message(s) in delivery are cut and will come again: the console of {move.source} refuses to pause"
     finding = found("DR-QUIESCE-002", text, "The clients must recognise what they have done.")
     return Done(text, {"come_again": held}, (finding,))
 
 
-def probe(tools: Tools[Any], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def probe(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Probe as at any broker, and count the target's dead letters before it was opened and now: a backlog that a
     client gives up at once ends there, and nothing ships a dead letter to the other site."""
-    outcome = proving.probe(tools, step, move, hand)
+    outcome = proving.probe(tools, step, move, context)
     if not isinstance(outcome, Done | NotNeeded):
         return outcome
-    before = dead_letters(sample.target for sample in tools.gate.seen.values())
+    before = dead_letters(sample.target for sample in tools.gate.snapshot.values())
     try:
         after = dead_letters(tools.observer.look_at(move.target))
     except BrokerError as error:
@@ -76,7 +76,7 @@ def probe(tools: Tools[Any], step: PlannedStep, move: Move, hand: Hand) -> Outco
     counted: dict[str, Json] = {"before": dict(before), "after": dict(after)}
     grown = {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
     findings = outcome.findings
-    if grown and tools.gate.seen:
+    if grown and tools.gate.snapshot:
         more = some([f"{name}: {count}" for name, count in grown.items()])
         findings = (*findings, found("DR-DLQ-001", target=move.target, queues=more))
     return replace(outcome, evidence={**outcome.evidence, "dead_letters": counted}, findings=findings)

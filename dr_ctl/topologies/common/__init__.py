@@ -1,1 +1,1 @@
-"""Parts for every broker with doors, queues and counters, whichever product manages it and joins its sites."""
+"""Parts for every broker with listeners, queues and counters, whichever product manages it and joins its sites."""

@@ -1,4 +1,4 @@
-"""The way to one broker: management, which a family supplies, and a STOMP door, opened when first needed."""
+"""The way to one broker: management, which a family supplies, and a STOMP listener, opened when first needed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.settings.parts import Secret
 from dr_ctl.stomp_io.address import Address, Login, TlsFiles, parse_address
 from dr_ctl.stomp_io.answers import Greeting, RoundTrip
-from dr_ctl.topologies.common.seen import V_co
+from dr_ctl.topologies.common.snapshot import V_co
 from dr_ctl.topologies.common.view import Config
 
 # For a look at everything, and for a call.
@@ -33,7 +33,7 @@ class Gate:
 
 
 def gate(installation: Installation, site: str, stomp: str, login: Login) -> Gate:
-    """The way through a STOMP door of that site, with the site's TLS."""
+    """The way through a STOMP listener of that site, with the site's TLS."""
     tls = installation.settings.sites[site].tls
     files = TlsFiles(
         ca=str(installation.path(tls.ca)) if tls.ca else None,
@@ -69,10 +69,10 @@ class Channel(Protocol):
 
 class Access(ABC, Generic[V_co]):
     """A broker of one site. The secret is resolved at the first need; a missing secret is an error of this broker
-    alone. Raises `BrokerError` from every method that asks the broker. `fenced_by_door`: where clients are kept out,
-    nobody is greeted."""
+    alone. Raises `BrokerError` from every method that asks the broker. `fenced_by_listener`: where clients are kept
+    out, nobody is greeted."""
 
-    fenced_by_door: ClassVar[bool] = True
+    fenced_by_listener: ClassVar[bool] = True
 
     def __init__(self, installation: Installation, site: str, pair: str, settings: Clients) -> None:
         self.site, self.pair, self.settings = site, pair, settings
@@ -84,7 +84,7 @@ class Access(ABC, Generic[V_co]):
 
     @abstractmethod
     def _config(self) -> Config:
-        """The broker's doors and names, by the settings."""
+        """The broker's listeners and names, by the settings."""
 
     @abstractmethod
     def store(self) -> Store:
@@ -99,7 +99,7 @@ class Access(ABC, Generic[V_co]):
         """Ask it for everything."""
 
     @abstractmethod
-    def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
+    def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
         """The client acceptors through which it says that it serves, in one small look."""
 
     @abstractmethod
@@ -143,24 +143,25 @@ class Access(ABC, Generic[V_co]):
         return self.look()
 
     def before_opening(self) -> V_co:
-        """A look right before clients are let in: counts, doors and links as for the gate, and the rights of roles.
+        """A look right before clients are let in: counts, listeners and links as for the gate, and the rights of roles.
         Clients may be from the last look."""
         return self.look()
 
-    def doors(self) -> V_co:
-        """A look for doors, who is connected, links and the rights of roles; queues may be from the last look."""
+    def listeners(self) -> V_co:
+        """A look for listeners, who is connected, links and the rights of roles; queues may be from the last look."""
         return self.look()
 
     def rights(self) -> V_co:
         """A look for the rights of roles; everything else may be from the last look."""
-        return self.doors()
+        return self.listeners()
 
     def aged(self, *, timeout_s: float = READ_S) -> V_co:
         """Look, and at ages that only those need who tell them, where a topology asks for these by themselves."""
         return self.look(timeout_s=timeout_s)
 
     def whole(self, *, timeout_s: float = READ_S) -> V_co:
-        """Look, at ages, and at what keeps clients from working behind open doors: everything that commands tell."""
+        """Look, at ages, and at what keeps clients from working behind open listeners: everything that commands
+        tell."""
         return self.aged(timeout_s=timeout_s)
 
     def moving(self, *, timeout_s: float = READ_S) -> V_co:
@@ -179,7 +180,7 @@ class Access(ABC, Generic[V_co]):
         return self._last if self._last is not None else self.look()
 
     def gate(self) -> Gate | None:
-        """The STOMP door, if the settings name one."""
+        """The STOMP listener, if the settings name one."""
         if self.settings.stomp is None:
             return None
         return gate(self._installation, self.site, self.settings.stomp, Login(self.settings.username, self._secret()))

@@ -9,15 +9,17 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import NODES, PAIRS
 from dr_ctl.topologies.common.debts import is_debt
 from dr_ctl.topologies.common.names import numbered
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Broker
 
 START: Final = "start"
 
 
-def baseline(seen: Seen[Broker]) -> Mapping[str, Json]:
-    """Doors, links, pauses and debts of every broker that answered, and its start, by site and pair."""
-    return {site: {view.pair: {**_of(view), START: view.start} for view in seen.views(site)} for site in seen.sites}
+def baseline(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
+    """Listeners, links, pauses and debts of every broker that answered, and its start, by site and pair."""
+    return {
+        site: {view.pair: {**_of(view), START: view.start} for view in snapshot.views(site)} for site in snapshot.sites
+    }
 
 
 def started_since(move: Move, view: Broker) -> bool:
@@ -38,26 +40,28 @@ def paused_by_runs(view: Broker) -> frozenset[str]:
     return frozenset(queue for lock in locks for queues in lock.paused.values() for queue in queues)
 
 
-def basis(seen: Seen[Broker]) -> Mapping[str, Json]:
+def basis(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
     """The facts a plan rests on, by site and pair. Messages that come and go change none of them."""
     return {
         "brokers": {
-            site: {view.pair: {**_of(view), "version": view.version} for view in seen.views(site)}
-            for site in seen.sites
+            site: {view.pair: {**_of(view), "version": view.version} for view in snapshot.views(site)}
+            for site in snapshot.sites
         },
-        PAIRS: {site: [*sorted(each.pair for each in seen.brokers if each.site == site)] for site in seen.sites},
-        NODES: {site: {view.pair: view.node for view in seen.views(site)} for site in seen.sites},
+        PAIRS: {
+            site: [*sorted(each.pair for each in snapshot.brokers if each.site == site)] for site in snapshot.sites
+        },
+        NODES: {site: {view.pair: view.node for view in snapshot.views(site)} for site in snapshot.sites},
     }
 
 
 def _of(view: Broker) -> dict[str, Json]:
     by_runs = paused_by_runs(view)
     return {
-        "doors": {door.name: door.started for door in view.doors},
-        "mirror": {door.name: door.started for door in view.link.doors},
+        "listeners": {listener.name: listener.started for listener in view.listeners},
+        "mirror": {listener.name: listener.started for listener in view.link.listeners},
         "link": dict(view.link.ships),
         "paused": [name for name in view.paused if name not in by_runs],
-        "acceptors": {door.name: door.started for door in view.acceptors},
+        "acceptors": {listener.name: listener.started for listener in view.acceptors},
         "queues": [queue.name for queue in view.business.values()],
         "shut_out": view.fence.shut_out,
         "debts": [name for name in sorted(view.documents) if is_debt(name)],

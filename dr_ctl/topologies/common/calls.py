@@ -32,9 +32,9 @@ TOGETHER: Final = "together"
 class Requests(Protocol):
     """Makes the requests to one broker. Only the broker's family and the sender look inside a request."""
 
-    def open_door(self, door: Acceptor) -> Request: ...
+    def open_listener(self, listener: Acceptor) -> Request: ...
 
-    def close_door(self, door: Acceptor) -> Request: ...
+    def close_listener(self, listener: Acceptor) -> Request: ...
 
     def pause(self, queue: Queue) -> Request: ...
 
@@ -68,16 +68,20 @@ def call(
     return Call(view.site, view.pair, goal, thing, request, f"{about} at {view.site}", when, at_most)
 
 
-def open_door(view: Broker, door: Acceptor, when: str | None = None) -> Call:
-    return call(view, Goal.OPEN, door.name, view.requests.open_door(door), f"open {_named(view, door)}", when)
+def open_listener(view: Broker, listener: Acceptor, when: str | None = None) -> Call:
+    return call(
+        view, Goal.OPEN, listener.name, view.requests.open_listener(listener), f"open {_named(view, listener)}", when
+    )
 
 
-def close_door(view: Broker, door: Acceptor, when: str | None = None) -> Call:
-    return call(view, Goal.CLOSE, door.name, view.requests.close_door(door), f"close {_named(view, door)}", when)
+def close_listener(view: Broker, listener: Acceptor, when: str | None = None) -> Call:
+    return call(
+        view, Goal.CLOSE, listener.name, view.requests.close_listener(listener), f"close {_named(view, listener)}", when
+    )
 
 
-def _named(view: Broker, door: Acceptor) -> str:
-    return f"acceptor {door.name}{' of the link' if door in view.link.doors else ''}"
+def _named(view: Broker, listener: Acceptor) -> str:
+    return f"acceptor {listener.name}{' of the link' if listener in view.link.listeners else ''}"
 
 
 def pause(view: Broker, queue: Queue, when: str | None = None) -> Call:

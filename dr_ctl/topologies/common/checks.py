@@ -13,7 +13,7 @@ from dr_ctl.engine.roles import silent as no_answer
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.nodes import of_nodes, of_obstacles
-from dr_ctl.topologies.common.seen import Seen, Silent
+from dr_ctl.topologies.common.snapshot import Silent, Snapshot
 from dr_ctl.topologies.common.view import Acceptor, Broker
 
 V = TypeVar("V", bound=Broker)
@@ -36,8 +36,8 @@ def of_silent(silent: Silent) -> Iterator[Finding]:
     yield no_answer(f"{silent.site}/{silent.pair}", silent.role, silent.error, Severity.ERROR)
 
 
-def of_doors(name: str, view: Broker) -> Iterator[Finding]:
-    """Find what is wrong with a broker's doors, whichever way they open and close."""
+def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
+    """Find what is wrong with a broker's listeners, whichever way they open and close."""
     named = {"clients": view.config.clients, "mirror": view.config.mirror or ()}
     here = {each.name for each in view.acceptors}
     for key, names in named.items():
@@ -46,19 +46,19 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
             continue
         there = ", ".join(each.name for each in view.acceptors) or "none"
         yield found("DR-DOOR-001", broker=name, missing=", ".join(missing), there=there, key=key)
-    doors = view.doors
-    if view.open and not all(door.started for door in doors):
-        closed = [door.name for door in doors if not door.started]
+    listeners = view.listeners
+    if view.open and not all(listener.started for listener in listeners):
+        closed = [listener.name for listener in listeners if not listener.started]
         yield found("DR-DOOR-002", broker=name, closed=", ".join(closed))
-    ports, greets_at = {door.port for door in doors}, view.config.greets_at
+    ports, greets_at = {listener.port for listener in listeners}, view.config.greets_at
     if greets_at is not None and ports and None not in ports and greets_at not in ports:
         yield found(
             "DR-DOOR-009",
             broker=name,
             greets_at=greets_at,
-            doors=some([f"{door.name} {if_known(door.port)}" for door in doors]),
+            listeners=some([f"{listener.name} {if_known(listener.port)}" for listener in listeners]),
         )
-    if shut := [door.name for door in view.link.doors if not door.started]:
+    if shut := [listener.name for listener in view.link.listeners if not listener.started]:
         kept_out = [debt.about for debt in debts_of(view.documents) if debt.kind is DebtKind.QUARANTINE]
         yield found(
             "DR-DOOR-004",
@@ -68,38 +68,47 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
             else "Start it in the console: without it nothing reaches this site.",
             severity=Severity.INFO if kept_out else None,
         )
-    yield from _of_inner_doors(name, view)
+    yield from _of_inner_listeners(name, view)
     if strangers := view.fence.strangers():
         yield found(
             "DR-DOOR-005",
             f"{name}: clients on acceptors that a fence would not close: {some(strangers)}",
             _let_them_use(view),
         )
-    others = [door.name for door in view.fence.leaves_open if door.started and door.port not in view.inner_ports]
+    others = [
+        listener.name
+        for listener in view.fence.leaves_open
+        if listener.started and listener.port not in view.inner_ports
+    ]
     if others and not strangers:
         yield found("DR-DOOR-006", broker=name, others=", ".join(others))
 
 
-def _of_inner_doors(name: str, view: Broker) -> Iterator[Finding]:
-    """Find doors whose closing cuts nodes and brokers of one site off from each other."""
+def _of_inner_listeners(name: str, view: Broker) -> Iterator[Finding]:
+    """Find listeners whose closing cuts nodes and brokers of one site off from each other."""
     remedy = (
         "Give them an acceptor of their own in broker.xml, and let the connector that <cluster-connection> names lead "
         "there."
     )
     both = "; they replicate: both would be active, and both sites open" if view.replicates else ""
-    if doors := [door.name for door in view.doors if door.port in view.inner_ports]:
-        text = f"{name}: a fence would close acceptor {', '.join(doors)}, where this site's own brokers meet{both}"
-        beside = f" Or take {', '.join(doors)} out of `clients:`, where no client comes through it."
-        yield found("DR-NODE-002", text, f"{remedy}{beside if len(doors) < len(view.doors) else ''}")
-    if view.replicates and (doors := [door.name for door in view.link.doors if door.port in view.inner_ports]):
-        text = f"{name}: a failover would close acceptor {', '.join(doors)}, where this site's own brokers meet{both}"
+    if listeners := [listener.name for listener in view.listeners if listener.port in view.inner_ports]:
+        text = f"{name}: a fence would close acceptor {', '.join(listeners)}, where this site's own brokers meet{both}"
+        beside = f" Or take {', '.join(listeners)} out of `clients:`, where no client comes through it."
+        yield found("DR-NODE-002", text, f"{remedy}{beside if len(listeners) < len(view.listeners) else ''}")
+    if view.replicates and (
+        listeners := [listener.name for listener in view.link.listeners if listener.port in view.inner_ports]
+    ):
+        text = (
+            f"{name}: a failover would close acceptor {', '.join(listeners)}, where this site's own brokers meet{both}"
+        )
         yield found("DR-NODE-003", text, remedy)
 
 
 def _let_them_use(view: Broker) -> str:
-    """Where clients of another door should come in. A door of the site's own brokers must not become a clients' one: a
-    fence would cut the brokers off from each other. Who has no user, and names no client, may be such a broker."""
-    others = {door.port for door in view.fence.leaves_open}
+    """Where clients of another listener should come in. A listener of the site's own brokers must not become a clients'
+    one: a fence would cut the brokers off from each other. Who has no user, and names no client, may be such a
+    broker."""
+    others = {listener.port for listener in view.fence.leaves_open}
     there = [each for each in view.connections if each.port in others and not view.is_within(each)]
     if any(each.port in view.inner_ports or not (each.user or each.client) for each in there):
         return (
@@ -109,11 +118,11 @@ def _let_them_use(view: Broker) -> str:
     return "Move these clients to a client acceptor, or name that acceptor under `clients:`, as no broker uses it."
 
 
-def of_link_doors(view: Broker, peer: Broker | None) -> Iterator[Finding]:
+def of_link_listeners(view: Broker, peer: Broker | None) -> Iterator[Finding]:
     """Find clients among the connections of the peer's link."""
     if guests := view.fence.beside_link(peer):
-        doors = [door.name for door in view.link.doors]
-        yield found("DR-DOOR-011", site=view.site, pair=view.pair, guests=some(guests), doors=some(doors))
+        listeners = [listener.name for listener in view.link.listeners]
+        yield found("DR-DOOR-011", site=view.site, pair=view.pair, guests=some(guests), listeners=some(listeners))
 
 
 def of_queues(name: str, view: Broker) -> Iterator[Finding]:
@@ -149,7 +158,7 @@ def of_standby(view: Broker) -> Iterator[Finding]:
 def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = lambda _: True) -> Iterator[Finding]:
     for view, peer in ((source, target), (target, source)):
         yield from of_nodes(view, peer, Severity.ERROR)
-        yield from of_link_doors(view, peer)
+        yield from of_link_listeners(view, peer)
     yield from of_obstacles(target, Severity.ERROR, includes)
     yield from of_obstacles(source, Severity.WARNING, includes)
     if source.version != target.version:
@@ -175,7 +184,7 @@ def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = la
 
 def on_the_way(found: Iterable[Finding], view: Broker, peer: Broker | Silent | None, move: Move) -> Iterator[Finding]:
     """Findings on a broker, as they weigh on this move: what only the way back from the target needs refuses no way
-    there, and nobody misses the door of a link that the peer does not have."""
+    there, and nobody misses the listener of a link that the peer does not have."""
     unlinked = isinstance(peer, Broker) and peer.link.missing
     for each in found:
         if each.id == "DR-LINK-009" and view.site == move.target:
@@ -194,7 +203,7 @@ def _beside(peer: Broker | Silent | None, found: Iterable[Finding]) -> Iterator[
 
 
 def of_move(
-    seen: Seen[V],
+    snapshot: Snapshot[V],
     move: Move,
     of_broker: Callable[[V], Iterable[Finding]],
     of_both: Callable[[V, V], Iterable[Finding]],
@@ -203,15 +212,15 @@ def of_move(
     """Everything worth saying about a move, errors first: of each broker, of one that waits, and of the two of each
     pair."""
     found: list[Finding] = []
-    for site, brokers in seen.sites.items():
+    for site, brokers in snapshot.sites.items():
         for pair, view in brokers.items():
-            peer = next((others.get(pair) for at, others in seen.sites.items() if at != site), None)
+            peer = next((others.get(pair) for at, others in snapshot.sites.items() if at != site), None)
             if isinstance(view, Silent):
                 found += of_silent(view)
             else:
                 found += on_the_way(_beside(peer, of_broker(view)), view, peer, move)
-    for pair in seen.sites[move.source]:
-        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+    for pair in snapshot.sites[move.source]:
+        here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
         if there is not None and there.role is not Role.SERVING:
             found += of_waiting(there)
         if here is not None and there is not None:
@@ -233,20 +242,20 @@ class Named(Generic[V]):
         return self.own_name or catalogue()[self.id].check
 
 
-def doors(every: Iterable[Acceptor]) -> str:
+def listeners(every: Iterable[Acceptor]) -> str:
     return some([f"{each.name} {'open' if each.started else 'closed'}" for each in every]) or "none"
 
 
 OF_BROKER: Final[Sequence[Named[Any]]] = (
-    Named("DR-DOOR-001", lambda view: doors(view.acceptors)),
-    Named("DR-DOOR-002", lambda view: doors(view.doors)),
+    Named("DR-DOOR-001", lambda view: listeners(view.acceptors)),
+    Named("DR-DOOR-002", lambda view: listeners(view.listeners)),
     Named("DR-DOOR-009", lambda view: f"port {view.config.greets_at or 'not named'}"),
-    Named("DR-DOOR-004", lambda view: doors(view.link.doors)),
+    Named("DR-DOOR-004", lambda view: listeners(view.link.listeners)),
     Named(
         "DR-DOOR-005",
         lambda view: f"{len(view.connections)} connection(s)",
     ),
-    Named("DR-DOOR-006", lambda view: doors(view.fence.leaves_open)),
+    Named("DR-DOOR-006", lambda view: listeners(view.fence.leaves_open)),
     Named("DR-NODE-002", lambda view: f"{len(view.inner_ports)} port(s) of the site's own brokers"),
     Named("DR-NODE-003", lambda view: "replicates" if view.replicates else "does not replicate"),
     Named("DR-TX-001", lambda view: f"{len(view.prepared)} prepared"),
@@ -267,16 +276,18 @@ def _room(view: Broker) -> str:
 
 OF_PAIR: Final[Sequence[Named[Any]]] = (
     Named("DR-NODE-001", lambda view: f"{view.site} {len(view.nodes)} other node(s)"),
-    Named("DR-DOOR-011", lambda view: f"{view.site} {len(view.link.at_doors())} connection(s)"),
+    Named("DR-DOOR-011", lambda view: f"{view.site} {len(view.link.at_listeners())} connection(s)"),
     Named("DR-LIMIT-001", _room),
     Named("DR-PAIR-002", lambda view: f"{view.site} {view.version}"),
     Named("DR-QUEUE-002", lambda view: f"{view.site} {len(view.business)} queue(s)"),
 )
 
 
-def of_brokers(seen: Seen[V], table: Sequence[Named[V]], found: Callable[[V], Iterable[Finding]]) -> Iterator[Check]:
+def of_brokers(
+    snapshot: Snapshot[V], table: Sequence[Named[V]], found: Callable[[V], Iterable[Finding]]
+) -> Iterator[Check]:
     """The checks of each broker by itself; a broker that did not answer has no values."""
-    for brokers in seen.sites.values():
+    for brokers in snapshot.sites.values():
         for view in brokers.values():
             where = f"{view.site}/{view.pair}"
             if isinstance(view, Silent):
@@ -291,14 +302,14 @@ def of_brokers(seen: Seen[V], table: Sequence[Named[V]], found: Callable[[V], It
 
 
 def of_pairs(
-    seen: Seen[V],
+    snapshot: Snapshot[V],
     sites: tuple[str, str],
     table: Sequence[Named[V]],
     found: Callable[[V, V], Iterable[Finding]],
 ) -> Iterator[Check]:
     """The checks of two brokers beside each other."""
-    for pair in seen.sites[sites[0]]:
-        here, there = (seen.view(site, pair) for site in sites)
+    for pair in snapshot.sites[sites[0]]:
+        here, there = (snapshot.view(site, pair) for site in sites)
         if here is None or there is None:
             yield from (Check(each.name, pair, None) for each in table)
             continue

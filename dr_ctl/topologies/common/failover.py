@@ -10,47 +10,47 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common.checks import of_link_doors, of_silent, of_taken, on_the_way, weighed
+from dr_ctl.topologies.common.checks import of_link_listeners, of_silent, of_taken, on_the_way, weighed
 from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.nodes import of_nodes, of_obstacles
-from dr_ctl.topologies.common.seen import Seen, Silent
+from dr_ctl.topologies.common.snapshot import Silent, Snapshot
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import keeps_one_store
 
 V = TypeVar("V", bound=Broker)
 
 
-def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Finding]]) -> Iterator[Finding]:
+def findings(snapshot: Snapshot[V], move: Move, of_broker: Callable[[V], Iterable[Finding]]) -> Iterator[Finding]:
     """Find reasons against opening the target without the lost site; only grave ones refuse the failover."""
-    role = part_of(seen, move.ask).roles[move.source]
-    opens = not all(view.open for view in seen.views(move.target))
+    role = part_of(snapshot, move.ask).roles[move.source]
+    opens = not all(view.open for view in snapshot.views(move.target))
     if role is Role.SERVING or (role is Role.SICK and opens):
         remedy = f"`dr-ctl validate --to {move.target}` says whether a move without loss is ready."
         yield found("DR-ALIVE-001", f"{move.source} is {role.value}: it may serve clients", remedy)
-    for view in seen.views(move.target):
+    for view in snapshot.views(move.target):
         yield from of_taken(view, (document(kind, move.source, view.site) for kind in DebtKind))
         for each in of_broker(view):
             if Weight.EXPECTED_WHEN_LOST not in each.weighs:
                 yield weighed(each, Weight.FAILOVER)
         yield from of_obstacles(view, Severity.WARNING, move.ask.includes)
-        peer = seen.view(move.source, view.pair)
+        peer = snapshot.view(move.source, view.pair)
         yield from of_nodes(view, peer, Severity.WARNING)
-        for each in of_link_doors(view, peer):
+        for each in of_link_listeners(view, peer):
             yield weighed(each, Weight.FAILOVER)
-    for broker in seen.sites[move.source].values():
+    for broker in snapshot.sites[move.source].values():
         if isinstance(broker, Silent):
             yield from (replace(each, severity=Severity.WARNING) for each in of_silent(broker))
 
 
-def is_kept_out(seen: Seen[Broker], move: Move) -> bool:
+def is_kept_out(snapshot: Snapshot[Broker], move: Move) -> bool:
     """Say whether what a lost site holds cannot reach the target, and a quarantine is owed; or that the lost site is
     closed, and was read to hold nothing. Sites with one store hold nothing of their own."""
-    if keeps_one_store(seen):
+    if keeps_one_store(snapshot):
         return True
-    here, there = seen.views(move.target), seen.views(move.source)
+    here, there = snapshot.views(move.target), snapshot.views(move.source)
     name = [document(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in here]
-    shut = all(view.link.can_be_shut and not any(door.started for door in view.link.doors) for view in here)
-    nothing = len(there) == len(seen.sites[move.source]) and all(
+    shut = all(view.link.can_be_shut and not any(listener.started for listener in view.link.listeners) for view in here)
+    nothing = len(there) == len(snapshot.sites[move.source]) and all(
         not each.open and not [*each.link.left_to_ship()] for each in there
     )
     return (all(name) and shut) or (nothing and all(view.link.unapplied == 0 for view in here))
@@ -60,53 +60,57 @@ def let_in_again(views: Iterable[Broker], lost: str) -> str | None:
     """Say that what a lost site holds is kept out no more: a quarantine ends with a restart of the broker, and where
     another node of it takes over."""
     for view in views:
-        doors = [door.name for door in view.link.doors if door.started and not view.open]
-        if doors and document(DebtKind.QUARANTINE, lost, view.site) in view.documents:
-            at = f"acceptor {some(doors)} at {view.site}/{view.pair}"
+        listeners = [listener.name for listener in view.link.listeners if listener.started and not view.open]
+        if listeners and document(DebtKind.QUARANTINE, lost, view.site) in view.documents:
+            at = f"acceptor {some(listeners)} at {view.site}/{view.pair}"
             return f"{at} is open again: its broker was started anew, or another node of it took over"
     return None
 
 
-def came_back_open(seen: Seen[Broker], move: Move) -> bool:
+def came_back_open(snapshot: Snapshot[Broker], move: Move) -> bool:
     """Say whether the returned site lets clients in beside the one that serves."""
-    return seen.roles[move.source] is Role.SERVING and any(view.open for view in seen.views(move.target))
+    return snapshot.roles[move.source] is Role.SERVING and any(view.open for view in snapshot.views(move.target))
 
 
 def of_return(
-    seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Finding]], mended: frozenset[str], boots_closed: str
+    snapshot: Snapshot[V],
+    move: Move,
+    of_broker: Callable[[V], Iterable[Finding]],
+    mended: frozenset[str],
+    boots_closed: str,
 ) -> Iterator[Finding]:
     """Find reasons against taking the target in beside the serving source, leaving out findings that the return itself
     has `mended`; `boots_closed` says how the target is to be set so that it comes back closed."""
     for site in (move.source, move.target):
-        for broker in seen.sites[site].values():
+        for broker in snapshot.sites[site].values():
             if isinstance(broker, Silent):
                 yield from of_silent(broker)
             else:
-                for each in on_the_way(of_broker(broker), broker, seen.peer(broker), move):
+                for each in on_the_way(of_broker(broker), broker, snapshot.peer(broker), move):
                     if each.id == "DR-QUEUE-003":  # the return compares such a queue by ids
                         yield replace(each, severity=Severity.WARNING)
                     elif each.id not in mended:
                         yield each
     severity = Severity.ERROR if move.ask.operation == FAILBACK else Severity.WARNING
     for here, there in ((move.target, move.source), (move.source, move.target)):
-        for view in seen.views(here):
-            yield from of_nodes(view, seen.view(there, view.pair), severity)
-    for view in seen.views(move.target):
+        for view in snapshot.views(here):
+            yield from of_nodes(view, snapshot.view(there, view.pair), severity)
+    for view in snapshot.views(move.target):
         yield from of_obstacles(view, severity, move.ask.includes)
-    if seen.roles[move.target] is Role.SERVING and seen.roles[move.source] is Role.SERVING:
+    if snapshot.roles[move.target] is Role.SERVING and snapshot.roles[move.source] is Role.SERVING:
         text = f"split brain: {move.target} came back open: it is fenced at once, before anything else"
         yield found("DR-RETURN-001", text, boots_closed)
 
 
-def nothing_owed(seen: Seen[Broker], move: Move) -> bool:
+def nothing_owed(snapshot: Snapshot[Broker], move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, the links that are configured ship, and no message
     or acknowledgement is under way."""
-    here, there = seen.views(move.source), seen.views(move.target)
-    owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
+    here, there = snapshot.views(move.source), snapshot.views(move.target)
+    owed = any(move.target in (debt.about, debt.kept_at) for debt in snapshot.debts)
     ship = all(
-        (view.link.attached or view.link.missing) and all(door.started for door in view.link.doors)
+        (view.link.attached or view.link.missing) and all(listener.started for listener in view.link.listeners)
         for view in (*here, *there)
     )
     shipped = not any([*view.link.left_to_ship()] for view in there if not view.link.missing)
     settled = shipped and all(view.link.unapplied == 0 for view in here)
-    return not owed and ship and settled and seen.roles[move.target] is Role.STANDBY
+    return not owed and ship and settled and snapshot.roles[move.target] is Role.STANDBY

@@ -1,11 +1,11 @@
-"""The fence of a broker: how clients are kept out of it and let in, here by its doors alone."""
+"""The fence of a broker: how clients are kept out of it and let in, here by its listeners alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dr_ctl.topologies.common.calls import close_door, open_door
+from dr_ctl.topologies.common.calls import close_listener, open_listener
 
 if TYPE_CHECKING:
     from dr_ctl.engine.plan import Call
@@ -21,16 +21,16 @@ class Fence:
     @property
     def open(self) -> bool:
         """Say whether a client may get in."""
-        return any(door.started for door in self.view.doors)
+        return any(listener.started for listener in self.view.listeners)
 
-    def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
-        """The calls that let clients in by these doors; `peer`: the state of the other site by then."""
+    def opening(self, listeners: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
+        """The calls that let clients in by these listeners; `peer`: the state of the other site by then."""
         del peer
-        return tuple(open_door(self.view, door, when) for door in doors)
+        return tuple(open_listener(self.view, listener, when) for listener in listeners)
 
-    def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
-        """The calls that keep clients out of these doors."""
-        return tuple(close_door(self.view, door, when) for door in doors)
+    def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
+        """The calls that keep clients out of these listeners."""
+        return tuple(close_listener(self.view, listener, when) for listener in listeners)
 
     def shutting_out(self, when: str | None = None) -> list[Call]:
         """The calls that keep the clients' roles out beyond a restart, if the settings name any. Without `when`, only
@@ -57,7 +57,7 @@ class Fence:
     @property
     def boots_closed(self) -> bool | None:
         """Say whether clients stay out when the broker is restarted, or None if unknown."""
-        return not any(door.opens_at_boot for door in self.view.doors)
+        return not any(listener.opens_at_boot for listener in self.view.listeners)
 
     @property
     def leaves_open(self) -> tuple[Acceptor, ...]:
@@ -66,8 +66,8 @@ class Fence:
         return tuple(each for each in self.view.acceptors if each.name not in known)
 
     def strangers(self) -> list[str]:
-        """Clients on doors that are not theirs: clients there would go on working behind a fence."""
-        others = {door.port: door.name for door in self.leaves_open if door.port is not None}
+        """Clients on listeners that are not theirs: clients there would go on working behind a fence."""
+        others = {listener.port: listener.name for listener in self.leaves_open if listener.port is not None}
         return [
             _told(each, others[each.port])
             for each in self.view.connections
@@ -75,8 +75,8 @@ class Fence:
         ]
 
     def beside_link(self, peer: Broker | None) -> list[str]:
-        """Clients on the doors of the peer's link: they would go on working behind a fence too."""
-        names = {door.port: door.name for door in self.view.link.doors if door.port is not None}
+        """Clients on the listeners of the peer's link: they would go on working behind a fence too."""
+        names = {listener.port: listener.name for listener in self.view.link.listeners if listener.port is not None}
         guests = self.view.link.guests(peer)
         remotes = {each.remote for each in guests}
         return [_told(each, names[each.port]) for each in guests if each.port is not None] + [
@@ -91,8 +91,8 @@ class Fence:
         return None
 
 
-def _told(connection: Connection, door: str) -> str:
+def _told(connection: Connection, listener: str) -> str:
     return (
         f"{connection.protocol} connection from {connection.remote} (user {connection.user or 'none'}, client "
-        f"{connection.client or '(no client id)'}) on acceptor {door}"
+        f"{connection.client or '(no client id)'}) on acceptor {listener}"
     )

@@ -16,13 +16,13 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.ports import Move, StepContext
 from dr_ctl.engine.waiting import until_next
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.figures import evidence
 from dr_ctl.topologies.common.names import CLUSTER_PREFIX
 from dr_ctl.topologies.common.observer import Observer, V
-from dr_ctl.topologies.common.seen import V_co
+from dr_ctl.topologies.common.snapshot import V_co
 from dr_ctl.topologies.common.view import Broker
 
 Ids = Mapping[str, Mapping[str, Collection[str]]]
@@ -46,7 +46,9 @@ def why_not_yet(now: Sample[Any], before: Sample[Any] | None) -> list[str]:
         found += list(view.link.unsettled())
         found += list(_between_brokers(view))
     for view, peer in ((now.source, now.target), (now.target, now.source)):
-        found += [f"{view.site} has a client on the door of the link: {each}" for each in view.fence.beside_link(peer)]
+        found += [
+            f"{view.site} has a client on the listener of the link: {each}" for each in view.fence.beside_link(peer)
+        ]
     found += [f"{now.target.site}: {each.text}" for each in now.target.obstacles if not each.addresses]
     return found + (moved(before, now) if before is not None else [])
 
@@ -62,8 +64,8 @@ def clients_of(view: Broker) -> Iterator[str]:
     queue."""
     if view.open:
         yield f"{view.site} lets clients in"
-    doors = {door.port for door in (*view.doors, *view.fence.leaves_open) if door.port is not None}
-    if there := [each for each in view.connections if each.port in doors and not view.is_within(each)]:
+    listeners = {listener.port for listener in (*view.listeners, *view.fence.leaves_open) if listener.port is not None}
+    if there := [each for each in view.connections if each.port in listeners and not view.is_within(each)]:
         yield f"{view.site} has {len(there)} client connection(s), the first from {there[0].remote}"
     if held := [each for each in view.consumers if each.queue in view.business]:
         yield f"{view.site} has a consumer of {held[0].queue}: {held[0].told}"
@@ -103,9 +105,9 @@ def accepting(counts: Mapping[str, int]) -> str:
 
 
 class Verifier(ABC, Generic[V]):
-    """The gate of one command. `seen` is how each pair was when it was last seen to hold; `begun`, by pair, samples of
-    an earlier wait. The window counts from the first sample, because nothing has moved since. At every later sample the
-    gate held, with no other look between.
+    """The gate of one command. `snapshot` is how each pair was when it was last seen to hold; `begun`, by pair, samples
+    of an earlier wait. The window counts from the first sample, because nothing has moved since. At every later sample
+    the gate held, with no other look between.
 
     A topology gives the least length of the window, and the things to compare."""
 
@@ -114,8 +116,8 @@ class Verifier(ABC, Generic[V]):
         # Three looks that are a little further apart span a short window, and a fourth is not needed.
         spans_s = least_window_s / 2
         self._poll_s = spans_s if poll_s < spans_s < 2 * poll_s else poll_s
-        self.patience = observer.patience
-        self.seen: dict[str, Sample[V]] = {}
+        self.timeouts = observer.timeouts
+        self.snapshot: dict[str, Sample[V]] = {}
         self.begun: dict[str, list[Sample[V]]] = {}
 
     def why_not_yet(self, now: Sample[V], before: Sample[V] | None, move: Move) -> list[str]:
@@ -131,27 +133,27 @@ class Verifier(ABC, Generic[V]):
     def same(self, now: Sample[V], move: Move) -> Outcome:
         """Compare the messages by identity; done with what was compared. Raises `BrokerError`."""
 
-    def verify(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    def verify(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Done with what was compared, by pair; refused with what keeps the gate shut."""
-        waits = [_AtTheGate(self, way, step, move, hand) for way in self.observer.ways(move)]
+        waits = [_AtTheGate(self, way, step, move, context) for way in self.observer.ways(move)]
         while going_on := [each for each in waits if each.outcome is None]:
-            began = hand.monotonic()
+            began = context.monotonic()
             looks = self._look(going_on)
             if all(isinstance(each, Broker) for both in looks for each in both):
                 brokers = [each for both in looks for each in both if isinstance(each, Broker)]
-                hand.sample(evidence((each.site, each.link) for each in brokers))
+                context.sample(evidence((each.site, each.link) for each in brokers))
             for each, (source, target) in zip(going_on, looks, strict=True):
-                each.look(source, target, hand, began)
+                each.look(source, target, context, began)
             reasons = [reason for each in going_on if not isinstance(each.outcome, Done) for reason in each.reasons]
             why = some(reasons) if reasons else None
-            hand.waiting("reasons that keep the gate shut", len(reasons), why)
+            context.waiting("reasons that keep the gate shut", len(reasons), why)
             for each in going_on:
                 if each.outcome is not None and not isinstance(each.outcome, Done):
                     named = f"{each.pair}: " if len(waits) > 1 else ""
                     return replace(each.outcome, text=f"{named}{each.outcome.text}")
             if left := [each for each in going_on if each.outcome is None]:
-                until_next(hand, began, max(self._poll_s, min(each.due_s() for each in left) - began))
-        self.seen = {each.pair: each.window[-1] for each in waits}
+                until_next(context, began, max(self._poll_s, min(each.due_s() for each in left) - began))
+        self.snapshot = {each.pair: each.window[-1] for each in waits}
         compared: dict[str, Json] = {each.pair: dict(each.outcome.evidence) for each in waits if each.outcome}
         findings = tuple(finding for each in waits if each.outcome for finding in each.outcome.findings)
         return Done("the gate holds, and both sites hold the same", compared, findings)
@@ -173,7 +175,7 @@ class _AtTheGate(Generic[V]):
     way: tuple[Access[V], Access[V]]
     step: PlannedStep
     move: Move
-    hand: Hand
+    context: StepContext
 
     def __post_init__(self) -> None:
         self.pair = self.way[0].pair
@@ -182,10 +184,10 @@ class _AtTheGate(Generic[V]):
         begun = self.verifier.begun.get(self.pair, [])
         self.window: list[Sample[V]] = begun[1:]
         self._begun = begun[0] if begun else None
-        self._until = self.hand.monotonic() + self.step.limits["within"]
+        self._until = self.context.monotonic() + self.step.limits["within"]
         self._differing: tuple[list[str], float] | None = None
 
-    def look(self, source: V | BrokerError, target: V | BrokerError, hand: Hand, began_s: float) -> None:
+    def look(self, source: V | BrokerError, target: V | BrokerError, context: StepContext, began_s: float) -> None:
         """Add one sample to the window, or begin it anew; note whether the wait has ended."""
         if not isinstance(source, BrokerError) and not isinstance(target, BrokerError):
             now = Sample(began_s, source, target)
@@ -195,7 +197,7 @@ class _AtTheGate(Generic[V]):
         else:
             self.reasons = [str(each) for each in (source, target) if isinstance(each, BrokerError)]
             self.window, self._begun = [], None
-        self.outcome = self._judged(hand)
+        self.outcome = self._judged(context)
 
     def due_s(self) -> float:
         """When the next look is worth its cost: where only the window has to pass, one at its end. Looks make a broker
@@ -208,7 +210,7 @@ class _AtTheGate(Generic[V]):
     def _wanted(self) -> int:
         return max(int(self.step.limits["stable"]), 2)
 
-    def _judged(self, hand: Hand) -> Outcome | None:
+    def _judged(self, context: StepContext) -> Outcome | None:
         wanted = self._wanted
         now = self.window[-1] if len(self.window) >= wanted else None
         if now is not None and self._begun is not None and now.at_s - self._begun.at_s >= self.verifier.least_window_s:
@@ -216,13 +218,13 @@ class _AtTheGate(Generic[V]):
             if not wrong:
                 return self._same(now)
             if self._differing is None or self._differing[0] != wrong:
-                self._differing = (wrong, hand.monotonic())
+                self._differing = (wrong, context.monotonic())
             self.reasons = ["; ".join(wrong)]
-            if hand.monotonic() - self._differing[1] > self.verifier.patience.differs_s:
+            if context.monotonic() - self._differing[1] > self.verifier.timeouts.differs_s:
                 text = f"nothing is under way, and the sites differ: {some(self.reasons)}"
                 remedy = "Find out why; --accept-difference QUEUE=N moves with exactly that difference."
                 return Refused(text, findings=(found("DR-PARITY-003", text, remedy),))
-        if hand.monotonic() > self._until:
+        if context.monotonic() > self._until:
             why = some(self.reasons) if self.reasons else "it was not stable for long enough"
             return Refused(f"the gate did not open in time: {why}", code=ExitCode.DRAIN_TIMEOUT)
         return None

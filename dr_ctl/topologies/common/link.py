@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from dr_ctl.stomp_io.address import Address
     from dr_ctl.topologies.common.figures import Residue
     from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Queue
-    from dr_ctl.topologies.topology import LinkSeen, Stake
+    from dr_ctl.topologies.topology import LinkSnapshot, Stake
 
 V = TypeVar("V", bound="Broker")
 
 
-class Carries(Enum):
+class ReplicationScope(Enum):
     """What a link brings to the peer by itself of a queue that somebody makes."""
 
-    WHOLE = "messages and acknowledgements"
+    ALL = "messages and acknowledgements"
     MESSAGES = "messages"
     NOTHING = "nothing"
 
@@ -66,13 +66,13 @@ class Link(ABC, Generic[V]):
 
     @property
     @abstractmethod
-    def doors(self) -> tuple[Acceptor, ...]:
+    def listeners(self) -> tuple[Acceptor, ...]:
         """The acceptors that the peer's link uses; a quarantine closes them."""
 
     @property
     def can_be_shut(self) -> bool:
         """Say whether what the peer holds can be kept out here."""
-        return bool(self.doors)
+        return bool(self.listeners)
 
     @property
     def redelivers(self) -> bool:
@@ -80,7 +80,7 @@ class Link(ABC, Generic[V]):
         return True
 
     @abstractmethod
-    def linked(self, before: V | None, took_s: float) -> LinkSeen:
+    def linked(self, before: V | None, took_s: float) -> LinkSnapshot:
         """The link as commands show it; `before` is an earlier look at the broker, so many seconds ago."""
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Link(ABC, Generic[V]):
         return ()
 
     def guests(self, peer: V | None) -> list[Connection]:
-        """The connections at the doors of the link that are neither the peer's nor of the site's own brokers."""
+        """The connections at the listeners of the link that are neither the peer's nor of the site's own brokers."""
         del peer
         return []
 
@@ -143,10 +143,10 @@ class Link(ABC, Generic[V]):
         tells that. A count that grows between two looks is a sign that the peer lives."""
         return None
 
-    def carries(self, queue: str) -> Carries:
+    def carries(self, queue: str) -> ReplicationScope:
         """What of a rehearsal's messages in that queue can be seen at the peer."""
         del queue
-        return Carries.WHOLE
+        return ReplicationScope.ALL
 
     @property
     def needs(self) -> str:
@@ -175,22 +175,24 @@ class Link(ABC, Generic[V]):
     @property
     def reserved(self) -> Collection[str]:
         """The names of acceptors that neither clients use nor anybody who may be a client."""
-        return {door.name for door in self.doors}
+        return {listener.name for listener in self.listeners}
 
     def holds(self, call: Call) -> bool | None:
         """Say whether the effect of a call to the link is seen, or None for any other call."""
         del call
         return None
 
-    def at_doors(self) -> list[Connection]:
-        """The connections at the doors that are the link's alone, but those of the site's own brokers."""
+    def at_listeners(self) -> list[Connection]:
+        """The connections at the listeners that are the link's alone, but those of the site's own brokers."""
         ports = {
-            door.port for door in self.doors if door.port is not None and door.name not in self.view.config.clients
+            listener.port
+            for listener in self.listeners
+            if listener.port is not None and listener.name not in self.view.config.clients
         }
         return [each for each in self.view.connections if each.port in ports and not self.view.is_within(each)]
 
-    def only_door(self, fits: Callable[[Acceptor], bool]) -> tuple[Acceptor, ...]:
-        """The doors of the link as the settings name them, else the only one that fits and is not for clients."""
+    def only_listener(self, fits: Callable[[Acceptor], bool]) -> tuple[Acceptor, ...]:
+        """The listeners of the link as the settings name them, else the only one that fits and is not for clients."""
         view = self.view
         if view.config.mirror is not None:
             return tuple(each for each in view.acceptors if each.name in view.config.mirror)
@@ -201,9 +203,9 @@ class Link(ABC, Generic[V]):
 class NoLink(Link[V]):
     """Brokers that nothing joins: neither ships, and neither waits for the other."""
 
-    def carries(self, queue: str) -> Carries:
+    def carries(self, queue: str) -> ReplicationScope:
         del queue
-        return Carries.NOTHING
+        return ReplicationScope.NOTHING
 
     @property
     def attached(self) -> bool | None:
@@ -233,7 +235,7 @@ class NoLink(Link[V]):
         return True
 
     @property
-    def doors(self) -> tuple[Acceptor, ...]:
+    def listeners(self) -> tuple[Acceptor, ...]:
         return ()
 
 

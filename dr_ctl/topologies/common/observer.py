@@ -12,8 +12,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import BrokerError, Passive, Unreachable
-from dr_ctl.core.patience import Patience
 from dr_ctl.core.system import Work, all_ended, beside, together
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Installation
 from dr_ctl.stomp_io.address import Address
@@ -24,7 +24,7 @@ from dr_ctl.topologies.common.access import READ_S, Access
 from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.link import AnyLink
 from dr_ctl.topologies.common.nodes import told_by
-from dr_ctl.topologies.common.seen import Seen, Silent, V_co
+from dr_ctl.topologies.common.snapshot import Silent, Snapshot, V_co
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Glance, Node
 
@@ -105,11 +105,11 @@ class Observer(ABC, Generic[V_co, A_co]):
     """Looks at both sites of one installation, at each broker in the way of its kind. Holds nothing that could change
     a broker."""
 
-    def __init__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> None:
+    def __init__(self, installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path) -> None:
         """`documents`: the folder for those of brokers that can keep none."""
         settings = installation.settings
         self.installation, self.queues = installation, settings.queues
-        self.clock, self.patience, self.documents = clock, patience, documents
+        self.clock, self.timeouts, self.documents = clock, timeouts, documents
         self.brokers: Mapping[str, Mapping[str, A_co]] = {
             site: {broker.name: self._access(installation, site, broker.name) for broker in section.brokers}
             for site, section in settings.sites.items()
@@ -128,12 +128,12 @@ class Observer(ABC, Generic[V_co, A_co]):
         del source, target, moved
         return False
 
-    def _differ(self, seen: Seen[V_co], pair: str) -> bool:
-        here, there = (seen.view(site, pair) for site in seen.sites)
+    def _differ(self, snapshot: Snapshot[V_co], pair: str) -> bool:
+        here, there = (snapshot.view(site, pair) for site in snapshot.sites)
         if here is None or there is None:
             return False
         source, target = (there, here) if there.open and not here.open else (here, there)
-        return self._unlike(source, target, seen.moved.get(pair, {}))
+        return self._unlike(source, target, snapshot.moved.get(pair, {}))
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         """How many acknowledgements have arrived at a site and are not applied, or None if unread. Raises
@@ -144,13 +144,13 @@ class Observer(ABC, Generic[V_co, A_co]):
 
         return total(view.link.unapplied for view in self.together(look, self.at(site)))
 
-    def _seen(self, sites: Mapping[str, Mapping[str, V_co | Silent]]) -> Seen[V_co]:
-        return Seen(sites)
+    def _seen(self, sites: Mapping[str, Mapping[str, V_co | Silent]]) -> Snapshot[V_co]:
+        return Snapshot(sites)
 
     def spend_at_most(self, seconds: float, site: str) -> None:
         """Bound all waiting for a site that may be lost, name lookup included, over all looks of this command. The two
         that decide, right before another site opens and at the end, have a part of it for themselves."""
-        self._left_s[site] = max(seconds / 2, seconds - 2 * self.patience.last_look_s)
+        self._left_s[site] = max(seconds / 2, seconds - 2 * self.timeouts.last_look_s)
 
     def all(self) -> Sequence[A_co]:
         return [access for brokers in self.brokers.values() for access in brokers.values()]
@@ -176,13 +176,13 @@ class Observer(ABC, Generic[V_co, A_co]):
 
         return self.together(pauses, self.at(site))
 
-    def doors_at(self, site: str) -> list[V_co]:
-        """Look at doors and the rights of roles; values of queues and clients may be older."""
+    def listeners_at(self, site: str) -> list[V_co]:
+        """Look at listeners and the rights of roles; values of queues and clients may be older."""
 
-        def doors(access: Access[V_co]) -> V_co:
-            return access.doors()
+        def listeners(access: Access[V_co]) -> V_co:
+            return access.listeners()
 
-        return self.together(doors, self.at(site))
+        return self.together(listeners, self.at(site))
 
     def rights_at(self, site: str, pairs: Collection[str]) -> list[V_co]:
         """Look at the rights of roles at the brokers of some pairs; every other value may be older."""
@@ -214,18 +214,18 @@ class Observer(ABC, Generic[V_co, A_co]):
         """Ask several brokers at the same time; the first error is raised after all have answered."""
         return together([partial(ask, access) for access in of], "look", most=MOST_AT_ONCE)
 
-    def observe(self, *, least_s: float = 0.0) -> Seen[V_co]:
+    def observe(self, *, least_s: float = 0.0) -> Snapshot[V_co]:
         """Look at both sites at once; look again where counts differ by more than one look can explain."""
-        seen = self.look_once(least_s=least_s)
+        snapshot = self.look_once(least_s=least_s)
         for _ in range(LOOKS - 1):
-            if not self._puzzling(seen):
+            if not self._puzzling(snapshot):
                 break
-            self.clock.sleep(self.patience.apart_s)
-            before, after = seen, self.look_once(least_s=least_s)
-            seen = self._with_movement(before, self._seen(_heard_from(before, after)))
-        return seen
+            self.clock.sleep(self.timeouts.apart_s)
+            before, after = snapshot, self.look_once(least_s=least_s)
+            snapshot = self._with_movement(before, self._seen(_heard_from(before, after)))
+        return snapshot
 
-    def observe_over(self, seconds: float) -> Seen[V_co]:
+    def observe_over(self, seconds: float) -> Snapshot[V_co]:
         """Two looks that begin so far apart: the second, with what moved since the first."""
         began = self.clock.monotonic()
         before = self.look_once()
@@ -235,7 +235,7 @@ class Observer(ABC, Generic[V_co, A_co]):
         moved = self._with_movement(before, after)
         return replace(moved, before=before, took_s=again - began)
 
-    def look_once(self, *, least_s: float = 0.0) -> Seen[V_co]:
+    def look_once(self, *, least_s: float = 0.0) -> Snapshot[V_co]:
         """Look once. A site that may be lost is given `least_s`, whatever was spent on it before."""
 
         def view(access: Access[V_co]) -> V_co | Silent:
@@ -243,7 +243,7 @@ class Observer(ABC, Generic[V_co, A_co]):
 
         return self._told(self.together(view, self.all()))
 
-    def glance(self, *, whole: bool) -> Glance[Seen[V_co]] | None:
+    def glance(self, *, whole: bool) -> Glance[Snapshot[V_co]] | None:
         """Look once for a watch, at everything or at the outflows alone; gives None if some broker cannot be asked so
         little."""
 
@@ -256,7 +256,7 @@ class Observer(ABC, Generic[V_co, A_co]):
         views = [each for each in answers if each is not None]
         return Glance(self._told(views), ago_s, took_s) if len(views) == len(answers) else None
 
-    def _told(self, answers: Sequence[V_co | Silent]) -> Seen[V_co]:
+    def _told(self, answers: Sequence[V_co | Silent]) -> Snapshot[V_co]:
         views = dict(zip(((each.site, each.pair) for each in self.all()), answers, strict=True))
         sites = {
             site: {pair: self._alive_if_seen(access, views) for pair, access in brokers.items()}
@@ -293,7 +293,7 @@ class Observer(ABC, Generic[V_co, A_co]):
         except BrokerError as error:
             refuse = False
             if isinstance(error, Unreachable) and error.refused:
-                refuse = isinstance(access.greet(timeout_s=self.patience.greet_s), Closed)
+                refuse = isinstance(access.greet(timeout_s=self.timeouts.greet_s), Closed)
             return Silent(access.pair, access.site, error, ports_refuse=refuse)
 
     def _spent(self, site: str, began: float) -> None:
@@ -301,7 +301,7 @@ class Observer(ABC, Generic[V_co, A_co]):
             self._left_s[site] = max(0.0, self._left_s[site] - (self.clock.monotonic() - began))
 
     def _alive_if_seen(self, access: Access[V_co], views: Mapping[tuple[str, str], V_co | Silent]) -> V_co | Silent:
-        """What others show of a broker that did not answer. It lives, even when its console and its clients' door
+        """What others show of a broker that did not answer. It lives, even when its console and its clients' listener
         refuse, where its peer's link is attached, or where a broker answers at an address of that link. It is not shown
         to be down where connections are taken at another port that its peer knows of as a client's: by a proxy, or by
         it. And it may have other nodes."""
@@ -319,7 +319,7 @@ class Observer(ABC, Generic[V_co, A_co]):
                 signs.append(f"the link between {name} and {peer.site} is attached")
             elif view.ports_refuse:
                 signs += self._answers_to(access, peer.link)
-                taken += self._knocked(access, peer)
+                taken += self._probed(access, peer)
         if isinstance(view.error, Passive):
             nodes += [Node(view.site, view.pair, at, "by its listing of the cluster") for at in view.error.at]
         nodes = nodes or [each for each in self._remembers(view.site) if each.pair == view.pair]
@@ -354,39 +354,39 @@ class Observer(ABC, Generic[V_co, A_co]):
         at = self._where(access, speaks_amqp, link.speaks_amqp_to)
         return [f"a broker answers at {each}" for each in at]
 
-    def _knocked(self, access: Access[V_co], peer: Broker) -> list[str]:
+    def _probed(self, access: Access[V_co], peer: Broker) -> list[str]:
         """Where both have one host, it would be the peer that takes the connection."""
         host = access.host
         if host is None or host == self.brokers[peer.site][peer.pair].host:
             return []
-        doors = [Address(host, door.port) for door in peer.doors if door.port is not None]
-        return [f"connections are taken at {each}" for each in self._where(access, takes_connections, doors)]
+        listeners = [Address(host, listener.port) for listener in peer.listeners if listener.port is not None]
+        return [f"connections are taken at {each}" for each in self._where(access, takes_connections, listeners)]
 
     def _where(self, access: Access[V_co], is_so: Callable[..., bool], at: Sequence[Address]) -> list[str]:
         began = self.clock.monotonic()
-        answers = self.together(lambda each: is_so(each, timeout_s=self.patience.knock_s), at)
+        answers = self.together(lambda each: is_so(each, timeout_s=self.timeouts.port_s), at)
         self._spent(access.site, began)
         return [f"{each.host}:{each.port}" for each, yes in zip(at, answers, strict=True) if yes]
 
-    def _puzzling(self, seen: Seen[V_co]) -> bool:
-        first, second = seen.sites
-        for pair in seen.sites[first]:
-            here, there = seen.view(first, pair), seen.view(second, pair)
+    def _puzzling(self, snapshot: Snapshot[V_co]) -> bool:
+        first, second = snapshot.sites
+        for pair in snapshot.sites[first]:
+            here, there = snapshot.view(first, pair), snapshot.view(second, pair)
             if here is None or there is None:
                 # The ports refuse, and the peer's link is connected: the broker may have died a moment ago.
-                silent = [seen.sites[site][pair] for site in (first, second) if seen.view(site, pair) is None]
+                silent = [snapshot.sites[site][pair] for site in (first, second) if snapshot.view(site, pair) is None]
                 refuses = any(_refuses(each) for each in silent)
                 views = [view for view in (here, there) if view is not None]
                 if refuses and any(
-                    view.link.attached or (view.link.arrivals is not None and not seen.moved) for view in views
+                    view.link.attached or (view.link.arrivals is not None and not snapshot.moved) for view in views
                 ):
                     return True
                 continue
-            if self._differ(seen, pair):
+            if self._differ(snapshot, pair):
                 return True
         return False
 
-    def _with_movement(self, before: Seen[V_co], after: Seen[V_co]) -> Seen[V_co]:
+    def _with_movement(self, before: Snapshot[V_co], after: Snapshot[V_co]) -> Snapshot[V_co]:
         moved: dict[str, Mapping[str, int]] = {}
         first, second = after.sites
         for pair in after.sites[first]:
@@ -397,7 +397,7 @@ class Observer(ABC, Generic[V_co, A_co]):
         return replace(after, moved=moved)
 
 
-def _heard_from(before: Seen[V], after: Seen[V]) -> Mapping[str, Mapping[str, V | Silent]]:
+def _heard_from(before: Snapshot[V], after: Snapshot[V]) -> Mapping[str, Mapping[str, V | Silent]]:
     """The brokers of the second of two looks; a broker whose ports refuse is not down where its peer got something
     from it between the looks."""
     sites: dict[str, Mapping[str, V | Silent]] = {}

@@ -18,7 +18,7 @@ from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.core.model import some
 from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.topologies.common.calls import remove_document, write_document
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Broker, Queue
 
 HOLDS: Final = "the gate holds"
@@ -131,6 +131,6 @@ def strike(view: Broker, when: str | None = None) -> tuple[Call, ...]:
     return (remove_document(view, name(view.site), f"remove the receipt {name(view.site)} at {view.site}", when),)
 
 
-def strikes(seen: Seen[Broker]) -> list[Call]:
+def strikes(snapshot: Snapshot[Broker]) -> list[Call]:
     """Take away receipts: where a site is opened, what they say is over."""
-    return [call for site in seen.sites for view in seen.views(site) for call in strike(view)]
+    return [call for site in snapshot.sites for view in snapshot.views(site) for call in strike(view)]

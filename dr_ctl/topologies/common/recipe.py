@@ -13,7 +13,7 @@ from dr_ctl.core.model import Finding, Json, Role, some
 from dr_ctl.engine.operations import ALONE, FAILOVER, MOVING, REINSTATE, RETURNS
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Check, Draft, Hand, Move
+from dr_ctl.engine.ports import Check, Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.baseline import baseline, basis
@@ -28,7 +28,7 @@ from dr_ctl.topologies.common.checks import (
     on_the_way,
 )
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Broker
 
 S = TypeVar("S")  # what was seen
@@ -41,9 +41,9 @@ class Row(Generic[S, T]):
     """One verb; `of` are the operations that the row is for, none of them named for any."""
 
     verb: str
-    draft: Callable[[Rules, RunbookStep, S, Move], Draft]
-    act: Callable[[T, PlannedStep, Move, Hand], Outcome]
-    undo: Callable[[T, PlannedStep, Move, Hand], Outcome] | None = None
+    draft: Callable[[Rules, RunbookStep, S, Move], StepPlan]
+    act: Callable[[T, PlannedStep, Move, StepContext], Outcome]
+    undo: Callable[[T, PlannedStep, Move, StepContext], Outcome] | None = None
     of: tuple[str, ...] = ()
 
 
@@ -64,15 +64,15 @@ class Procedure(Generic[S, T]):
 
 @dataclass(frozen=True, slots=True)
 class Checks(Generic[V]):
-    of_move: Callable[[Rules, Seen[V], Move], Sequence[Finding]]
+    of_move: Callable[[Rules, Snapshot[V], Move], Sequence[Finding]]
     of_broker: Callable[[V], Iterable[Finding]]
-    of_both: Callable[[Rules, Seen[V], Move, V, V], Iterable[Finding]]
-    of_return: Callable[[Seen[V], Move], Iterable[Finding]]
-    nothing_owed: Callable[[Seen[V], Move], bool]
+    of_both: Callable[[Rules, Snapshot[V], Move, V, V], Iterable[Finding]]
+    of_return: Callable[[Snapshot[V], Move], Iterable[Finding]]
+    nothing_owed: Callable[[Snapshot[V], Move], bool]
     by_broker: Sequence[Named[V]]
     by_pair: Sequence[Named[V]]
-    of_opening: Callable[[Rules, Seen[V], Move], Iterable[Finding]] = lambda *_: ()  # of one of two closed sites
-    of_failover: Callable[[Seen[V], Move], Iterable[Finding]] = lambda *_: ()
+    of_opening: Callable[[Rules, Snapshot[V], Move], Iterable[Finding]] = lambda *_: ()  # of one of two closed sites
+    of_failover: Callable[[Snapshot[V], Move], Iterable[Finding]] = lambda *_: ()
 
 
 class Recipe(Generic[V]):
@@ -81,7 +81,7 @@ class Recipe(Generic[V]):
     def __init__(
         self,
         rules: Rules,
-        procedure: Procedure[Seen[V], Any],
+        procedure: Procedure[Snapshot[V], Any],
         checks: Checks[V],
         lost_on_the_way: tuple[str, ...] = (),
         cannot_tell: tuple[str, ...] = (),
@@ -97,70 +97,70 @@ class Recipe(Generic[V]):
     def verbs(self) -> frozenset[str]:
         return self._procedure.verbs
 
-    def draft(self, step: RunbookStep, seen: Seen[V], move: Move) -> Draft:
-        draft = self._procedure.row(step.verb, move.ask.operation).draft(self.rules, step, seen, move)
-        if step.verb != "reinstate" or not self._checks.nothing_owed(seen, move):
+    def draft(self, step: RunbookStep, snapshot: Snapshot[V], move: Move) -> StepPlan:
+        draft = self._procedure.row(step.verb, move.ask.operation).draft(self.rules, step, snapshot, move)
+        if step.verb != "reinstate" or not self._checks.nothing_owed(snapshot, move):
             return draft
         when = f"{move.target} is not taken in any more"  # the step looks first, and does nothing where it is
         return replace(draft, calls=tuple(replace(call, when=call.when or when) for call in draft.calls))
 
-    def baseline(self, seen: Seen[V]) -> Mapping[str, Json]:
-        return baseline(seen)
+    def baseline(self, snapshot: Snapshot[V]) -> Mapping[str, Json]:
+        return baseline(snapshot)
 
-    def basis(self, seen: Seen[V]) -> Mapping[str, Json]:
-        return basis(seen)
+    def basis(self, snapshot: Snapshot[V]) -> Mapping[str, Json]:
+        return basis(snapshot)
 
-    def why_not(self, seen: Seen[V], move: Move) -> Sequence[Finding]:
+    def why_not(self, snapshot: Snapshot[V], move: Move) -> Sequence[Finding]:
         checks = self._checks
         if move.ask.units is not None and not self.moves_parts:
             return [found("DR-UNIT-002")]
         if move.ask.operation == FAILOVER:
-            findings = failover.findings(seen, move, checks.of_broker)
-            return errors_first([*findings, *checks.of_failover(seen, move)])
+            findings = failover.findings(snapshot, move, checks.of_broker)
+            return errors_first([*findings, *checks.of_failover(snapshot, move)])
         if move.ask.operation in RETURNS:
-            return errors_first(checks.of_return(seen, move))
+            return errors_first(checks.of_return(snapshot, move))
         if move.ask.operation in ALONE:
             alone = single.findings(
-                seen,
+                snapshot,
                 move,
-                lambda: checks.of_move(self.rules, seen, move),
-                lambda: [each for view in seen.views(move.source) for each in checks.of_broker(view)],
+                lambda: checks.of_move(self.rules, snapshot, move),
+                lambda: [each for view in snapshot.views(move.source) for each in checks.of_broker(view)],
             )
-            return errors_first([*alone, *checks.of_opening(self.rules, seen, move)])
-        return errors_first([*single.not_taken_in(seen, move), *checks.of_move(self.rules, seen, move)])
+            return errors_first([*alone, *checks.of_opening(self.rules, snapshot, move)])
+        return errors_first([*single.not_taken_in(snapshot, move), *checks.of_move(self.rules, snapshot, move)])
 
-    def checks(self, seen: Seen[V], move: Move) -> Sequence[Check]:
+    def checks(self, snapshot: Snapshot[V], move: Move) -> Sequence[Check]:
         checks, rules, sites = self._checks, self.rules, (move.source, move.target)
 
         def of_one(view: V) -> Iterable[Finding]:
             found = [*checks.of_broker(view), *(of_standby(view) if view.role is not Role.SERVING else ())]
-            return on_the_way(found, view, seen.peer(view), move)
+            return on_the_way(found, view, snapshot.peer(view), move)
 
         def of_two(here: V, there: V) -> Iterable[Finding]:
-            return checks.of_both(rules, seen, move, here, there)
+            return checks.of_both(rules, snapshot, move, here, there)
 
         return [
-            *of_brokers(seen, (*OF_BROKER, *checks.by_broker), of_one),
-            *of_pairs(seen, sites, (*OF_PAIR, *checks.by_pair), of_two),
+            *of_brokers(snapshot, (*OF_BROKER, *checks.by_broker), of_one),
+            *of_pairs(snapshot, sites, (*OF_PAIR, *checks.by_pair), of_two),
         ]
 
-    def holds_already(self, seen: Seen[V], move: Move) -> str | None:
+    def holds_already(self, snapshot: Snapshot[V], move: Move) -> str | None:
         if move.ask.operation == REINSTATE:
-            return f"{move.target} is taken in already" if self._checks.nothing_owed(seen, move) else None
+            return f"{move.target} is taken in already" if self._checks.nothing_owed(snapshot, move) else None
         if move.ask.operation == FAILOVER:
-            return f"what {move.source} holds is kept out" if failover.is_kept_out(seen, move) else None
-        return single.holds_already(seen, move)
+            return f"what {move.source} holds is kept out" if failover.is_kept_out(snapshot, move) else None
+        return single.holds_already(snapshot, move)
 
-    def not_replicated(self, seen: Seen[V], move: Move) -> Sequence[str]:
+    def not_replicated(self, snapshot: Snapshot[V], move: Move) -> Sequence[str]:
         if move.ask.operation not in MOVING:
             return ()
         lacks = [
             "pauses, address settings, security settings, diverts and bridges: each site has its own",
             "temporary queues and what lies in them",
-            "open transactions: they are rolled back when the clients' doors close",
+            "open transactions: they are rolled back when the clients' listeners close",
             *self._lost_on_the_way,
         ]
-        for view in seen.views(move.source):
+        for view in snapshot.views(move.source):
             lacks += view.stays
             kinds = {
                 "non-durable queues": [queue.name for queue in view.business.values() if not queue.durable],

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dr_ctl.core.patience import Patience
 from dr_ctl.core.patterns import matches
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.common.names import BROKERS, MQTT_RETAINED, OURS
@@ -55,7 +55,7 @@ class Rules:
 
     queues: Queues
     drain: Drain
-    patience: Patience
+    timeouts: Timeouts
 
     def selects(self, name: str) -> bool:
         return selects(self.queues, name)

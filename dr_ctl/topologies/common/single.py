@@ -16,9 +16,9 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import moves_it
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
-from dr_ctl.topologies.common.checks import of_link_doors, of_taken, weighed
+from dr_ctl.topologies.common.checks import of_link_listeners, of_taken, weighed
 from dr_ctl.topologies.common.nodes import of_nodes
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Broker, Queue
 
 V = TypeVar("V", bound=Broker)
@@ -28,70 +28,77 @@ _MENDED: Final = frozenset({"DR-LINK-003", "DR-LINK-004"})
 
 
 def findings(
-    seen: Seen[Broker], move: Move, of_move: Callable[[], Iterable[Finding]], of_source: Callable[[], Iterable[Finding]]
+    snapshot: Snapshot[Broker],
+    move: Move,
+    of_move: Callable[[], Iterable[Finding]],
+    of_source: Callable[[], Iterable[Finding]],
 ) -> Iterator[Finding]:
     """Find reasons against a step. A step at both sites rests on all checks of a move, others on the source's."""
     if move.ask.operation in (DRAIN, ACTIVATE):
         yield from of_move()
         if move.ask.operation == DRAIN:
-            for view in seen.views(move.target):
+            for view in snapshot.views(move.target):
                 yield from of_taken(view, [receipts.name(view.site)])
     else:
         restarts = move.ask.operation == RESTART
         weight = _WEIGHTS.get(move.ask.operation, Weight.SINGLE_STEP)
-        for view in seen.views(move.source) if move.ask.operation == FENCE else ():
-            peer = seen.view(move.target, view.pair)
+        for view in snapshot.views(move.source) if move.ask.operation == FENCE else ():
+            peer = snapshot.view(move.target, view.pair)
             yield from of_nodes(view, peer, Severity.WARNING)
-            yield from of_link_doors(view, peer)
+            yield from of_link_listeners(view, peer)
         for each in of_source():
             if restarts and each.id in _MENDED:
                 continue
             is_uncounted = move.ask.operation == QUIESCE and each.id == "DR-QUEUE-003"
             yield each if is_uncounted else weighed(each, weight)
     if move.ask.operation in (ACTIVATE, UNFENCE):
-        yield from _replaced(seen, move)
+        yield from _replaced(snapshot, move)
     if move.ask.operation == ACTIVATE:
-        yield from _unproven(seen, move)
+        yield from _unproven(snapshot, move)
     if move.ask.operation == UNFENCE:
-        yield from _coming_in(seen, move)
-    if move.ask.operation == UNFENCE and part_of(seen, move.ask).roles[move.target] is Role.SERVING:
-        if not paused_at(seen, move.source):
+        yield from _coming_in(snapshot, move)
+    if move.ask.operation == UNFENCE and part_of(snapshot, move.ask).roles[move.target] is Role.SERVING:
+        if not paused_at(snapshot, move.source):
             text = f"{move.source} must not be opened while {move.target} is"
-            yield found("DR-ROLE-011", text, moves_it(seen, move.source))
+            yield found("DR-ROLE-011", text, moves_it(snapshot, move.source))
     elif move.ask.operation == UNFENCE:
-        yield from _moved_on(seen, move)
+        yield from _moved_on(snapshot, move)
 
 
-def not_taken_in(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
+def not_taken_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     """Of a move to a site that was lost, and that nothing kept from being moved to where no link joins the sites."""
-    if lost_alone(seen.debts) == move.target and not move.sent:
+    if lost_alone(snapshot.debts) == move.target and not move.sent:
         text = f"{move.target} was lost and is not taken in again: {move.source} has served since"
         yield found("DR-RETURN-008", text, f"`dr-ctl reinstate {move.target}` takes it in, then it can be moved to.")
 
 
-def _replaced(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
+def _replaced(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     """Where both sites are closed, the one that was lost last has not what clients of the other did since."""
     unfence = move.ask.operation == UNFENCE
     opened, other = (move.source, move.target) if unfence else (move.target, move.source)
-    if lost_alone(seen.debts) == opened and part_of(seen, move.ask).roles[other] is Role.STANDBY:
+    if lost_alone(snapshot.debts) == opened and part_of(snapshot, move.ask).roles[other] is Role.STANDBY:
         remedy = f"`dr-ctl unfence {other}`, or `dr-ctl failover --to {other}`; then `dr-ctl reinstate {opened}`."
         yield found("DR-RETURN-008", f"{opened} was lost and is not taken in again: {other} has served since", remedy)
 
 
-def _coming_in(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
+def _coming_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     """Pauses that a return holds while its way is open: lifting them would deliver messages whose acknowledgements are
     still on the way."""
-    lost = [debt.about for debt in seen.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == move.source]
-    views = {view.pair for view, _ in paused_at(seen, move.source) if any(door.started for door in view.link.doors)}
+    lost = [debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == move.source]
+    views = {
+        view.pair
+        for view, _ in paused_at(snapshot, move.source)
+        if any(listener.started for listener in view.link.listeners)
+    }
     if lost and views:
         yield found("DR-UNFENCE-002", lost=lost[0], source=move.source)
 
 
-def _unproven(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
+def _unproven(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     """Opening a site needs the receipt of a drain; without a receipt, outflows that were read as empty."""
     drained = f"`dr-ctl drain --to {move.target}`; if {move.source} is lost: `dr-ctl failover --to {move.target}`."
-    for pair in seen.sites[move.target]:
-        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+    for pair in snapshot.sites[move.target]:
+        here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
         if here is None or there is None or there.role is Role.SERVING:
             continue
         receipt = receipts.held_at(there)
@@ -108,17 +115,17 @@ def _unproven(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
             )
 
 
-def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
+def _moved_on(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     """A site may be opened again only while the other holds nothing that it lacks, and the site itself has applied all
     that came."""
-    for pair in seen.sites[move.target]:
-        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+    for pair in snapshot.sites[move.target]:
+        here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
         if here is None or there is None:
             continue  # a pair with a silent broker is not opened
         if here.open:
             continue
         # What a lost site still holds is kept out, and comes in when it is taken in again.
-        holds = [] if lost_alone(seen.debts) == move.target else there.link.left_to_ship()
+        holds = [] if lost_alone(snapshot.debts) == move.target else there.link.left_to_ship()
         if left := [*holds, *_unapplied(here)]:
             text = f"{move.target} holds what {move.source} lacks: {some(left)}"
             remedy = f"`dr-ctl drain --to {move.source}`, then `dr-ctl activate {move.source}`."
@@ -127,13 +134,15 @@ def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
             yield found("DR-UNFENCE-001", text, remedy)
 
 
-def lies_here_alone(seen: Seen[V], move: Move, surplus: Callable[[V, V], Mapping[str, int]]) -> Iterator[Finding]:
+def lies_here_alone(
+    snapshot: Snapshot[V], move: Move, surplus: Callable[[V, V], Mapping[str, int]]
+) -> Iterator[Finding]:
     """Find what lies at a site that is to be opened again and not at the other, which is closed too. `surplus` says by
     queue how many more lie at the first of two brokers than what is under way explains."""
-    if move.ask.operation != UNFENCE or lost_alone(seen.debts) == move.target:
+    if move.ask.operation != UNFENCE or lost_alone(snapshot.debts) == move.target:
         return
-    for pair in seen.sites[move.source]:
-        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+    for pair in snapshot.sites[move.source]:
+        here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
         if here is None or there is None or here.open or there.open or here.link.missing:
             continue
         if more := [f"{queue}: {count}" for queue, count in surplus(here, there).items() if count > 0]:
@@ -154,37 +163,37 @@ def _unapplied(view: Broker) -> Iterator[str]:
         yield f"{view.link.unapplied} acknowledgement(s) not applied at {view.site}"
 
 
-def holds_already(seen: Seen[Broker], move: Move) -> str | None:
+def holds_already(snapshot: Snapshot[Broker], move: Move) -> str | None:
     """Say what holds already where there is nothing to do."""
-    site, role = move.source, part_of(seen, move.ask).roles[move.source]
+    site, role = move.source, part_of(snapshot, move.ask).roles[move.source]
     if move.ask.operation == QUIESCE and role is Role.STANDBY:
         return f"{site} is closed to clients already"
-    views = seen.views(site)
+    views = snapshot.views(site)
     lasts = all(view.fence.shut_out for view in views if view.config.lasting is not None)
-    if move.ask.operation == FENCE and role is Role.STANDBY and lasts and not _owed(seen, move):
+    if move.ask.operation == FENCE and role is Role.STANDBY and lasts and not _owed(snapshot, move):
         return f"clients are kept out of {site} already"
     kept_out = any(view.fence.shut_out for view in views)
-    served = all(unit.open_at for unit in seen.units if move.ask.includes(unit.name))
+    served = all(unit.open_at for unit in snapshot.units if move.ask.includes(unit.name))
     whole = served and all(view.open for view in views)
     if (
         move.ask.operation == UNFENCE
         and role is Role.SERVING
         and whole
-        and not (kept_out or paused_at(seen, move.source))
+        and not (kept_out or paused_at(snapshot, move.source))
     ):
         return f"{site} serves already, and no run has paused anything there"
     return None
 
 
-def _owed(seen: Seen[Broker], move: Move) -> bool:
-    return any(debt.kind is DebtKind.FENCE and debt.about == move.source for debt in seen.debts)
+def _owed(snapshot: Snapshot[Broker], move: Move) -> bool:
+    return any(debt.kind is DebtKind.FENCE and debt.about == move.source for debt in snapshot.debts)
 
 
-def paused_at(seen: Seen[Broker], site: str) -> Sequence[tuple[Broker, Queue]]:
+def paused_at(snapshot: Snapshot[Broker], site: str) -> Sequence[tuple[Broker, Queue]]:
     """The queues that runs have paused at a site."""
     return [
         (view, queue)
-        for view in seen.views(site)
+        for view in snapshot.views(site)
         for by_runs in (paused_by_runs(view),)
         for queue in view.business.values()
         if queue.paused and queue.name in by_runs

@@ -1,4 +1,4 @@
-"""The tools of acts in one command: eyes, a sender of calls, the doors, the gate, and what they remember."""
+"""The tools of acts in one command: eyes, a sender of calls, the listeners, the gate, and what they remember."""
 
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -11,15 +11,15 @@ from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.ports import Move, StepContext
 from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.topologies.common.access import CHANGE_S, Access, Channel
 from dr_ctl.topologies.common.calls import holds, queues_of, still, to_undo
-from dr_ctl.topologies.common.doors import Doors
 from dr_ctl.topologies.common.gate import Verifier
+from dr_ctl.topologies.common.listeners import Listeners
 from dr_ctl.topologies.common.observer import AnyObserver, Observer
 from dr_ctl.topologies.common.recipe import Recipe
-from dr_ctl.topologies.common.seen import V_co
+from dr_ctl.topologies.common.snapshot import V_co
 
 MOST_AT_ONCE: Final = 8
 # Calls in one POST, which has one time limit: a broker may sync its journal for each of them.
@@ -62,7 +62,7 @@ class Sender:
 
     def barred(self) -> Refused | None:
         """Say why an undo gets no lock: a lock that ran out is taken again before any look."""
-        why = self._lease.regain() if self._lease is not None else None
+        why = self._lease.reacquire() if self._lease is not None else None
         return Refused(why, code=ExitCode.STRANDED) if why is not None else None
 
     def _why_locked(self, calls: Sequence[Call]) -> str | None:
@@ -121,16 +121,16 @@ class Tools(Generic[V_co]):
         self, observer: Observer[V_co, Access[V_co]], recipe: Recipe[V_co], sender: Sender, gate: Verifier[Any]
     ) -> None:
         self.observer, self.recipe, self.sender, self.gate = observer, recipe, sender, gate
-        self.rules, self.patience = recipe.rules, observer.patience
-        self.doors = Doors(observer)
+        self.rules, self.timeouts = recipe.rules, observer.timeouts
+        self.listeners = Listeners(observer)
         self.opened = self.cut_off = False
 
     def by_hand(self, site: str, by_console: str) -> str:
         """What a person does where dr-ctl could not open a site again."""
         return f"in the console of {site}: {by_console}, and resume its paused queues"
 
-    def change(self, calls: Sequence[Call], hand: Hand) -> list[Outcome]:
-        return hand.change(calls, self.sender.send)
+    def change(self, calls: Sequence[Call], context: StepContext) -> list[Outcome]:
+        return context.change(calls, self.sender.send)
 
     def views(self, *sites: str) -> list[V_co]:
         """Every broker of these sites, looked at now. Raises `BrokerError`."""
@@ -145,44 +145,44 @@ class Tools(Generic[V_co]):
             for view in self.observer.look_at(site, {call.unit for call in calls if call.site == site})
         ]
 
-    def make(self, calls: Sequence[Call], hand: Hand, *sites: str) -> Refused | None:
+    def make(self, calls: Sequence[Call], context: StepContext, *sites: str) -> Refused | None:
         """Make the calls whose effect does not hold, and look again; returns None where every effect holds."""
         views = self.views(*sites)
-        self.change([call for call in calls if not holds(call, views)], hand)
+        self.change([call for call in calls if not holds(call, views)], context)
         return still(calls, self.views(*sites))
 
-    def let_in(self, calls: Sequence[Call], seen: Sequence[V_co], hand: Hand) -> None:
-        """Give the clients' roles back what a lasting fence took, where they are `seen` to be kept out; broker.xml is
-        read again in the same request where nothing less lets them in. What came of it has to be looked at."""
-        gives = {(call.site, call.unit) for call in calls if _gives(call) and not holds(call, seen)}
-        again = {(view.site, view.pair) for view in seen if view.fence.stays_out} & gives
+    def let_in(self, calls: Sequence[Call], snapshot: Sequence[V_co], context: StepContext) -> None:
+        """Give the clients' roles back what a lasting fence took, where they are `snapshot` to be kept out; broker.xml
+        is read again in the same request where nothing less lets them in. What came of it has to be looked at."""
+        gives = {(call.site, call.unit) for call in calls if _gives(call) and not holds(call, snapshot)}
+        again = {(view.site, view.pair) for view in snapshot if view.fence.stays_out} & gives
         self.change(
             [
                 call
                 for call in calls
-                if (_gives(call) and not holds(call, seen)) or (_reads(call) and (call.site, call.unit) in again)
+                if (_gives(call) and not holds(call, snapshot)) or (_reads(call) and (call.site, call.unit) in again)
             ],
-            hand,
+            context,
         )
 
-    def admit(self, site: str, calls: Sequence[Call], hand: Hand, *, again: bool = False) -> str | None:
+    def admit(self, site: str, calls: Sequence[Call], context: StepContext, *, again: bool = False) -> str | None:
         """Give the clients' roles back what a lasting fence took; broker.xml is read again only where the roles are
         still kept out. A match with rights of its own gets these back where the file has others. Returns why clients
         are still kept out; returns None where they are let in. `again`: a call that did nothing is made once more."""
         gives = [call for call in calls if _gives(call)]
         restores = [call for call in calls if call.goal is Goal.RESTORE]
         if missing := self._missing(gives, site):
-            self.change(missing, hand)
+            self.change(missing, context)
             missing = self._missing(gives, site)
             if again and missing:
-                self.change(missing, hand)
+                self.change(missing, context)
                 missing = self._missing(gives, site)
         if missing:
             units = {call.unit for call in missing}
-            self.change([call for call in calls if _reads(call) and call.unit in units], hand)
+            self.change([call for call in calls if _reads(call) and call.unit in units], context)
             missing = self._missing(gives, site)
         if restores and (lacking := self._missing(restores, site)):
-            self.change(lacking, hand)
+            self.change(lacking, context)
             missing = self._missing([*gives, *restores], site)
         return f"{site}: has not come true: {some([call.about for call in missing])}" if missing else None
 
@@ -190,12 +190,12 @@ class Tools(Generic[V_co]):
         views = self.observer.rights_at(site, {call.unit for call in calls})
         return [call for call in calls if not holds(call, views)]
 
-    def put_back(self, step: PlannedStep, site: str, hand: Hand) -> Outcome:
+    def put_back(self, step: PlannedStep, site: str, context: StepContext) -> Outcome:
         """Undo a step all of whose inverse is at one site."""
         mine = [call for call in step.inverse if call.site == site]
         if not (calls := to_undo(mine, self.views_of(mine))):
             return NotNeeded("as it was")
-        self.change(calls, hand)
+        self.change(calls, context)
         return still(mine, self.views_of(mine)) or Done("as it was")
 
     def taken_back(self, move: Move) -> set[str]:

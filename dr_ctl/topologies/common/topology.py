@@ -12,21 +12,21 @@ from typing import Any, Generic, TypeVar
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Driver, Hand, Move, Recipe
+from dr_ctl.engine.ports import Driver, Move, Recipe, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.common import recipe
 from dr_ctl.topologies.common.access import Access
-from dr_ctl.topologies.common.doors import Doors
+from dr_ctl.topologies.common.listeners import Listeners
 from dr_ctl.topologies.common.observer import Observer
 from dr_ctl.topologies.common.recipe import Procedure
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen, V_co
+from dr_ctl.topologies.common.snapshot import Snapshot, V_co
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Glance
@@ -40,33 +40,33 @@ class PairDriver(Generic[V_co]):
     def __init__(self, procedure: Procedure[Any, Any], tools: Tools[V_co], by_console: str) -> None:
         self._procedure, self._tools, self._by_console = procedure, tools, by_console
 
-    def observe(self) -> Seen[V_co]:
-        return self._tools.observer.observe(least_s=self._tools.patience.last_look_s)
+    def observe(self) -> Snapshot[V_co]:
+        return self._tools.observer.observe(least_s=self._tools.timeouts.last_look_s)
 
-    def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         row = self._procedure.row(step.verb, move.ask.operation)
-        return _guarded(lambda: row.act(self._tools, step, move, hand))
+        return _guarded(lambda: row.act(self._tools, step, move, context))
 
-    def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Try until it is verified or the time is over: a broker may be away for a moment. Where another run has the
         lock no call goes out, and only a look can show that it is as before."""
         undo = self._procedure.row(step.verb, move.ask.operation).undo
         if undo is None:
             return NotNeeded("it changes nothing that is put back")
-        patience = self._tools.patience
+        timeouts = self._tools.timeouts
 
         def attempt() -> tuple[Outcome | None, Outcome]:
             barred = self._tools.sender.barred()
-            return barred, _guarded(lambda: undo(self._tools, step, move, hand))
+            return barred, _guarded(lambda: undo(self._tools, step, move, context))
 
         waited = until(
-            hand,
+            context,
             attempt,
             holds=lambda tried: isinstance(tried[1], Done | NotNeeded),
             hopeless=lambda tried: tried[0] is not None or _is_stranded(tried[1]),
-            within_s=patience.undo_s,
-            poll_s=patience.undo_poll_s,
-            most_s=patience.undo_most_poll_s,
+            within_s=timeouts.undo_s,
+            poll_s=timeouts.undo_poll_s,
+            most_s=timeouts.undo_most_poll_s,
         )
         barred, outcome = waited.look
         return outcome if waited.held else barred or outcome
@@ -91,20 +91,23 @@ class PairTopology(Generic[V]):
     """Implements `Topology`."""
 
     def __init__(
-        self, observer: Observer[V, Access[V]], recipe: Recipe[Seen[V]], driver: Callable[[Sender], Driver[Seen[V]]]
+        self,
+        observer: Observer[V, Access[V]],
+        recipe: Recipe[Snapshot[V]],
+        driver: Callable[[Sender], Driver[Snapshot[V]]],
     ) -> None:
         """`driver` makes what acts, out of the only way to change a broker."""
         self.recipe = recipe
         self._observer, self._driver = observer, driver
         self._senders: list[Sender] = []
 
-    def look(self, *, over_s: float = 0.0) -> Seen[V]:
+    def look(self, *, over_s: float = 0.0) -> Snapshot[V]:
         return self._observer.observe_over(over_s) if over_s else self._observer.look_once()
 
-    def glance(self, *, whole: bool = False) -> Glance[Seen[V]] | None:
+    def glance(self, *, whole: bool = False) -> Glance[Snapshot[V]] | None:
         return self._observer.glance(whole=whole)
 
-    def observe(self) -> Seen[V]:
+    def observe(self) -> Snapshot[V]:
         return self._observer.observe()
 
     def spend_at_most(self, seconds: float, site: str) -> None:
@@ -113,13 +116,13 @@ class PairTopology(Generic[V]):
     def stores(self) -> Sequence[Store]:
         return [access.store() for access in self._observer.all()]
 
-    def driver(self, lease: Lease | None = None) -> Driver[Seen[V]]:
+    def driver(self, lease: Lease | None = None) -> Driver[Snapshot[V]]:
         sender = Sender(self._observer, lease)
         self._senders.append(sender)
         return self._driver(sender)
 
     def why_not_so(self, site: str, *, serving: bool) -> str | None:
-        return Doors(self._observer).why_not(site, serving=serving)
+        return Listeners(self._observer).why_not(site, serving=serving)
 
     def close(self) -> None:
         self._observer.close()
@@ -135,7 +138,7 @@ class Kind(Generic[V]):
 
     procedure: Procedure[Any, Any]
     checks: recipe.Checks[V]
-    observer: Callable[[Installation, Clock, Patience, Path], Observer[V, Any]]
+    observer: Callable[[Installation, Clock, Timeouts, Path], Observer[V, Any]]
     tools: Callable[[Any, recipe.Recipe[V], Sender], Tools[V]]
     by_console: str
     lost_on_the_way: tuple[str, ...] = ()
@@ -144,17 +147,17 @@ class Kind(Generic[V]):
     decides: type[recipe.Recipe[V]] = recipe.Recipe
     made: Callable[..., PairTopology[V]] = PairTopology
 
-    def recipe(self, queues: Queues, drain: Drain, patience: Patience) -> recipe.Recipe[V]:
+    def recipe(self, queues: Queues, drain: Drain, timeouts: Timeouts) -> recipe.Recipe[V]:
         """The half that decides."""
-        rules = Rules(queues, drain, patience)
+        rules = Rules(queues, drain, timeouts)
         untold = self.lost_on_the_way, self.cannot_tell
         return self.decides(rules, self.procedure, self.checks, *untold, moves_parts=self.moves_parts)
 
     def __call__(
-        self, installation: Installation, clock: Clock, patience: Patience, documents: Path
+        self, installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path
     ) -> PairTopology[V]:
-        observer = self.observer(installation, clock, patience, documents)
-        decides = self.recipe(installation.settings.queues, installation.settings.drain, patience)
+        observer = self.observer(installation, clock, timeouts, documents)
+        decides = self.recipe(installation.settings.queues, installation.settings.drain, timeouts)
 
         def acts_by(sender: Sender) -> PairDriver[V]:
             return PairDriver(self.procedure, self.tools(observer, decides, sender), self.by_console)

@@ -80,7 +80,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Acceptor:
-    """A door of a broker. `port` is None where the broker does not show it."""
+    """A listener of a broker. `port` is None where the broker does not show it."""
 
     name: str
     bean: str
@@ -146,7 +146,7 @@ class Config:
 
 
 class Peer(Enum):
-    """The state of a site's peer when the site's doors are opened."""
+    """The state of a site's peer when the site's listeners are opened."""
 
     DRAINED = "drained"  # the run's gate has shown that no message of the peer is missing
     CLOSED = "closed"  # the peer lets nobody in, but may still ship messages
@@ -287,12 +287,12 @@ class Broker(ABC):
     def holds(self, call: Call) -> bool:
         """Say whether a call's effect is seen; raises KeyError for one whose effect has no look here."""
         for part in (self.link, self.fence):
-            if (seen := part.holds(call)) is not None:
-                return seen
+            if (snapshot := part.holds(call)) is not None:
+                return snapshot
         match call.goal:
             case Goal.OPEN | Goal.CLOSE:
-                door = next((each for each in self.acceptors if each.name == call.thing), None)
-                return door is not None and door.started is (call.goal is Goal.OPEN)
+                listener = next((each for each in self.acceptors if each.name == call.thing), None)
+                return listener is not None and listener.started is (call.goal is Goal.OPEN)
             case Goal.PAUSE | Goal.RESUME:
                 queues = [self.named.get(name) for name in queues_of(call, self)]
                 return all((each is not None and each.paused) is (call.goal is Goal.PAUSE) for each in queues)
@@ -305,13 +305,13 @@ class Broker(ABC):
 
     @property
     @final
-    def doors(self) -> tuple[Acceptor, ...]:
+    def listeners(self) -> tuple[Acceptor, ...]:
         """The acceptors that clients use."""
         return tuple(each for each in self.acceptors if each.name in self.config.clients)
 
     @property
     @final
-    def missing_doors(self) -> tuple[str, ...]:
+    def missing_listeners(self) -> tuple[str, ...]:
         return tuple(name for name in self.config.clients if name not in {each.name for each in self.acceptors})
 
     @property

@@ -8,7 +8,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, some
 from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import Hand
+from dr_ctl.engine.ports import StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.access import Access
@@ -55,10 +55,16 @@ class Wait(Generic[V]):
     """A wait for several directions at once. `about` says on what, `small` how much may be left."""
 
     def __init__(
-        self, tools: Tools[V], directions: Sequence[Direction[V]], hand: Hand, about: str, small: int = 0
+        self, tools: Tools[V], directions: Sequence[Direction[V]], context: StepContext, about: str, small: int = 0
     ) -> None:
-        self._tools, self._directions, self._hand, self._about, self._small = tools, directions, hand, about, small
-        self.began = self._moved_at = hand.monotonic()
+        self._tools, self._directions, self._context, self._about, self._small = (
+            tools,
+            directions,
+            context,
+            about,
+            small,
+        )
+        self.began = self._moved_at = context.monotonic()
         self.mended = 0
         self.first: int | None = None
         self.last: int | None = None
@@ -75,13 +81,13 @@ class Wait(Generic[V]):
         """Poll until at most `small` is left, `calms` times in a row. Gives a refusal if not; `guard` says why to give
         up."""
         waited = until(
-            self._hand,
+            self._context,
             lambda: self._noted(guard),
             holds=lambda now: now.broken is None and now.left is not None and now.left <= self._small and not now.why,
             hopeless=lambda now: now.broken is not None or self._still_s() > stall_s,
-            within_s=self.began + within_s - self._hand.monotonic() if within_s is not None else None,
+            within_s=self.began + within_s - self._context.monotonic() if within_s is not None else None,
             poll_s=poll_s,
-            calm=calms,
+            stable_for=calms,
             meanwhile=lambda now: self._mend(now.views),
         )
         if waited.held:
@@ -95,9 +101,9 @@ class Wait(Generic[V]):
         if guard is not None and (broken := guard(views)) is not None:
             return _Look(views, left, why, broken)
         self._note(left)
-        self._hand.waiting(self._about, left, next(iter(why), None))
+        self._context.waiting(self._about, left, next(iter(why), None))
         shipping = [(site, each if isinstance(each, BrokerError) else each.link) for (site, _), each in views.items()]
-        self._hand.sample(evidence(shipping))
+        self._context.sample(evidence(shipping))
         return _Look(views, left, why)
 
     def _look(self) -> Views[V]:
@@ -128,15 +134,15 @@ class Wait(Generic[V]):
 
     def _note(self, left: int | None) -> None:
         if left is not None and left != self.last:
-            self._moved_at = self._hand.monotonic()
+            self._moved_at = self._context.monotonic()
             self.first = left if self.first is None else self.first
             self.last = left
 
     def _still_s(self) -> float:
-        return self._hand.monotonic() - self._moved_at
+        return self._context.monotonic() - self._moved_at
 
     def _late(self, left: int | None, why: Sequence[str], stall_s: float) -> Refused:
-        took, still = self._hand.monotonic() - self.began, self._still_s()
+        took, still = self._context.monotonic() - self.began, self._still_s()
         under_way = f"{left if left is not None else 'an unknown number'} under way"
         reason = some(why) or (f"nothing moved for {duration(still)}" if still > stall_s else "they move too slowly")
         return Refused(f"not drained after {duration(took)}: {under_way}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
@@ -149,5 +155,5 @@ class Wait(Generic[V]):
                 continue
             if self.mended < AT_MOST and (calls := way.mends(here)):
                 self.mended += 1
-                self._hand.notice(f"{way.here.site}: {len(calls)} call(s) to start what ships from there")
-                self._tools.change(calls, self._hand)
+                self._context.notice(f"{way.here.site}: {len(calls)} call(s) to start what ships from there")
+                self._tools.change(calls, self._context)

@@ -8,7 +8,7 @@ from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.parts import Secret
 from dr_ctl.topologies.common.access import Access, Clients
-from dr_ctl.topologies.common.seen import V_co
+from dr_ctl.topologies.common.snapshot import V_co
 
 
 def account(

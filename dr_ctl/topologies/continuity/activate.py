@@ -10,7 +10,7 @@ from dr_ctl.core.model import ExitCode, Finding, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep, in_part
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.figures import total
@@ -20,56 +20,56 @@ from dr_ctl.topologies.common.verbs.activate import peer_of
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity.plugin import WAITS_MS
 from dr_ctl.topologies.continuity.tools import ContinuityTools
-from dr_ctl.topologies.continuity.view import ContinuitySeen, Flow, SiteView
+from dr_ctl.topologies.continuity.view import ContinuitySnapshot, Flow, SiteView
 
 UNDONE: Final = "a command that was under way has deactivated the site"
 AGAIN_AT_MOST: Final = 10
 
 
-def draft_probe(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
-    common = proving.draft_probe(rules, step, seen, move)
+def draft_probe(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
+    common = proving.draft_probe(rules, step, snapshot, move)
     again = [
         replace(call, at_most=AGAIN_AT_MOST)
-        for view in seen.views(move.target)
-        for call in view.fence.opening(view.doors, Peer.NOT_DRAINED, UNDONE)
+        for view in snapshot.views(move.target)
+        for call in view.fence.opening(view.listeners, Peer.NOT_DRAINED, UNDONE)
     ]
     about = f"{common.about}; then watched until no late command can undo the activation"
     return replace(common, about=about, calls=(*common.calls, *in_part("again", again)))
 
 
-def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    _let_begin(tools, step, move, hand)
-    return activate.act(tools, step, move, hand)
+def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    _let_begin(tools, step, move, context)
+    return activate.act(tools, step, move, context)
 
 
-def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> None:
+def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> None:
     """Wait for a delivery that is about to begin. An activation sent before a crash is not sent again, for each
     activation tells the other site to stop. Where no client is let in, the activation has failed, and waiting is
     useless. A gate that was seen to hold saw the target closed: no delivery is about to begin there."""
-    if tools.gate.seen:
+    if tools.gate.snapshot:
         return
-    within_s = WAITS_MS[peer_of(move.ask.operation)] / 1000 if step.part("doors") else 0.0
+    within_s = WAITS_MS[peer_of(move.ask.operation)] / 1000 if step.part("listeners") else 0.0
     until(
-        hand,
+        context,
         lambda: tools.observer.look_at(move.target),
         holds=lambda views: not any(view.half_open for view in views),
-        hopeless=lambda _: not tools.doors.let_in(tools.observer.at(move.target)),
+        hopeless=lambda _: not tools.listeners.let_in(tools.observer.at(move.target)),
         within_s=within_s + tools.waits.watch_poll_s,
         poll_s=tools.waits.watch_poll_s,
     )
 
 
-def probe(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    outcome = proving.probe(tools, step, move, hand)
+def probe(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    outcome = proving.probe(tools, step, move, context)
     if isinstance(outcome, Refused) and not all(view.delivers for view in tools.observer.look_at(move.target)):
         # A command was quicker than the message.
-        if not isinstance(watched := _watch(tools, step, move, hand), Done):
+        if not isinstance(watched := _watch(tools, step, move, context), Done):
             return watched
-        outcome = proving.probe(tools, step, move, hand)
+        outcome = proving.probe(tools, step, move, context)
         outcome = replace(outcome, text=f"{watched.text}; {outcome.text}")
     if not isinstance(outcome, Done | NotNeeded):
         return outcome
-    taken_back = _watch(tools, step, move, hand)
+    taken_back = _watch(tools, step, move, context)
     if isinstance(taken_back, Refused | Unknown):
         return taken_back
     text = f"{outcome.text}; {taken_back.text}"
@@ -109,9 +109,9 @@ class _Look:
         return "commands of the plugin are still under way" if any(self.commands) else self.undelivered()
 
 
-def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Until no command is under way any more: activate again what one has deactivated."""
-    began_s = calm_s = hand.monotonic()
+    began_s = calm_s = context.monotonic()
     again = 0
 
     def look() -> _Look:
@@ -120,17 +120,17 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) ->
         if now.shut and not now.open_beside:
             again += 1
             if again <= AGAIN_AT_MOST:
-                hand.notice(f"{move.target}: {min(now.shut)} was deactivated by a command: activating it again")
-                tools.change([call for call in step.part("again") if call.unit in now.shut], hand)
-        calm_s = hand.monotonic() if now.why_not_calm() is not None else calm_s
+                context.notice(f"{move.target}: {min(now.shut)} was deactivated by a command: activating it again")
+                tools.change([call for call in step.part("again") if call.unit in now.shut], context)
+        calm_s = context.monotonic() if now.why_not_calm() is not None else calm_s
         why = now.undelivered() or (None if now.others else f"{move.source} does not answer")
-        hand.waiting("commands of the plugin under way, which could undo the activation", total(now.commands), why)
+        context.waiting("commands of the plugin under way, which could undo the activation", total(now.commands), why)
         return now
 
     waited = until(
-        hand,
+        context,
         look,
-        holds=lambda now: now.why_not_calm() is None and hand.monotonic() - calm_s >= _hold_s(tools, now.views),
+        holds=lambda now: now.why_not_calm() is None and context.monotonic() - calm_s >= _hold_s(tools, now.views),
         hopeless=lambda now: now.open_beside or again > AGAIN_AT_MOST or calm_s - began_s > tools.waits.watch_at_most_s,
         within_s=None,  # a calm that began in time is watched to its end
         poll_s=tools.waits.watch_poll_s,
@@ -142,11 +142,11 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) ->
         return _not_left_alone(
             move, "it is deactivated again and again" if often else if_known(waited.look.why_not_calm())
         )
-    findings = _not_taken(tools, move, hand)
+    findings = _not_taken(tools, move, context)
     if not again:
         return Done("no command undid the activation", findings=findings)
     try:
-        why = tools.doors.why_not(move.target, serving=True)
+        why = tools.listeners.why_not(move.target, serving=True)
     except BrokerError as error:
         why = str(error)
     if why is not None:
@@ -159,12 +159,12 @@ def _hold_s(tools: ContinuityTools, views: Sequence[SiteView]) -> float:
     return max(tools.waits.watch_s, tools.waits.watch_intervals * max(_interval_s(view) for view in views))
 
 
-def _not_taken(tools: ContinuityTools, move: Move, hand: Hand) -> tuple[Finding, ...]:
+def _not_taken(tools: ContinuityTools, move: Move, context: StepContext) -> tuple[Finding, ...]:
     """Report messages that were handed to their queue and are not taken, for longer than bridges confirm late."""
     first = _handed(tools.observer.look_at(move.target))
     if not first:
         return ()
-    hand.wait(tools.waits.window_s)
+    context.wait(tools.waits.window_s)
     now = _handed(tools.observer.look_at(move.target))
     left = [flow for key, flow in now.items() if key in first and _stands(first[key]) == _stands(flow)]
     if not left:

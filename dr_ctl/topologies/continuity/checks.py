@@ -9,31 +9,33 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.artemis import checks as artemis
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import single
-from dr_ctl.topologies.common.checks import Named, doors, of_doors, of_pair, of_queues
+from dr_ctl.topologies.common.checks import Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.rules import Rules, selected
 from dr_ctl.topologies.continuity import copies
-from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
+from dr_ctl.topologies.continuity.view import ContinuitySnapshot, SiteView
 
 
-def of_move(rules: Rules, seen: ContinuitySeen, move: Move) -> list[Finding]:
-    return common.of_move(seen, move, of_broker, lambda here, there: of_moved(rules, seen, move, here, there))
+def of_move(rules: Rules, snapshot: ContinuitySnapshot, move: Move) -> list[Finding]:
+    return common.of_move(snapshot, move, of_broker, lambda here, there: of_moved(rules, snapshot, move, here, there))
 
 
-def of_moved(rules: Rules, seen: ContinuitySeen, move: Move, here: SiteView, there: SiteView) -> Iterator[Finding]:
+def of_moved(
+    rules: Rules, snapshot: ContinuitySnapshot, move: Move, here: SiteView, there: SiteView
+) -> Iterator[Finding]:
     """Find what the two brokers of a pair show together about a move."""
-    del rules, seen
+    del rules, snapshot
     yield from of_both(here, there)
     yield from _too_deep(here, there, move)
 
 
-def of_opening(rules: Rules, seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
+def of_opening(rules: Rules, snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
     def surplus(here: SiteView, there: SiteView) -> dict[str, int]:
         under_way = total(figure for view in (here, there) for figure in (view.link.to_ship, view.link.unapplied)) or 0
         more = {name: here.lies(name) - there.lies(name) for name in selected(here, rules.queues)}
         return {name: count for name, count in more.items() if count > under_way}
 
-    return single.lies_here_alone(seen, move, surplus)
+    return single.lies_here_alone(snapshot, move, surplus)
 
 
 def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
@@ -48,13 +50,13 @@ def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Findin
 def of_broker(view: SiteView) -> Iterator[Finding]:
     name = f"{view.site}/{view.pair}"
     service = view.service
-    yield from of_doors(name, view)
+    yield from of_listeners(name, view)
     if service is None or not service.started:
         yield found("DR-CONT-001", broker=name)
         return
     if service.activated and not service.delivering:
         yield found("DR-CONT-007", broker=name, site=view.site)
-    if not service.activated and (opened := [door.name for door in view.doors if door.started]):
+    if not service.activated and (opened := [listener.name for listener in view.listeners if listener.started]):
         yield found("DR-CONT-006", broker=name, opened=", ".join(opened))
     yield from _flows(name, view)
     yield from of_queues(name, view)
@@ -119,8 +121,8 @@ def _started(view: SiteView) -> bool:
     return view.service is not None and view.service.started
 
 
-def _of_doors(view: SiteView) -> str | None:
-    return doors(view.doors) if _started(view) else None
+def _of_listeners(view: SiteView) -> str | None:
+    return listeners(view.listeners) if _started(view) else None
 
 
 def _service(view: SiteView) -> str | None:
@@ -155,7 +157,7 @@ def _named(view: SiteView) -> str | None:
 
 BY_BROKER: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-001", lambda view: "read" if view.service is not None else "not there"),
-    Named("DR-CONT-006", _of_doors),
+    Named("DR-CONT-006", _of_listeners),
     Named("DR-CONT-007", _service),
     Named("DR-CONT-002", _flows_read),
     Named("DR-CONT-003", _remembered),

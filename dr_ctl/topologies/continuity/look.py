@@ -155,8 +155,8 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
 
 
 def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
-    """Read a broker's role, doors and outflows again; a flow that has gone is left out. Depths in staging stay those of
-    the last look."""
+    """Read a broker's role, listeners and outflows again; a flow that has gone is left out. Depths in staging stay
+    those of the last look."""
     server, service = beans.server(view.broker), service_bean(view.broker)
     moving = [queue for flow in view.flows for queue in (*flow.outflow, flow.in_acks)]
     post = Post()
@@ -329,7 +329,7 @@ class Access(access.Access[SiteView]):
     def glance(self, *, timeout_s: float = READ_S) -> SiteView:
         return glance(self.reader(), self.names(), timeout_s=timeout_s)
 
-    def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
+    def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
         """Empty while the plugin does not deliver: an acceptor whose port is taken says that it is started."""
         delivers, started = serving(self.reader(), self.names().broker, timeout_s=timeout_s)
         return started if delivers else ()

@@ -1,4 +1,5 @@
-"""What is the plugin's own: it opens and closes all client doors at once, and leaves documents in a filter alone."""
+"""What is the plugin's own: it opens and closes all client listeners at once, and leaves documents in a filter
+alone."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.beans import parts
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis.documents import CREATE_FILTERED, UPDATE_FILTERED, Operation
-from dr_ctl.topologies.artemis.fence import DoorsAndRoles
+from dr_ctl.topologies.artemis.fence import ListenersAndRoles
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.view import Acceptor, Peer
@@ -27,7 +28,7 @@ _HELD: Final = re.compile(rf"{_WORD} = '(.*)'", re.DOTALL)
 # is, or nothing can come any more. The plugin itself takes the peer for drained only once all of its queues were empty
 # in one moment, which clients that are let in meanwhile keep from coming: their acknowledgements go there.
 WAITS_MS: Final = {Peer.DRAINED: 1_000, Peer.CLOSED: 20_000, Peer.NOT_DRAINED: 5_000, Peer.AWAY: 1_000}
-# The one call that opens or closes all client doors of a site's broker.
+# The one call that opens or closes all client listeners of a site's broker.
 ACTIVATE_SITE: Final = "activateSite(java.lang.Long)"
 DEACTIVATE_SITE: Final = "deactivateSite()"
 
@@ -74,40 +75,40 @@ def _filter(text: str) -> str:
     return f"{_WORD} = '{text.replace(chr(39), chr(39) * 2)}'"
 
 
-class Plugin(DoorsAndRoles):
+class Plugin(ListenersAndRoles):
     view: SiteView
 
     @property
     def open(self) -> bool:
         """Clients may get in as soon as the plugin is activated, delivering or not."""
         service = self.view.service
-        return any(door.started for door in self.view.doors) or (service is not None and service.activated)
+        return any(listener.started for listener in self.view.listeners) or (service is not None and service.activated)
 
     @property
     def boots_closed(self) -> bool | None:
-        """The plugin closes its doors at every start; whether it opens them again when the peer talks, it keeps."""
+        """The plugin closes its listeners at every start; whether it opens them again when the peer talks, it keeps."""
         return None
 
-    def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
-        if not (list(doors) or self.view.half_open):
+    def opening(self, listeners: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
+        if not (list(listeners) or self.view.half_open):
             return ()
         return (self._call(Goal.OPEN, (ACTIVATE_SITE, (WAITS_MS[peer],)), "activate the site", when),)
 
-    def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
+    def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
         activated = self.view.service is not None and self.view.service.activated
-        if not (list(doors) or activated):
+        if not (list(listeners) or activated):
             return ()
         return (self._call(Goal.CLOSE, (DEACTIVATE_SITE, ()), "deactivate the site", when),)
 
     def holds(self, call: Call) -> bool | None:
         match call.goal:
             case Goal.OPEN if call.thing == ALL:
-                return self.view.delivers and all(door.started for door in self.view.doors)
+                return self.view.delivers and all(listener.started for listener in self.view.listeners)
             case Goal.CLOSE if call.thing == ALL:
                 return not self.open
         return super().holds(call)
 
     def _call(self, goal: Goal, operation: Operation, about: str, when: str | None) -> Call:
-        """The plugin opens and closes all client doors of its broker at once."""
+        """The plugin opens and closes all client listeners of its broker at once."""
         bean = self.view.service.bean if self.view.service is not None else ""
         return call(self.view, goal, ALL, request(bean, *operation), about, when)

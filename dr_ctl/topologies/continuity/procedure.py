@@ -11,7 +11,7 @@ from dr_ctl.topologies.continuity import checks, reconcile, reinstate, shipping
 from dr_ctl.topologies.continuity.checks import BY_BROKER, BY_PAIR
 from dr_ctl.topologies.continuity.look import Observer
 from dr_ctl.topologies.continuity.tools import ContinuityTools
-from dr_ctl.topologies.continuity.view import ContinuitySeen
+from dr_ctl.topologies.continuity.view import ContinuitySnapshot
 
 # Losses of the plugin's way between the sites.
 LOST_ON_THE_WAY: Final = (
@@ -22,7 +22,7 @@ LOST_ON_THE_WAY: Final = (
 )
 BY_CONSOLE: Final = "activateSite of the continuity plugin, which starts its client acceptors"
 
-PROCEDURE: Final[Procedure[ContinuitySeen, ContinuityTools]] = Procedure(
+PROCEDURE: Final[Procedure[ContinuitySnapshot, ContinuityTools]] = Procedure(
     Row("observe", proving.draft_observe, proving.observe),
     Row("check", proving.draft_check, proving.check),
     Row("catch-up", shipping.draft_catch_up, shipping.catch_up),

@@ -5,7 +5,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.ports import Move, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.calls import call, document
@@ -16,11 +16,11 @@ from dr_ctl.topologies.continuity.tools import Applied, ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView
 
 
-def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Move aside messages that lie only at the returned site: a client has done them, and its acknowledgement is gone.
     Wait first: until acknowledgements are applied, messages consumed at the serving site lie only there as well."""
     first = _only_there(tools, move)
-    if first and (late := _until_applied(tools, step, move, hand)) is not None:
+    if first and (late := _until_applied(tools, step, move, context)) is not None:
         return late
     now = _only_there(tools, move) if first else {}
     left = {key: now[key] & ids for key, ids in first.items() if key in now and now[key] & ids}
@@ -32,7 +32,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
             view, name, view.requests.of_server(view.document_queue.keep(name)), f"create {name} at {view.site}"
         )
         made = [] if any(each.name == name for each in view.queues) else [kept]
-        tools.change([*made, *_moves(view, queue, ids, name)], hand)
+        tools.change([*made, *_moves(view, queue, ids, name)], context)
         after = copies.present(tools.observer.brokers[move.target][pair].reader(), [view.business[queue]])[0]
         if stayed := ids & after:
             return Refused(f"{len(stayed)} message(s) of {queue} could not be moved to {name}")
@@ -47,19 +47,19 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
     return Done(f"{recovered}; {len(moved)} queue(s) with something left over", {"quarantined": moved}, tuple(findings))
 
 
-def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Refused | None:
+def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Refused | None:
     """Wait until what consumers had acknowledged is applied, and for as long as bridges take at least."""
-    began_s, least_s = hand.monotonic(), tools.waits.left_over_s
+    began_s, least_s = context.monotonic(), tools.waits.left_over_s
     applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
-    hand.wait(tools.waits.taken_in_poll_s)  # an acknowledgement of a moment ago is on its way by then
+    context.wait(tools.waits.taken_in_poll_s)  # an acknowledgement of a moment ago is on its way by then
 
     def look() -> tuple[list[str], float]:
-        took_s = hand.monotonic() - began_s
+        took_s = context.monotonic() - began_s
         pairs = tools.look(tools.ways(move))
         return [why for both in pairs for why in applied[both[0].pair].why_not(both)], took_s
 
     waited = until(
-        hand,
+        context,
         look,
         holds=lambda now: not now[0] and now[1] >= least_s,
         within_s=max(step.limits["within"], least_s),

@@ -12,7 +12,7 @@ from dr_ctl.core.printable import if_known
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
@@ -21,7 +21,7 @@ from dr_ctl.topologies.artemis.documents import CREATE_FILTERED
 from dr_ctl.topologies.artemis.operations import START, STOP
 from dr_ctl.topologies.common import failover
 from dr_ctl.topologies.common.baseline import before
-from dr_ctl.topologies.common.calls import call, close_door, left_of, open_door, pause, pause_lasting, resume
+from dr_ctl.topologies.common.calls import call, close_listener, left_of, open_listener, pause, pause_lasting, resume
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, LiesThere
 from dr_ctl.topologies.common.figures import Residue, total
 from dr_ctl.topologies.common.names import quarantine_queue
@@ -32,7 +32,7 @@ from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.continuity import checks, copies
 from dr_ctl.topologies.continuity.look import Access, Way
 from dr_ctl.topologies.continuity.tools import Applied, Both, ContinuityTools
-from dr_ctl.topologies.continuity.view import Bridge, ContinuitySeen, SiteView
+from dr_ctl.topologies.continuity.view import Bridge, ContinuitySnapshot, SiteView
 
 # Findings that the return itself mends.
 _MENDED: Final = frozenset({"DR-DOOR-004", "DR-CONT-008", "DR-CONT-009", "DR-CONT-010", "DR-CONT-015"})
@@ -43,20 +43,20 @@ NOT_IN: Final = "its messages are not all shipped"
 CALM: Final = 5
 
 
-def of_return(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
-    yield from failover.of_return(seen, move, checks.of_broker, _MENDED, "Set active-on-start=false in broker.xml.")
-    for pair in seen.sites[move.source]:
-        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+def of_return(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
+    yield from failover.of_return(snapshot, move, checks.of_broker, _MENDED, "Set active-on-start=false in broker.xml.")
+    for pair in snapshot.sites[move.source]:
+        here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
         if here is not None and there is not None:
             yield from (each for each in checks.of_both(here, there) if each.id in _ALIKE)
-    yield from _price(seen, move)
+    yield from _price(snapshot, move)
 
 
-def _price(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
+def _price(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
     """What the return brings, and what of it comes twice at most: said before anything is changed."""
-    known = [residue for view in seen.views(move.target) if (residue := view.link.residue) is not None]
+    known = [residue for view in snapshot.views(move.target) if (residue := view.link.residue) is not None]
     residue = Residue.together(known)
-    if len(known) < len(seen.views(move.target)) or not (residue.messages or residue.acks):
+    if len(known) < len(snapshot.views(move.target)) or not (residue.messages or residue.acks):
         return
     finding = found(
         "DR-RETURN-005",
@@ -69,20 +69,20 @@ def _price(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
     yield finding if residue.duplicates else replace(finding, severity=Severity.INFO)
 
 
-def nothing_owed(seen: ContinuitySeen, move: Move) -> bool:
+def nothing_owed(snapshot: ContinuitySnapshot, move: Move) -> bool:
     """Say whether the target is taken in already: no staging queue or command of it is held back either."""
-    views = [*seen.views(move.source), *seen.views(move.target)]
+    views = [*snapshot.views(move.source), *snapshot.views(move.target)]
     kept = any(view.commands is not None and view.commands.out.paused for view in views)
     kept = kept or any(flow.in_mirror.paused for view in views for flow in view.flows)
-    return not kept and failover.nothing_owed(seen, move)
+    return not kept and failover.nothing_owed(snapshot, move)
 
 
-def draft_quarantine(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+def draft_quarantine(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
     """A site that came back would obey the commands of the outage, one by one."""
-    common = quarantine.draft(rules, step, seen, move)
+    common = quarantine.draft(rules, step, snapshot, move)
     kept: list[Call] = []
     again: list[Call] = []
-    for view in seen.views(move.target):
+    for view in snapshot.views(move.target):
         commands = view.commands
         if commands is not None:
             if not commands.out.paused:
@@ -93,23 +93,25 @@ def draft_quarantine(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move
     return replace(common, about=about, calls=(*common.calls, *kept), inverse=(*again, *common.inverse))
 
 
-def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+def draft(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
     """Hold what is staged at the serving site; remove the commands of the outage; messages in, then acknowledgements;
     deliver again; strike the debts."""
     del step
     calls: list[Call] = []
     inverse: list[Call] = []
-    returned = seen.views(move.target)
-    for view in seen.views(move.source):
+    returned = snapshot.views(move.target)
+    for view in snapshot.views(move.source):
         was = before(move, view)
         # Bridges stop first: messages that a bridge has taken could not be removed from a queue that is only paused.
         calls += in_part("hold", (stop(view, flow.target_bridge) for flow in view.flows))
         calls += in_part("hold", (pause(view, flow.in_mirror) for flow in view.flows))
         calls += _without_commands(view)
-        calls += in_part("doors", (open_door(view, door) for door in view.link.doors if not door.started))
+        calls += in_part(
+            "listeners", (open_listener(view, listener) for listener in view.link.listeners if not listener.started)
+        )
         # Closed first: nothing more comes in that would be delivered with what is held.
-        kept_out = [door for door in view.link.doors if not was["mirror"].get(door.name)]
-        inverse += [close_door(view, door, "it is open") for door in kept_out]
+        kept_out = [listener for listener in view.link.listeners if not was["mirror"].get(listener.name)]
+        inverse += [close_listener(view, listener, "it is open") for listener in kept_out]
         inverse += _removing(view, move)
         inverse += in_part("deliver", (resume(view, flow.in_mirror, "it is paused") for flow in view.flows))
         again = "deliver again by"
@@ -118,22 +120,24 @@ def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> 
     for view in returned:
         calls += in_part("hold acks", (stop(view, flow.acks_bridge, NOT_IN) for flow in view.flows))
         calls += _without_commands(view)
-        calls += in_part("doors", (open_door(view, door) for door in view.link.doors if not door.started))
+        calls += in_part(
+            "listeners", (open_listener(view, listener) for listener in view.link.listeners if not listener.started)
+        )
         shipped = [start(view, flow.acks_bridge, "ship by", "it is stopped") for flow in view.flows]
         calls += in_part("ship acks", shipped)
         inverse += shipped
-    for view in seen.views(move.source):
+    for view in snapshot.views(move.source):
         calls += _removing(view, move)
         calls += in_part("deliver", (resume(view, flow.in_mirror) for flow in view.flows))
         calls += in_part("deliver", (start(view, flow.target_bridge, "deliver again by") for flow in view.flows))
     # Each site may have been lost: either may keep commands for the other.
-    for view in (*seen.views(move.source), *returned):
+    for view in (*snapshot.views(move.source), *returned):
         if view.commands is not None and view.commands.out.paused:
             calls += in_part("talk", [resume(view, view.commands.out)])
-    return Draft(
+    return StepPlan(
         move.target,
         "its messages are let in, then its acknowledgements; only what was never done is delivered",
-        calls=(*calls, *in_part("strikes", paid(seen, move))),
+        calls=(*calls, *in_part("strikes", paid(snapshot, move))),
         inverse=tuple(inverse),
         limits={"within": rules.within(move)},
     )
@@ -162,11 +166,11 @@ def _without_commands(view: SiteView) -> list[Call]:
     return in_part("forget", [call(view, Goal.REMOVE, out.name, request(out.bean, REMOVE_ALL), text)])
 
 
-def draft_reconcile(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+def draft_reconcile(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
     """Compare both sites once all of it has arrived; take out what lies only at the returned one."""
     del step
     calls: list[Call] = []
-    for view in seen.views(move.target):
+    for view in snapshot.views(move.target):
         when = f"messages lie only at {view.site}: it did them, or they were done at {move.source}"
         name = quarantine_queue(view.site, "…")
         most = len(view.flows)
@@ -175,13 +179,13 @@ def draft_reconcile(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move:
         calls.append(call(view, Goal.WRITE, name, created, f"create {name}", when, most))
         calls.append(call(view, Goal.MOVE, ALL, moved, f"move to {name}", when, most))
     about = "what was recovered, what comes twice, what is left over at one side"
-    return Draft(move.source, about, tuple(calls), limits={"within": rules.within(move)})
+    return StepPlan(move.source, about, tuple(calls), limits={"within": rules.within(move)})
 
 
-def count_residue(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def count_residue(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     findings: list[Finding] = []
     if shut := step.calls:
-        tools.change(shut, hand)
+        tools.change(shut, context)
         if left := left_of(shut, tools.observer.look_at(move.target)):
             return Refused(f"{move.target} could not be fenced: {some(left)}")
         text = f"{move.target} came back open, and was closed: its clients may have worked beside the others'"
@@ -192,7 +196,7 @@ def count_residue(tools: ContinuityTools, step: PlannedStep, move: Move, hand: H
         return Refused(f"what {move.target} still holds was not read: the continuity plugin has not started")
     residue = Residue.together(known)
     text = f"{residue.messages} message(s) and {residue.acks} acknowledgement(s)"
-    hand.notice(
+    context.notice(
         f"{move.target} still holds {text} for the other site; at most {if_known(residue.duplicates)} come twice"
     )
     return Done(f"{text}; at most {if_known(residue.duplicates)} come twice", residue.figures(), tuple(findings))
@@ -234,7 +238,7 @@ class _Shipped:
         return ids <= self.lacking and len(self.lacking) <= self.counted
 
 
-def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     if nothing_owed(tools.observer.observe(), move):
         tools.compares = True
         return NotNeeded(f"{move.target} is taken in already")
@@ -245,23 +249,23 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         *(each for each in step.part("hold acks") if (each.unit, each.thing) in behind),
     ]
     forget = step.part("forget")
-    if (refused := tools.make(held, hand, move.source, move.target)) is not None:
+    if (refused := tools.make(held, context, move.source, move.target)) is not None:
         return refused
-    tools.change(forget, hand)
+    tools.change(forget, context)
     if left := _not_forgotten(forget, tools.views(move.source, move.target)):
         return Refused(f"has not come true: {some(left)}")
-    if (refused := _bring_in(tools, step, move, hand)) is not None:
+    if (refused := _bring_in(tools, step, move, context)) is not None:
         return refused
     done = f"a client at {move.target} may have done some of them, unrecorded"
     text = f"{if_known(tools.number)} message(s) recovered: {done}"
-    hand.notice(text)
+    context.notice(text)
     findings = []
     if unproven := {name: ids for name, ids in tools.unproven.items() if ids}:
         numbers = some([f"{name}: {len(ids)}" for name, ids in unproven.items()])
         text = f"copies that {move.target} neither holds nor shipped since its start are delivered: {numbers}"
         findings.append(found("DR-CONT-019", text, "Nothing; clients get them.", severity=Severity.WARNING))
     last = [*step.part("deliver"), *step.part("talk"), *step.part("strikes")]
-    if (refused := tools.make(last, hand, move.source, move.target)) is not None:
+    if (refused := tools.make(last, context, move.source, move.target)) is not None:
         return refused
     ids: dict[str, Json] = {name: [*sorted(each)] for name, each in tools.recovered.items()}
     removed: dict[str, Json] = {name: len(each) for name, each in tools.removed.items()}
@@ -269,22 +273,22 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
     return Done(text, evidence, tuple(findings))
 
 
-def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Refused | None:
+def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Refused | None:
     """Bring in messages, then acknowledgements, then remove messages that were done; the delivery stays held."""
     hold, ship_acks = step.part("hold"), step.part("ship acks")
-    tools.make(step.part("doors"), hand, move.source, move.target)
+    tools.make(step.part("listeners"), context, move.source, move.target)
     applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
-    if (late := _until_calm(tools, _messages_in, hold, step, move, hand)) is not None:
+    if (late := _until_calm(tools, _messages_in, hold, step, move, context)) is not None:
         return late
-    if (refused := tools.make(ship_acks, hand, move.source, move.target)) is not None:
+    if (refused := tools.make(ship_acks, context, move.source, move.target)) is not None:
         return refused
 
     def all_applied(both: Both) -> list[str]:
         return [*_acks_in(both), *applied[both[0].pair].why_not(both)]
 
-    if (late := _until_calm(tools, all_applied, hold, step, move, hand)) is not None:
+    if (late := _until_calm(tools, all_applied, hold, step, move, context)) is not None:
         return late
-    return _remove_done(tools, move, hand)
+    return _remove_done(tools, move, context)
 
 
 def _until_calm(
@@ -293,7 +297,7 @@ def _until_calm(
     holds: Sequence[Call],
     step: PlannedStep,
     move: Move,
-    hand: Hand,
+    context: StepContext,
 ) -> Refused | None:
     """Wait until no reason is left to wait, several polls in a row; make the holds again with each poll."""
 
@@ -305,20 +309,20 @@ def _until_calm(
         reasons = [reason for both in pairs for reason in why(both)]
         views = [view for both in pairs for view in both]
         if again := [call for call in holds if left_of([call], views)]:
-            tools.change(again, hand)
+            tools.change(again, context)
             reasons.append(f"{move.source} had begun to deliver again")
         left = total(count for here, there in pairs for count in (there.link.to_ship, here.link.unapplied))
-        hand.waiting(f"of {move.target}'s residue under way", left, some(reasons) if reasons else None)
+        context.waiting(f"of {move.target}'s residue under way", left, some(reasons) if reasons else None)
         return reasons, []
 
     waited = until(
-        hand,
+        context,
         look,
         holds=lambda now: not now[0],
         hopeless=lambda now: bool(now[1]),
         within_s=step.limits["within"],
         poll_s=tools.waits.taken_in_poll_s,
-        calm=CALM,
+        stable_for=CALM,
     )
     reasons, gone = waited.look
     if gone:
@@ -333,22 +337,22 @@ def _view(pairs: Sequence[Both], call: Call) -> SiteView:
     return next(view for both in pairs for view in both if (view.site, view.pair) == (call.site, call.unit))
 
 
-def _remove_done(tools: ContinuityTools, move: Move, hand: Hand) -> Refused | None:
+def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Refused | None:
     """Remove staged messages that the returned site shipped since its start and does not have any more, for they were
     acknowledged, and staged messages that also lie in the queue. Gives None once every staged message was never done,
     as far as anybody can know."""
     tools.recovered, tools.removed, tools.unproven = {}, {}, {}
-    ends_s, poll_s = hand.monotonic() + tools.patience.compared_s, tools.waits.taken_in_poll_s
+    ends_s, poll_s = context.monotonic() + tools.timeouts.compared_s, tools.waits.taken_in_poll_s
     for way in tools.ways(move):
-        compare, within_s = partial(_compared, tools, way, hand), ends_s - hand.monotonic()
-        waited = until(hand, compare, holds=lambda why: why is None, within_s=within_s, poll_s=poll_s)
+        compare, within_s = partial(_compared, tools, way, context), ends_s - context.monotonic()
+        waited = until(context, compare, holds=lambda why: why is None, within_s=within_s, poll_s=poll_s)
         if not waited.held:
             return Refused(f"{if_known(waited.look)}: nothing of {move.target} was delivered")
     tools.compares = True
     return None
 
 
-def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
+def _compared(tools: ContinuityTools, way: Way, context: StepContext) -> str | None:
     """Try once for a pair: remove messages that must not be delivered. Gives a reason to try again, as messages still
     staged or not read."""
     [(serving, returned)] = tools.look([way])
@@ -378,7 +382,7 @@ def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
         surplus[flow.queue] = [Consumed(ids, by) for ids, by in grounds if ids]
     for flow in flows:
         for gone in surplus[flow.queue]:
-            tools.change(list(copies.remove(serving, flow.in_mirror, gone)), hand)
+            tools.change(list(copies.remove(serving, flow.in_mirror, gone)), context)
             tools.removed.setdefault(flow.queue, set()).update(gone.ids)
     if any(surplus.values()):  # and look again whether it is gone
         return f"{some([name for name, each in surplus.items() if each])}: what was done there is still staged"
@@ -387,7 +391,7 @@ def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
     return None
 
 
-def undo(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Shut the way first, then compare: messages that came in and were done at the returned site must not be delivered.
     If that site is away again, no compare is possible: messages that came in stay held."""
     there = {(view.site, view.pair): view for view in _answering(tools, move)}
@@ -397,18 +401,18 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> O
     if not left_of(inverse, _answering(tools, move)):
         return NotNeeded("as it was")
     shut = [each for each in inverse if each.goal is Goal.CLOSE]
-    tools.change(shut, hand)
+    tools.change(shut, context)
     views = _answering(tools, move)
     if left := left_of(shut, views):
         return Refused(f"has not come true: {some(left)}")
     flows = [flow for view in views if view.site == move.source for flow in view.flows]
     try:
-        held = _remove_done(tools, move, hand) if any(flow.in_mirror.depth for flow in flows) else None
+        held = _remove_done(tools, move, context) if any(flow.in_mirror.depth for flow in flows) else None
     except BrokerError as error:
         held = Refused(f"{error}: what came in of {move.target} stays staged, and is not delivered")
     if held is not None:
         inverse = [each for each in inverse if each.part != "deliver"]
-    tools.change([each for each in inverse if left_of([each], views)], hand)
+    tools.change([each for each in inverse if left_of([each], views)], context)
     left = left_of(inverse, _answering(tools, move))
     return held or (Refused(f"has not come true: {some(left)}") if left else Done("as it was"))
 

@@ -13,7 +13,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import Waited, until
 from dr_ctl.jolokia.client import READ_S
@@ -26,8 +26,8 @@ from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.copies import Compared
 from dr_ctl.topologies.continuity.look import Way
-from dr_ctl.topologies.continuity.tools import Both, ContinuityTools, PluginPatience
-from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
+from dr_ctl.topologies.continuity.tools import Both, ContinuityTools, PluginTimeouts
+from dr_ctl.topologies.continuity.view import ContinuitySnapshot, SiteView
 
 SMALL: Final = 500
 CALM: Final = 2
@@ -35,37 +35,37 @@ CALM: Final = 2
 _NAMED: Final = 5
 
 
-def draft_catch_up(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
-    views = seen.views(move.target)
+def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
+    views = snapshot.views(move.target)
     when = f"it lies in the queue of {move.target} as well"
-    return Draft(
+    return StepPlan(
         move.source,
-        f"{while_serving(seen, move)}all bridges connected, the outflow small, nothing left to deliver from staging; "
-        f"what lies at {move.target} twice removed by id",
+        f"{while_serving(snapshot, move)}all bridges connected, the outflow small, nothing left to deliver from "
+        f"staging; what lies at {move.target} twice removed by id",
         calls=tuple(copies.may_remove(view, flow.in_mirror, when) for view in views for flow in view.flows),
-        limits={"within": step.limits.get("within", rules.patience.catch_up_s)},
+        limits={"within": step.limits.get("within", rules.timeouts.catch_up_s)},
     )
 
 
-def draft_drain(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+def draft_drain(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
     del step
-    removals = [call for view in seen.views(move.target) for call in copies.planned(view, move.source)]
-    return Draft(
+    removals = [call for view in snapshot.views(move.target) for call in copies.planned(view, move.source)]
+    return StepPlan(
         move.target,
         "everything shipped and applied, in both directions; copies that must not be delivered removed by id; "
         "pauses lifted beside it",
-        calls=(*lifts_planned(rules, seen, move), *removals),
+        calls=(*lifts_planned(rules, snapshot, move), *removals),
         limits={"within": rules.within(move), "stall": rules.drain.stall},
     )
 
 
-def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Wait, while the source serves, until bridges are connected, little is under way, and staged messages are
     delivered."""
     ways = tools.observer.ways(move)
     if not ways:
         return Done("nothing is under way", {"under_way": 0})
-    ends_s = hand.monotonic() + step.limits["within"]
+    ends_s = context.monotonic() + step.limits["within"]
     known: list[int] = []
     idle = _Idle(tools.waits, tools.had)
 
@@ -73,7 +73,7 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) 
         pairs = tools.look(ways)
         left = under_way(pairs)
         why = [
-            reason for way, both in zip(ways, pairs, strict=True) for reason in idle.why(way, both, hand.monotonic())
+            reason for way, both in zip(ways, pairs, strict=True) for reason in idle.why(way, both, context.monotonic())
         ]
         why += [
             f"a bridge of {view.site} is not connected" for both in pairs for view in both if not view.link.attached
@@ -82,16 +82,16 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) 
             why.append("what is under way was not read: the continuity plugin has not started")
         else:
             known.append(left)
-        hand.sample(evidence((view.site, view.link) for both in pairs for view in both))
-        hand.waiting("under way between the sites", left, some(why) if why else None)
+        context.sample(evidence((view.site, view.link) for both in pairs for view in both))
+        context.waiting("under way between the sites", left, some(why) if why else None)
         return _Look(pairs, left, why)
 
     def until_little() -> Waited[_Look]:
-        within_s, poll_s = ends_s - hand.monotonic(), tools.waits.poll_s
-        return until(hand, look, holds=lambda now: now.little, within_s=within_s, poll_s=poll_s)
+        within_s, poll_s = ends_s - context.monotonic(), tools.waits.poll_s
+        return until(context, look, holds=lambda now: now.little, within_s=within_s, poll_s=poll_s)
 
     waited, removed = until_little(), 0
-    if waited.held and (removed := _without_echoes(tools, ways, waited.look.pairs, hand)):
+    if waited.held and (removed := _without_echoes(tools, ways, waited.look.pairs, context)):
         waited = until_little()  # the removal took a moment, in which clients worked on
     left, why = waited.look.left, waited.look.why
     if waited.held:
@@ -142,7 +142,7 @@ def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
             yield found("DR-CONT-017", text, remedy)
 
 
-def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence[Both], hand: Hand) -> int:
+def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence[Both], context: StepContext) -> int:
     """Remove staged messages that also lie in the target's queue, and count how many were seen to be gone. Remove no
     message where the ids could not be read, for the drain compares all of them."""
     removed = 0
@@ -150,13 +150,13 @@ def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence
         try:
             if twice := copies.echoes(there.reader(), target):
                 places = [(target.places(name)[1], gone) for name, gone in twice.items()]
-                tools.change([call for staged, gone in places for call in copies.remove(target, staged, gone)], hand)
+                tools.change([call for staged, gone in places for call in copies.remove(target, staged, gone)], context)
                 left = copies.echoes(there.reader(), target)
                 removed += sum(
                     len(gone.ids - (left[name].ids if name in left else set())) for name, gone in twice.items()
                 )
         except BrokerError as error_:
-            hand.notice(f"what lies twice at {target.site} is left for the drain: {error_}")
+            context.notice(f"what lies twice at {target.site} is left for the drain: {error_}")
     return removed
 
 
@@ -174,7 +174,7 @@ class _Still:
 class _Idle:
     """Messages staged at a serving site that do not move: `had` by pair and queue the ids that the site had before."""
 
-    def __init__(self, waits: PluginPatience, had: dict[str, dict[str, frozenset[str]]]) -> None:
+    def __init__(self, waits: PluginTimeouts, had: dict[str, dict[str, frozenset[str]]]) -> None:
         self._waits, self._had = waits, had
         self._still: dict[tuple[str, str], _Still] = {}
 
@@ -214,12 +214,12 @@ class _Idle:
         return True
 
 
-def drain(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def drain(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Lift the pauses beside it; wait, compare by id, remove, and wait again for what that set going."""
-    drain = _Drain(tools.observer.ways(move), step, move, hand, tools.waits.look_s)
+    drain = _Drain(tools.observer.ways(move), step, move, context, tools.waits.look_s)
     # The gate's window may begin with the first look: the lifts look too, and a broker answers one after the other.
     first = _look(tools, drain)
-    with lifting(tools, move, hand) as lifted:
+    with lifting(tools, move, context) as lifted:
         outcome = _until_same(tools, drain, first)
     tools.gate.begun = drain.begun
     return lifted.judged(outcome)
@@ -247,14 +247,14 @@ def _until_same(tools: ContinuityTools, drain: _Drain, answer: list[Both] | Brok
         reasons += [] if isinstance(answer, list) else [str(answer)]
         quiet = not reasons
         still = quiet or (bool(views) and not any([*view.uncomparable(), *clients_of(view)] for view in views))
-        drain.hand.waiting("reasons that keep the drain going", len(reasons), some(reasons) if reasons else None)
-        if drain.calm(still=still) and (refused := _compare(tools, drain, pairs)) is not None and quiet:
+        drain.context.waiting("reasons that keep the drain going", len(reasons), some(reasons) if reasons else None)
+        if drain.stable_for(still=still) and (refused := _compare(tools, drain, pairs)) is not None and quiet:
             return refused
         if drain.same and quiet:
             break
         if (late := drain.why_late(reasons)) is not None:
             return late
-        drain.hand.wait(tools.waits.poll_s)
+        drain.context.wait(tools.waits.poll_s)
         answer = _look(tools, drain)
     return drain.done()
 
@@ -285,7 +285,7 @@ def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Re
             except NotWhole as error_:
                 drain.unread = str(error_)
                 return None
-            tools.change(calls, drain.hand)
+            tools.change(calls, drain.context)
             drain.count(compared)
             drain.begin_anew()
             removed = True
@@ -304,7 +304,7 @@ class _Drain:
     ways: Sequence[Way]
     step: PlannedStep
     move: Move
-    hand: Hand
+    context: StepContext
     look_s: float
     removed: dict[str, set[str]] = field(default_factory=dict)
     unread: str | None = None
@@ -314,21 +314,21 @@ class _Drain:
     _left: int | None = None
 
     def __post_init__(self) -> None:
-        self._began = self._moved_at = self.hand.monotonic()
+        self._began = self._moved_at = self.context.monotonic()
 
     def note(self, pairs: Sequence[Both]) -> None:
         staged = sum(flow.in_mirror.scheduled for _, target in pairs for flow in target.flows)
         left = total([under_way(pairs), staged])
         if left != self._left:
-            self._left, self._moved_at = left, self.hand.monotonic()
-        self.hand.sample(evidence((view.site, view.link) for both in pairs for view in both))
+            self._left, self._moved_at = left, self.context.monotonic()
+        self.context.sample(evidence((view.site, view.link) for both in pairs for view in both))
         self._note_begun(pairs)
 
     def _note_begun(self, pairs: Sequence[Both]) -> None:
         for source, target in pairs:
             # The time when the look ended, as its numbers may be that young: a window that is too short would prove
             # nothing.
-            now = Sample(self.hand.monotonic(), source, target)
+            now = Sample(self.context.monotonic(), source, target)
             was = self.begun.get(source.pair)
             if not all(view.link.attached and not view.open and not [*view.under_way()] for view in (source, target)):
                 self.begun.pop(source.pair, None)
@@ -337,14 +337,14 @@ class _Drain:
             else:
                 self.begun[source.pair] = [*was, now] if not why_not_yet(now, was[0]) else was[:1]
 
-    def calm(self, *, still: bool) -> bool:
+    def stable_for(self, *, still: bool) -> bool:
         """Say whether the messages were still for long enough to be compared, and have not been since."""
         self._calm = self._calm + 1 if still else 0
         self.same = self.same and still
         return self._calm >= CALM and not self.same
 
     def begin_anew(self) -> None:
-        self._calm, self._moved_at = 0, self.hand.monotonic()
+        self._calm, self._moved_at = 0, self.context.monotonic()
         self.begun = {pair: looks[:1] for pair, looks in self.begun.items()}
 
     def count(self, compared: Sequence[Compared]) -> None:
@@ -353,11 +353,11 @@ class _Drain:
                 self.removed.setdefault(each.queue, set()).update(ids)
 
     def why_late(self, reasons: Sequence[str]) -> Refused | None:
-        took = self.hand.monotonic() - self._began
+        took = self.context.monotonic() - self._began
         why = some(reasons) if reasons else self.unread or "it was not still for long enough"
         if took > self.step.limits["within"]:
             return Refused(f"not drained after {duration(took)}: {why}", code=ExitCode.DRAIN_TIMEOUT)
-        if self.hand.monotonic() - self._moved_at > self.step.limits["stall"]:
+        if self.context.monotonic() - self._moved_at > self.step.limits["stall"]:
             text = f"nothing moved for {duration(self.step.limits['stall'])}: {why}"
             return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
         return None

@@ -23,7 +23,7 @@ Both = tuple[SiteView, SiteView]
 
 
 @dataclass(frozen=True, slots=True)
-class PluginPatience:
+class PluginTimeouts:
     """Waits in seconds."""
 
     window_s: float = 2.2
@@ -54,7 +54,7 @@ class PluginPatience:
 class ContinuityVerifier(Verifier[SiteView]):
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._brokers = observer.brokers
-        super().__init__(observer, poll_s, observer.patience.of(PluginPatience).window_s)
+        super().__init__(observer, poll_s, observer.timeouts.of(PluginTimeouts).window_s)
 
     def differing(self, now: Sample[SiteView], move: Move) -> list[str]:
         source, target = now.source, now.target
@@ -160,7 +160,7 @@ class ContinuityTools(Tools[SiteView]):
 
     def __init__(self, observer: Observer, recipe: Recipe[SiteView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, ContinuityVerifier(observer, recipe.rules.drain.poll))
-        self.waits = self.patience.of(PluginPatience)
+        self.waits = self.timeouts.of(PluginTimeouts)
         self.recovered: dict[str, set[str]] = {}
         self.removed: dict[str, set[str]] = {}
         self.unproven: dict[str, frozenset[str]] = {}
@@ -182,5 +182,5 @@ class ContinuityTools(Tools[SiteView]):
 
     def look(self, ways: Sequence[Way], *, timeout_s: float = READ_S) -> list[Both]:
         both = [access for way in ways for access in way]
-        seen = self.observer.together(lambda access: access.look(timeout_s=timeout_s), both)
-        return list(zip(seen[::2], seen[1::2], strict=True))
+        snapshot = self.observer.together(lambda access: access.look(timeout_s=timeout_s), both)
+        return list(zip(snapshot[::2], snapshot[1::2], strict=True))

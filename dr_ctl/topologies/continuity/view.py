@@ -16,10 +16,10 @@ from dr_ctl.topologies.artemis.broker import ArtemisBroker, nodes, others
 from dr_ctl.topologies.common.calls import resume
 from dr_ctl.topologies.common.figures import Residue, said, total
 from dr_ctl.topologies.common.link import Link
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Acceptor, Connection, Queue
 from dr_ctl.topologies.continuity.plugin import InFilter, Plugin
-from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
+from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 PREFIX: Final = "continuity.cmd"
 
@@ -58,15 +58,15 @@ def late(view: SiteView, flow: Flow) -> int | None:
 
 class ContinuityLink(Link["SiteView"]):
     def guests(self, peer: SiteView | None) -> list[Connection]:
-        return others(self.at_doors(), peer.link if peer is not None else None)
+        return others(self.at_listeners(), peer.link if peer is not None else None)
 
     @property
-    def doors(self) -> tuple[Acceptor, ...]:
-        return self.only_door(lambda each: each.port is not None)
+    def listeners(self) -> tuple[Acceptor, ...]:
+        return self.only_listener(lambda each: each.port is not None)
 
     @property
     def reserved(self) -> Collection[str]:
-        """Doors without a port, too: the plugin's own sessions use one."""
+        """Listeners without a port, too: the plugin's own sessions use one."""
         return {*super().reserved, *(each.name for each in self.view.acceptors if each.port is None)}
 
     @property
@@ -147,7 +147,7 @@ class ContinuityLink(Link["SiteView"]):
         bridge = self.view.bridges.get(call.thing)
         return bridge is not None and bridge.started is (call.goal is Goal.LINK_UP)
 
-    def linked(self, before: SiteView | None, took_s: float) -> LinkSeen:
+    def linked(self, before: SiteView | None, took_s: float) -> LinkSnapshot:
         """The bridges as one link, with the four figures that the plugin's own design asked for: loss risk, duplicate
         risk, recovery point, recovery time."""
         view = self.view
@@ -176,7 +176,7 @@ class ContinuityLink(Link["SiteView"]):
             "recovery_point_s": oldest_s,
             "recovery_time_s": even_s,
         }
-        return LinkSeen(
+        return LinkSnapshot(
             view.site, view.pair, "bridges", started, self.attached, self.to_ship, unapplied, rate, (line,), more
         )
 
@@ -338,7 +338,7 @@ class SiteView(ArtemisBroker):
 
     @property
     def role(self) -> Role:
-        if self.service is None or not self.service.started or self.missing_doors:
+        if self.service is None or not self.service.started or self.missing_listeners:
             return Role.UNKNOWN
         return Role.SERVING if self.open else Role.STANDBY
 
@@ -412,4 +412,4 @@ class SiteView(ArtemisBroker):
         return replace(call, request=resume(self, left).request)
 
 
-ContinuitySeen = Seen[SiteView]
+ContinuitySnapshot = Snapshot[SiteView]

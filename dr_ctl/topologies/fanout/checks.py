@@ -16,10 +16,10 @@ from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import REMOVES
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
-from dr_ctl.topologies.common.checks import Named, doors, of_doors, of_pair, of_queues
+from dr_ctl.topologies.common.checks import Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.fanout import parity
-from dr_ctl.topologies.fanout.view import BrokerView, FanoutSeen
+from dr_ctl.topologies.fanout.view import BrokerView, FanoutSnapshot
 
 # Findings that a return itself mends.
 _MENDED: Final = frozenset({"DR-PARITY-001"})
@@ -28,7 +28,7 @@ _LEADS_TO_OPEN: Final = (SWAPOVER, FAILBACK, DRAIN)
 ROOM_S: Final = 60  # a person types the word meanwhile, and clients go on
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *BY_CONSOLE,
-    Named("DR-FAN-001", lambda view: doors(view.producers_doors)),
+    Named("DR-FAN-001", lambda view: listeners(view.producers_listeners)),
     Named("DR-FAN-009", lambda view: "it was read" if view.tells_done else "none is named"),
     Named("DR-FAN-003", lambda view: view.own.connector or "no connector of dr-ctl's own"),
 )
@@ -43,7 +43,7 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
 )
 
 
-def of_move(rules: Rules, seen: FanoutSeen, move: Move) -> list[Finding]:
+def of_move(rules: Rules, snapshot: FanoutSnapshot, move: Move) -> list[Finding]:
     quiesces = not move.ask.cut_in_flight
 
     def of_one(view: BrokerView) -> Iterator[Finding]:
@@ -51,13 +51,13 @@ def of_move(rules: Rules, seen: FanoutSeen, move: Move) -> list[Finding]:
         if view.role is Role.SERVING:
             yield from classic.of_pausing(view, needed=quiesces)
 
-    return common.of_move(seen, move, of_one, lambda here, there: of_both(rules, seen, move, here, there))
+    return common.of_move(snapshot, move, of_one, lambda here, there: of_both(rules, snapshot, move, here, there))
 
 
-def of_return(seen: FanoutSeen, move: Move) -> Iterator[Finding]:
-    yield from failover.of_return(seen, move, of_broker, _MENDED, classic.BOOTS_OPEN)
-    for source in seen.views(move.source):
-        if (target := seen.view(move.target, source.pair)) is not None:
+def of_return(snapshot: FanoutSnapshot, move: Move) -> Iterator[Finding]:
+    yield from failover.of_return(snapshot, move, of_broker, _MENDED, classic.BOOTS_OPEN)
+    for source in snapshot.views(move.source):
+        if (target := snapshot.view(move.target, source.pair)) is not None:
             yield from of_untold(move, source, target)
 
 
@@ -94,10 +94,10 @@ def possible_duplicates(untold: Mapping[str, parity.Untold], move: Move, site: s
     return [replace(finding, duplicates=count + more)]
 
 
-def of_failover(seen: FanoutSeen, move: Move) -> Iterator[Finding]:
+def of_failover(snapshot: FanoutSnapshot, move: Move) -> Iterator[Finding]:
     """Find that the store of ids, by which copies of consumed messages are removed before clients are let in, cannot
     be read: refused, unless a person accepts as many duplicates as messages lie there."""
-    views = [view for view in seen.views(move.target) if view.own.unread is not None]
+    views = [view for view in snapshot.views(move.target) if view.own.unread is not None]
     count = sum(each.depth for view in views for each in view.business.values() if each.dead_letter_address is None)
     accepted = move.ask.accept_duplicates
     if not count or accepted == "unknown" or (accepted is not None and accepted >= count):
@@ -107,19 +107,20 @@ def of_failover(seen: FanoutSeen, move: Move) -> Iterator[Finding]:
     yield replace(found("DR-FAN-007", text, remedy), duplicates=count)
 
 
-def nothing_owed(seen: FanoutSeen, move: Move) -> bool:
+def nothing_owed(snapshot: FanoutSnapshot, move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, and it lacks no message of the serving site."""
-    owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
-    pairs = [(view, seen.view(move.target, view.pair)) for view in seen.views(move.source)]
+    owed = any(move.target in (debt.about, debt.kept_at) for debt in snapshot.debts)
+    pairs = [(view, snapshot.view(move.target, view.pair)) for view in snapshot.views(move.source)]
     lacks = any(
-        there is None or parity.lacking(here, there, Queues(), seen.moved.get(here.pair, {})) for here, there in pairs
+        there is None or parity.lacking(here, there, Queues(), snapshot.moved.get(here.pair, {}))
+        for here, there in pairs
     )
-    return not owed and not lacks and seen.roles[move.target] is Role.STANDBY
+    return not owed and not lacks and snapshot.roles[move.target] is Role.STANDBY
 
 
 def of_broker(view: BrokerView) -> Iterator[Finding]:
     name = f"{view.site}/{view.pair}"
-    yield from of_doors(name, view)
+    yield from of_listeners(name, view)
     yield from classic.of_permits(view, (REMOVES,))
     yield from _producers(name, view)
     yield from of_queues(name, view)
@@ -130,7 +131,7 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
 
 
 def _producers(name: str, view: BrokerView) -> Iterator[Finding]:
-    started = {each.name: each.started for each in view.producers_doors}
+    started = {each.name: each.started for each in view.producers_listeners}
     if missing := [each for each in view.own.producers if each not in started]:
         there = ", ".join(each.name for each in view.acceptors) or "none"
         yield found(
@@ -146,7 +147,9 @@ def _producers(name: str, view: BrokerView) -> Iterator[Finding]:
         )
 
 
-def of_both(rules: Rules, seen: FanoutSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
+def of_both(
+    rules: Rules, snapshot: FanoutSnapshot, move: Move, source: BrokerView, target: BrokerView
+) -> Iterator[Finding]:
     yield from of_pair(source, target)
     if bool(source.producers) is not bool(target.producers):
         one, none = (source, target) if source.producers else (target, source)
@@ -156,7 +159,7 @@ def of_both(rules: Rules, seen: FanoutSeen, move: Move, source: BrokerView, targ
     yield from of_untold(move, source, target)
     wrong = [
         each
-        for each in parity.lacking(source, target, rules.queues, seen.moved.get(source.pair, {}))
+        for each in parity.lacking(source, target, rules.queues, snapshot.moved.get(source.pair, {}))
         if move.ask.accept_difference.get(each.queue) != each.source - each.target
     ]
     if wrong:

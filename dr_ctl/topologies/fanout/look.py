@@ -19,7 +19,7 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.classic_fanout import ClassicFanout, FanoutBroker
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.classic import access
-from dr_ctl.topologies.classic.access import Papers
+from dr_ctl.topologies.classic.access import BrokerStore
 from dr_ctl.topologies.classic.browsing import OWN_CLIENT
 from dr_ctl.topologies.classic.look import ask
 from dr_ctl.topologies.common.access import Gate, gate
@@ -35,7 +35,7 @@ COUNTERS: Final = ("QueueSize", "EnqueueCount", "DequeueCount", "ExpiredCount", 
 
 def look(
     reader: Reader,
-    document_files: Papers,
+    document_files: BrokerStore,
     *,
     pair: str,
     site: str,
@@ -149,7 +149,7 @@ class Access(access.Access[BrokerView]):
 class Channel(access.Channel):
     """Puts messages down too."""
 
-    def __init__(self, wire: Wire, document_files: Papers, here: Access) -> None:
+    def __init__(self, wire: Wire, document_files: BrokerStore, here: Access) -> None:
         super().__init__(wire, document_files)
         self._here = here
 

@@ -15,7 +15,7 @@ def propose(here: Place, there: Place) -> Proposal | None:
         return None
     brokers = {}
     for place, broker in ((here, here.probed), (there, there.probed)):
-        named = [door.name for door in broker.doors if PRODUCERS.search(door.name)]
+        named = [listener.name for listener in broker.listeners if PRODUCERS.search(listener.name)]
         why = "the connectors of producers, open at both sites"
         producers = Key("producers", [*(named or ("producers",))], why, bool(named))
         consumers = replace(

@@ -6,7 +6,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep, in_part
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.plain import closed_first
@@ -14,35 +14,35 @@ from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
 from dr_ctl.topologies.fanout.checks import nothing_owed, of_untold
 from dr_ctl.topologies.fanout.copying import may_copy, may_remove
 from dr_ctl.topologies.fanout.ids import Pace
-from dr_ctl.topologies.fanout.levelling import at_rest, even_all, resting
+from dr_ctl.topologies.fanout.reconciling import at_rest, even_all, resting
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
-from dr_ctl.topologies.fanout.view import FanoutSeen
+from dr_ctl.topologies.fanout.view import FanoutSnapshot
 
 
-def draft(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+def draft(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: Move) -> StepPlan:
     """Remove messages there that were consumed since, copy messages there that came since, then strike the debts.
     Messages stay copied and removed when it is undone: copies lie at both sites, and the rest was consumed."""
     del step
-    rests, go_on = resting(rules, seen, move)
-    inverse = [*go_on, *(call for view in seen.views(move.source) for call in owed_again(view, move.target, move))]
-    views = seen.views(move.target)
-    calls = (*rests, *may_remove(views), *may_copy(views), *go_on, *in_part("strikes", paid(seen, move)))
+    rests, go_on = resting(rules, snapshot, move)
+    inverse = [*go_on, *(call for view in snapshot.views(move.source) for call in owed_again(view, move.target, move))]
+    views = snapshot.views(move.target)
+    calls = (*rests, *may_remove(views), *may_copy(views), *go_on, *in_part("strikes", paid(snapshot, move)))
     about = f"compared by id: what was consumed since is removed at {move.target}, what came since is copied there"
-    return Draft(move.target, about, calls, tuple(inverse), rules.while_moving(move))
+    return StepPlan(move.target, about, calls, tuple(inverse), rules.while_moving(move))
 
 
-def draft_reconcile(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+def draft_reconcile(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: Move) -> StepPlan:
     """Compare once more: remove messages that were consumed meanwhile, copy those that came."""
     del rules, step
-    views = seen.views(move.target)
+    views = snapshot.views(move.target)
     calls = (*may_remove(views), *may_copy(views))
-    return Draft(move.target, "what was consumed meanwhile removed; both sites compared", calls)
+    return StepPlan(move.target, "what was consumed meanwhile removed; both sites compared", calls)
 
 
-def residue(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def residue(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Close the returned site to clients where it is open, and count its messages. Producers may still write to it:
     their messages lie at the other site as well."""
-    findings = closed_first(tools, step, move, hand)
+    findings = closed_first(tools, step, move, context)
     if isinstance(findings, Refused):
         return findings
     views = tools.views(move.target)
@@ -50,32 +50,32 @@ def residue(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
     return Done(f"{count} message(s) lie there", {"messages": count}, tuple(findings))
 
 
-def act(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def act(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Even it out while clients work; then once more while they rest, so that counters tell from then on what is
     consumed."""
     if nothing_owed(tools.observer.observe(), move):
         return NotNeeded(f"{move.target} is taken in already")
     ways = tools.between(move.source, move.target)
     tools.evened = Evened()
-    refused = even_all(tools, ways, move, hand, copied=True) or at_rest(
-        tools, step, move, hand, lambda: even_all(tools, ways, move, hand, copied=True, pace=Pace.RESTING)
+    refused = even_all(tools, ways, move, context, copied=True) or at_rest(
+        tools, step, move, context, lambda: even_all(tools, ways, move, context, copied=True, pace=Pace.RESTING)
     )
     if refused is not None:
         return refused
-    if (refused := tools.make(step.part("strikes"), hand, move.source, move.target)) is not None:
+    if (refused := tools.make(step.part("strikes"), context, move.source, move.target)) is not None:
         return refused
     return Done(tools.evened.text, tools.evened.as_json(), tuple(_alone(tools, move)))
 
 
-def reconcile(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def reconcile(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Even it out once more; what may come as duplicates is judged as by every check: the gate proves what counters
     tell, once clients are out."""
     del step
     tools.evened = Evened()
-    if (refused := even_all(tools, tools.between(move.source, move.target), move, hand, copied=True)) is not None:
+    if (refused := even_all(tools, tools.between(move.source, move.target), move, context, copied=True)) is not None:
         return refused
-    seen = tools.observer.observe()
-    pairs = [(view, there) for view in seen.views(move.source) if (there := seen.view(move.target, view.pair))]
+    snapshot = tools.observer.observe()
+    pairs = [(view, there) for view in snapshot.views(move.source) if (there := snapshot.view(move.target, view.pair))]
     untold = [found for here, there in pairs for found in of_untold(move, here, there)]
     if any(each.severity is Severity.ERROR for each in untold):
         return Refused(untold[0].text, tools.evened.as_json(), tuple(untold))

@@ -8,14 +8,14 @@ from typing import Final
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Json, Severity, some
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Installation, Queues
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.gate import Sample, Verifier, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe
-from dr_ctl.topologies.common.seen import Seen, Silent
+from dr_ctl.topologies.common.snapshot import Silent, Snapshot
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.checks import possible_duplicates
@@ -34,9 +34,9 @@ LISTED: Final = 1000  # ids of a queue; the calls in the journal name all of the
 
 
 class Observer(observer.Observer[BrokerView, Access]):
-    def __init__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> None:
+    def __init__(self, installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path) -> None:
         self.store = ids_of(installation)
-        super().__init__(installation, clock, patience, documents)
+        super().__init__(installation, clock, timeouts, documents)
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair, self.documents, self.clock)
@@ -44,27 +44,27 @@ class Observer(observer.Observer[BrokerView, Access]):
     def _unlike(self, source: BrokerView, target: BrokerView, moved: Mapping[str, int]) -> bool:
         return source.open and bool(parity.lacking(source, target, self.queues, moved))
 
-    def observe(self, *, least_s: float = 0.0) -> Seen[BrokerView]:
+    def observe(self, *, least_s: float = 0.0) -> Snapshot[BrokerView]:
         """Look, and read the counters of queues that do not hold the same several times: what is on its way to one of
         the sites differs each time, and a message that came to one site alone does not."""
-        seen = super().observe(least_s=least_s)
+        snapshot = super().observe(least_s=least_s)
         if self.store is not None:
-            return seen
-        sites: dict[str, dict[str, BrokerView | Silent]] = {site: {**views} for site, views in seen.sites.items()}
+            return snapshot
+        sites: dict[str, dict[str, BrokerView | Silent]] = {site: {**views} for site, views in snapshot.sites.items()}
         for way in zip(*(brokers.values() for brokers in self.brokers.values()), strict=True):
-            here, there = (seen.view(access.site, access.pair) for access in way)
+            here, there = (snapshot.view(access.site, access.pair) for access in way)
             if here is not None and there is not None:
                 counted = self._counted(way, here, there)
                 for view in (here, there):
                     sites[view.site][view.pair] = replace(view, counted=counted)
-        return replace(seen, sites=sites)
+        return replace(snapshot, sites=sites)
 
     def _counted(self, way: tuple[Access, ...], here: BrokerView, there: BrokerView) -> Mapping[str, Counted]:
         names = [each.queue for each in parity.counts(here, there, Queues()) if each.source != each.target]
         try:
             now = self._read(way, here, there, names)
             if apart := [name for name, each in now.items() if not _level(way, name, each)]:
-                self.clock.sleep(self.patience.apart_s)  # a message may have been on its way all that time
+                self.clock.sleep(self.timeouts.apart_s)  # a message may have been on its way all that time
                 now |= self._read(way, here, there, apart)
         except BrokerError:
             return {}  # it has just answered: what its counters say now the next look tells
@@ -89,7 +89,7 @@ class Observer(observer.Observer[BrokerView, Access]):
 
         while names and len(readings) < READINGS and not _rests(readings):
             if readings:
-                self.clock.sleep(self.patience.poll_s)
+                self.clock.sleep(self.timeouts.poll_s)
             first, second = self.together(read, way)
             readings.append((first, second))
         return readings
@@ -121,7 +121,7 @@ def _rests(readings: Sequence[object]) -> bool:
 class FanoutVerifier(Verifier[BrokerView]):
     def __init__(self, observer: Observer, comparing: Comparing, poll_s: float) -> None:
         self._brokers, self._comparing = observer, comparing
-        super().__init__(observer, poll_s, observer.patience.window_s)
+        super().__init__(observer, poll_s, observer.timeouts.window_s)
 
     def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
         """Counts say nothing while producers write to one site a moment before the other."""
@@ -204,7 +204,7 @@ class FanoutTools(Tools[BrokerView]):
     observer: Observer
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
-        self.comparing = Comparing(observer.store, observer.patience.differs_s)
+        self.comparing = Comparing(observer.store, observer.timeouts.differs_s)
         gate = FanoutVerifier(observer, self.comparing, recipe.rules.drain.poll)
         super().__init__(observer, recipe, sender, gate)
         self.evened = Evened()

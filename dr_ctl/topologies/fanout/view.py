@@ -10,14 +10,14 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.classic.browsing import OWN_CLIENT
-from dr_ctl.topologies.common import seen
+from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.figures import Residue, total
 from dr_ctl.topologies.common.link import NoLink
 from dr_ctl.topologies.common.view import Acceptor, Connection, Queue
 from dr_ctl.topologies.fanout.counting import Counted
-from dr_ctl.topologies.topology import LinkSeen, Stake
+from dr_ctl.topologies.topology import LinkSnapshot, Stake
 
 
 class BesideProducers(Fence):
@@ -25,7 +25,7 @@ class BesideProducers(Fence):
 
     def strangers(self) -> list[str]:
         """Clients at connectors that a fence leaves open, and consumers among the producers."""
-        others = {*(door.name for door in self.leaves_open), self.view.own.connector}
+        others = {*(listener.name for listener in self.leaves_open), self.view.own.connector}
         clients = [
             f"{_named(each)} on connector {each.protocol}"
             for each in self.view.connections
@@ -57,7 +57,7 @@ class FanoutLink(NoLink["BrokerView"]):
 
     @property
     def reserved(self) -> Collection[str]:
-        """The producers' doors and dr-ctl's own."""
+        """The producers' listeners and dr-ctl's own."""
         return {*self.view.own.producers, *filter(None, [self.view.own.connector])}
 
     @property
@@ -65,12 +65,14 @@ class FanoutLink(NoLink["BrokerView"]):
         """A consumer writes down what it has done, where those of the peer look."""
         return not self.view.tells_done
 
-    def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
+    def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         del before, took_s
         view = self.view
-        doors = ", ".join(f"{each.name} {'open' if each.started else 'closed'}" for each in view.producers_doors)
-        line = f"producers write to both sites: {len(view.producers)} connected here ({doors or 'no connector'})"
-        return LinkSeen(
+        listeners = ", ".join(
+            f"{each.name} {'open' if each.started else 'closed'}" for each in view.producers_listeners
+        )
+        line = f"producers write to both sites: {len(view.producers)} connected here ({listeners or 'no connector'})"
+        return LinkSnapshot(
             view.site, view.pair, None, None, None, None, None, None, (line,), {"producers": len(view.producers)}
         )
 
@@ -171,7 +173,7 @@ class BrokerView(ClassicBroker):
         return BesideProducers(self)
 
     @property
-    def producers_doors(self) -> tuple[Acceptor, ...]:
+    def producers_listeners(self) -> tuple[Acceptor, ...]:
         return tuple(each for each in self.acceptors if each.name in self.own.producers)
 
     @property
@@ -190,4 +192,4 @@ class BrokerView(ClassicBroker):
         return any(each.kind is DebtKind.QUARANTINE for each in debts_of(self.documents))
 
 
-FanoutSeen = seen.Seen[BrokerView]
+FanoutSnapshot = snapshot.Snapshot[BrokerView]

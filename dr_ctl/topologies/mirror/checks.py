@@ -12,10 +12,10 @@ from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis import checks as artemis
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover, single
-from dr_ctl.topologies.common.checks import Named, doors, of_doors, of_pair, of_queues
+from dr_ctl.topologies.common.checks import Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSnapshot
 
 CLOCK_SKEW_MS = 2000
 # Findings that a return itself mends.
@@ -23,38 +23,42 @@ _MENDED = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 _NONE: Final = "no link is configured"
 
 
-def of_move(rules: Rules, seen: MirrorSeen, move: Move) -> list[Finding]:
-    kept_out = {debt.about for debt in seen.debts if debt.kind is DebtKind.QUARANTINE}
+def of_move(rules: Rules, snapshot: MirrorSnapshot, move: Move) -> list[Finding]:
+    kept_out = {debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
     return common.of_move(
-        seen,
+        snapshot,
         move,
         lambda view: of_broker(view, kept_out=view.site in kept_out),
-        lambda here, there: of_both(rules, seen, move, here, there),
+        lambda here, there: of_both(rules, snapshot, move, here, there),
     )
 
 
-def of_both(rules: Rules, seen: MirrorSeen, move: Move, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
-    yield from _pair(here, there, seen, rules.queues, move.ask.accept_difference)
+def of_both(
+    rules: Rules, snapshot: MirrorSnapshot, move: Move, here: BrokerView, there: BrokerView
+) -> Iterator[Finding]:
+    yield from _pair(here, there, snapshot, rules.queues, move.ask.accept_difference)
     yield from artemis.of_both(here, there)
 
 
-def of_return(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
-    return failover.of_return(seen, move, of_broker, _MENDED, "Let its client acceptors boot closed: autoStart=false.")
+def of_return(snapshot: MirrorSnapshot, move: Move) -> Iterator[Finding]:
+    return failover.of_return(
+        snapshot, move, of_broker, _MENDED, "Let its client acceptors boot closed: autoStart=false."
+    )
 
 
 def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
     """Find what is wrong at one broker of any role. A broker `kept_out` of its peer is not attached on purpose."""
     name = f"{view.site}/{view.pair}"
-    yield from of_doors(name, view)
-    yield from _doors(name, view)
+    yield from of_listeners(name, view)
+    yield from _listeners(name, view)
     yield from _lasting(name, view)
     yield from _link(name, view, kept_out=kept_out)
     yield from of_queues(name, view)
 
 
-def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
-    if not view.link.doors and view.config.mirror is None:
-        amqp = [door.name for door in view.fence.leaves_open if "AMQP" in door.protocols]
+def _listeners(name: str, view: BrokerView) -> Iterator[Finding]:
+    if not view.link.listeners and view.config.mirror is None:
+        amqp = [listener.name for listener in view.fence.leaves_open if "AMQP" in listener.protocols]
         what = f"{', '.join(amqp)} could all be it" if amqp else "none but the clients' speaks AMQP"
         finding = found(
             "DR-DOOR-003",
@@ -63,7 +67,7 @@ def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
         )
         # Where nothing can be named, nobody waits for a restart while no site serves.
         yield finding if amqp else replace(finding, weighs=finding.weighs & ~Weight.FAILOVER)
-    if boots := [door.name for door in view.doors if door.opens_at_boot]:
+    if boots := [listener.name for listener in view.listeners if listener.opens_at_boot]:
         yield found("DR-DOOR-007", broker=name, boots=", ".join(boots))
     if view.lock_coordinators:
         yield found("DR-DOOR-008", broker=name, lock_coordinators=", ".join(view.lock_coordinators))
@@ -93,7 +97,7 @@ def _lasting(name: str, view: BrokerView) -> Iterator[Finding]:
 
 
 def _linked(view: BrokerView) -> set[str]:
-    ports = {door.port for door in view.link.doors if door.port is not None}
+    ports = {listener.port for listener in view.link.listeners if listener.port is not None}
     return {user.strip() for each in view.connections if each.port in ports for user in each.user.split(",")}
 
 
@@ -130,15 +134,15 @@ def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
         yield found("DR-LINK-006", broker=name, busy=some(busy))
 
 
-def of_opening(rules: Rules, seen: MirrorSeen, move: Move) -> Iterator[Finding]:
+def of_opening(rules: Rules, snapshot: MirrorSnapshot, move: Move) -> Iterator[Finding]:
     def surplus(here: BrokerView, there: BrokerView) -> dict[str, int]:
         return {each.queue: each.source - each.target for each in parity.unexplained(here, there, rules.queues, {})}
 
-    return single.lies_here_alone(seen, move, surplus)
+    return single.lies_here_alone(snapshot, move, surplus)
 
 
 def _pair(
-    source: BrokerView, target: BrokerView, seen: MirrorSeen, queues: Queues, accepted: Mapping[str, int]
+    source: BrokerView, target: BrokerView, snapshot: MirrorSnapshot, queues: Queues, accepted: Mapping[str, int]
 ) -> Iterator[Finding]:
     yield from of_pair(source, target)
     skew = abs(source.now_ms - target.now_ms)
@@ -146,7 +150,7 @@ def _pair(
         yield found("DR-PAIR-003", skew=f"{skew / 1000:.1f}")
     if Role.SERVING in (source.role, target.role):
         wrong = parity.not_accepted(
-            parity.unexplained(source, target, queues, seen.moved.get(source.pair, {})), accepted
+            parity.unexplained(source, target, queues, snapshot.moved.get(source.pair, {})), accepted
         )
     else:
         wrong = []  # both closed: the gate of the run itself judges, over time
@@ -190,10 +194,12 @@ def _holding(view: BrokerView) -> str:
 
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-DOOR-003", lambda view: doors(view.link.doors)),
+    Named("DR-DOOR-003", lambda view: listeners(view.link.listeners)),
     Named(
         "DR-DOOR-007",
-        lambda view: some([f"{door.name} boots {'open' if door.opens_at_boot else 'closed'}" for door in view.doors]),
+        lambda view: some(
+            [f"{listener.name} boots {'open' if listener.opens_at_boot else 'closed'}" for listener in view.listeners]
+        ),
     ),
     Named("DR-DOOR-008", lambda view: some(view.lock_coordinators) or "none"),
     Named("DR-FENCE-004", _fenced),

@@ -45,8 +45,8 @@ SMALL_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The part of a broker that a look asks for beside its state, doors, link, outflow and documents. Everything else
-    stays as an earlier look has shown it."""
+    """The part of a broker that a look asks for beside its state, listeners, link, outflow and documents. Everything
+    else stays as an earlier look has shown it."""
 
     queue: tuple[str, ...] = parts.QUEUE
     clients: bool = True
@@ -236,7 +236,7 @@ class Flow:
     unapplied: int
     link_started: bool
     link_connected: bool
-    doors_open: tuple[str, ...]
+    listeners_open: tuple[str, ...]
     mirror_open: bool
     linked: bool = True
 
@@ -260,9 +260,9 @@ def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
         raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to look at")
     queue = post.ask(Read(outflow.bean, ("MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAdded")))
     connection = post.ask(Read(beans.broker_connection(view.broker, link.name), ("Started", "Connected")))
-    doors = _doors(post, view)
+    listeners = _listeners(post, view)
     post.send(reader, timeout_s=timeout_s)
-    counts, state, started = queue.fields(), connection.fields(), _started(reader, doors)
+    counts, state, started = queue.fields(), connection.fields(), _started(reader, listeners)
     return Flow(
         to_ship=counts.count("MessageCount"),
         outflow_delivering=counts.count("DeliveringCount"),
@@ -271,15 +271,15 @@ def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
         unapplied=server.fields().count("PendingMirrorAcks"),
         link_started=state.flag("Started"),
         link_connected=state.flag("Connected"),
-        doors_open=tuple(door.name for door in view.doors if started[door.name]),
-        mirror_open=all(started[door.name] for door in view.link.doors),
+        listeners_open=tuple(listener.name for listener in view.listeners if started[listener.name]),
+        mirror_open=all(started[listener.name] for listener in view.link.listeners),
     )
 
 
 def _without_link(reader: Reader, view: BrokerView, post: Post, server: Asked[Read], timeout_s: float) -> Flow:
-    doors = _doors(post, view)
+    listeners = _listeners(post, view)
     post.send(reader, timeout_s=timeout_s)
-    started = _started(reader, doors)
+    started = _started(reader, listeners)
     return Flow(
         to_ship=0,
         outflow_delivering=0,
@@ -288,8 +288,8 @@ def _without_link(reader: Reader, view: BrokerView, post: Post, server: Asked[Re
         unapplied=server.fields().count("PendingMirrorAcks"),
         link_started=False,
         link_connected=False,
-        doors_open=tuple(door.name for door in view.doors if started[door.name]),
-        mirror_open=all(started[door.name] for door in view.link.doors),
+        listeners_open=tuple(listener.name for listener in view.listeners if started[listener.name]),
+        mirror_open=all(started[listener.name] for listener in view.link.listeners),
         linked=False,
     )
 
@@ -314,24 +314,27 @@ def unapplied(reader: Reader, view: BrokerView, *, timeout_s: float) -> int:
     return Fields(view.broker, answers[0].value()).count("PendingMirrorAcks")
 
 
-def open_doors(reader: Reader, view: BrokerView, *, timeout_s: float) -> tuple[str, ...]:
+def open_listeners(reader: Reader, view: BrokerView, *, timeout_s: float) -> tuple[str, ...]:
     """The client acceptors that are started; raises `NoSuchBean` where one is gone."""
     post = Post()
-    doors = _doors(post, view)
+    listeners = _listeners(post, view)
     post.send(reader, timeout_s=timeout_s)
-    started = _started(reader, doors)
-    return tuple(door.name for door in view.doors if started[door.name])
+    started = _started(reader, listeners)
+    return tuple(listener.name for listener in view.listeners if started[listener.name])
 
 
-def _doors(post: Post, view: BrokerView) -> dict[str, Asked[Read]]:
+def _listeners(post: Post, view: BrokerView) -> dict[str, Asked[Read]]:
     """Each by its name: a pattern makes the broker go through the names of all its queues too."""
-    return {door.name: post.ask(Read(door.bean, ("Started",))) for door in (*view.doors, *view.link.doors)}
+    return {
+        listener.name: post.ask(Read(listener.bean, ("Started",)))
+        for listener in (*view.listeners, *view.link.listeners)
+    }
 
 
-def _started(reader: Reader, doors: Mapping[str, Asked[Read]]) -> dict[str, bool]:
-    if lost := [name for name, door in doors.items() if _is_gone(door.answer())]:
+def _started(reader: Reader, listeners: Mapping[str, Asked[Read]]) -> dict[str, bool]:
+    if lost := [name for name, listener in listeners.items() if _is_gone(listener.answer())]:
         raise NoSuchBean(f"{reader.url}: acceptor {', '.join(lost)} is not there any more")
-    return {name: door.fields().flag("Started") for name, door in doors.items()}
+    return {name: listener.fields().flag("Started") for name, listener in listeners.items()}
 
 
 def _link(fields: Fields) -> BrokerConnection:
@@ -396,7 +399,7 @@ class Access(access.Access[BrokerView]):
     def pauses(self) -> BrokerView:
         return self._again(Size(PAUSES, clients=False, rights=False))
 
-    def doors(self) -> BrokerView:
+    def listeners(self) -> BrokerView:
         return self._again(Size(()))
 
     def rights(self) -> BrokerView:
@@ -419,8 +422,8 @@ class Access(access.Access[BrokerView]):
     def flow(self, *, timeout_s: float) -> Flow:
         return look_at_flow(self.reader(), self.names(), timeout_s=timeout_s)
 
-    def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
-        return open_doors(self.reader(), self.names(), timeout_s=timeout_s)
+    def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
+        return open_listeners(self.reader(), self.names(), timeout_s=timeout_s)
 
     def unapplied(self, *, timeout_s: float) -> int:
         return unapplied(self.reader(), self.names(), timeout_s=timeout_s)

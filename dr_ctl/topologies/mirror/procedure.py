@@ -12,9 +12,9 @@ from dr_ctl.topologies.mirror.checks import BY_BROKER, BY_PAIR
 from dr_ctl.topologies.mirror.look import Observer
 from dr_ctl.topologies.mirror.parity import ORIGINS_UP_TO
 from dr_ctl.topologies.mirror.tools import MirrorTools
-from dr_ctl.topologies.mirror.view import MirrorSeen
+from dr_ctl.topologies.mirror.view import MirrorSnapshot
 
-PROCEDURE: Final[Procedure[MirrorSeen, MirrorTools]] = Procedure(
+PROCEDURE: Final[Procedure[MirrorSnapshot, MirrorTools]] = Procedure(
     Row("observe", proving.draft_observe, proving.observe),
     Row("check", proving.draft_check, proving.check),
     Row("catch-up", shipping.draft_catch_up, shipping.catch_up, shipping.start),

@@ -3,9 +3,9 @@
 from typing import Final
 
 from dr_ctl.topologies.artemis.look import BROKER_CONNECTIONS
-from dr_ctl.topologies.proposing import Family, Place, Proposal, Proposer, by_site, clients, link_doors
+from dr_ctl.topologies.proposing import Family, Place, Proposal, Proposer, by_site, clients, link_listeners
 
-OWN_DOOR: Final = (
+OWN_LISTENER: Final = (
     '<acceptor name="mirror">tcp://0.0.0.0:5673?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>'
 )
 
@@ -22,10 +22,10 @@ def propose(here: Place, there: Place) -> Proposal | None:
     why += "" if len(linked) == len(ways) else "; the other site has none: without it no failback is possible"
     brokers, shared = {}, {}
     for place, broker, peer in ways:
-        doors = link_doors(broker, peer, "AMQP")
-        mirror = doors.key("mirror", "what the peer's broker connection uses; no client may")
-        brokers[place.site] = [clients(broker, doors.names), *mirror]
-        shared[place.site] = doors.shared(OWN_DOOR, "mirror")
+        listeners = link_listeners(broker, peer, "AMQP")
+        mirror = listeners.key("mirror", "what the peer's broker connection uses; no client may")
+        brokers[place.site] = [clients(broker, listeners.names), *mirror]
+        shared[place.site] = listeners.shared(OWN_LISTENER, "mirror")
     return Proposal("artemis-mirror", why, brokers, shared=by_site(shared))
 
 

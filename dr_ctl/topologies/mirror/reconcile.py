@@ -14,7 +14,7 @@ from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
@@ -28,7 +28,7 @@ from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Browsed, Origin, browsed, told
 from dr_ctl.topologies.mirror.tools import MirrorTools
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSnapshot
 
 Only = Mapping[Origin, int]
 
@@ -46,51 +46,51 @@ class LeftOver:
     gone: Consumed | None = None
 
 
-def draft(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+def draft(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move) -> StepPlan:
     """Compare both sites once all of it has arrived; take out what lies only at the returned one."""
     del rules, step
     calls: list[Call] = []
-    for view in seen.views(move.target):
+    for view in snapshot.views(move.target):
         name = quarantine_queue(view.site, "…")
         when = f"messages lie only at {view.site} for longer than anything explains"
         server, up_to = beans.server(view.broker), parity.ORIGINS_UP_TO
         created, moved = (request(server, operation, (name,)) for operation in (CREATE_QUEUE, MOVE))
         calls.append(call(view, Goal.WRITE, name, created, f"create {name}", when, len(view.business)))
         calls.append(call(view, Goal.MOVE, ALL, moved, f"move each of them to {name}", when, up_to))
-    return Draft(move.source, "what was recovered, came twice, is left over at one side", tuple(calls))
+    return StepPlan(move.source, "what was recovered, came twice, is left over at one side", tuple(calls))
 
 
-def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def act(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Name queues that stay different, and move their messages aside: messages under way explain a short difference."""
     del step
     first: dict[tuple[str, str], LeftOver] = {}
 
-    def look() -> tuple[MirrorSeen, dict[tuple[str, str], parity.Difference]]:
-        seen = tools.observer.observe()
-        wrong = _unexplained(tools, seen, move)
+    def look() -> tuple[MirrorSnapshot, dict[tuple[str, str], parity.Difference]]:
+        snapshot = tools.observer.observe()
+        wrong = _unexplained(tools, snapshot, move)
         if wrong and not first:
-            first.update(_left_over(tools, seen, wrong, move))
-        return seen, wrong
+            first.update(_left_over(tools, snapshot, wrong, move))
+        return snapshot, wrong
 
     within_s, poll_s = tools.waits.left_over_s, tools.rules.drain.poll
-    seen, wrong = until(hand, look, holds=lambda now: not now[1], within_s=within_s, poll_s=poll_s).look
-    left = _still(first, _left_over(tools, seen, wrong, move)) if wrong else []
+    snapshot, wrong = until(context, look, holds=lambda now: not now[1], within_s=within_s, poll_s=poll_s).look
+    left = _still(first, _left_over(tools, snapshot, wrong, move)) if wrong else []
     told_wrong = [each.told(move.source, move.target) for each in wrong.values()]
     findings: list[Finding] = []
     if told_wrong:
         text = f"left over at one side: {some(told_wrong)}"
         findings.append(found("DR-RECONCILE-001", text, "Compare these queues before moving back."))
-    moved = taken_out(tools, left, hand)
+    moved = taken_out(tools, left, context)
     if isinstance(moved, Refused):
         return moved
     if moved:
         text = f"{sum(moved.values())} message(s) that lay only at {move.target} moved to {', '.join(moved)}"
         remedy = "Look at them there: each was done already, or never; move back by hand what was not."
         findings.append(found("DR-RECONCILE-002", text, remedy))
-    text = f"{tools.taken_in.text}{tools.taken_in.duplicates(move.target)}"
+    text = f"{tools.rejoined.text}{tools.rejoined.duplicates(move.target)}"
     left_over: list[Json] = [*told_wrong]
     evidence: dict[str, Json] = {
-        **tools.taken_in.as_json(),
+        **tools.rejoined.as_json(),
         "left_over": left_over,
         "left_over_ids": {
             each.queue: {
@@ -104,22 +104,22 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
     return Done(text, evidence, tuple(findings))
 
 
-def _unexplained(tools: MirrorTools, seen: MirrorSeen, move: Move) -> dict[tuple[str, str], parity.Difference]:
+def _unexplained(tools: MirrorTools, snapshot: MirrorSnapshot, move: Move) -> dict[tuple[str, str], parity.Difference]:
     return {
         (pair, each.queue): each
-        for pair in seen.sites[move.source]
-        if (here := seen.view(move.source, pair)) and (there := seen.view(move.target, pair))
-        for each in parity.unexplained(here, there, tools.observer.queues, seen.moved.get(pair, {}))
+        for pair in snapshot.sites[move.source]
+        if (here := snapshot.view(move.source, pair)) and (there := snapshot.view(move.target, pair))
+        for each in parity.unexplained(here, there, tools.observer.queues, snapshot.moved.get(pair, {}))
     }
 
 
 def _left_over(
-    tools: MirrorTools, seen: MirrorSeen, wrong: Iterable[tuple[str, str]], move: Move
+    tools: MirrorTools, snapshot: MirrorSnapshot, wrong: Iterable[tuple[str, str]], move: Move
 ) -> dict[tuple[str, str], LeftOver]:
     """Name the messages that lie at one side alone, of the queues that are shallow enough to look at each message."""
     found = {}
     for pair, name in wrong:
-        views = [view for site in (move.source, move.target) if (view := seen.view(site, pair)) is not None]
+        views = [view for site in (move.source, move.target) if (view := snapshot.view(site, pair)) is not None]
         queues = [view.business.get(name) for view in views]
         # A message that a client holds, or that waits for its time, is not browsed: the message would seem to lie only
         # at the other side.
@@ -150,14 +150,14 @@ def _still(first: Mapping[tuple[str, str], LeftOver], now: Mapping[tuple[str, st
     return found
 
 
-def taken_out(tools: MirrorTools, left: Iterable[LeftOver], hand: Hand) -> dict[str, int] | Refused:
+def taken_out(tools: MirrorTools, left: Iterable[LeftOver], context: StepContext) -> dict[str, int] | Refused:
     """Move what lies only at that broker; how many went to each queue."""
     moved: dict[str, int] = {}
     for each in left:
         if not each.only_there:
             continue
         name = quarantine_queue(each.view.site, each.queue)
-        outcomes = tools.change(take_out(each.view, each.queue, each.only_there), hand)
+        outcomes = tools.change(take_out(each.view, each.queue, each.only_there), context)
         after = _messages(tools, tools.observer.brokers[each.view.site][each.view.pair].look(), each.queue)
         if stayed := [origin for origin in each.only_there if origin in after.ids]:
             refused = [outcome.text for outcome in outcomes if not isinstance(outcome, Done)]

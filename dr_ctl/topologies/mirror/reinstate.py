@@ -15,12 +15,21 @@ from dr_ctl.core.model import ExitCode, Finding, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.baseline import before
-from dr_ctl.topologies.common.calls import close_door, holds, left_of, open_door, pause_lasting, resume, still, to_undo
+from dr_ctl.topologies.common.calls import (
+    close_listener,
+    holds,
+    left_of,
+    open_listener,
+    pause_lasting,
+    resume,
+    still,
+    to_undo,
+)
 from dr_ctl.topologies.common.consumed import Acknowledged, Consumed
 from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.figures import Residue
@@ -32,14 +41,14 @@ from dr_ctl.topologies.mirror.origins import Origin, browsed, residue
 from dr_ctl.topologies.mirror.reconcile import LeftOver, taken_out
 from dr_ctl.topologies.mirror.shipping import Flows, PairWait, flows, start_link, until_all
 from dr_ctl.topologies.mirror.tools import HalfWay, MirrorTools
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSnapshot
 
 CALM: Final = 5
 # The serving site's producers go on: their messages are under way all the time, and are no residue.
 SMALL: Final = 500
 
 
-def draft(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+def draft(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move) -> StepPlan:
     """Pause the serving site's delivery (lasting: a restart must not let residue meet consumers), let the residue in,
     resume, strike the debts."""
     del step
@@ -47,7 +56,7 @@ def draft(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draf
     let_in: list[Call] = []
     inverse: list[Call] = []
     resumed: list[Call] = []
-    for view in seen.views(move.source):
+    for view in snapshot.views(move.source):
         was = before(move, view)
         paused_before = set(was["paused"])
         # Pause every queue, whatever the settings narrow: a queue that goes on delivering would meet the residue.
@@ -57,39 +66,39 @@ def draft(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draf
             if queue.name not in paused_before:
                 resumed.append(resume(view, queue))
                 inverse.append(resume(view, queue, "it is paused"))
-        let_in += _doors(view)
-        kept_out = [door for door in view.link.doors if not was["mirror"].get(door.name)]
-        inverse += [close_door(view, door, "it is open") for door in kept_out]
+        let_in += _listeners(view)
+        kept_out = [listener for listener in view.link.listeners if not was["mirror"].get(listener.name)]
+        inverse += [close_listener(view, listener, "it is open") for listener in kept_out]
         inverse += owed_again(view, move.target, move)
-    for view in seen.views(move.target):
+    for view in snapshot.views(move.target):
         # Where both sites were lost in turn, the one that returns still keeps the other out.
-        let_in += _doors(view)
+        let_in += _listeners(view)
         if view.broker_connection is not None and not view.broker_connection.started:
             let_in.append(start_link(view, view.broker_connection))
-    return Draft(
+    return StepPlan(
         move.target,
         "its residue is let in while nothing is delivered; both directions drain",
         calls=(
             *in_part("hold", held),
             *in_part("let in", let_in),
             *in_part("deliver", resumed),
-            *in_part("strikes", paid(seen, move)),
+            *in_part("strikes", paid(snapshot, move)),
         ),
         inverse=tuple(inverse),
         limits=rules.while_moving(move),
     )
 
 
-def _doors(view: BrokerView) -> list[Call]:
-    """Open the door of the link where it is closed."""
-    return [open_door(view, door) for door in view.link.doors if not door.started]
+def _listeners(view: BrokerView) -> list[Call]:
+    """Open the listener of the link where it is closed."""
+    return [open_listener(view, listener) for listener in view.link.listeners if not listener.started]
 
 
-def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     findings: list[Finding] = []
     views = tools.observer.look_at(move.target)
     if shut := [call for call in step.calls if not holds(call, views)]:
-        tools.change(shut, hand)
+        tools.change(shut, context)
         views = tools.observer.look_at(move.target)
         if left := left_of(shut, views):
             return Refused(f"{move.target} could not be fenced: {some(left)}")
@@ -111,7 +120,7 @@ def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand)
     since = sum(len(ids) for each in tools.residue.values() for ids in each.since.values())
     text = f"{total.messages} message(s) and {total.acks} acknowledgement(s)"
     text += f", {since} of these written since it is back" if since else ""
-    hand.notice(f"{move.target} still holds for the other site: {text}")
+    context.notice(f"{move.target} still holds for the other site: {text}")
     return Done(text, total.figures(), tuple(findings))
 
 
@@ -124,39 +133,39 @@ class _Taken:
     residue: Residue | None
 
 
-def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def act(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     if nothing_owed(tools.observer.observe(), move):
         # A process may have died right after striking out the debts: delivery is not paused once more.
         if all(not each.messages and not each.acks for each in tools.residue.values()):
-            tools.taken_in.begin()
+            tools.rejoined.begin()
         return NotNeeded(f"{move.target} is taken in already")
     pauses, opens, resumes, strikes = (step.part(name) for name in ("hold", "let in", "deliver", "strikes"))
     views = tools.observer.look_at(move.source)
-    tools.change([call for call in pauses if not holds(call, views)], hand)
+    tools.change([call for call in pauses if not holds(call, views)], context)
     views = tools.observer.look_at(move.source)
     if left := [queue.name for view in views for queue in view.business.values() if not queue.paused]:
         return Refused(f"could not pause {some(left)}")
     taken = {view.pair: _before(tools, view) for view in views}
-    tools.change(opens, hand)
+    tools.change(opens, context)
     sites = tools.observer.brokers
     waits = [
-        _Residue((access, sites[move.target][pair]), tools, hand, step, move)
+        _Residue((access, sites[move.target][pair]), tools, context, step, move)
         for pair, access in sites[move.source].items()
     ]
     about = f"of {move.target}'s residue under way"
-    if (failed := until_all(tools, waits, hand, about, tools.rules.drain.poll)) is not None:
+    if (failed := until_all(tools, waits, context, about, tools.rules.drain.poll)) is not None:
         return failed
-    tools.taken_in.begin()
+    tools.rejoined.begin()
     for view in tools.observer.look_at(move.source):
         _compare(tools, view, taken[view.pair])
-    tools.change([*resumes, *strikes], hand)
+    tools.change([*resumes, *strikes], context)
     views = tools.observer.look_at(move.source)
     if refused := still(resumes, views):
         return refused
     views += tools.observer.look_at(move.target)
     if refused := still(strikes, views):
         return refused
-    return Done(tools.taken_in.text, tools.taken_in.as_json())
+    return Done(tools.rejoined.text, tools.rejoined.as_json())
 
 
 def _before(tools: MirrorTools, view: BrokerView) -> _Taken:
@@ -180,42 +189,42 @@ def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
     for name, ids in _origins(tools, view).items():
         was = taken.before.get(name, frozenset())  # a queue that came with the residue was not there
         if ids is None or was is None:
-            tools.taken_in.not_read.append(name)
+            tools.rejoined.not_read.append(name)
         else:
-            tools.taken_in.add_recovered(name, [each for each in ids - was if each[0] != view.node])
+            tools.rejoined.add_recovered(name, [each for each in ids - was if each[0] != view.node])
     applied = sum(queue.removed for queue in view.business.values()) - taken.removed
     if taken.residue is None:
-        tools.taken_in.acks = None
+        tools.rejoined.acks = None
     elif taken.residue.acked is None:
-        tools.taken_in.add_acks(max(0, taken.residue.acks - applied))
-        tools.taken_in.acks_by_id = None
+        tools.rejoined.add_acks(max(0, taken.residue.acks - applied))
+        tools.rejoined.acks_by_id = None
     else:
         for name, acked in taken.residue.acked.items():
             gone = acked - (taken.before.get(name) or frozenset())
             echoes = taken.residue.since.get(name, frozenset())
-            tools.taken_in.add_acked(name, gone - echoes)
-            tools.taken_in.echoes += len(gone & echoes)
+            tools.rejoined.add_acked(name, gone - echoes)
+            tools.rejoined.echoes += len(gone & echoes)
 
 
-def undo(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def undo(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Shut the way first, then move aside messages that came in ahead of their acknowledgements."""
     if not to_undo(step.inverse, tools.views(move.source)):
         return NotNeeded("as it was")
-    doors = [call for call in step.inverse if call.goal is Goal.CLOSE]
-    if (open_still := tools.make(doors, hand, move.source)) is not None:
+    listeners = [call for call in step.inverse if call.goal is Goal.CLOSE]
+    if (open_still := tools.make(listeners, context, move.source)) is not None:
         return open_still
-    left = withheld(tools, move, hand)
+    left = withheld(tools, move, context)
     if isinstance(left, Refused):
         return left
-    return replace(tools.put_back(step, move.source, hand), evidence=left.as_json(), findings=left.findings(move))
+    return replace(tools.put_back(step, move.source, context), evidence=left.as_json(), findings=left.findings(move))
 
 
 class _Residue(PairWait):
     """Until nothing of the residue is under way, several polls in a row."""
 
-    def __init__(self, way: Way, tools: MirrorTools, hand: Hand, step: PlannedStep, move: Move) -> None:
+    def __init__(self, way: Way, tools: MirrorTools, context: StepContext, step: PlannedStep, move: Move) -> None:
         self._move, self._limits, self._calm = move, step.limits, 0
-        super().__init__(way, tools, hand)
+        super().__init__(way, tools, context)
         self._least: int | None = None
         self._lessened_at = self.began
 
@@ -227,36 +236,36 @@ class _Residue(PairWait):
         backlog = here.to_ship if here.to_ship > SMALL else 0
         return there.to_ship + there.outflow_delivering + here.unapplied + backlog
 
-    def ended(self, now: Flows, hand: Hand) -> Outcome | None:
+    def ended(self, now: Flows, context: StepContext) -> Outcome | None:
         self._calm = self._calm + 1 if self.left(now) == 0 else 0
         if self._calm >= CALM:
             return Done("nothing of the residue is under way")
-        took, still_s = hand.monotonic() - self.began, self.stalled_s(hand)
+        took, still_s = context.monotonic() - self.began, self.stalled_s(context)
         if still_s <= self._limits["stall"] and took <= self._limits.get("within", took):
             return None
         nothing = f"nothing moved for {duration(still_s)}"
-        why = self.why(now, hand) or ("it moves too slowly" if still_s <= self._limits["stall"] else nothing)
+        why = self.why(now, context) or ("it moves too slowly" if still_s <= self._limits["stall"] else nothing)
         text = f"{self._move.target} is not taken in after {duration(took)}: {why}"
         return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
 
-    def stalled_s(self, hand: Hand) -> float:
+    def stalled_s(self, context: StepContext) -> float:
         """Seconds since the residue was last seen to shrink: messages of the serving site's producers come and go."""
         if self.last is not None and (self._least is None or self.last < self._least):
-            self._least, self._lessened_at = self.last, hand.monotonic()
-        return hand.monotonic() - self._lessened_at
+            self._least, self._lessened_at = self.last, context.monotonic()
+        return context.monotonic() - self._lessened_at
 
 
-def withheld(tools: MirrorTools, move: Move, hand: Hand) -> HalfWay | Refused:
+def withheld(tools: MirrorTools, move: Move, context: StepContext) -> HalfWay | Refused:
     """Take out of the serving site what the returned one has done. The way between them is shut. Twice is once."""
     half_way = tools.half_way
     half_way.duplicates, half_way.why = 0, None
-    _settled(tools, move, hand)
+    _settled(tools, move, context)
     for view in tools.observer.look_at(move.source):
         residue, why = _still_held(tools, move.target, view.pair)
         if residue is None or residue.done is None:
             _count(half_way, view, residue.acks if residue is not None else None, why)
             continue
-        moved = taken_out(tools, _done(tools, view, residue.done, half_way, move.target), hand)
+        moved = taken_out(tools, _done(tools, view, residue.done, half_way, move.target), context)
         if isinstance(moved, Refused):
             return moved
         for name, count in moved.items():
@@ -264,7 +273,7 @@ def withheld(tools: MirrorTools, move: Move, hand: Hand) -> HalfWay | Refused:
     return half_way
 
 
-def _settled(tools: MirrorTools, move: Move, hand: Hand) -> None:
+def _settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
     """Wait until what has arrived is applied, and what was with the link lies in its outflow again."""
 
     def applied() -> bool:
@@ -274,8 +283,8 @@ def _settled(tools: MirrorTools, move: Move, hand: Hand) -> None:
         pending = any(not isinstance(flow, Flow) or flow.unapplied for flow in here)
         return not pending and not any(isinstance(flow, Flow) and flow.outflow_delivering for flow in there)
 
-    within_s, poll_s = tools.patience.settle_s, tools.patience.settle_poll_s
-    until(hand, applied, holds=bool, within_s=within_s, poll_s=poll_s, calm=CALM)
+    within_s, poll_s = tools.timeouts.settle_s, tools.timeouts.settle_poll_s
+    until(context, applied, holds=bool, within_s=within_s, poll_s=poll_s, stable_for=CALM)
 
 
 def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | None, str]:

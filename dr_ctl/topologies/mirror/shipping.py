@@ -16,7 +16,7 @@ from dr_ctl.core.printable import if_known
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
@@ -28,7 +28,7 @@ from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while
 from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.mirror.look import Access, Flow, Way
 from dr_ctl.topologies.mirror.tools import MirrorTools
-from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, MirrorSeen
+from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, MirrorSnapshot
 
 STOP_LINK: Final = "stopBrokerConnection(java.lang.String)"
 START_LINK: Final = "startBrokerConnection(java.lang.String)"
@@ -68,40 +68,42 @@ def starts(views: Sequence[BrokerView]) -> list[Call]:
     return [start_link(view, link, "it is stopped") for view, link in links if link.started]
 
 
-def draft_catch_up(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
-    views = [*seen.views(move.source), *seen.views(move.target)]
-    return Draft(
+def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move) -> StepPlan:
+    views = [*snapshot.views(move.source), *snapshot.views(move.target)]
+    return StepPlan(
         move.source,
-        f"{while_serving(seen, move)}both links attached, the outflow small",
+        f"{while_serving(snapshot, move)}both links attached, the outflow small",
         calls=tuple(restarts(views)),
         inverse=tuple(starts(views)),
-        limits={"within": step.limits.get("within", rules.patience.catch_up_s)},
+        limits={"within": step.limits.get("within", rules.timeouts.catch_up_s)},
     )
 
 
-def draft_drain(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+def draft_drain(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move) -> StepPlan:
     del step
-    views = [*seen.views(move.source), *seen.views(move.target)]
-    return Draft(
+    views = [*snapshot.views(move.source), *snapshot.views(move.target)]
+    return StepPlan(
         move.target,
         "everything shipped and applied, in both directions; pauses lifted beside it",
-        calls=(*lifts_planned(rules, seen, move), *restarts(views)),
+        calls=(*lifts_planned(rules, snapshot, move), *restarts(views)),
         inverse=tuple(starts(views)),
         limits={"within": rules.within(move), "stall": rules.drain.stall},
     )
 
 
-def draft_restart(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+def draft_restart(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move) -> StepPlan:
     """Restart an attached link too: a link that hangs may say that it is attached."""
     del step
-    links = [(view, view.broker_connection) for view in seen.views(move.source) if view.broker_connection is not None]
+    links = [
+        (view, view.broker_connection) for view in snapshot.views(move.source) if view.broker_connection is not None
+    ]
     stops = [stop_link(view, link) for view, link in links if link.started]
-    return Draft(
+    return StepPlan(
         move.source,
         f"stop and start the link of {move.source}, until it is attached; clients stay where they are",
         calls=(*stops, *(start_link(view, link) for view, link in links)),
         inverse=tuple(starts([view for view, _ in links])),
-        limits={"within": move.ask.timeout_s or rules.patience.link_attach_s},
+        limits={"within": move.ask.timeout_s or rules.timeouts.link_attach_s},
     )
 
 
@@ -149,31 +151,31 @@ class Mender:
         self._since: dict[str, float] = {}
         self._restarted: dict[str, int] = dict.fromkeys(self._brokers, 0)
 
-    def tend(self, now: Flows, hand: Hand) -> None:
+    def tend(self, now: Flows, context: StepContext) -> None:
         """Look at one poll, whose movement is noted; restart what hangs, a bounded number of times."""
         for site, access in self._brokers.items():
             mine = now[site]
             peer = next(flow for other, flow in now.items() if other != site)
-            idle = self._movement.idle_s(site, hand.monotonic()) > self._tools.waits.hung_s
+            idle = self._movement.idle_s(site, context.monotonic()) > self._tools.waits.hung_s
             hangs = isinstance(mine, Flow) and mine.link_started and (idle or not mine.attached)
             if not (hangs and isinstance(peer, Flow) and peer.mirror_open):
                 self._since.pop(site, None)
                 continue
-            since = self._since.setdefault(site, hand.monotonic())
-            patient = not idle and hand.monotonic() - since < self._tools.patience.link_lost_s
+            since = self._since.setdefault(site, context.monotonic())
+            patient = not idle and context.monotonic() - since < self._tools.timeouts.link_lost_s
             if patient or self._restarted[site] >= LINK_RESTARTS:
                 continue
             self._since[site] = (
-                hand.monotonic()
-                + self._tools.patience.link_between_s * 2 ** self._restarted[site]
-                - self._tools.patience.link_lost_s
+                context.monotonic()
+                + self._tools.timeouts.link_between_s * 2 ** self._restarted[site]
+                - self._tools.timeouts.link_lost_s
             )
             self._restarted[site] += 1
             self._movement.begin_anew(site)
             what = "ships nothing" if idle else "is not attached"
-            hand.notice(f"{site}: the link {what} although the peer answers: restarting it")
+            context.notice(f"{site}: the link {what} although the peer answers: restarting it")
             # Stop and start travel in one POST, so no call comes between and leaves the link stopped.
-            self._tools.change(restarts([access.names()]), hand)
+            self._tools.change(restarts([access.names()]), context)
 
     @property
     def restarts(self) -> int:
@@ -206,30 +208,30 @@ def depth(now: Flows) -> int | None:
 class PairWait(ABC):
     """The wait of one pair. `outcome` is None until it has ended."""
 
-    def __init__(self, way: Way, tools: MirrorTools, hand: Hand) -> None:
+    def __init__(self, way: Way, tools: MirrorTools, context: StepContext) -> None:
         self.way, self.pair, self._tools = way, way[0].pair, tools
         self.outcome: Outcome | None = None
-        self.began = self._moved_at = hand.monotonic()
+        self.began = self._moved_at = context.monotonic()
         self.first: int | None = None
         self.last: int | None = None
         self._movement = Movement()
         self.mender = Mender(tools, way, self._movement)
 
-    def look(self, now: Flows, hand: Hand) -> None:
+    def look(self, now: Flows, context: StepContext) -> None:
         """Note one poll, and whether the wait has ended with it."""
-        self._movement.note(now, hand.monotonic())
+        self._movement.note(now, context.monotonic())
         left = self.left(now)
         if left is not None:
             if left != self.last:
-                self._moved_at = hand.monotonic()
+                self._moved_at = context.monotonic()
             self.first = left if self.first is None else self.first
             self.last = left
-        self.outcome = self.ended(now, hand)
+        self.outcome = self.ended(now, context)
 
-    def why(self, now: Flows, hand: Hand) -> str | None:
+    def why(self, now: Flows, context: StepContext) -> str | None:
         """Say what keeps it from ending: by the links' state, or because the peer takes nothing."""
         reason = why_not_moving(now)
-        idle = {site: self._movement.idle_s(site, hand.monotonic()) for site in now}
+        idle = {site: self._movement.idle_s(site, context.monotonic()) for site in now}
         hung = (
             f"the peer has taken nothing from {site} for {seconds:.0f} s: its link hangs"
             for site, seconds in idle.items()
@@ -237,19 +239,21 @@ class PairWait(ABC):
         )
         return reason if reason is not None else next(hung, None)
 
-    def stalled_s(self, hand: Hand) -> float:
-        return hand.monotonic() - self._moved_at
+    def stalled_s(self, context: StepContext) -> float:
+        return context.monotonic() - self._moved_at
 
     def left(self, now: Flows) -> int | None:
         """The number still to come, or None if unknown."""
         return depth(now)
 
     @abstractmethod
-    def ended(self, now: Flows, hand: Hand) -> Outcome | None:
+    def ended(self, now: Flows, context: StepContext) -> Outcome | None:
         """Say how the wait ended, or None while it goes on."""
 
 
-def until_all(tools: MirrorTools, waits: Sequence[PairWait], hand: Hand, about: str, poll_s: float) -> Outcome | None:
+def until_all(
+    tools: MirrorTools, waits: Sequence[PairWait], context: StepContext, about: str, poll_s: float
+) -> Outcome | None:
     """Poll until every wait has ended; the first that did not end well ends all, and is returned."""
 
     def look() -> Mapping[str, Flows]:
@@ -257,10 +261,10 @@ def until_all(tools: MirrorTools, waits: Sequence[PairWait], hand: Hand, about: 
         looks = flows(tools, [access for wait in going_on for access in wait.way])
         now = {wait.pair: {access.site: looks[access.site, wait.pair] for access in wait.way} for wait in going_on}
         for wait in going_on:
-            wait.look(now[wait.pair], hand)
-        reasons = [why for wait in going_on if wait.outcome is None and (why := wait.why(now[wait.pair], hand))]
-        hand.waiting(about, total(wait.left(now[wait.pair]) for wait in going_on), next(iter(reasons), None))
-        hand.sample(evidence((site, flow) for flows in now.values() for site, flow in flows.items()))
+            wait.look(now[wait.pair], context)
+        reasons = [why for wait in going_on if wait.outcome is None and (why := wait.why(now[wait.pair], context))]
+        context.waiting(about, total(wait.left(now[wait.pair]) for wait in going_on), next(iter(reasons), None))
+        context.sample(evidence((site, flow) for flows in now.values() for site, flow in flows.items()))
         return now
 
     def failed() -> Outcome | None:
@@ -273,10 +277,10 @@ def until_all(tools: MirrorTools, waits: Sequence[PairWait], hand: Hand, about: 
     def tend(now: Mapping[str, Flows]) -> None:
         for wait in waits:
             if wait.outcome is None:
-                wait.mender.tend(now[wait.pair], hand)
+                wait.mender.tend(now[wait.pair], context)
 
     until(
-        hand,
+        context,
         look,
         holds=lambda _: all(isinstance(wait.outcome, Done) for wait in waits),
         hopeless=lambda _: failed() is not None,
@@ -287,11 +291,11 @@ def until_all(tools: MirrorTools, waits: Sequence[PairWait], hand: Hand, about: 
     return failed()
 
 
-def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Wait, while the source serves, until both links are attached and a drain would take a moment."""
     within_s = step.limits["within"]
-    waits = [_Small(way, tools, hand, within_s) for way in tools.observer.ways(move)]
-    failed = until_all(tools, waits, hand, UNDER_WAY, tools.patience.link_poll_s) if waits else None
+    waits = [_Small(way, tools, context, within_s) for way in tools.observer.ways(move)]
+    failed = until_all(tools, waits, context, UNDER_WAY, tools.timeouts.link_poll_s) if waits else None
     if failed is not None:
         return failed
     left, restarts = sum(each.last or 0 for each in waits), sum(each.mender.restarts for each in waits)
@@ -301,29 +305,29 @@ def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> O
 class _Small(PairWait):
     """Until little is under way; at the latest then it must have become less."""
 
-    def __init__(self, way: Way, tools: MirrorTools, hand: Hand, within_s: float) -> None:
-        super().__init__(way, tools, hand)
+    def __init__(self, way: Way, tools: MirrorTools, context: StepContext, within_s: float) -> None:
+        super().__init__(way, tools, context)
         self._within_s = within_s
 
-    def ended(self, now: Flows, hand: Hand) -> Outcome | None:
+    def ended(self, now: Flows, context: StepContext) -> Outcome | None:
         attached = all(isinstance(flow, Flow) and flow.attached for flow in now.values())
         total = self.left(now)
         if attached and total is not None and total <= SMALL:
             return Done("little is under way")
-        if hand.monotonic() - self.began <= self._within_s:
+        if context.monotonic() - self.began <= self._within_s:
             return None
         if total is None or not attached:
-            return Refused(f"not caught up: {if_known(self.why(now, hand))}")
+            return Refused(f"not caught up: {if_known(self.why(now, context))}")
         if self.first is not None and total >= self.first:
             return Refused(f"the outflow grows while clients work: {self.first} event(s), then {total}")
         return Done("less and less is under way")
 
 
-def drain(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def drain(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Lift the pauses and wait, side by side, until nothing is under way in either direction."""
-    with lifting(tools, move, hand) as lifted:
-        waits = [_Empty(way, tools, hand, step) for way in tools.observer.ways(move)]
-        failed = until_all(tools, waits, hand, UNDER_WAY, tools.rules.drain.poll) if waits else None
+    with lifting(tools, move, context) as lifted:
+        waits = [_Empty(way, tools, context, step) for way in tools.observer.ways(move)]
+        failed = until_all(tools, waits, context, UNDER_WAY, tools.rules.drain.poll) if waits else None
     done = Done("nothing is under way", {"restarts": sum(each.mender.restarts for each in waits)})
     return lifted.judged(failed or done)
 
@@ -331,40 +335,40 @@ def drain(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
 class _Empty(PairWait):
     """Until nothing is under way in either direction, several polls in a row."""
 
-    def __init__(self, way: Way, tools: MirrorTools, hand: Hand, step: PlannedStep) -> None:
-        super().__init__(way, tools, hand)
+    def __init__(self, way: Way, tools: MirrorTools, context: StepContext, step: PlannedStep) -> None:
+        super().__init__(way, tools, context)
         self._limits = step.limits
         self._calm = 0
 
-    def ended(self, now: Flows, hand: Hand) -> Outcome | None:
-        if opened := [site for site, flow in now.items() if isinstance(flow, Flow) and flow.doors_open]:
+    def ended(self, now: Flows, context: StepContext) -> Outcome | None:
+        if opened := [site for site, flow in now.items() if isinstance(flow, Flow) and flow.listeners_open]:
             return Refused(f"{opened[0]} was opened to clients during the drain")
         empty = all(isinstance(flow, Flow) and flow.attached and flow.empty for flow in now.values())
         self._calm = self._calm + 1 if empty else 0
         if self._calm >= CALM:
             return Done("nothing is under way")
-        why, took = self.why(now, hand), hand.monotonic() - self.began
+        why, took = self.why(now, context), context.monotonic() - self.began
         left = f"{said(self.last)} event(s) under way"
         if took > self._limits["within"]:
             reason = why or "they move too slowly"
             return Refused(f"not drained after {duration(took)}: {left}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
-        if self.stalled_s(hand) > self._limits["stall"]:
+        if self.stalled_s(context) > self._limits["stall"]:
             text = f"nothing moved for {duration(self._limits['stall'])}: {left}; {why or 'nothing says why'}"
             return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
         return None
 
 
-def restart(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def restart(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Whether it attached is looked at, not what the call answered."""
-    tools.change(step.calls, hand)  # in one request, so no call comes between and leaves the link stopped
+    tools.change(step.calls, context)  # in one request, so no call comes between and leaves the link stopped
     brokers, about = tools.observer.at(move.source), f"the link of {move.source} attaches"
     waited = until(
-        hand,
+        context,
         lambda: {f"{site}/{pair}": flow for (site, pair), flow in flows(tools, brokers).items()},
         holds=lambda now: not _away(now),
         within_s=step.limits["within"],
-        poll_s=tools.patience.link_poll_s,
-        meanwhile=lambda now: hand.waiting(about, len(_away(now)), why_not_moving(now)),
+        poll_s=tools.timeouts.link_poll_s,
+        meanwhile=lambda now: context.waiting(about, len(_away(now)), why_not_moving(now)),
     )
     if waited.held:
         return Done(f"the link of {move.source} is attached")
@@ -377,7 +381,7 @@ def _away(now: Flows) -> list[str]:
     return [name for name, flow in now.items() if not (isinstance(flow, Flow) and flow.attached)]
 
 
-def start(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def start(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     del move
     stopped, away = _stopped_links(tools)
     # A broker that is away is not waited for: clients are. A link's stop and start travel together, so it is only
@@ -393,7 +397,7 @@ def start(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     calls = [call for call in step.inverse if (call.site, call.unit) in stopped]
     if not calls:
         return NotNeeded("no link was seen stopped", findings=findings)
-    tools.change(calls, hand)
+    tools.change(calls, context)
     if left := _stopped_links(tools)[0] & {(call.site, call.unit) for call in calls}:
         return Refused(f"the link of {', '.join(site for site, _ in sorted(left))} is not started")
     return Done("links started", findings=findings)

@@ -20,7 +20,7 @@ from dr_ctl.topologies.mirror.view import BrokerView
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorPatience:
+class MirrorTimeouts:
     """Waits in seconds."""
 
     left_over_s: float = 2.0
@@ -49,7 +49,7 @@ class _Apart:
 class MirrorVerifier(Verifier[BrokerView]):
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._brokers = observer
-        super().__init__(observer, poll_s, observer.patience.window_s)
+        super().__init__(observer, poll_s, observer.timeouts.window_s)
 
     def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
         found = parity.differences(now.source, now.target, self.observer.queues)
@@ -157,10 +157,10 @@ class TakenIn:
     def text(self) -> str:
         if self.recovered is None:
             return "how many messages were recovered is not known: they were let in by an earlier process"
-        seen = sum(len(ids) for ids in self.recovered.values())
+        snapshot = sum(len(ids) for ids in self.recovered.values())
         if self.not_read:
-            return f"at least {seen} message(s) recovered; not looked at one by one: {some(self.not_read)}"
-        return f"{seen} message(s) recovered"
+            return f"at least {snapshot} message(s) recovered; not looked at one by one: {some(self.not_read)}"
+        return f"{snapshot} message(s) recovered"
 
     def duplicates(self, returned: str) -> str:
         """Say how many messages may have come twice by the loss, and which acknowledgements only look like it."""
@@ -228,14 +228,14 @@ class HalfWay:
 
 
 class MirrorTools(Tools[BrokerView]):
-    """`residue` is what each pair's returned broker held when it was counted, `taken_in` what became of it, `half_way`
+    """`residue` is what each pair's returned broker held when it was counted, `rejoined` what became of it, `half_way`
     what of it an undo has taken out."""
 
     observer: Observer
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, MirrorVerifier(observer, recipe.rules.drain.poll))
-        self.waits = self.patience.of(MirrorPatience)
+        self.waits = self.timeouts.of(MirrorTimeouts)
         self.residue: dict[str, Residue] = {}
-        self.taken_in = TakenIn()
+        self.rejoined = TakenIn()
         self.half_way = HalfWay()

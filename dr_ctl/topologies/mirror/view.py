@@ -17,9 +17,9 @@ from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.link import Link
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
+from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 if TYPE_CHECKING:
     from dr_ctl.topologies.common.view import Acceptor, Connection
@@ -67,14 +67,14 @@ class MirrorLink(Link["BrokerView"]):
         return {link.name: link.started} if link is not None else {}
 
     @property
-    def doors(self) -> tuple[Acceptor, ...]:
-        return self.only_door(lambda each: "AMQP" in each.protocols)
+    def listeners(self) -> tuple[Acceptor, ...]:
+        return self.only_listener(lambda each: "AMQP" in each.protocols)
 
     @property
     def hears_peer(self) -> bool:
-        """By the peer's link at its door, too."""
+        """By the peer's link at its listener, too."""
         guests = self.guests(None)
-        return self.attached or any(each not in guests for each in self.at_doors())
+        return self.attached or any(each not in guests for each in self.at_listeners())
 
     @property
     def speaks_amqp_to(self) -> Sequence[Address]:
@@ -92,17 +92,21 @@ class MirrorLink(Link["BrokerView"]):
     def guests(self, peer: BrokerView | None) -> list[Connection]:
         """A broker is known by its node's id, at both ends of a link; as what this broker's own link is attached to,
         too. Without either, whatever speaks AMQP may be the peer."""
-        doors = {door.port for door in self.view.acceptors}
-        brokers = {each.client for each in self.view.connections if each.protocol == "AMQP" and each.port not in doors}
+        listeners = {listener.port for listener in self.view.acceptors}
+        brokers = {
+            each.client for each in self.view.connections if each.protocol == "AMQP" and each.port not in listeners
+        }
         brokers |= {peer.node} if peer is not None else set()
-        return [each for each in self.at_doors() if each.protocol != "AMQP" or (brokers and each.client not in brokers)]
+        return [
+            each for each in self.at_listeners() if each.protocol != "AMQP" or (brokers and each.client not in brokers)
+        ]
 
-    def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
+    def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view = self.view
         named, outflow = view.broker_connection, view.outflow
         if named is None:
             line = f"no link to {view.config.peer}: not configured" if self.missing else "which link it is is not known"
-            return LinkSeen(view.site, view.pair, None, None, None, None, self.unapplied, None, (line,))
+            return LinkSnapshot(view.site, view.pair, None, None, None, None, self.unapplied, None, (line,))
         was = before.outflow if before is not None and before.start == view.start else None
         rate = (outflow.removed - was.removed) / took_s if outflow is not None and was is not None else None
         name, started = named.name, named.started
@@ -112,7 +116,9 @@ class MirrorLink(Link["BrokerView"]):
         speed = f" at {round(rate, 1)}/s" if rate is not None else ""
         to_ship = f"{self.to_ship} to ship" if self.to_ship is not None else "what is to ship was not read"
         line = f"link {name} {state}; {to_ship}{speed}{left}"
-        return LinkSeen(view.site, view.pair, name, started, self.attached, self.to_ship, self.unapplied, rate, (line,))
+        return LinkSnapshot(
+            view.site, view.pair, name, started, self.attached, self.to_ship, self.unapplied, rate, (line,)
+        )
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
         """A single stream carries messages and acknowledgements for all queues."""
@@ -177,10 +183,11 @@ class BrokerView(ArtemisBroker):
 
     @property
     def role(self) -> Role:
-        """Serving as soon as one client door is open; a door that the broker does not have leaves it unknown."""
+        """Serving as soon as one client listener is open; a listener that the broker does not have leaves it
+        unknown."""
         if self.open:
             return Role.SERVING
-        return Role.UNKNOWN if self.missing_doors else Role.STANDBY
+        return Role.UNKNOWN if self.missing_listeners else Role.STANDBY
 
 
-MirrorSeen = Seen[BrokerView]
+MirrorSnapshot = Snapshot[BrokerView]

@@ -7,7 +7,7 @@ from typing import Final
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import Between, BrokerError, Passive, Sick, Unreachable
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
@@ -22,10 +22,10 @@ from dr_ctl.topologies.classic import access
 from dr_ctl.topologies.classic.look import ask
 from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common import observer
-from dr_ctl.topologies.common.seen import Seen, Silent
-from dr_ctl.topologies.sharedstore.lock import BrokerProcess, LockSeen, LockUnreadable, SilentAndUnread
+from dr_ctl.topologies.common.snapshot import Silent, Snapshot
+from dr_ctl.topologies.sharedstore.lock import BrokerProcess, LockSnapshot, LockUnreadable, SilentAndUnread
 from dr_ctl.topologies.sharedstore.store import SharedStore
-from dr_ctl.topologies.sharedstore.view import RUN, BrokerView, StoreConfig, StoreSeen, beside
+from dr_ctl.topologies.sharedstore.view import RUN, BrokerView, StoreConfig, StoreSnapshot, beside
 
 KNOCK_S: Final = 1.0
 READINGS: Final = 4
@@ -85,7 +85,7 @@ class Access(access.Access[BrokerView]):
         address = parse_address(self._settings.stomp)
         return takes_connections(address, timeout_s=KNOCK_S)
 
-    def _lock(self) -> tuple[LockSeen | None, str]:
+    def _lock(self) -> tuple[LockSnapshot | None, str]:
         try:
             return self._shared.lock.read(), ""
         except LockUnreadable as error:
@@ -121,7 +121,7 @@ class Access(access.Access[BrokerView]):
             lag=self._shared.lag(),
         )
 
-    def _waiting(self, lock: LockSeen | None, unread: str, *, runs: bool | None) -> BrokerView:
+    def _waiting(self, lock: LockSnapshot | None, unread: str, *, runs: bool | None) -> BrokerView:
         return BrokerView(
             pair=self.pair,
             site=self.site,
@@ -169,18 +169,18 @@ class Channel:
 class Observer(observer.Observer[BrokerView, Access]):
     """Looks at both brokers of a shared store."""
 
-    def __init__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> None:
+    def __init__(self, installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path) -> None:
         self.shared = SharedStore.of(installation, clock)
-        super().__init__(installation, clock, patience, documents)
+        super().__init__(installation, clock, timeouts, documents)
 
-    def observe(self, *, least_s: float = 0.0) -> Seen[BrokerView]:
+    def observe(self, *, least_s: float = 0.0) -> Snapshot[BrokerView]:
         """A broker that takes the store is a moment later one that serves."""
-        until = self.clock.monotonic() + self.patience.store_starts_s
-        seen = super().observe(least_s=least_s)
-        while between(seen) and self.clock.monotonic() < until:
-            self.clock.sleep(self.patience.apart_s)
-            seen = super().observe(least_s=least_s)
-        return replace(seen, sites={site: self._counted(views) for site, views in seen.sites.items()})
+        until = self.clock.monotonic() + self.timeouts.store_starts_s
+        snapshot = super().observe(least_s=least_s)
+        while between(snapshot) and self.clock.monotonic() < until:
+            self.clock.sleep(self.timeouts.apart_s)
+            snapshot = super().observe(least_s=least_s)
+        return replace(snapshot, sites={site: self._counted(views) for site, views in snapshot.sites.items()})
 
     def _counted(self, views: Mapping[str, BrokerView | Silent]) -> Mapping[str, BrokerView | Silent]:
         """A holder with the messages that its store lacks, in every one of several readings: clients go on working."""
@@ -214,19 +214,19 @@ class Observer(observer.Observer[BrokerView, Access]):
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair, self.documents, self.clock, self.shared)
 
-    def _seen(self, sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSeen:
-        return StoreSeen(beside(sites))
+    def _seen(self, sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSnapshot:
+        return StoreSnapshot(beside(sites))
 
     def close(self) -> None:
         super().close()
         self.shared.close()
 
 
-def between(seen: Seen[BrokerView]) -> bool:
+def between(snapshot: Snapshot[BrokerView]) -> bool:
     """Say whether a broker has the store and does not serve yet, as it is starting or has died a moment ago; or may
     take it now, as nobody has it."""
-    first, *_ = seen.sites.values()
-    pairs = [[brokers[name] for brokers in seen.sites.values()] for name in first]
+    first, *_ = snapshot.sites.values()
+    pairs = [[brokers[name] for brokers in snapshot.sites.values()] for name in first]
     return any(_starts(pair) or any(map(_is_between, pair)) for pair in pairs)
 
 

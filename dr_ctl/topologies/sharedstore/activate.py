@@ -11,14 +11,14 @@ from dr_ctl.core.printable import if_known
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.roles import stand
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 from dr_ctl.topologies.sharedstore.view import STOPPED, BrokerView, hand_over, start
@@ -30,11 +30,11 @@ ENDED: Final = "it has ended"
 COUNTED: Final = 5  # looks until counts are believed to differ: clients work meanwhile, and a look is no one moment
 
 
-def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Plan no undo, because a stop cannot be taken back. A lost site gets no call: the target takes the store once the
     lock lets it."""
     del step
-    here, there = seen.views(move.source), seen.views(move.target)
+    here, there = snapshot.views(move.source), snapshot.views(move.target)
     fails_over = move.ask.operation == FAILOVER
     gives_up = [] if fails_over else [hand_over(view, move.target) for view in here if view.answered]
     waits_again = [] if fails_over else [call for view in here for call in start(view, ENDED)]
@@ -42,73 +42,73 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
     takes_s = max((view.takes_s for view in (*here, *there)), default=0.0)
     about = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
     proven = "the lock and a client's greeting" if any(view.greets for view in there) else "the lock"
-    return Draft(
+    return StepPlan(
         move.target,
         f"{about}; proven by {proven}",
         (
             *in_part(HANDOVER, gives_up),
-            *in_part("strikes", receipts.strikes(seen)),
+            *in_part("strikes", receipts.strikes(snapshot)),
             *in_part(BESIDE, waits_again),
             *in_part(RESCUE, rescues),
         ),
-        limits={"within": takes_s + rules.patience.activate_s},
+        limits={"within": takes_s + rules.timeouts.activate_s},
     )
 
 
-def act(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    seen = tools.observer.look_once(least_s=tools.patience.last_look_s)
-    if seen.roles[move.target] is not Role.SERVING and (why := _may_not(tools, seen, move)) is not None:
+def act(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    snapshot = tools.observer.look_once(least_s=tools.timeouts.last_look_s)
+    if snapshot.roles[move.target] is not Role.SERVING and (why := _may_not(tools, snapshot, move)) is not None:
         return Refused(why)
-    served_before = seen.roles[move.target] is Role.SERVING
-    holding = [call for call in step.part(HANDOVER) if not _gave_up(seen, move.source)]
-    began = hand.monotonic()
+    served_before = snapshot.roles[move.target] is Role.SERVING
+    holding = [call for call in step.part(HANDOVER) if not _gave_up(snapshot, move.source)]
+    began = context.monotonic()
     _noted(tools, holding)
-    if (refused := _handed_over(tools, holding, hand)) is not None:
+    if (refused := _handed_over(tools, holding, context)) is not None:
         return refused
-    if (failed := _until_served(tools, step, holding, move, hand)) is not None:
+    if (failed := _until_served(tools, step, holding, move, context)) is not None:
         return failed
-    took_s = hand.monotonic() - began
-    tools.change(step.part("strikes"), hand)
+    took_s = context.monotonic() - began
+    tools.change(step.part("strikes"), context)
     evidence: dict[str, Json] = {"proof": "attempt", "took_over_s": round(took_s, 3)}
     findings = (
-        *_counted(tools, move, hand, evidence),
-        *_beside(tools, step, move, hand),
+        *_counted(tools, move, context, evidence),
+        *_beside(tools, step, move, context),
     )
     if served_before:
         return NotNeeded(f"{move.target} serves already", evidence, findings)
     return Done(f"{move.target} holds the store and lets clients in, after {took_s:.1f} s", evidence, findings)
 
 
-def _may_not(tools: StoreTools, seen: Seen[BrokerView], move: Move) -> str | None:
+def _may_not(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) -> str | None:
     """Say why the store may not be handed over now."""
-    here = seen.views(move.source)
+    here = snapshot.views(move.source)
     if move.ask.operation == FAILOVER:
-        if seen.roles[move.source] in (Role.SERVING, Role.SICK):
+        if snapshot.roles[move.source] in (Role.SERVING, Role.SICK):
             return f"{move.source} lives: it may serve clients"
         return None
     if any(view.open for view in here):
         return f"{move.source} is open: it would give up the store while clients work"
-    if len(here) < len(seen.sites[move.source]) or seen.roles[move.target] is not Role.STANDBY:
-        roles = stand(seen)
+    if len(here) < len(snapshot.sites[move.source]) or snapshot.roles[move.target] is not Role.STANDBY:
+        roles = stand(snapshot)
         return f"the store cannot be handed over: {roles}"
     for access in tools.observer.at(move.target):
         if access.process.runs(fresh_s=0.0) is False:
             return f"the process of {access.own.broker} does not run: nobody would take the store"
-    moved = [why for view in here if view.answered for why in _moved(tools, view, seen, move)]
+    moved = [why for view in here if view.answered for why in _moved(tools, view, snapshot, move)]
     return some(moved) if moved else None
 
 
-def _moved(tools: StoreTools, here: BrokerView, seen: Seen[BrokerView], move: Move) -> list[str]:
+def _moved(tools: StoreTools, here: BrokerView, snapshot: Snapshot[BrokerView], move: Move) -> list[str]:
     """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
-    if (sample := tools.gate.seen.get(here.pair)) is not None:
+    if (sample := tools.gate.snapshot.get(here.pair)) is not None:
         return receipts.changes(sample.source, here, move.ask.includes)
-    there = seen.view(move.target, here.pair)
+    there = snapshot.view(move.target, here.pair)
     receipt = receipts.held_at(there) if there is not None and move.ask.operation == ACTIVATE else None
     return receipts.moved(receipt, [here], move.ask) if receipt is not None else []
 
 
-def _gave_up(seen: Seen[BrokerView], site: str) -> bool:
-    return not any(view.answered for view in seen.views(site))
+def _gave_up(snapshot: Snapshot[BrokerView], site: str) -> bool:
+    return not any(view.answered for view in snapshot.views(site))
 
 
 def _noted(tools: StoreTools, holding: Sequence[Call]) -> None:
@@ -118,9 +118,9 @@ def _noted(tools: StoreTools, holding: Sequence[Call]) -> None:
         document_files.write(STOPPED, str(document_files.now_ms))
 
 
-def _handed_over(tools: StoreTools, holding: Sequence[Call], hand: Hand) -> Refused | None:
+def _handed_over(tools: StoreTools, holding: Sequence[Call], context: StepContext) -> Refused | None:
     """Stop what holds the store. Only a refusal shows that nothing came of it."""
-    for call, outcome in zip(holding, tools.change(holding, hand), strict=True):
+    for call, outcome in zip(holding, tools.change(holding, context), strict=True):
         if isinstance(outcome, Refused):
             return Refused(f"{call.about}: {outcome.text}")
     tools.opened = tools.opened or bool(holding)
@@ -131,99 +131,101 @@ def _handed_over(tools: StoreTools, holding: Sequence[Call], hand: Hand) -> Refu
 class _Look:
     """A look at a handover. `why_not`: the reason why the target does not serve yet; `lost`: why it never will."""
 
-    seen: Seen[BrokerView]
+    snapshot: Snapshot[BrokerView]
     why_not: str | None
     lost: str | None
 
 
 def _until_served(
-    tools: StoreTools, step: PlannedStep, holding: Sequence[Call], move: Move, hand: Hand
+    tools: StoreTools, step: PlannedStep, holding: Sequence[Call], move: Move, context: StepContext
 ) -> Outcome | None:
     """Wait until the target is shown to serve, and the source not to; gives None once both are. A source that still
-    holds the store, behind closed doors, is told again to stop: what stops twice stops once."""
+    holds the store, behind closed listeners, is told again to stop: what stops twice stops once."""
     accesses = tools.observer.at(move.target)
-    again_s, before_s = hand.monotonic() + tools.patience.again_s, None
+    again_s, before_s = context.monotonic() + tools.timeouts.again_s, None
 
     def look() -> _Look:
         nonlocal again_s, before_s
-        why_not = tools.doors.why_not_serving(accesses).values()
+        why_not = tools.listeners.why_not_serving(accesses).values()
         if all(why is None or why.lets_in for why in why_not):
-            hand.let_in()
+            context.let_in()
         closed = next((why.text for why in why_not if why is not None), None)
-        seen = tools.observer.look_once(least_s=tools.patience.last_look_s)
-        over = closed is None and seen.roles[move.target] is Role.SERVING and _is_over(seen, move)
-        why = None if over else closed or f"{move.source} is {seen.roles[move.source].value}"
+        snapshot = tools.observer.look_once(least_s=tools.timeouts.last_look_s)
+        over = closed is None and snapshot.roles[move.target] is Role.SERVING and _is_over(snapshot, move)
+        why = None if over else closed or f"{move.source} is {snapshot.roles[move.source].value}"
         if not over and move.ask.operation != FAILOVER:
-            _started(tools, step, seen.views(move.target), hand)
-        holds = seen.roles[move.source] is Role.STANDBY and any(each.has_the_store for each in seen.views(move.source))
-        if not over and holds and hand.monotonic() > again_s:
-            again_s = hand.monotonic() + tools.patience.again_s
-            tools.change(holding, hand)
-        was_s, before_s = before_s, _left_s(seen, move)
-        return _Look(seen, why, _lost(seen, move, was_s, before_s))
+            _started(tools, step, snapshot.views(move.target), context)
+        holds = snapshot.roles[move.source] is Role.STANDBY and any(
+            each.has_the_store for each in snapshot.views(move.source)
+        )
+        if not over and holds and context.monotonic() > again_s:
+            again_s = context.monotonic() + tools.timeouts.again_s
+            tools.change(holding, context)
+        was_s, before_s = before_s, _left_s(snapshot, move)
+        return _Look(snapshot, why, _lost(snapshot, move, was_s, before_s))
 
     waited = until(
-        hand,
+        context,
         look,
         holds=lambda now: now.why_not is None,
         hopeless=lambda now: now.lost is not None,
         within_s=step.limits["within"],
-        poll_s=tools.patience.link_poll_s,
-        meanwhile=lambda now: hand.waiting(f"{move.target} takes the store", None, now.why_not),
+        poll_s=tools.timeouts.link_poll_s,
+        meanwhile=lambda now: context.waiting(f"{move.target} takes the store", None, now.why_not),
     )
     if waited.held:
         return None
     if waited.look.lost is not None:
         return Refused(waited.look.lost)
-    return _late(waited.look.seen, if_known(waited.look.why_not), duration(step.limits["within"]), move)
+    return _late(waited.look.snapshot, if_known(waited.look.why_not), duration(step.limits["within"]), move)
 
 
-def _started(tools: StoreTools, step: PlannedStep, views: Sequence[BrokerView], hand: Hand) -> None:
+def _started(tools: StoreTools, step: PlannedStep, views: Sequence[BrokerView], context: StepContext) -> None:
     """Start the process of a target that has ended since the check: nobody else takes the store."""
     ended = {view.pair for view in views if view.runs is False}
     calls = [call for call in step.part(RESCUE) if call.unit in ended]
-    tools.change(calls, hand)
+    tools.change(calls, context)
 
 
-def _lost(seen: Seen[BrokerView], move: Move, was_s: float | None, left_s: float | None) -> str | None:
+def _lost(snapshot: Snapshot[BrokerView], move: Move, was_s: float | None, left_s: float | None) -> str | None:
     """Say why the target will not take the store: the source has it again, or renews its lease."""
-    if seen.roles[move.source] is Role.SERVING:
+    if snapshot.roles[move.source] is Role.SERVING:
         return f"{move.source} took the store again, and serves"
     if move.ask.operation == FAILOVER and was_s is not None and left_s is not None and left_s > was_s:
         return f"{move.source} renews its lease of the store: it lives"
     return None
 
 
-def _left_s(seen: Seen[BrokerView], move: Move) -> float | None:
+def _left_s(snapshot: Snapshot[BrokerView], move: Move) -> float | None:
     """Seconds until the lease of the source ends, or None without a lease."""
-    names = {view.own.holder for view in seen.views(move.source)}
-    locks = [view.lock for site in seen.sites for view in seen.views(site) if view.lock is not None]
+    names = {view.own.holder for view in snapshot.views(move.source)}
+    locks = [view.lock for site in snapshot.sites for view in snapshot.views(site) if view.lock is not None]
     return next((each.left_s for each in locks if each.held and each.holder in names), None)
 
 
-def _is_over(seen: Seen[BrokerView], move: Move) -> bool:
+def _is_over(snapshot: Snapshot[BrokerView], move: Move) -> bool:
     """Say whether the source is shown not to serve; of a lost one that the lock is another's is enough."""
-    return move.ask.operation == FAILOVER or seen.roles[move.source] in (Role.STANDBY, Role.DOWN)
+    return move.ask.operation == FAILOVER or snapshot.roles[move.source] in (Role.STANDBY, Role.DOWN)
 
 
-def _late(seen: Seen[BrokerView], why: str, within: str, move: Move) -> Outcome:
+def _late(snapshot: Snapshot[BrokerView], why: str, within: str, move: Move) -> Outcome:
     """Where the source still holds the store, the stop had no effect; where nobody does, no site serves."""
     text = f"{move.target} did not take the store within {within}: {why}"
-    if any(view.has_the_store for view in seen.views(move.source)):
+    if any(view.has_the_store for view in snapshot.views(move.source)):
         return Refused(f"{text}; {move.source} holds it still")
     if move.ask.operation == FAILOVER:
         return Refused(f"{text}; nothing was asked of it")
-    views = [view for site in (move.source, move.target) for view in seen.views(site) if view.lock is not None]
+    views = [view for site in (move.source, move.target) for view in snapshot.views(site) if view.lock is not None]
     if views and all(view.lock is not None and not view.lock.held for view in views):
-        starts = " or ".join(view.own.start for view in (*seen.views(move.target), *seen.views(move.source)))
+        starts = " or ".join(view.own.start for view in (*snapshot.views(move.target), *snapshot.views(move.source)))
         return Refused(f"{text}; nobody holds it: {starts}", code=ExitCode.INCOMPLETE)
     return Unknown(f"{text}; look at {move.target} first")
 
 
-def _counted(tools: StoreTools, move: Move, hand: Hand, evidence: dict[str, Json]) -> tuple[Finding, ...]:
+def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict[str, Json]) -> tuple[Finding, ...]:
     """Compare what each queue started with at the target with what the gate saw at the source. Looks bound this, and no
     time: clients work there, and each look shows another moment."""
-    samples = tools.gate.seen
+    samples = tools.gate.snapshot
     if not samples:
         return ()
     wrong: list[str] = []
@@ -238,11 +240,11 @@ def _counted(tools: StoreTools, move: Move, hand: Hand, evidence: dict[str, Json
             evidence["began_with"] = {pair: dict(each) for pair, each in began.items()}
         if not wrong:
             return ()
-        hand.wait(tools.patience.link_poll_s)
+        context.wait(tools.timeouts.link_poll_s)
     return (found("DR-STORE-009", target=move.target, source=move.source, wrong=some(wrong)),)
 
 
-def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> list[Finding]:
+def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> list[Finding]:
     """Start the process that gave up the store, once it has ended, or report that it is down. Wait for a process that
     was asked to stop a moment ago, also by an earlier process of this run. A lost site gets no call."""
     if move.ask.operation == FAILOVER:
@@ -250,14 +252,14 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> lis
     findings = []
     for view in tools.observer.look_once().views(move.source):
         waits = view.ending and view.runs
-        runs = _runs_still(tools, view, hand) if waits else view.runs
+        runs = _runs_still(tools, view, context) if waits else view.runs
         if waits and runs:
             findings.append(_lives_on(tools, view, move))
         if runs is not False:
             continue
         tools.observer.brokers[view.site][view.pair].document_files.remove(STOPPED)
         starts = [call for call in step.part(BESIDE) if call.unit == view.pair]
-        failed = [each.text for each in tools.change(starts, hand) if not isinstance(each, Done)]
+        failed = [each.text for each in tools.change(starts, context) if not isinstance(each, Done)]
         if failed or not starts:
             why = f": {failed[0]}" if failed else ""
             text = f"{view.site}/{view.pair}: its process has ended, so {move.target} has no other site{why}"
@@ -265,24 +267,24 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> lis
     return findings
 
 
-def _runs_still(tools: StoreTools, view: BrokerView, hand: Hand) -> bool | None:
+def _runs_still(tools: StoreTools, view: BrokerView, context: StepContext) -> bool | None:
     """Wait until a process has ended, for at most `store_ends_s`."""
     process = tools.observer.brokers[view.site][view.pair].process
     about, why = f"the process of {view.broker} ends", "it was told to stop, and runs still"
     return until(
-        hand,
+        context,
         lambda: process.runs(fresh_s=0.0),
         holds=lambda runs: not runs,
-        within_s=tools.patience.store_ends_s,
-        poll_s=tools.patience.link_poll_s,
-        meanwhile=lambda _: hand.waiting(about, None, why),
+        within_s=tools.timeouts.store_ends_s,
+        poll_s=tools.timeouts.link_poll_s,
+        meanwhile=lambda _: context.waiting(about, None, why),
     ).look
 
 
 def _lives_on(tools: StoreTools, view: BrokerView, move: Move) -> Finding:
     text = (
         f"{view.site}/{view.pair}: its process was told to stop and was not seen to end within "
-        f"{duration(tools.patience.store_ends_s)}: whether {move.target} has another site cannot be told"
+        f"{duration(tools.timeouts.store_ends_s)}: whether {move.target} has another site cannot be told"
     )
     remedy = "See whether its keeper has started it again; else end that process, and start it: it then waits."
     return found("DR-STORE-010", text, remedy)

@@ -16,9 +16,9 @@ from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import STOPS
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
-from dr_ctl.topologies.common.checks import Named, of_doors, of_queues
+from dr_ctl.topologies.common.checks import Named, of_listeners, of_queues
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
 SKEW_S: Final = 2.0
@@ -27,7 +27,7 @@ _MENDED: Final = frozenset({"DR-STORE-004"})
 _WAITS: Final = "A broker that finds the lock taken waits with its ports closed: it needs nothing to come back so."
 
 
-def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
+def of_move(rules: Rules, snapshot: Snapshot[BrokerView], move: Move) -> list[Finding]:
     quiesces = not move.ask.cut_in_flight
 
     def of_one(view: BrokerView) -> Iterator[Finding]:
@@ -40,7 +40,7 @@ def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
         if view.role is Role.SERVING:
             yield from classic.of_pausing(view, needed=quiesces)
 
-    return common.of_move(seen, move, of_one, lambda here, there: of_both(rules, seen, move, here, there))
+    return common.of_move(snapshot, move, of_one, lambda here, there: of_both(rules, snapshot, move, here, there))
 
 
 def not_in_store(lacking: Mapping[str, int], accepted: Mapping[str, int]) -> list[Finding]:
@@ -54,14 +54,14 @@ def not_in_store(lacking: Mapping[str, int], accepted: Mapping[str, int]) -> lis
     ]
 
 
-def of_return(seen: Seen[BrokerView], move: Move) -> Iterator[Finding]:
+def of_return(snapshot: Snapshot[BrokerView], move: Move) -> Iterator[Finding]:
     moves = move.ask.operation == FAILBACK
 
     def of_one(view: BrokerView) -> Iterator[Finding]:
         found = of_broker(view, move.ask.accept_difference)
         return found if moves else (each for each in found if each.id != "DR-STORE-008")
 
-    found = failover.of_return(seen, move, of_one, _MENDED, _WAITS)
+    found = failover.of_return(snapshot, move, of_one, _MENDED, _WAITS)
     return map(_in_a_move, found) if moves else found
 
 
@@ -70,10 +70,10 @@ def _in_a_move(finding: Finding) -> Finding:
     return replace(finding, severity=Severity.ERROR) if finding.id == "DR-STORE-007" else finding
 
 
-def nothing_owed(seen: Seen[BrokerView], move: Move) -> bool:
+def nothing_owed(snapshot: Snapshot[BrokerView], move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, and its process is not seen to be down."""
-    owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
-    return not owed and seen.roles[move.target] is Role.STANDBY
+    owed = any(move.target in (debt.about, debt.kept_at) for debt in snapshot.debts)
+    return not owed and snapshot.roles[move.target] is Role.STANDBY
 
 
 def of_broker(view: BrokerView, accepted: Mapping[str, int] | None = None) -> Iterator[Finding]:
@@ -81,7 +81,7 @@ def of_broker(view: BrokerView, accepted: Mapping[str, int] | None = None) -> It
     may be lost with its holder."""
     name = f"{view.site}/{view.pair}"
     if view.answered:
-        yield from of_doors(name, view)
+        yield from of_listeners(name, view)
         yield from classic.of_permits(view, () if Goal.STOP in view.own.commands else (STOPS,))
         yield from of_queues(name, view)
         yield from _holder(name, view)
@@ -189,9 +189,11 @@ def _waiting(name: str, view: BrokerView) -> Iterator[Finding]:
         yield found("DR-STORE-007", broker=name, pair=view.pair, site=view.site)
 
 
-def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, source: BrokerView, target: BrokerView) -> list[Finding]:
+def of_both(
+    rules: Rules, snapshot: Snapshot[BrokerView], move: Move, source: BrokerView, target: BrokerView
+) -> list[Finding]:
     """Of a broker that waits there is nothing to compare."""
-    del rules, seen, move, source, target
+    del rules, snapshot, move, source, target
     return []
 
 

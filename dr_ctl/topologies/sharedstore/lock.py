@@ -38,7 +38,7 @@ class SilentAndUnread(Unreachable):
 
 
 @dataclass(frozen=True, slots=True)
-class LockSeen:
+class LockSnapshot:
     """A look at the lock. `holder` is the name in the lock, also after its lease has run out, None if the lock has no
     name. `left_s` is how long the lease lasts by the database's clock, `ahead_s` how far that clock is ahead of this
     machine's; a file has neither. `process` is the process that holds a file, if on this machine. `written` is False
@@ -75,7 +75,7 @@ class Lag:
 class Lock(Protocol):
     """One lock. Looking at it changes nothing."""
 
-    def read(self) -> LockSeen:
+    def read(self) -> LockSnapshot:
         """Look once. Raises `LockUnreadable`."""
 
     def close(self) -> None: ...
@@ -87,7 +87,7 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def read(self) -> LockSeen:
+    def read(self) -> LockSnapshot:
         try:
             at = os.open(self._path, os.O_RDONLY)
             try:
@@ -98,7 +98,7 @@ class FileLock:
         except OSError as error:
             raise LockUnreadable(f"the lock {self._path} cannot be read: {error.strerror or error}") from error
         held = lock_type != fcntl.F_UNLCK
-        return LockSeen(held, process=process if held and process > 0 else None)
+        return LockSnapshot(held, process=process if held and process > 0 else None)
 
     def close(self) -> None: ...
 

@@ -10,7 +10,7 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.common import recipe as common
 from dr_ctl.topologies.common.recipe import Checks, Procedure, Row
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.common.verbs import canary, fence, plain, proving, quiesce
 from dr_ctl.topologies.sharedstore import activate, checks, waits
@@ -22,7 +22,7 @@ from dr_ctl.topologies.sharedstore.view import BrokerView
 IN_THE_STORE: Final = "{site} holds nothing of its own: what it had lies in the store"
 ONE_STORE: Final = "both sites use one store: there is nothing to compare"
 
-PROCEDURE: Final[Procedure[Seen[BrokerView], StoreTools]] = Procedure(
+PROCEDURE: Final[Procedure[Snapshot[BrokerView], StoreTools]] = Procedure(
     Row("observe", proving.draft_observe, proving.observe),
     Row("check", proving.draft_check, proving.check),
     Row("catch-up", waits.draft_catch_up, waits.catch_up),
@@ -52,20 +52,20 @@ NOT_IN_THE_STORE: Final = (
 class StoreRecipe(common.Recipe[BrokerView]):
     """The half that decides."""
 
-    def why_not(self, seen: Seen[BrokerView], move: Move) -> Sequence[Finding]:
-        findings = super().why_not(seen, move)
-        if move.ask.operation == ACTIVATE and _holds_closed(seen, move.target) and not move.sent:
+    def why_not(self, snapshot: Snapshot[BrokerView], move: Move) -> Sequence[Finding]:
+        findings = super().why_not(snapshot, move)
+        if move.ask.operation == ACTIVATE and _holds_closed(snapshot, move.target) and not move.sent:
             text = f"{move.target} holds the store already, and is closed: there is nothing to take"
             return [found("DR-STORE-011", text, f"`dr-ctl unfence {move.target}` lets clients in there."), *findings]
-        if move.ask.operation != FAILOVER or not _holds_closed(seen, move.source):
+        if move.ask.operation != FAILOVER or not _holds_closed(snapshot, move.source):
             return findings
         text = f"{move.source} answers, is closed and holds the store: {move.target} cannot take it"
         remedy = f"`dr-ctl drain --to {move.target}`, then `dr-ctl activate {move.target}`, makes it give that up."
         return [found("DR-STORE-011", text, remedy), *findings]
 
 
-def _holds_closed(seen: Seen[BrokerView], site: str) -> bool:
-    views = seen.views(site)
+def _holds_closed(snapshot: Snapshot[BrokerView], site: str) -> bool:
+    views = snapshot.views(site)
     return any(view.has_the_store for view in views) and not any(view.open for view in views)
 
 

@@ -16,7 +16,7 @@ from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.parts import Secret
 from dr_ctl.settings.topologies.classic_shared_store import ClassicSharedStore, Store
-from dr_ctl.topologies.sharedstore.lock import FileLock, Lag, Lock, LockSeen, LockUnreadable
+from dr_ctl.topologies.sharedstore.lock import FileLock, Lag, Lock, LockSnapshot, LockUnreadable
 
 _CODED: Final = r"%[0-9A-Fa-f]{2}"
 _USER: Final = rf"(?:[^:@/?#\[\]%\x00-\x20]|{_CODED})*"
@@ -195,7 +195,7 @@ class RowLock:
         self._renewed_s: float | None = None
         self._lasts_s: float | None = None
 
-    def read(self) -> LockSeen:
+    def read(self) -> LockSnapshot:
         before = self._clock.now().timestamp()
         rows = self._database.rows(lambda kind: f"SELECT broker_name, time, {kind.now_ms} FROM {self._table}")  # noqa: S608 - a name by its pattern
         after = self._clock.now().timestamp()
@@ -206,10 +206,10 @@ class RowLock:
         ahead_s = float(now_ms) / 1000 - (before + after) / 2
         held = holder is not None and left_s > 0
         if holder is None:
-            return LockSeen(held, None, None, ahead_s, written=ends_ms is not None)
+            return LockSnapshot(held, None, None, ahead_s, written=ends_ms is not None)
         with self._mutex:
             self._note(holder, float(ends_ms or 0) / 1000, float(now_ms) / 1000)
-            return LockSeen(held, holder, left_s, ahead_s, renewed_s=self._renewed_s, lasts_s=self._lasts_s)
+            return LockSnapshot(held, holder, left_s, ahead_s, renewed_s=self._renewed_s, lasts_s=self._lasts_s)
 
     def _note(self, holder: str, ends_s: float, now_s: float) -> None:
         """Two ends of one holder's lease are as far apart as its renewals, whatever its clock says. Between looks that

@@ -14,7 +14,7 @@ from dr_ctl.topologies.sharedstore.view import BrokerView
 class StoreVerifier(Verifier[BrokerView]):
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._shared = observer.shared
-        super().__init__(observer, poll_s, observer.patience.window_s)
+        super().__init__(observer, poll_s, observer.timeouts.window_s)
 
     def why_not_yet(self, now: Sample[BrokerView], before: Sample[BrokerView] | None, move: Move) -> list[str]:
         found = super().why_not_yet(now, before, move)

@@ -15,16 +15,16 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.classic.operations import STOP
-from dr_ctl.topologies.common import seen
+from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.link import NoLink
 from dr_ctl.topologies.common.names import OWN
-from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.console.requests import request
-from dr_ctl.topologies.sharedstore.lock import Lag, LockSeen, LockUnreadable, SilentAndUnread
-from dr_ctl.topologies.topology import LinkSeen, Stake
+from dr_ctl.topologies.sharedstore.lock import Lag, LockSnapshot, LockUnreadable, SilentAndUnread
+from dr_ctl.topologies.topology import LinkSnapshot, Stake
 
 RUN: Final = "process"
 
@@ -55,7 +55,7 @@ class StoreLink(NoLink["BrokerView"]):
                 return self.view.runs is (call.goal is Goal.START)
         return None
 
-    def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
+    def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         del before, took_s
         view = self.view
         name = view.lock.holder if view.lock is not None else None
@@ -65,7 +65,7 @@ class StoreLink(NoLink["BrokerView"]):
             "lease_s": view.lock.left_s if view.lock is not None else None,
             "process": view.runs,
         }
-        return LinkSeen(
+        return LinkSnapshot(
             view.site, view.pair, None, None, None, self.to_ship, self.unapplied, None, (self._line(),), more
         )
 
@@ -145,7 +145,7 @@ class BrokerView(ClassicBroker):
 
     own: StoreConfig = field(kw_only=True)
     answered: bool = field(default=True, kw_only=True)
-    lock: LockSeen | None = field(default=None, kw_only=True)
+    lock: LockSnapshot | None = field(default=None, kw_only=True)
     unread: str = field(default="", kw_only=True)
     runs: bool | None = field(default=None, kw_only=True)
     lag: Lag | None = field(default=None, kw_only=True)
@@ -208,7 +208,7 @@ class BrokerView(ClassicBroker):
         """The lock decides: if both brokers let clients in, the one not named is sick. A broker whose ports refuse
         waits, unless its process is said not to run. If the lock names it, the broker has died or is starting."""
         if self.answered:
-            return Role.SICK if self.others is not None else self.by_doors
+            return Role.SICK if self.others is not None else self.by_listeners
         named = self.lock is not None and self.lock.holder == self.own.holder
         return Role.DOWN if named or self.runs is False else Role.STANDBY
 
@@ -234,7 +234,7 @@ def beside(sites: Sites) -> Sites:
     }
 
 
-class StoreSeen(seen.Seen[BrokerView]):
+class StoreSnapshot(snapshot.Snapshot[BrokerView]):
     """A look at both brokers; implements `WithOneStore` too."""
 
     def findings(self) -> Sequence[Finding]:
@@ -264,7 +264,7 @@ class StoreSeen(seen.Seen[BrokerView]):
 
     def as_if_lost(self, site: str) -> Self:
         """The lost broker's process has ended, and its lock has run out."""
-        free = LockSeen(held=False)
+        free = LockSnapshot(held=False)
         ended: dict[str, Any] = {
             "answered": False,
             "runs": False,

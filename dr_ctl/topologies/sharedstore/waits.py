@@ -5,12 +5,12 @@ from typing import Final
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
 from dr_ctl.topologies.common.verbs.quiesce import while_serving
 from dr_ctl.topologies.sharedstore.lock import Lag
@@ -22,51 +22,53 @@ NOTHING = "nothing to ship: both sites use one store"
 SMALL: Final = 1_000_000  # bytes of the database's journal: less than a second's
 
 
-def draft_catch_up(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    if keeps_one_store(seen):
-        return Draft(move.source, NOTHING)
-    limits = {"within": step.limits.get("within", rules.patience.catch_up_s)}
-    return Draft(move.source, f"{while_serving(seen, move)}the replica of the store not far behind", limits=limits)
+def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
+    if keeps_one_store(snapshot):
+        return StepPlan(move.source, NOTHING)
+    limits = {"within": step.limits.get("within", rules.timeouts.catch_up_s)}
+    return StepPlan(
+        move.source, f"{while_serving(snapshot, move)}the replica of the store not far behind", limits=limits
+    )
 
 
-def draft_drain(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+def draft_drain(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     del step
-    if keeps_one_store(seen):
-        return Draft(move.target, NOTHING)
+    if keeps_one_store(snapshot):
+        return StepPlan(move.target, NOTHING)
     limits = {"within": rules.within(move), "stall": rules.drain.stall}
-    return Draft(move.target, "the replica of the store has all of it", limits=limits)
+    return StepPlan(move.target, "the replica of the store has all of it", limits=limits)
 
 
-def draft_reinstate(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+def draft_reinstate(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Strike the debts only: the returned broker waits by itself."""
     del rules, step
-    inverse = [call for view in seen.views(move.source) for call in owed_again(view, move.target, move)]
+    inverse = [call for view in snapshot.views(move.source) for call in owed_again(view, move.target, move)]
     about = f"{move.target} waits for the store; what was owed is struck out"
-    return Draft(move.target, about, tuple(paid(seen, move)), tuple(inverse))
+    return StepPlan(move.target, about, tuple(paid(snapshot, move)), tuple(inverse))
 
 
-def catch_up(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def catch_up(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     del move
-    return _replicated(tools, step, hand, SMALL, tools.patience.link_poll_s)
+    return _replicated(tools, step, context, SMALL, tools.timeouts.link_poll_s)
 
 
-def drain(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def drain(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     del move
-    return _replicated(tools, step, hand, 0, tools.rules.drain.poll)
+    return _replicated(tools, step, context, 0, tools.rules.drain.poll)
 
 
-def _replicated(tools: StoreTools, step: PlannedStep, hand: Hand, small: int, poll_s: float) -> Outcome:
+def _replicated(tools: StoreTools, step: PlannedStep, context: StepContext, small: int, poll_s: float) -> Outcome:
     """Wait until the replica lacks no more than that."""
     if tools.observer.shared.settings.replica is None:
         return NotNeeded(step.about)
 
     def show(lag: Lag | None) -> None:
         size = lag.size if lag is not None else None
-        hand.sample({"replica": {"bytes": size}})
-        hand.waiting("bytes that the replica has not got", size, None)
+        context.sample({"replica": {"bytes": size}})
+        context.waiting("bytes that the replica has not got", size, None)
 
     waited = until(
-        hand,
+        context,
         tools.observer.shared.lag,
         holds=lambda lag: lag is not None and lag.size <= small,
         within_s=step.limits["within"],
@@ -81,12 +83,12 @@ def _replicated(tools: StoreTools, step: PlannedStep, hand: Hand, small: int, po
     return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
 
 
-def reinstate(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def reinstate(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """See that the broker waits. Where no command tells of its process, its closed ports are the only sign."""
     for view in tools.observer.look_at(move.target):
         if view.role is not Role.STANDBY:
             state = "its process does not run" if view.runs is False else f"it is {view.role.value}"
             return Refused(f"{move.target} does not wait for the store: {state}")
-    if (refused := tools.make(step.calls, hand, move.source, move.target)) is not None:
+    if (refused := tools.make(step.calls, context, move.source, move.target)) is not None:
         return refused
     return Done(f"{move.target} waits for the store")

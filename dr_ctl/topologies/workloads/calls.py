@@ -9,17 +9,17 @@ from dr_ctl.core.model import Json
 from dr_ctl.core.patterns import matches
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Ask, Call, PlannedStep
-from dr_ctl.engine.ports import UnitSeen
+from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.jolokia import beans
 from dr_ctl.settings.workloads import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
-from dr_ctl.topologies.topology import PartState, WorkloadSeen
+from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
 
 WANTED: Final = {Goal.START: PartState.RUNNING, Goal.STOP: PartState.STOPPED}
 # With `true` a route whose work takes longer goes on as before, instead of being cut; the answer is then false.
 CAMEL_STOP: Final = "stop(java.lang.Long,java.lang.Boolean)"
 
 
-def concerned(workload: Workload, ask: Ask, units: Sequence[UnitSeen]) -> bool:
+def concerned(workload: Workload, ask: Ask, units: Sequence[UnitSnapshot]) -> bool:
     """Say whether a workload moves: with a whole site every one does, with units the ones that work on them."""
     if ask.units is None or {unit.name for unit in units} <= set(ask.units):
         return True
@@ -42,9 +42,9 @@ def part_of_call(call: Call) -> str:
     return str(call.request["workload"])
 
 
-def holds(call: Call, seen: WorkloadSeen) -> bool:
+def holds(call: Call, snapshot: WorkloadSnapshot) -> bool:
     """Say whether a call's effect was seen; never where nothing was read."""
-    return seen.parts.get(part_of_call(call)) is WANTED[call.goal]
+    return snapshot.parts.get(part_of_call(call)) is WANTED[call.goal]
 
 
 def mine(calls: Iterable[Call]) -> list[Call]:

@@ -9,7 +9,7 @@ from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RESTART, SWAPOVER, UNFENCE
 from dr_ctl.engine.ports import Check, Move
-from dr_ctl.topologies.topology import PartState, WorkloadSeen
+from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
 
 # A run that closes a site, or moves nothing, goes on whatever runs where.
 _SAFE: Final = (FENCE, UNFENCE, RESTART)
@@ -17,9 +17,9 @@ _SAFE: Final = (FENCE, UNFENCE, RESTART)
 _MUST_READ: Final = (SWAPOVER, FAILBACK, QUIESCE, DRAIN, ACTIVATE)
 
 
-def as_they_are(roles: Mapping[str, Role], seen: Sequence[WorkloadSeen]) -> Iterator[Finding]:
-    yield from twice(seen)
-    for each in seen:
+def as_they_are(roles: Mapping[str, Role], snapshot: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
+    yield from twice(snapshot)
+    for each in snapshot:
         yield from (unread(each, Severity.WARNING),) if each.runs is None else misplaced(each, roles)
 
 
@@ -31,16 +31,16 @@ class Beside:
     roles: Mapping[str, Role]
     already: bool
 
-    def against(self, seen: Sequence[WorkloadSeen]) -> Iterator[Finding]:
-        yield from self.twice(seen)
-        for each in seen:
+    def against(self, snapshot: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
+        yield from self.twice(snapshot)
+        for each in snapshot:
             yield from self.of(each)
 
-    def twice(self, seen: Sequence[WorkloadSeen]) -> Iterator[Finding]:
+    def twice(self, snapshot: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
         goes_on = self.already or self.move.ask.operation in _SAFE
-        return twice(seen, Severity.WARNING if goes_on else Severity.ERROR)
+        return twice(snapshot, Severity.WARNING if goes_on else Severity.ERROR)
 
-    def of(self, each: WorkloadSeen) -> Iterator[Finding]:
+    def of(self, each: WorkloadSnapshot) -> Iterator[Finding]:
         operation, at_source = self.move.ask.operation, each.site == self.move.source
         if each.runs is not None:
             yield from misplaced(each, self.roles)
@@ -49,9 +49,9 @@ class Beside:
         elif operation != QUIESCE or at_source:
             yield unread(each, Severity.ERROR if operation in _MUST_READ else Severity.WARNING)
 
-    def named(self, seen: Sequence[WorkloadSeen]) -> Iterator[Check]:
+    def named(self, snapshot: Sequence[WorkloadSnapshot]) -> Iterator[Check]:
         """The checks by their names, with what was read for each."""
-        for each in seen:
+        for each in snapshot:
             reading = ", ".join(filter(None, (each.state, each.detail)))
             yield Check(
                 f"it can be told whether {each.name} runs",
@@ -59,17 +59,17 @@ class Beside:
                 None if each.runs is None else reading,
                 list(self.of(each)),
             )
-        for name in dict.fromkeys(each.name for each in seen if each.singleton):
-            both = [each for each in seen if each.name == name]
+        for name in dict.fromkeys(each.name for each in snapshot if each.singleton):
+            both = [each for each in snapshot if each.name == name]
             reading = ", ".join(f"{each.site} {each.state}" for each in both)
             known = all(each.runs is not None for each in both)
             yield Check("a singleton runs at one site only", name, reading if known else None, list(self.twice(both)))
 
 
-def twice(seen: Sequence[WorkloadSeen], severity: Severity = Severity.ERROR) -> Iterator[Finding]:
+def twice(snapshot: Sequence[WorkloadSnapshot], severity: Severity = Severity.ERROR) -> Iterator[Finding]:
     """The singletons that run at both sites."""
     where: dict[str, list[str]] = {}
-    for each in seen:
+    for each in snapshot:
         if each.singleton and each.runs:
             where.setdefault(each.name, []).append(each.site)
     for name, sites in where.items():
@@ -77,11 +77,11 @@ def twice(seen: Sequence[WorkloadSeen], severity: Severity = Severity.ERROR) -> 
             yield found("DR-WORK-001", name=name, sites=" and ".join(sites), severity=severity)
 
 
-def unread(each: WorkloadSeen, severity: Severity) -> Finding:
+def unread(each: WorkloadSnapshot, severity: Severity) -> Finding:
     return found("DR-WORK-002", name=each.name, site=each.site, silent=if_known(each.silent), severity=severity)
 
 
-def misplaced(each: WorkloadSeen, roles: Mapping[str, Role]) -> Iterator[Finding]:
+def misplaced(each: WorkloadSnapshot, roles: Mapping[str, Role]) -> Iterator[Finding]:
     """Say that a workload runs where nobody is served, or does not run where all clients are. A workload for a site
     that serves alone runs in between, and both sites may see its effect."""
     serving = [site for site, role in roles.items() if role is Role.SERVING]
@@ -94,7 +94,7 @@ def misplaced(each: WorkloadSeen, roles: Mapping[str, Role]) -> Iterator[Finding
         yield found("DR-WORK-006", text, _starting(each))
 
 
-def _lost(each: WorkloadSeen, move: Move, roles: Mapping[str, Role]) -> Finding:
+def _lost(each: WorkloadSnapshot, move: Move, roles: Mapping[str, Role]) -> Finding:
     """A lost site's workload that cannot be asked: the workload may run there still, or again when the site is back."""
     site, target = move.source, move.target
     text = f"{each.name} of {site} cannot be asked: it may run there, or again once {site} is back"
@@ -107,7 +107,7 @@ def _lost(each: WorkloadSeen, move: Move, roles: Mapping[str, Role]) -> Finding:
     return found("DR-WORK-007", text, remedy)
 
 
-def is_gone(each: WorkloadSeen, move: Move, role: Role) -> bool:
+def is_gone(each: WorkloadSnapshot, move: Move, role: Role) -> bool:
     """Say whether an unread workload of a lost site is known not to run: somebody gave the word for that site, or it is
     down and the workload's own address refuses too. A workload may have a host of its own, which the death of a broker
     does not end."""
@@ -116,15 +116,15 @@ def is_gone(each: WorkloadSeen, move: Move, role: Role) -> bool:
     )
 
 
-def did_not_stop(each: WorkloadSeen, why: str) -> Finding:
+def did_not_stop(each: WorkloadSnapshot, why: str) -> Finding:
     return found("DR-WORK-003", name=each.name, site=each.site, why=why)
 
 
-def did_not_start(each: WorkloadSeen, why: str) -> Finding:
+def did_not_start(each: WorkloadSnapshot, why: str) -> Finding:
     text = f"{each.name} is {each.state} at {each.site}: {why}"
     remedy = f"Mend what keeps it from starting. {_starting(each)}"
     return found("DR-WORK-004", text, remedy)
 
 
-def _starting(each: WorkloadSeen) -> str:
+def _starting(each: WorkloadSnapshot) -> str:
     return f"Where both sites answer, `dr-ctl unfence {each.site}` starts it; else start it there by hand."

@@ -7,8 +7,8 @@ from typing import Final, assert_never
 
 from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
-from dr_ctl.core.patience import Patience
 from dr_ctl.core.system import together
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.outcome import Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call
@@ -17,7 +17,7 @@ from dr_ctl.processes.hooks import Place
 from dr_ctl.processes.secrets import SecretMissing, variables
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.workloads import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
-from dr_ctl.topologies.topology import WorkloadSeen
+from dr_ctl.topologies.topology import WorkloadSnapshot
 from dr_ctl.topologies.workloads.ways import CamelWay, CommandWay, HttpWay, SystemdWay, Way
 
 LOCKED_S: Final = 30.0  # seconds of the lock that must be left when a call goes out; the run renews the lock meanwhile
@@ -26,7 +26,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadPatience:
+class WorkloadTimeouts:
     """Waits in seconds."""
 
     read_s: float = 5.0
@@ -38,11 +38,11 @@ class WorkloadPatience:
 class WorkloadSites:
     """An instance serves one command. `told` are the workloads of the settings, by site and name."""
 
-    def __init__(self, installation: Installation, patience: Patience) -> None:
+    def __init__(self, installation: Installation, timeouts: Timeouts) -> None:
         self.told: Mapping[Key, Workload] = {
             (site, each.name): each for site, of in installation.settings.sites.items() for each in of.workloads
         }
-        self._patience = patience
+        self._timeouts = timeouts
         self._ways = {
             (site, workload.name): _way(workload, installation, site) for (site, _), workload in self.told.items()
         }
@@ -52,15 +52,15 @@ class WorkloadSites:
         """Bound all waiting for the workloads of a site that may be lost."""
         self._left_s[site] = seconds
 
-    def look(self, *, least_s: float = 0.0) -> list[WorkloadSeen]:
+    def look(self, *, least_s: float = 0.0) -> list[WorkloadSnapshot]:
         """Look at all of them once; with `least_s` for so long at a site whose time is spent, too."""
         return self._looked(list(self.told), least_s)
 
-    def look_at(self, *keys: Key) -> list[WorkloadSeen]:
+    def look_at(self, *keys: Key) -> list[WorkloadSnapshot]:
         """Look at some of them, by site and name, whatever was spent before."""
-        return self._looked(keys, self._patience.last_look_s)
+        return self._looked(keys, self._timeouts.last_look_s)
 
-    def others(self, site: str, name: str) -> list[WorkloadSeen]:
+    def others(self, site: str, name: str) -> list[WorkloadSnapshot]:
         """Look at the same workload at the other site now; empty where that site has none."""
         return self.look_at(*(key for key in self.told if key[1] == name and key[0] != site))
 
@@ -84,9 +84,9 @@ class WorkloadSites:
         except BrokerError as error:
             return Unknown(str(error))
 
-    def _looked(self, keys: Sequence[Key], least_s: float) -> list[WorkloadSeen]:
+    def _looked(self, keys: Sequence[Key], least_s: float) -> list[WorkloadSnapshot]:
         """Look side by side; time spent on silent workloads is taken from their site's time."""
-        began, read_s = growing_s(), self._patience.of(WorkloadPatience).read_s
+        began, read_s = growing_s(), self._timeouts.of(WorkloadTimeouts).read_s
         times = [max(min(read_s, self._left_s.get(site, read_s)), least_s) for site, _ in keys]
         looks = [partial(self._look, key, timeout_s) for key, timeout_s in zip(keys, times, strict=True)]
         found = together(looks, "workload", most=_AT_ONCE)
@@ -94,18 +94,18 @@ class WorkloadSites:
             self._left_s[site] = max(self._left_s[site] - (growing_s() - began), 0.0)
         return found
 
-    def _look(self, key: Key, timeout_s: float) -> WorkloadSeen:
+    def _look(self, key: Key, timeout_s: float) -> WorkloadSnapshot:
         workload, singleton = self.told[key], self.is_singleton(key[1])
         silent, refuses = "it is not asked again: its site's time is spent", False
         try:
             if timeout_s > 0:
                 found = self._ways[key].look(timeout_s)
-                return WorkloadSeen(
+                return WorkloadSnapshot(
                     key[0], workload.name, workload.kind, singleton, found.parts, found.detail, alone=workload.alone
                 )
         except BrokerError as error:
             silent, refuses = str(error), isinstance(error, Unreachable) and error.refused
-        return WorkloadSeen(
+        return WorkloadSnapshot(
             key[0], workload.name, workload.kind, singleton, silent=silent, alone=workload.alone, refuses=refuses
         )
 

@@ -6,9 +6,9 @@ from typing import Final, Generic, TypeVar
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, Severity, some
-from dr_ctl.core.patience import Patience
 from dr_ctl.core.printable import if_known
 from dr_ctl.core.system import beside
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine import ports
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.holding import Lease
@@ -17,17 +17,17 @@ from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.ports import Move, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import Glance, Keeper, Seen, Topology, WorkloadSeen, glance_of, keeper_of
+from dr_ctl.topologies.topology import Glance, Keeper, Snapshot, Topology, WorkloadSnapshot, glance_of, keeper_of
 from dr_ctl.topologies.workloads import checks
 from dr_ctl.topologies.workloads.calls import concerned, holds, mine, without_mine
 from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
-from dr_ctl.topologies.workloads.seen import SeenWithWorkloads
-from dr_ctl.topologies.workloads.sites import WorkloadPatience, WorkloadSites
+from dr_ctl.topologies.workloads.sites import WorkloadSites, WorkloadTimeouts
+from dr_ctl.topologies.workloads.snapshot import SnapshotWithWorkloads
 
-S = TypeVar("S", bound=Seen)
+S = TypeVar("S", bound=Snapshot)
 # The steps whose stops come before them, and end the run where one fails.
 FIRST: Final = ("quiesce", "residue")
 
@@ -40,52 +40,52 @@ class DriverWithWorkloads(Generic[S]):
         bare: ports.Driver[S],
         recipe: RecipeWithWorkloads[S],
         sites: WorkloadSites,
-        patience: Patience,
+        timeouts: Timeouts,
         lease: Lease | None,
     ) -> None:
-        self._bare, self._recipe, self._sites, self._patience, self._lease = bare, recipe, sites, patience, lease
+        self._bare, self._recipe, self._sites, self._timeouts, self._lease = bare, recipe, sites, timeouts, lease
         self._cut_off = False  # a hook has shown that no client is left at the lost site
         self._may_stop_late: set[tuple[str, str]] = set()  # by site and name: a stop went out, and showed no effect
 
-    def observe(self) -> SeenWithWorkloads[S]:
-        return SeenWithWorkloads(self._bare.observe(), self._sites.look(least_s=self._patience.last_look_s))
+    def observe(self) -> SnapshotWithWorkloads[S]:
+        return SnapshotWithWorkloads(self._bare.observe(), self._sites.look(least_s=self._timeouts.last_look_s))
 
     def by_hand(self, site: str) -> str:
         return self._bare.by_hand(site)
 
-    def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         stops, starts = ([call for call in mine(step.calls) if call.goal is goal] for goal in (Goal.STOP, Goal.START))
         first, late = (stops, []) if step.verb in FIRST else ([], stops)
-        if (failed := self._stopped(first, hand) or self._gate(step, move)) is not None:
+        if (failed := self._stopped(first, context) or self._gate(step, move)) is not None:
             return failed
-        outcome = self._bare.apply(without_mine(step), move, hand)
+        outcome = self._bare.apply(without_mine(step), move, context)
         if isinstance(outcome, Done | NotNeeded):
             self._cut_off = self._cut_off or step.cut_off
             outcome = _with(self._checked(step, move, outcome), first, "stopped")
         if not _serves(outcome):
             return outcome
-        outcome = self._stopped_late(late, outcome, hand)
-        return self._started(starts, outcome, move, hand) if starts else outcome
+        outcome = self._stopped_late(late, outcome, context)
+        return self._started(starts, outcome, move, context) if starts else outcome
 
-    def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Undo the brokers first: workloads that start again find them as they were."""
         bare = without_mine(step)
-        back = self._bare.undo(bare, move, hand) if bare.inverse else NotNeeded("as it was")
-        both = (back, self._brought_back(mine(step.inverse), move, hand))
+        back = self._bare.undo(bare, move, context) if bare.inverse else NotNeeded("as it was")
+        both = (back, self._brought_back(mine(step.inverse), move, context))
         if failed := [each for each in both if not isinstance(each, Done | NotNeeded)]:
             return replace(failed[0], text="; ".join(each.text for each in failed), evidence=back.evidence)
         return both[1] if isinstance(back, NotNeeded) else back
 
     # Before a step of the topology.
 
-    def _stopped(self, calls: Sequence[Call], hand: Hand) -> Refused | Unknown | None:
+    def _stopped(self, calls: Sequence[Call], context: StepContext) -> Refused | Unknown | None:
         """Stop one after the other, up to the first that will not stop; gives its failure."""
         for call in calls:
-            seen, why = self._made(call, hand)
+            snapshot, why = self._made(call, context)
             if why is not None:
                 self._may_stop_late.add((call.site, call.thing))
-                finding = checks.did_not_stop(seen, why)
-                worked = Unknown if seen.runs is None else Refused
+                finding = checks.did_not_stop(snapshot, why)
+                worked = Unknown if snapshot.runs is None else Refused
                 return worked(finding.text, findings=(finding,))
         return None
 
@@ -108,32 +108,32 @@ class DriverWithWorkloads(Generic[S]):
         """The checks once more, right before anything is changed."""
         if step.verb != "check":
             return outcome
-        found = self._recipe.against(SeenWithWorkloads(self._bare.observe(), self._sites.look()), move)
+        found = self._recipe.against(SnapshotWithWorkloads(self._bare.observe(), self._sites.look()), move)
         against = tuple(each for each in found if each.severity is Severity.ERROR)
         return Refused(against[0].text, findings=against, code=ExitCode.PRECHECK_FAILED) if against else outcome
 
     # After it.
 
-    def _stopped_late(self, calls: Sequence[Call], outcome: Outcome, hand: Hand) -> Outcome:
+    def _stopped_late(self, calls: Sequence[Call], outcome: Outcome, context: StepContext) -> Outcome:
         """Stop the rest at a site that is closed or lost. A workload that waits for a broker that is gone, and will not
         stop, keeps no client from being served."""
         findings = []
         for call in calls:
-            seen, why = self._made(call, hand)
+            snapshot, why = self._made(call, context)
             if why is not None:
-                findings.append(replace(checks.did_not_stop(seen, why), severity=Severity.WARNING))
+                findings.append(replace(checks.did_not_stop(snapshot, why), severity=Severity.WARNING))
         if not findings:
             return _with(outcome, calls, "stopped")
         text = f"{outcome.text}; {some([each.text for each in findings])}"
         return replace(outcome, text=text, findings=(*outcome.findings, *findings))
 
-    def _started(self, calls: Sequence[Call], outcome: Outcome, move: Move, hand: Hand) -> Outcome:
+    def _started(self, calls: Sequence[Call], outcome: Outcome, move: Move, context: StepContext) -> Outcome:
         """Start all of them, whatever becomes of one: clients are served, and there is no way back."""
         findings = []
         for call in calls:
-            seen, why = self._made(call, hand, lambda call: self._why_not_beside(call, move))
+            snapshot, why = self._made(call, context, lambda call: self._why_not_beside(call, move))
             if why is not None:
-                findings.append(checks.did_not_start(seen, why))
+                findings.append(checks.did_not_start(snapshot, why))
         if not findings:
             return _with(outcome, calls, "running")
         texts = some([each.text for each in findings])
@@ -151,7 +151,7 @@ class DriverWithWorkloads(Generic[S]):
                 )
         return None
 
-    def _is_gone(self, other: WorkloadSeen, move: Move) -> bool:
+    def _is_gone(self, other: WorkloadSnapshot, move: Move) -> bool:
         if move.ask.operation != FAILOVER:
             return False
         return self._cut_off or checks.is_gone(other, move, self._bare.observe().roles[move.source])
@@ -159,30 +159,30 @@ class DriverWithWorkloads(Generic[S]):
     # One call.
 
     def _made(
-        self, call: Call, hand: Hand, why_not: Callable[[Call], str | None] = lambda _: None
-    ) -> tuple[WorkloadSeen, str | None]:
+        self, call: Call, context: StepContext, why_not: Callable[[Call], str | None] = lambda _: None
+    ) -> tuple[WorkloadSnapshot, str | None]:
         """Bring about one call's effect and look whether it came; with what was seen last, why it did not."""
-        seen = self._now(call)
-        if holds(call, seen) and not self._may_stop_later(call):
-            return seen, None
+        snapshot = self._now(call)
+        if holds(call, snapshot) and not self._may_stop_later(call):
+            return snapshot, None
         if (barred := why_not(call)) is not None:
-            return seen, barred
+            return snapshot, barred
         if call.goal is Goal.START:
             self._may_stop_late.discard((call.site, call.thing))
-        ends_s = hand.monotonic() + self._sites.told[call.site, call.thing].timeout
-        [outcome] = hand.change([call], lambda calls: [self._sites.send(each, self._lease) for each in calls])
+        ends_s = context.monotonic() + self._sites.told[call.site, call.thing].timeout
+        [outcome] = context.change([call], lambda calls: [self._sites.send(each, self._lease) for each in calls])
         waited = until(
-            hand,
+            context,
             lambda: self._now(call),
-            holds=lambda seen: holds(call, seen),
+            holds=lambda snapshot: holds(call, snapshot),
             hopeless=lambda _: isinstance(outcome, Refused),
-            within_s=ends_s - hand.monotonic(),
-            poll_s=self._patience.of(WorkloadPatience).poll_s,
-            meanwhile=lambda seen: hand.waiting(f"{call.thing} at {call.site}", None, f"it is {seen.state}"),
+            within_s=ends_s - context.monotonic(),
+            poll_s=self._timeouts.of(WorkloadTimeouts).poll_s,
+            meanwhile=lambda snapshot: context.waiting(f"{call.thing} at {call.site}", None, f"it is {snapshot.state}"),
         )
         return waited.look, None if waited.held else _why(outcome, waited.look)
 
-    def _brought_back(self, calls: Sequence[Call], move: Move, hand: Hand) -> Outcome:
+    def _brought_back(self, calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
         """Make the calls of an undo until all of them hold or the time is over. Start no workload at a site that is
         left closed because somebody has opened the other one."""
         left = [call for call in calls if self._may_stop_later(call) or not holds(call, self._now(call))]
@@ -194,17 +194,17 @@ class DriverWithWorkloads(Generic[S]):
 
         def attempt() -> dict[Call, str]:
             """Try those that did not hold after the try before; gives those that do not hold now, and why."""
-            why_not = {call: self._made(call, hand, self._why_not_again)[1] for call in left}
+            why_not = {call: self._made(call, context, self._why_not_again)[1] for call in left}
             left[:] = [call for call, why in why_not.items() if why is not None]
             return {call: why for call, why in why_not.items() if why is not None}
 
         waited = until(
-            hand,
+            context,
             attempt,
             holds=lambda why_not: not why_not,
-            within_s=self._patience.undo_s,
-            poll_s=self._patience.undo_poll_s,
-            most_s=self._patience.undo_most_poll_s,
+            within_s=self._timeouts.undo_s,
+            poll_s=self._timeouts.undo_poll_s,
+            most_s=self._timeouts.undo_most_poll_s,
         )
         if waited.held:
             return Done("as it was")
@@ -214,10 +214,10 @@ class DriverWithWorkloads(Generic[S]):
         """Say whether a stop of this run may still take effect: a start is sent then, although the workload runs."""
         return call.goal is Goal.START and (call.site, call.thing) in self._may_stop_late
 
-    def _now(self, call: Call) -> WorkloadSeen:
+    def _now(self, call: Call) -> WorkloadSnapshot:
         """The workload of a call, looked at now."""
-        [seen] = self._sites.look_at((call.site, call.thing))
-        return seen
+        [snapshot] = self._sites.look_at((call.site, call.thing))
+        return snapshot
 
     def _why_not_again(self, call: Call) -> str | None:
         """A singleton that an undo starts again must not be seen at the other site, where the run never started it."""
@@ -226,12 +226,12 @@ class DriverWithWorkloads(Generic[S]):
         return f"it is a singleton, and it runs at {at[0]}" if at else None
 
 
-def _why(outcome: Outcome, seen: WorkloadSeen) -> str:
-    if seen.silent is not None:
-        return f"whether it runs cannot be told: {seen.silent}"
+def _why(outcome: Outcome, snapshot: WorkloadSnapshot) -> str:
+    if snapshot.silent is not None:
+        return f"whether it runs cannot be told: {snapshot.silent}"
     reason = "" if isinstance(outcome, Done | NotNeeded) else f"{outcome.text}; "
-    detail = f", {seen.detail}" if seen.detail else ""
-    return f"{reason}it is {seen.state}{detail}"
+    detail = f", {snapshot.detail}" if snapshot.detail else ""
+    return f"{reason}it is {snapshot.state}{detail}"
 
 
 def _serves(outcome: Outcome) -> bool:
@@ -256,22 +256,22 @@ def _with(outcome: Outcome, calls: Sequence[Call], state: str) -> Outcome:
 class TopologyWithWorkloads(Generic[S]):
     """Implements `Topology`."""
 
-    def __init__(self, bare: Topology[S], installation: Installation, patience: Patience) -> None:
-        self._bare, self._patience = bare, patience
-        self._sites = WorkloadSites(installation, patience)
+    def __init__(self, bare: Topology[S], installation: Installation, timeouts: Timeouts) -> None:
+        self._bare, self._timeouts = bare, timeouts
+        self._sites = WorkloadSites(installation, timeouts)
         self.recipe = RecipeWithWorkloads(bare.recipe, self._sites.told)
 
-    def look(self, *, over_s: float = 0.0) -> SeenWithWorkloads[S]:
+    def look(self, *, over_s: float = 0.0) -> SnapshotWithWorkloads[S]:
         """A bare look leaves the workloads out: the monitor makes several a second, and keeps nothing of them."""
         if not over_s:
-            return SeenWithWorkloads(self._bare.look(), ())
+            return SnapshotWithWorkloads(self._bare.look(), ())
         return self._beside(lambda: self._bare.look(over_s=over_s))
 
-    def glance(self, *, whole: bool = False) -> Glance[SeenWithWorkloads[Seen]] | None:
+    def glance(self, *, whole: bool = False) -> Glance[SnapshotWithWorkloads[Snapshot]] | None:
         bare = glance_of(self._bare, whole=whole)
-        return Glance(SeenWithWorkloads(bare.seen, ()), bare.ago_s, bare.took_s) if bare is not None else None
+        return Glance(SnapshotWithWorkloads(bare.snapshot, ()), bare.ago_s, bare.took_s) if bare is not None else None
 
-    def observe(self) -> SeenWithWorkloads[S]:
+    def observe(self) -> SnapshotWithWorkloads[S]:
         return self._beside(self._bare.observe)
 
     def spend_at_most(self, seconds: float, site: str) -> None:
@@ -282,7 +282,7 @@ class TopologyWithWorkloads(Generic[S]):
         return self._bare.stores()
 
     def driver(self, lease: Lease | None = None) -> DriverWithWorkloads[S]:
-        return DriverWithWorkloads(self._bare.driver(lease), self.recipe, self._sites, self._patience, lease)
+        return DriverWithWorkloads(self._bare.driver(lease), self.recipe, self._sites, self._timeouts, lease)
 
     def why_not_so(self, site: str, *, serving: bool) -> str | None:
         return self._bare.why_not_so(site, serving=serving)
@@ -294,11 +294,11 @@ class TopologyWithWorkloads(Generic[S]):
         self._bare.close()
         self._sites.close()
 
-    def _beside(self, look: Callable[[], S]) -> SeenWithWorkloads[S]:
+    def _beside(self, look: Callable[[], S]) -> SnapshotWithWorkloads[S]:
         """The brokers and the workloads are asked at the same time."""
         workloads = beside(self._sites.look, "workloads")
         try:
-            seen = look()
+            snapshot = look()
         finally:
             workloads.wait()
-        return SeenWithWorkloads(seen, workloads.result())
+        return SnapshotWithWorkloads(snapshot, workloads.result())

@@ -74,7 +74,7 @@ def configured(xml: str, make: Make) -> str:
     """Turn the stock broker.xml into that of one of two sites that copy to each other."""
     peer = make.peer.name
     copied = [*(name for name in make.queues if create.plain(name)), IDS]
-    xml = re.sub(r"<acceptors>.*?</acceptors>", lambda _: _doors(make, copied), xml, count=1, flags=re.DOTALL)
+    xml = re.sub(r"<acceptors>.*?</acceptors>", lambda _: _listeners(make, copied), xml, count=1, flags=re.DOTALL)
     xml = re.sub(
         r'<security-setting match="#">.*?</security-setting>',
         lambda found: _permissions(found.group()),
@@ -92,7 +92,7 @@ def configured(xml: str, make: Make) -> str:
     return create.disk(xml)
 
 
-def _doors(make: Make, copied: Sequence[str]) -> str:
+def _listeners(make: Make, copied: Sequence[str]) -> str:
     site, peer = make.site, make.peer.name
     ports = site.ports
     return f"""<journal-buffer-timeout>{SYNC_NS}</journal-buffer-timeout>

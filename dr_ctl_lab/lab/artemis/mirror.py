@@ -1,7 +1,7 @@
 """Labs whose sites mirror each other.
 
-Options: `admin_door` gives each broker one more open acceptor; `link_auto_start` maps a site to whether its link starts
-at boot.
+Options: `admin_listener` gives each broker one more open acceptor; `link_auto_start` maps a site to whether its link
+starts at boot.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def options(told: Options) -> Options:
-    return only(told, ("admin_door", "link_auto_start"), "artemis-mirror")
+    return only(told, ("admin_listener", "link_auto_start"), "artemis-mirror")
 
 
 def profile(text: str) -> str:
@@ -47,14 +47,14 @@ def configured(xml: str, make: Make) -> str:
     which stays open through a fence. Clients have another role than the mirror, so that they can be kept out alone.
     """
     site = make.site
-    door = (
-        f'\n         <acceptor name="admin-door">tcp://127.0.0.1:{site.ports["door"]}?protocols=CORE,AMQP,STOMP</acceptor>'
-        if make.options.get("admin_door")
+    listener = (
+        f'\n         <acceptor name="admin-listener">tcp://127.0.0.1:{site.ports["listener"]}?protocols=CORE,AMQP,STOMP</acceptor>'
+        if make.options.get("admin_listener")
         else ""
     )
     acceptors = f"""<acceptors>
          <acceptor name="clients">tcp://127.0.0.1:{site.ports["clients"]}?protocols={PROTOCOLS};autoStart=false</acceptor>
-         <acceptor name="mirror">tcp://127.0.0.1:{site.ports["mirror"]}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>{door}
+         <acceptor name="mirror">tcp://127.0.0.1:{site.ports["mirror"]}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>{listener}
       </acceptors>
 
       <broker-connections>
@@ -80,7 +80,7 @@ def configured(xml: str, make: Make) -> str:
 KIND: Final = artemis(
     joined="mirror each other",
     distribution=ARTEMIS,
-    ports=("http", "clients", "mirror", "door"),
+    ports=("http", "clients", "mirror", "listener"),
     options=options,
     create=partial(create, memory=memory, profile=profile, configured=configured),
     admin=Admin,

@@ -194,8 +194,8 @@ def _after_the_start(site: SiteState, joined: Joined) -> str:
     """
     told = [_invoked("getNetworkConnectorByName", name, "stop") for name in joined.stopped]
     if not joined.boots_open:
-        door = "getTransportConnectorByName", CLIENTS
-        told += [_invoked(*door, "stop"), _invoked(*door, "setUri", address(site))]
+        listener = "getTransportConnectorByName", CLIENTS
+        told += [_invoked(*listener, "stop"), _invoked(*listener, "setUri", address(site))]
     return "".join(told)
 
 

@@ -15,7 +15,7 @@ from dr_ctl.core.lacking import PartMissing, no_compiler, without
 from dr_ctl.core.system import Event, beside, system
 from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl.stomp_io.dialect import Dialect
-from dr_ctl.stomp_io.knock import knock
+from dr_ctl.stomp_io.probe import probe
 from dr_ctl.stomp_io.stream import connected
 from dr_ctl_lab.lab.clients.client import GREETING_S, Client, Speaks
 from dr_ctl_lab.lab.clients.stomp import HEART_BEATS, StompClient
@@ -71,7 +71,7 @@ class Opener:
     def open(self, speaks: Speaks, address: Address, login: Login, *, timeout_s: float = GREETING_S) -> Client | None:
         """One attempt; None where nobody lets us in."""
         if speaks is Speaks.STOMP:
-            _, connection = knock(address, login, None, timeout_s=timeout_s, headers=self._headers)
+            _, connection = probe(address, login, None, timeout_s=timeout_s, headers=self._headers)
             return StompClient(connection, self._dialect) if connection is not None else None
         try:
             connected(
@@ -128,7 +128,7 @@ class Dialler:
             for site, address in in_order:
                 early = site != self._last and self._last not in search.denied and growing_s() - began < HEAD_START_S
                 if not early:
-                    search.knock_at(site, address)
+                    search.probe_at(site, address)
             search.over.wait(RETRY_S)
         search.over.set()
         if search.found is not None:
@@ -141,25 +141,25 @@ class _Search:
 
     def __init__(self, opener: Opener, login: Login, speaks: Speaks) -> None:
         self._opener, self._login, self._speaks = opener, login, speaks
-        self._knocking: dict[str, list[float]] = {}
+        self._probing: dict[str, list[float]] = {}
         self._one = system().mutex()
         self.over = system().event()
         self.denied: set[str] = set()
         self.found: tuple[str, Client] | None = None
 
-    def knock_at(self, site: str, address: Address) -> None:
+    def probe_at(self, site: str, address: Address) -> None:
         """Knock there from now on. And once more beside it, should that stay without an answer: a knock that is never
         answered would otherwise add its whole time limit to the gap that is measured."""
-        since, now = self._knocking.setdefault(site, []), growing_s()
+        since, now = self._probing.setdefault(site, []), growing_s()
         most = MOST_KNOCKS if self._speaks is Speaks.STOMP else 1
         if len(since) < most and all(now - each > AGAIN_S for each in since):
             number = len(since)
             since.append(now)
-            beside(partial(self._knock, site, address, number), f"knock at {site}")
+            beside(partial(self._probe, site, address, number), f"knock at {site}")
 
-    def _knock(self, site: str, address: Address, number: int) -> None:
+    def _probe(self, site: str, address: Address, number: int) -> None:
         while not self.over.is_set():
-            self._knocking[site][number] = growing_s()
+            self._probing[site][number] = growing_s()
             client = self._opener.open(self._speaks, address, self._login)
             if client is not None:
                 self._let_in(site, client)

@@ -26,7 +26,7 @@ def everywhere(broker: Broker, parameters: Callable[[Acceptor], Mapping[str, str
     yield Bean(RUNTIME, partial(runtime, broker), dict)
     for acceptor in broker.acceptors.values():
         name = names.part(broker.name, "acceptors", acceptor.name)
-        yield Bean(name, partial(_acceptor, acceptor, parameters), partial(_doors, broker, acceptor))
+        yield Bean(name, partial(_acceptor, acceptor, parameters), partial(_listeners, broker, acceptor))
 
 
 def runtime(broker: Broker) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def server(broker: ArtemisBroker) -> dict[str, Any]:
         "Version": broker.version,
         "NodeID": broker.node,
         "UptimeMillis": broker.now_ms() - broker.start_ms,
-        "Clustered": bool(broker.group.door),
+        "Clustered": bool(broker.group.listener),
         "SharedStore": broker.group.shares_store,
         "MaxDiskUsage": broker.limits.max_disk,
         "GlobalMaxSize": broker.limits.memory,
@@ -114,8 +114,8 @@ def _acceptor(acceptor: Acceptor, parameters: Callable[[Acceptor], Mapping[str, 
     }
 
 
-def _doors(broker: Broker, acceptor: Acceptor) -> Operations:
-    return {"start()": lambda: broker.open_door(acceptor), "stop()": lambda: broker.close_door(acceptor)}
+def _listeners(broker: Broker, acceptor: Acceptor) -> Operations:
+    return {"start()": lambda: broker.open_listener(acceptor), "stop()": lambda: broker.close_listener(acceptor)}
 
 
 def queue_attributes(queue: Queue) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A simulated Artemis broker: words of refusal, the door of the peer's link, marks on a moved message."""
+"""A simulated Artemis broker: words of refusal, the listener of the peer's link, marks on a moved message."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

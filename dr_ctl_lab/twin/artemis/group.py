@@ -14,10 +14,10 @@ ALONE: Final = "Primary Only"
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """A connection that no client of the twin's holds: by which door it came, its protocol, user and client id, and the
-    queue that it consumes."""
+    """A connection that no client of the twin's holds: by which listener it came, its protocol, user and client id, and
+    the queue that it consumes."""
 
-    door: str
+    listener: str
     protocol: str
     user: str = ""
     client: str = ""
@@ -27,21 +27,21 @@ class Guest:
 
 @dataclass
 class Group:
-    """`policy` is the HA policy; `door` is the acceptor that the broker's own connector names; `backup` is the address
-    of a passive node's, `cluster` those of the other brokers by their node id. A console that is `passive` answers as a
-    passive node's: its broker is another one."""
+    """`policy` is the HA policy; `listener` is the acceptor that the broker's own connector names; `backup` is the
+    address of a passive node's, `cluster` those of the other brokers by their node id. A console that is `passive`
+    answers as a passive node's: its broker is another one."""
 
     policy: str = ALONE
     shares_store: bool = False
-    door: str = ""
+    listener: str = ""
     backup: str = ""
     cluster: dict[str, str] = field(default_factory=dict)
     passive: bool = False
 
     def topology(self, node: str, acceptors: Mapping[str, Acceptor]) -> list[dict[str, Any]]:
         """The rows of the listing; none where the broker is in no cluster."""
-        if not self.door:
+        if not self.listener:
             return []
-        at = f"127.0.0.1:{acceptors[self.door].port}"
+        at = f"127.0.0.1:{acceptors[self.listener].port}"
         own = {"nodeID": node, "live": at, "primary": at, **({"backup": self.backup} if self.backup else {})}
         return [own, *({"nodeID": each, "live": at, "primary": at} for each, at in self.cluster.items())]

@@ -1,4 +1,4 @@
-"""What keeps clients from working at a broker whose doors are open: its disk, its memory, its addresses."""
+"""What keeps clients from working at a broker whose listeners are open: its disk, its memory, its addresses."""
 
 from dataclasses import dataclass, field
 from typing import Final

@@ -51,7 +51,7 @@ def clients(broker: ArtemisBroker) -> list[Listed]:
             implementation="RemotingConnectionImpl",
             protocol=each.protocol,
             clientID=each.client,
-            localAddress=f"127.0.0.1:{broker.acceptors[each.door].port}",
+            localAddress=f"127.0.0.1:{broker.acceptors[each.listener].port}",
             sessionCount=int(bool(each.user)),
         )
         for number, each in enumerate(broker.guests)
@@ -105,7 +105,7 @@ def clients_consumers(broker: ArtemisBroker) -> list[Listed]:
             user=each.user,
             protocol=each.protocol,
             filter="",
-            localAddress=f"127.0.0.1:{broker.acceptors[each.door].port}",
+            localAddress=f"127.0.0.1:{broker.acceptors[each.listener].port}",
             remoteAddress=each.remote,
             creationTime="",
             messagesInTransit="0",

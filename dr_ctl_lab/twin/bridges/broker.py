@@ -29,7 +29,7 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
     brokers; otherwise they stay in the buffer, as also happens."""
 
     version: ClassVar[str] = VERSION
-    peers_door: ClassVar[str] = "bridge"
+    peers_listener: ClassVar[str] = "bridge"
 
     peer: str
     loses_refused: bool = False
@@ -94,7 +94,7 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
             self.close_unit(name)
 
     def booted(self) -> None:
-        """Make diverts and bridges from file and journal. A person has opened the clients' door after the first
+        """Make diverts and bridges from file and journal. A person has opened the clients' listener after the first
         start."""
         for config in self.told_diverts.values():
             self.diverts[config["name"]] = Divert(config)
@@ -102,7 +102,7 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
             self._deploy(config)
         if self._first_start:
             self._first_start = False
-            self.open_door(self.acceptors["clients"])
+            self.open_listener(self.acceptors["clients"])
 
     def fell(self) -> None:
         super().fell()

@@ -10,7 +10,7 @@ from dr_ctl_lab.twin.artemis.session import ArtemisSession
 from dr_ctl_lab.twin.bridges.beans import beans
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.bridges.layout import AGENT, BRIDGE, CLIENTS, ID_HEADER
-from dr_ctl_lab.twin.bridges.processor import DOOR
+from dr_ctl_lab.twin.bridges.processor import LISTENER
 from dr_ctl_lab.twin.bridges.way import BridgesWay
 from dr_ctl_lab.twin.kind import Kind
 from dr_ctl_lab.twin.parts import Acceptor
@@ -31,10 +31,10 @@ def _settings(host: Host) -> Mapping[str, Any]:
 KIND: Final = Kind(
     topology="artemis-bridges",
     joined="diverts and bridges join",
-    doors=(
+    listeners=(
         Acceptor("clients", "CORE,AMQP,STOMP"),
         Acceptor("bridge", "CORE", opens_at_boot=True),
-        Acceptor(DOOR, "STOMP", opens_at_boot=True),
+        Acceptor(LISTENER, "STOMP", opens_at_boot=True),
     ),
     broker=_broker,
     way=BridgesWay,

@@ -6,7 +6,7 @@ from dr_ctl_lab.twin.bridges.layout import BRIDGE
 
 
 def connections(broker: BridgesBroker) -> list[Listed]:
-    port = broker.acceptors[broker.peers_door].port
+    port = broker.acceptors[broker.peers_listener].port
     rows: list[Listed] = [
         {
             "connectionID": f"{broker.node[:8]}{number}",

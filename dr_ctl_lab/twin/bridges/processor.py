@@ -1,5 +1,5 @@
 """The processor of a site: the program that takes the peer's notifications from their queue and writes the ids into the
-site's store. The processor is an ordinary client with a door of its own, and connects again by itself."""
+site's store. The processor is an ordinary client with a listener of its own, and connects again by itself."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dr_ctl_lab.twin.parts import Holding
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 
-DOOR: Final = "agents"
+LISTENER: Final = "agents"
 AT_ONCE: Final = 100
 
 
 class Processor(Taker):
     """A connection with one consumer. `each_s`: seconds per id."""
 
-    acceptor, user, client, selector = DOOR, AGENT, "processor", ""
+    acceptor, user, client, selector = LISTENER, AGENT, "processor", ""
     remote = "127.0.0.1:1"
 
     def __init__(self, broker: BridgesBroker) -> None:
@@ -90,11 +90,11 @@ class Processor(Taker):
     def _connect(self) -> None:
         broker = self._broker
         queue = broker.queues.get(NOTIFICATIONS)
-        if self.connected or not self.running or queue is None or not broker.acceptors[DOOR].started:
+        if self.connected or not self.running or queue is None or not broker.acceptors[LISTENER].started:
             return
         if broker.security.may(AGENT, "consume", queue.address):
             self.queue, self.number, self.since_ms = queue, broker.next_number(), broker.now_ms()
-            self.local_port = broker.acceptors[DOOR].port
+            self.local_port = broker.acceptors[LISTENER].port
             broker.sessions[self.ident] = self
             queue.takers.append(self)
             queue.dispatch()

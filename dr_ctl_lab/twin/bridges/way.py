@@ -1,4 +1,4 @@
-"""The bridges of one broker at the door of its peer: logins, and the effect of a refusal on all bridges."""
+"""The bridges of one broker at the listener of its peer: logins, and the effect of a refusal on all bridges."""
 
 from dr_ctl_lab.twin.bridge import Bridge
 from dr_ctl_lab.twin.bridged_way import BridgedWay

@@ -43,7 +43,7 @@ def beans(broker: ClassicBroker) -> Iterator[Bean]:
 
 
 def _runtime(broker: ClassicBroker) -> dict[str, Any]:
-    number = broker.acceptors[broker.peers_door].port  # an arbitrary number
+    number = broker.acceptors[broker.peers_listener].port  # an arbitrary number
     return {
         "StartTime": broker.start_ms,
         "Name": f"{number}@{broker.name}",
@@ -123,8 +123,8 @@ def _connector(acceptor: Acceptor) -> dict[str, Any]:
 
 def _connector_operations(broker: ClassicBroker, acceptor: Acceptor) -> Operations:
     return {
-        "start()": partial(broker.open_door, acceptor),
-        "stop()": partial(broker.close_door, acceptor),
+        "start()": partial(broker.open_listener, acceptor),
+        "stop()": partial(broker.close_listener, acceptor),
         "connectionCount()": lambda: sum(each.acceptor == acceptor.name for each in broker.sessions.values()),
     }
 

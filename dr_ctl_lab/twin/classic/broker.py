@@ -34,8 +34,8 @@ class ClassicBroker(Broker):
     is 400. `policy` is that of the console. `usage`: how many percent of each limit of its systemUsage are taken."""
 
     version: ClassVar[str] = "5.18.3"
-    clients_door: ClassVar[str] = "stomp"
-    peers_door: ClassVar[str] = "openwire"
+    clients_listener: ClassVar[str] = "stomp"
+    peers_listener: ClassVar[str] = "openwire"
 
     browse_page: int = 100_000
     policy: Policy = OPEN
@@ -179,7 +179,7 @@ class ClassicBroker(Broker):
             "orignalMessageId": named(message, "JMSMessageID") or "",
             "originBrokerName": self.name,
             "originBrokerId": self.ident,
-            "originBrokerURL": f"tcp://localhost:{self.acceptors[self.peers_door].port}",
+            "originBrokerURL": f"tcp://localhost:{self.acceptors[self.peers_listener].port}",
             "type": "Advisory",
             "transformation": "jms-advisory-json",
             "message-id": f"{self.ident[:-4]}-1:1:0:0:{self.next_number()}",

@@ -25,11 +25,11 @@ CONSOLE: Final = Dialect(
 def settings(host: Host) -> Mapping[str, Any]:
     return {
         "jolokia": f"{host.jolokia}/",
-        "stomp": stomp(host, host.broker.clients_door),
+        "stomp": stomp(host, host.broker.clients_listener),
         "username": host.admin[0],
-        "clients": [host.broker.clients_door],
+        "clients": [host.broker.clients_listener],
     }
 
 
-def stomp(host: Host, door: str) -> str:
-    return f"stomp://{host.stomp[0]}:{host.broker.acceptors[door].port}"
+def stomp(host: Host, listener: str) -> str:
+    return f"stomp://{host.stomp[0]}:{host.broker.acceptors[listener].port}"

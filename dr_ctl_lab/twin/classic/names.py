@@ -32,8 +32,8 @@ def connector(broker: str, name: str) -> str:
     return f"{server(broker)},connector=clientConnectors,connectorName={encoded(name)}"
 
 
-def connection(broker: str, door: str, client: str) -> str:
-    return f"{connector(broker, door)},connectionViewType=clientId,connectionName={encoded(client)}"
+def connection(broker: str, listener: str, client: str) -> str:
+    return f"{connector(broker, listener)},connectionViewType=clientId,connectionName={encoded(client)}"
 
 
 def network(broker: str, name: str) -> str:

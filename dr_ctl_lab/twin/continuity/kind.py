@@ -19,7 +19,10 @@ def _broker(peer: str, **common: Any) -> ContinuityBroker:
 KIND: Final = Kind(
     topology="artemis-continuity",
     joined="the continuity plugin joins",
-    doors=(Acceptor("clients", "CORE,AMQP,STOMP,OPENWIRE,MQTT"), Acceptor("mirror", "CORE,AMQP", opens_at_boot=True)),
+    listeners=(
+        Acceptor("clients", "CORE,AMQP,STOMP,OPENWIRE,MQTT"),
+        Acceptor("mirror", "CORE,AMQP", opens_at_boot=True),
+    ),
     broker=_broker,
     way=BridgedWay,
     beans=beans,

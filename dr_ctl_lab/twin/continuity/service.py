@@ -46,7 +46,7 @@ class Service:
         """Let clients in at once, and deliver what is staged when the peer is empty, or the time is over."""
         self.activated = True
         self._peer_is_empty = False
-        self.broker.open_door(self.broker.acceptors["clients"])
+        self.broker.open_listener(self.broker.acceptors["clients"])
         self.tell("deactivate-site")
         self._deliver_at_s = self.broker.clock.now_s() + (ACTIVATION_MS if timeout_ms is None else timeout_ms) / 1000
         self.broker.changed.notify_all()
@@ -57,7 +57,7 @@ class Service:
         self._deliver_at_s = None
         for flow in self.broker.flows.values():
             flow.target_bridge.stop()
-        self.broker.close_door(self.broker.acceptors["clients"])
+        self.broker.close_listener(self.broker.acceptors["clients"])
         self._exhausted += 1
         self.broker.changed.notify_all()
 

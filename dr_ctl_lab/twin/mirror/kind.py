@@ -30,7 +30,7 @@ def _settings(host: Host) -> Mapping[str, Any]:
 KIND: Final = Kind(
     topology="artemis-mirror",
     joined="mirror each other",
-    doors=(Acceptor("clients", "CORE,AMQP,STOMP,OPENWIRE,MQTT"), Acceptor("mirror", "AMQP", opens_at_boot=True)),
+    listeners=(Acceptor("clients", "CORE,AMQP,STOMP,OPENWIRE,MQTT"), Acceptor("mirror", "AMQP", opens_at_boot=True)),
     broker=_broker,
     way=MirrorWay,
     beans=beans,

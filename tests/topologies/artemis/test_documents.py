@@ -47,7 +47,7 @@ def london() -> Management:
     return Management("london", "paris", open=True)
 
 
-@pytest.mark.parametrize("look", [Access.look, Access.doors], ids=["whole", "doors"])
+@pytest.mark.parametrize("look", [Access.look, Access.listeners], ids=["whole", "listeners"])
 def test_a_look_from_before_the_machine_slept_is_old(
     london: Management, look: Callable[[Access], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,7 +233,7 @@ BRIDGE, APP, NOBODY = conn("bridge"), conn("app"), conn("")
         ([], Peer(), []),
     ],
 )
-def test_whoever_is_none_of_the_bridges_at_their_door_is_a_client(
+def test_whoever_is_none_of_the_bridges_at_their_listener_is_a_client(
     there: list[Connection], peer: Any, guests: list[Connection]
 ) -> None:
     assert others(there, peer) == guests

@@ -247,8 +247,8 @@ def pasted(generated: str, found: dict[str, str]) -> str:
         return xml
 
     rights_of = "in the place of the security setting #"
-    doors, rights, addresses = map(of_page, ("in the place of <acceptors>", rights_of, "inside <addresses>"))
-    xml = re.sub(r"<connectors>.*</diverts>", lambda _: doors, generated, flags=re.DOTALL)
+    listeners, rights, addresses = map(of_page, ("in the place of <acceptors>", rights_of, "inside <addresses>"))
+    xml = re.sub(r"<connectors>.*</diverts>", lambda _: listeners, generated, flags=re.DOTALL)
     xml = re.sub(r"<security-setting .*</security-setting>", lambda _: rights, xml, flags=re.DOTALL)
     own = rf'<address name="(?:mirror\.)?(?:{re.escape(Q)}|{re.escape(IDS)})">.*?</address>'
     return re.sub(own, "", xml, flags=re.DOTALL).replace("<addresses>", f"<addresses>{addresses}")

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.model import Finding, Role, Severity
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.plan import Ask, Call
-from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.ports import Move, StepPlan
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges import procedure
 from dr_ctl.topologies.bridges.checks import SKIPS_PER_S, of_broker, of_move
 from dr_ctl.topologies.bridges.duplicates import count_lacking
-from dr_ctl.topologies.bridges.look import BridgesSeen, Roles, joined
+from dr_ctl.topologies.bridges.look import BridgesSnapshot, Roles, joined
 from dr_ctl.topologies.bridges.messages import COMPARED, _latest_s, _message
 from dr_ctl.topologies.bridges.reinstate import HELD
 from dr_ctl.topologies.bridges.tools import IdBarrier
@@ -33,7 +33,7 @@ from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, F
 from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.idstore import NotRead, Store
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Grants, Queue
 from tests.topologies import made
 from tests.topologies.made import PAIR, PEERS
@@ -74,8 +74,8 @@ def arrived(site: str, depth: int = 0, **more: Any) -> Queue:
     return queue(IDS, depth, site=site, **{"internal": True, "consumers": 1, **more})
 
 
-def door(name: str, port: int, site: str, **more: Any) -> Acceptor:
-    return made.door(name, beans.acceptor(site, name), port, "CORE", **more)
+def listener(name: str, port: int, site: str, **more: Any) -> Acceptor:
+    return made.listener(name, beans.acceptor(site, name), port, "CORE", **more)
 
 
 def broker(site: str, *, closed: bool | None = None, **more: Any) -> BrokerView:
@@ -84,7 +84,7 @@ def broker(site: str, *, closed: bool | None = None, **more: Any) -> BrokerView:
     units = more.pop("among", UNITS)
     usual = {
         "config": Config(("clients",), ("bridge",), None, lasting=Roles(("app",))),
-        "acceptors": (door("clients", CLIENTS, site), door("bridge", BRIDGES, site)),
+        "acceptors": (listener("clients", CLIENTS, site), listener("bridge", BRIDGES, site)),
         "queues": tuple(queue(unit, site=site, paused=shut) for unit in units),
         "connections": (connection("bridge", BRIDGES),),
         "flows": tuple(flow(site, unit) for unit in units),
@@ -118,8 +118,8 @@ def shut(view: BrokerView, unit: str, *, by_role: bool = True, by_pause: bool = 
     return with_queue(with_role(view, unit, CLOSED if by_role else OPEN), unit, paused=by_pause)
 
 
-def seen(london: BrokerView | Silent, paris: BrokerView | Silent) -> BridgesSeen:
-    return BridgesSeen({"london": {PAIR: london}, "paris": {PAIR: paris}})
+def snapshot(london: BrokerView | Silent, paris: BrokerView | Silent) -> BridgesSnapshot:
+    return BridgesSnapshot({"london": {PAIR: london}, "paris": {PAIR: paris}})
 
 
 LONDON, PARIS = broker("london"), broker("paris")
@@ -133,12 +133,12 @@ LONDON, PARIS = broker("london"), broker("paris")
         (shut(LONDON, "orders", by_role=True, by_pause=False), False, Role.SERVING),
         (shut(LONDON, "orders", by_role=False, by_pause=True), False, Role.SERVING),
         (shut(PARIS, "orders", by_role=False, by_pause=False), True, Role.SERVING),
-        (replace(LONDON, acceptors=(door("clients", CLIENTS, "london", started=False),)), False, Role.STANDBY),
+        (replace(LONDON, acceptors=(listener("clients", CLIENTS, "london", started=False),)), False, Role.STANDBY),
         (replace(LONDON, config=Config(("clients", "cleints"), ("bridge",), None)), True, Role.UNKNOWN),
         (broker("london", among=()), None, Role.UNKNOWN),
     ],
 )
-def test_a_queue_is_served_where_its_door_its_roles_and_its_pause_let_clients_in(
+def test_a_queue_is_served_where_its_listener_its_roles_and_its_pause_let_clients_in(
     view: BrokerView, orders: bool | None, role: Role
 ) -> None:
     assert (view.units.get("orders"), view.role) == (orders, role)
@@ -243,7 +243,7 @@ def test_a_divert_is_known_by_its_filter_where_all_bridges_are_gone_and_its_buff
 
 def test_dead_letters_have_no_row_in_the_history() -> None:
     ended = replace(LONDON, queues=(*LONDON.queues, queue("DLQ", 7), queue("ExpiryQueue", 3), queue("loose", 2)))
-    rows = seen(ended, PARIS).rows(datetime(2026, 11, 21, tzinfo=UTC))
+    rows = snapshot(ended, PARIS).rows(datetime(2026, 11, 21, tzinfo=UTC))
     assert {row.name for row in rows if row.kind == "queue" and row.site == "london"} == {*UNITS, "loose"}
 
 
@@ -395,7 +395,7 @@ ERROR, WARNING = Severity.ERROR, Severity.WARNING
 
 def findings(london: BrokerView = LONDON, paris: BrokerView = PARIS, *units: str) -> list[Finding]:
     ask = Ask("swapover", "paris", units=units or None)
-    return of_move(Rules(Queues(), Drain(), Patience()), seen(london, paris), Move(ask, "london", {}))
+    return of_move(Rules(Queues(), Drain(), Timeouts()), snapshot(london, paris), Move(ask, "london", {}))
 
 
 def orders(site: str = "london", **more: Any) -> BrokerView:
@@ -419,8 +419,8 @@ def multicast(routing: str | None = "STRIP", speaks: str = "CORE", unrouted: int
     flow = orders(buffer=buffer("london", "orders", routing="multicast"))
     told = with_flow(flow, "orders", lambda each: replace(each, divert=replace(each.divert, routing=routing)))
     clients, *others = told.acceptors
-    doors = (replace(clients, protocols=frozenset({speaks})), *others)
-    return replace(told, acceptors=doors, unrouted={"mirror.orders": unrouted})
+    listeners = (replace(clients, protocols=frozenset({speaks})), *others)
+    return replace(told, acceptors=listeners, unrouted={"mirror.orders": unrouted})
 
 
 UNROUTED = {"mirror.orders": 3}
@@ -511,12 +511,12 @@ def test_a_broker_without_any_such_divert_is_not_of_this_topology() -> None:
     assert told.count("DR-BRIDGE-001") == 2
 
 
-RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
+RECIPE = procedure.open_.recipe(Queues(), Drain(), Timeouts())
 LONDON, PARIS = broker("london"), broker("paris")
-BOTH = seen(LONDON, PARIS)
+BOTH = snapshot(LONDON, PARIS)
 
 
-def drafted(verb: str, operation: str, look: BridgesSeen = BOTH, target: str = "paris", **more: Any) -> Draft:
+def drafted(verb: str, operation: str, look: BridgesSnapshot = BOTH, target: str = "paris", **more: Any) -> StepPlan:
     """One step of an operation from the other site; `units` are those that are asked for."""
     ask = Ask(operation, target, units=more.get("units"))
     move = Move(ask, "london" if target == "paris" else "paris", RECIPE.baseline(look), more.get("moved", ()))
@@ -538,8 +538,8 @@ def opening(site: str, *units: str) -> list[tuple[str, Goal, str]]:
 
 
 def away(view: BrokerView) -> BrokerView:
-    """The door of its clients is closed."""
-    return replace(view, acceptors=(door("clients", CLIENTS, view.site, started=False), *view.acceptors[1:]))
+    """The listener of its clients is closed."""
+    return replace(view, acceptors=(listener("clients", CLIENTS, view.site, started=False), *view.acceptors[1:]))
 
 
 FENCED, SERVES = broker("london", closed=True), shut(PARIS, "audit", by_role=False, by_pause=False)
@@ -551,20 +551,20 @@ FENCED, SERVES = broker("london", closed=True), shut(PARIS, "audit", by_role=Fal
         # Of a part only that is fenced, and let in again; an undo opens nothing that was closed before.
         ("fence", "swapover", BOTH, {"units": ("audit",)}, closing("london", "audit"), opening("london", "audit")),
         ("fence", "swapover", BOTH, {"moved": ("orders",)}, closing("london", "audit"), opening("london", "audit")),
-        ("fence", "swapover", seen(shut(LONDON, "orders"), PARIS), {}, None, opening("london", "audit")),
+        ("fence", "swapover", snapshot(shut(LONDON, "orders"), PARIS), {}, None, opening("london", "audit")),
         # A lost site that is closed is not fenced again.
-        ("fence", "failover", seen(away(LONDON), PARIS), {}, [], None),
+        ("fence", "failover", snapshot(away(LONDON), PARIS), {}, [], None),
         ("fence", "failover", BOTH, {}, closing("london", *UNITS), None),
         # An unfence opens what is closed at both sites, and nothing else.
-        ("unfence", "unfence", seen(FENCED, PARIS), {}, opening("london", *UNITS), None),
-        ("unfence", "unfence", seen(FENCED, SERVES), {}, opening("london", "orders"), None),
-        ("unfence", "unfence", seen(FENCED, PARIS), {"units": ("audit",)},
+        ("unfence", "unfence", snapshot(FENCED, PARIS), {}, opening("london", *UNITS), None),
+        ("unfence", "unfence", snapshot(FENCED, SERVES), {}, opening("london", "orders"), None),
+        ("unfence", "unfence", snapshot(FENCED, PARIS), {"units": ("audit",)},
          opening("london", "audit"), closing("london", "audit")),
         ("unfence", "unfence", BOTH, {}, [], None),
     ],
 )  # fmt: skip
 def test_what_is_closed_and_opened(
-    verb: str, operation: str, look: BridgesSeen, more: Any, calls: Any, inverse: Any
+    verb: str, operation: str, look: BridgesSnapshot, more: Any, calls: Any, inverse: Any
 ) -> None:
     draft = drafted(verb, operation, look, **more)
     assert calls is None or told(draft.calls) == calls
@@ -580,10 +580,12 @@ def test_what_is_closed_and_opened(
         (away(FENCED), broker("paris", closed=False), False),  # nothing is opened there
     ],
 )
-def test_an_unfence_opens_no_door_behind_which_a_queue_of_the_other_site_would_be_open(
+def test_an_unfence_opens_no_listener_behind_which_a_queue_of_the_other_site_would_be_open(
     london: BrokerView, paris: BrokerView, is_opened: bool
 ) -> None:
-    assert ("clients" in [each.thing for each in drafted("unfence", "unfence", seen(london, paris)).calls]) is is_opened
+    assert (
+        "clients" in [each.thing for each in drafted("unfence", "unfence", snapshot(london, paris)).calls]
+    ) is is_opened
 
 
 @pytest.mark.parametrize(
@@ -597,13 +599,13 @@ def test_an_unfence_opens_no_door_behind_which_a_queue_of_the_other_site_would_b
 )
 def test_a_fence_by_itself_pays_its_debt_where_it_is_of_all(london: BrokerView, more: Any, pays: bool) -> None:
     owes = replace(PARIS, documents={document(DebtKind.FENCE, "london", "paris"): "{}"})
-    draft = drafted("fence", "fence", seen(london, owes), **more)
+    draft = drafted("fence", "fence", snapshot(london, owes), **more)
     written = [call.goal for call in (*draft.calls, *draft.inverse) if call.goal in (Goal.STRIKE, Goal.WRITE)]
     assert written == ([Goal.STRIKE, Goal.WRITE] if pays else [])
 
 
 def test_a_return_pauses_no_queue_again_that_a_run_has_left_paused() -> None:
-    calls = drafted("reinstate", "reinstate", seen(BY_RUN, PARIS)).calls
+    calls = drafted("reinstate", "reinstate", snapshot(BY_RUN, PARIS)).calls
     assert [call.thing for call in calls if call.goal is Goal.PAUSE] == ["audit"]
     resumed = {call.thing: call.when == HELD for call in calls if call.goal is Goal.RESUME}
     assert resumed == {"orders": False, "audit": True}

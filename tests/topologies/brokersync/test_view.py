@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.model import Severity
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.values import Fields
@@ -21,7 +21,7 @@ from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.look import Answered
 from dr_ctl.topologies.classic.operations import CLOSES, PAUSES, REMOVES
 from dr_ctl.topologies.common.consumed import Consumed, Whole
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer, Queue
 from tests.topologies import made
 from tests.topologies.made import PEERS
@@ -34,9 +34,9 @@ def queue(name: str, depth: int = 0, **more: Any) -> Queue:
     return made.queue(name, bean, depth, **{"routing": "queue", **more})
 
 
-def door(name: str, port: int, *, started: bool = True, protocol: str = "STOMP") -> Acceptor:
+def listener(name: str, port: int, *, started: bool = True, protocol: str = "STOMP") -> Acceptor:
     bean = f"{BROKER}=b,connector=clientConnectors,connectorName={name}"
-    return made.door(name, bean, port, protocol, started=started, opens_at_boot=True)
+    return made.listener(name, bean, port, protocol, started=started, opens_at_boot=True)
 
 
 def connection(client: str, port: int, connector: str) -> Connection:
@@ -54,7 +54,11 @@ def broker(site: str, *, serves: bool, depth: int = 0, to_ship: int = 0, **more:
         "version": "5.18.3",
         "start": f"ID:{site}-1",
         "now_ms": 0,
-        "acceptors": (door("stomp", 1, started=serves), door("openwire", 2, protocol="OPENWIRE"), door("sync", 3)),
+        "acceptors": (
+            listener("stomp", 1, started=serves),
+            listener("openwire", 2, protocol="OPENWIRE"),
+            listener("sync", 3),
+        ),
         "queues": (queue("orders", depth), copies),
         "networks": (Network(f"to-{peer}", f"{BROKER}={site},connector=networkConnectors", peer),),
         "copying": {"orders": copies},
@@ -62,8 +66,8 @@ def broker(site: str, *, serves: bool, depth: int = 0, to_ship: int = 0, **more:
     return made.view(BrokerView, site, **{**told, **more})
 
 
-def seen(*views: BrokerView) -> Seen[BrokerView]:
-    return Seen({view.site: {view.pair: view} for view in views})
+def snapshot(*views: BrokerView) -> Snapshot[BrokerView]:
+    return Snapshot({view.site: {view.pair: view} for view in views})
 
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -81,8 +85,8 @@ class NoPapers:
 def answered(*names: str, bridged: str = "", consumers: tuple[Consumer, ...] = ()) -> Answered:
     taken = tuple((each, False) for each in consumers)
     bridges = ((Consumer(bridged, None, "to-paris", "", "", 0), True),) if bridged else ()
-    doors = (door("stomp", 1), door("sync", 3))
-    return Answered(FIELDS, doors, (), tuple(map(queue, names)), (*taken, *bridges), (), (), frozenset())
+    listeners = (listener("stomp", 1), listener("sync", 3))
+    return Answered(FIELDS, listeners, (), tuple(map(queue, names)), (*taken, *bridges), (), (), frozenset())
 
 
 CONFIG = Config(("stomp",), None, None, greets_at=1)
@@ -171,7 +175,7 @@ def told(london: dict[str, Any] | None = None, paris: dict[str, Any] | None = No
     here = broker("london", serves=True, **(london or {}))
     there = broker("paris", serves=False, **(paris or {}))
     move = Move(Ask("swapover", "paris", **ask), "london", {})
-    found = open_.recipe(Queues(), Drain(), Patience()).why_not(seen(here, there), move)
+    found = open_.recipe(Queues(), Drain(), Timeouts()).why_not(snapshot(here, there), move)
     return {each.id: each.severity for each in found}
 
 

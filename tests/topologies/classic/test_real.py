@@ -16,7 +16,7 @@ import yaml
 from dr_ctl.stomp_io.address import Address
 from dr_ctl.stomp_io.answers import Connected
 from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.knock import knock
+from dr_ctl.stomp_io.probe import probe
 from dr_ctl_lab.lab import distribution
 from dr_ctl_lab.lab.classic.admin import CLIENTS, ClassicAdmin
 from dr_ctl_lab.lab.kinds import BROKERSYNC, FAN_OUT, KINDS, SHARED_STORE
@@ -59,7 +59,7 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-class Doors:
+class Listeners:
     """Finds for each address of a page one of a lab's, where brokers of one machine take its place; `named` are the
     ports that the lab itself looks at, by those of the page."""
 
@@ -87,7 +87,9 @@ def with_passwords(xml: str, generated: str) -> str:
     return xml.replace("SYNC-PASSWORD", told.get("agent", ""))
 
 
-def settings(lab: Lab, name: str, doors: Doors, more: Callable[[dict[str, Any]], None] = lambda _: None) -> Path:
+def settings(
+    lab: Lab, name: str, listeners: Listeners, more: Callable[[dict[str, Any]], None] = lambda _: None
+) -> Path:
     """The example's settings, with the addresses and logins of this lab."""
     document = yaml.safe_load((ROOT / "examples" / f"{name}.yaml").read_text("utf-8"))
     by_lab = yaml.safe_load(lab.settings_path.read_text("utf-8"))
@@ -95,10 +97,10 @@ def settings(lab: Lab, name: str, doors: Doors, more: Callable[[dict[str, Any]],
         [broker], [known] = section["brokers"], by_lab["sites"][site]["brokers"]
         section.pop("workloads", None)
         broker |= {key: known[key] for key in ("name", "jolokia", "username", "password")}
-        broker["stomp"] = f"stomp://127.0.0.1:{doors.port(site, broker['stomp'].rpartition(':')[2])}"
+        broker["stomp"] = f"stomp://127.0.0.1:{listeners.port(site, broker['stomp'].rpartition(':')[2])}"
         if "sync" in broker:
             own = broker["sync"]
-            own["stomp"] = f"stomp://127.0.0.1:{doors.port(site, own['stomp'].rpartition(':')[2])}"
+            own["stomp"] = f"stomp://127.0.0.1:{listeners.port(site, own['stomp'].rpartition(':')[2])}"
             login = (
                 known if own["username"] == "dr-ctl" else {"username": "sync", "password": known["sync"]["password"]}
             )
@@ -120,22 +122,22 @@ def test_brokersync(tmp_path: Path, *, closed: bool) -> None:
     found = blocks("classic-brokersync.md")
     inside, after = found[INSIDE], ""
     if closed:
-        door = re.search(r'  <transportConnector name="stomp".*?/>\n', inside)
-        assert door is not None
-        inside = inside.replace(door[0], found[f"starts closed, {IN_CONNECTORS}"])
+        listener = re.search(r'  <transportConnector name="stomp".*?/>\n', inside)
+        assert listener is not None
+        inside = inside.replace(listener[0], found[f"starts closed, {IN_CONNECTORS}"])
         after = found[f"starts closed, {AFTER}"]
-    doors = Doors({"61613": CLIENTS, "61614": "sync", "61617": "openwire"})
+    listeners = Listeners({"61613": CLIENTS, "61614": "sync", "61617": "openwire"})
 
     def edit(generated: str) -> str:
-        site = doors.learn(generated)
+        site = listeners.learn(generated)
         [link] = re.findall(r"static:\(tcp://(127\.0\.0\.1:\d+)", generated)
         xml = pasted(BROKERSYNC, site, inside if site == "london" else exchanged(inside), after)
         xml = re.sub(r"(london|paris)-1:61617", link, xml)
-        return doors.here(site, with_passwords(xml, generated))
+        return listeners.here(site, with_passwords(xml, generated))
 
     options = {"boots_open": True}
     with Lab.up(tmp_path / "lab", topology=BROKERSYNC, queues=(Q,), serving=None, edit=edit, options=options) as lab:
-        operator = Operator(lab, tmp_path / "state", settings(lab, BROKERSYNC, doors))
+        operator = Operator(lab, tmp_path / "state", settings(lab, BROKERSYNC, listeners))
         begun = operator.run("activate", "london", "--yes") if closed else operator.run("fence", "paris", "--yes")
         ready = operator.run("validate", "--to", "paris")
         moved = operator.run("swapover", "--to", "paris", "--yes")
@@ -146,16 +148,16 @@ def test_brokersync(tmp_path: Path, *, closed: bool) -> None:
 
 def test_fanout(tmp_path: Path) -> None:
     inside = blocks("classic-fanout.md")[INSIDE]
-    doors = Doors({"61613": CLIENTS, "61615": "sync"})
+    listeners = Listeners({"61613": CLIENTS, "61615": "sync"})
 
     def edit(generated: str) -> str:
-        site = doors.learn(generated)
-        return doors.here(site, with_passwords(pasted(FAN_OUT, site, inside), generated))
+        site = listeners.learn(generated)
+        return listeners.here(site, with_passwords(pasted(FAN_OUT, site, inside), generated))
 
     options = {"boots_open": True}
     with Lab.up(tmp_path / "lab", topology=FAN_OUT, queues=(Q,), serving=None, edit=edit, options=options) as lab:
         ids = str(lab.directory / "ids" / "shared.sqlite")
-        path = settings(lab, FAN_OUT, doors, lambda document: document["ids"].update(sqlite=ids))
+        path = settings(lab, FAN_OUT, listeners, lambda document: document["ids"].update(sqlite=ids))
         operator = Operator(lab, tmp_path / "state", path)
         begun = operator.run("fence", "paris", "--yes")
         ready = operator.run("validate", "--to", "paris")
@@ -169,17 +171,17 @@ def test_fanout(tmp_path: Path) -> None:
 def test_shared_store(tmp_path: Path, where: str) -> None:
     found = blocks("classic-shared-store.md")
     inside, after = found[INSIDE] + found[f"{where}, {INSIDE}"], found.get(f"{where}, {AFTER}", "")
-    doors = Doors({"61613": CLIENTS})
+    listeners = Listeners({"61613": CLIENTS})
 
     def edit(generated: str) -> str:
-        site = doors.learn(generated)
+        site = listeners.learn(generated)
         xml = pasted(SHARED_STORE, site, inside, after).replace("/shared/kahadb", str(tmp_path / "shared"))
         if where == "database":
             told = dict(re.findall(r'<property name="(\w+)" value="([^"]+)"', generated))
             xml = xml.replace("jdbc:postgresql://database-1:5432/activemq", told["url"])
             xml = xml.replace('"username" value="activemq"', f'"username" value="{told["username"]}"')
             xml = xml.replace("DATABASE-PASSWORD", told["password"])
-        return doors.here(site, with_passwords(xml, generated))
+        return listeners.here(site, with_passwords(xml, generated))
 
     def shared(document: dict[str, Any]) -> None:
         by_lab = yaml.safe_load(lab.settings_path.read_text("utf-8"))
@@ -194,7 +196,7 @@ def test_shared_store(tmp_path: Path, where: str) -> None:
 
     options = {"database": where == "database"}
     with Lab.up(tmp_path / "lab", topology=SHARED_STORE, queues=(Q,), serving=None, edit=edit, options=options) as lab:
-        operator = Operator(lab, tmp_path / "state", settings(lab, SHARED_STORE, doors, shared))
+        operator = Operator(lab, tmp_path / "state", settings(lab, SHARED_STORE, listeners, shared))
         roles = operator.run("status").document["data"]["sites"]
         serving = next(site for site, each in roles.items() if each["role"] == "serving")
         other = next(site for site in roles if site != serving)
@@ -246,11 +248,11 @@ def test_without_management_its_figures_are_told_and_nothing_is_moved(tmp_path: 
             traffic.wait_for(200)
             traffic.pause_producing()
             until(lambda: status(operator) == status(bare), why="both readers say the same")
-            seen = status(bare)
+            snapshot = status(bare)
             refused = bare.run("swapover", "--to", "paris", "--yes")
 
-    assert seen["sites"] == {"london": "serving", "paris": "standby"}
-    assert seen["to_ship"]["orders.in"] > 0
+    assert snapshot["sites"] == {"london": "serving", "paris": "standby"}
+    assert snapshot["to_ship"]["orders.in"] > 0
     assert (refused.code, "DR-POLICY-003" in refused.told) == (10, True), refused.told
 
 
@@ -284,7 +286,7 @@ def test_without_a_store_of_ids_it_moves_there_and_back_under_load_by_counters(t
             traffic.wait_for(traffic.counts().sent + 4 * RATE, within_s=60)
             back = operator.run("swapover", "--to", "london", "--yes")
             traffic.wait_for(traffic.counts().sent + RATE, within_s=60)
-            send(lab, "paris", 1, door="producers", order_id="alone")
+            send(lab, "paris", 1, listener="producers", order_id="alone")
             refused = operator.run("swapover", "--to", "paris", "--yes")
             verdict = traffic.stop(drain_s=60)
         assert [ready.code, there.code, back.code] == [0, 0, 0], (ready.told, there.told, back.told)
@@ -361,11 +363,11 @@ def by_row(lab: Lab) -> bool:
     return bool(lab.state.options["database"])
 
 
-def send(lab: Lab, site: str, count: int = MESSAGES, door: str = "", **more: str) -> None:
+def send(lab: Lab, site: str, count: int = MESSAGES, listener: str = "", **more: str) -> None:
     """As a producer that reaches one site only."""
     where = lab.site(site)
-    at = Address("127.0.0.1", where.ports[door]) if door else where.stomp
-    _, connection = knock(at, where.app, None, timeout_s=5)
+    at = Address("127.0.0.1", where.ports[listener]) if listener else where.stomp
+    _, connection = probe(at, where.app, None, timeout_s=5)
     assert connection is not None
     for number in range(count):
         headers = {"persistent": "true", **more, **({"receipt": "last"} if number == count - 1 else {})}
@@ -406,7 +408,7 @@ def test_a_killed_holder_is_followed_by_the_other_with_all_messages(lab: Lab, op
 def test_a_frozen_holder_is_recognised_and_two_are_never_believed(lab: Lab, operator: Operator) -> None:
     send(lab, "london")
     lab.freeze("london")
-    seen = roles(operator)
+    snapshot = roles(operator)
     refused = operator.run("failover", "--to", "paris", "--yes")
     if by_row(lab):
         until(lambda: served(lab, "paris"))
@@ -417,7 +419,7 @@ def test_a_frozen_holder_is_recognised_and_two_are_never_believed(lab: Lab, oper
         lab.kill("london")
         closed = operator.run("failover", "--to", "paris", "--yes")
 
-    assert seen["london"] == "sick"
+    assert snapshot["london"] == "sick"
     assert (refused.code, refused.document["outcome"]) in ((12, "serving_site_alive"), (0, "ok"))
     assert refused.code == 12 or by_row(lab)
     assert closed.code == 0, closed.told

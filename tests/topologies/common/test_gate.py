@@ -17,12 +17,12 @@ from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.calls import pause
 from dr_ctl.topologies.common.gate import Sample, why_not_yet
 from dr_ctl.topologies.common.observer import Watch
-from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.tools import MOST_IN_A_POST, Sender
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.continuity import views as plugin
 from tests.topologies.mirror import views
-from tests.topologies.mirror.views import ADMIN, CLIENTS, MIRROR, broker, consumer, door, outflow, queue, with_queue
+from tests.topologies.mirror.views import ADMIN, CLIENTS, MIRROR, broker, consumer, listener, outflow, queue, with_queue
 
 Change = Callable[[BrokerView], BrokerView]
 SIDES = pytest.mark.parametrize("side", ["london", "paris"])
@@ -37,8 +37,8 @@ def sample(**changed: BrokerView) -> Sample:
     return Sample(0.0, changed.get("london", closed("london")), changed.get("paris", closed("paris")))
 
 
-def admin_door(view: BrokerView) -> BrokerView:
-    return replace(view, acceptors=(*view.acceptors, door("admin", ADMIN, site=view.site)))
+def admin_listener(view: BrokerView) -> BrokerView:
+    return replace(view, acceptors=(*view.acceptors, listener("admin", ADMIN, site=view.site)))
 
 
 def but(**changed: Any) -> Change:
@@ -61,18 +61,18 @@ def connected(*ports: int | None, link: bool = False) -> Any:
 
 SF = "$.artemis.internal.sf.cluster"
 SHUT: dict[str, tuple[Change, str]] = {
-    "a door is open": (but(acceptors=lambda view: views.doors(view.site, serving=True)), "lets clients in"),
+    "a listener is open": (but(acceptors=lambda view: views.listeners(view.site, serving=True)), "lets clients in"),
     "a client is connected": (but(connections=connected(CLIENTS)), "1 client connection(s)"),
-    "clients are connected through another door": (
-        lambda view: but(connections=connected(ADMIN, ADMIN))(admin_door(view)),
+    "clients are connected through another listener": (
+        lambda view: but(connections=connected(ADMIN, ADMIN))(admin_listener(view)),
         "2 client connection(s), the first from 10.1.2.3:50412",
     ),
-    "a client is connected through the link's door": (
+    "a client is connected through the link's listener": (
         but(connections=connected(MIRROR, link=True)),
-        "a client on the door of the link: STOMP connection from 10.1.2.3:50412",
+        "a client on the listener of the link: STOMP connection from 10.1.2.3:50412",
     ),
     "a consumer is there": (but(consumers=(consumer(),)), "a consumer of orders.in: client billing"),
-    "a consumer by an unknown door": (but(consumers=(consumer(port=None),)), "a consumer of orders.in"),
+    "a consumer by an unknown listener": (but(consumers=(consumer(port=None),)), "a consumer of orders.in"),
     "a message is in delivery": (queued(depth=3, delivering=2), "in delivery: orders.in"),
     "less than nothing is in delivery": (queued(depth=3, delivering=-1), "orders.in cannot be told"),
     "a transaction is prepared": (but(prepared=("AQID",)), "1 prepared transaction(s)"),
@@ -140,11 +140,11 @@ def test_what_moved_since_the_window_began_keeps_it_shut(side: str, change: Chan
         queued("dr-ctl.probe.paris", 1, delivering=1),
         queued("empty"),
         queued("orders.in", 3, paused=True),
-        admin_door,
+        admin_listener,
     ],
     ids=["nothing", "the peer's link is connected", "the own link is connected", "the link takes from the outflow",
          "dr-ctl's own queue is busy", "an empty queue was created", "a queue is paused",
-         "another door is open and nobody uses it"],
+         "another listener is open and nobody uses it"],
 )  # fmt: skip
 @SIDES
 def test_what_replication_and_management_do_does_not_keep_it_shut(side: str, change: Change) -> None:

@@ -11,7 +11,7 @@ import pytest
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import Role, Severity
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.outcome import Outcome, Refused
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
@@ -44,17 +44,17 @@ from dr_ctl.topologies.continuity.copies import (
 )
 from dr_ctl.topologies.continuity.look import look, serving
 from dr_ctl.topologies.continuity.plugin import ACTIVATE_SITE, DEACTIVATE_SITE, InFilter
-from dr_ctl.topologies.continuity.tools import ContinuityVerifier, PluginPatience
-from dr_ctl.topologies.continuity.view import ContinuitySeen, Flow, SiteView
+from dr_ctl.topologies.continuity.tools import ContinuityVerifier, PluginTimeouts
+from dr_ctl.topologies.continuity.view import ContinuitySnapshot, Flow, SiteView
 from tests.topologies import made
-from tests.topologies.continuity.views import PAIR, bridge, broker, door, flow, queue, seen, service
+from tests.topologies.continuity.views import PAIR, bridge, broker, flow, listener, queue, service, snapshot
 
 LONDON, PARIS = broker("london"), broker("paris")
 
 
 def findings(london: SiteView = LONDON, paris: SiteView = PARIS) -> dict[str, Severity]:
     found = of_move(
-        Rules(Queues(), Drain(), Patience()), seen(london, paris), Move(Ask("swapover", "paris"), "london", {})
+        Rules(Queues(), Drain(), Timeouts()), snapshot(london, paris), Move(Ask("swapover", "paris"), "london", {})
     )
     assert all(each.remedy for each in found if each.severity is not Severity.INFO)
     return {each.id: each.severity for each in found}
@@ -88,7 +88,7 @@ STOPPED, PAUSED = bridge("orders.out.mirror.bridge", started=False), queue("orde
         (LONDON, replace(PARIS, service=service("london", active=False)), "DR-CONT-004 error"),
         (LONDON, broker("paris", flow("others")), "DR-CONT-005 error"),
         (LONDON, serviced("paris", suffixes=(".o", ".a", ".i", ".c")), "DR-CONT-005 error"),
-        (LONDON, replace(PARIS, acceptors=(door("clients", started=True),)), "DR-CONT-006 error"),
+        (LONDON, replace(PARIS, acceptors=(listener("clients", started=True),)), "DR-CONT-006 error"),
         (serviced("london", delivering=False), PARIS, "DR-CONT-007 warning"),
         (broker("london", flow("orders", mirror_bridge=STOPPED)), PARIS, "DR-CONT-008 error"),
         (broker("london", flow("orders", out_acks=queue("orders.out.acks"))), PARIS, "DR-CONT-009 warning"),
@@ -117,7 +117,7 @@ def test_each_has_its_finding(london: SiteView, paris: SiteView, finding: str) -
         (replace(PARIS, acceptors=()), Role.UNKNOWN, False),
     ],
 )
-def test_the_role_follows_from_the_plugin_and_its_doors(view: SiteView, role: Role, *, open_: bool) -> None:
+def test_the_role_follows_from_the_plugin_and_its_listeners(view: SiteView, role: Role, *, open_: bool) -> None:
     assert (view.role, view.open) == (role, open_)
 
 
@@ -145,14 +145,14 @@ def test_what_is_under_way_keeps_the_gate_shut_and_what_is_staged_and_ready_does
     assert list(paris(staged=5).link.unsettled()) == []
 
 
-RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
+RECIPE = procedure.open_.recipe(Queues(), Drain(), Timeouts())
 RETURN = Move(Ask("reinstate", "london"), "paris", {})
 
 
 def test_a_flag_alone_is_no_site_that_delivers_and_none_that_is_closed() -> None:
     paris = broker("paris", active=True, service=service("paris", active=True, delivering=False))
-    by_flag = broker("paris", acceptors=(door("clients", started=False),), service=service("paris", active=True))
-    [again] = paris.fence.opening([each for each in paris.doors if not each.started], Peer.DRAINED)
+    by_flag = broker("paris", acceptors=(listener("clients", started=False),), service=service("paris", active=True))
+    [again] = paris.fence.opening([each for each in paris.listeners if not each.started], Peer.DRAINED)
     assert [change(call).operation for call in (again, *by_flag.fence.closing([]))] == [ACTIVATE_SITE, DEACTIVATE_SITE]
     assert broker("paris").fence.opening([], Peer.DRAINED) == ()
 
@@ -166,7 +166,7 @@ def test_what_comes_twice_at_most_is_said_before_a_return(
 ) -> None:
     """What was done and has its acknowledgement is recognised: only what still lies in its queue can come twice."""
     london = broker("london", flow("orders", to_ship=to_ship, acks=9), depths={"orders": lies_there}, active=False)
-    both = seen(london, broker("paris", flow("orders"), flow("new"), active=True))
+    both = snapshot(london, broker("paris", flow("orders"), flow("new"), active=True))
 
     found = {each.id: each for each in RECIPE.why_not(both, RETURN)}
 
@@ -348,7 +348,7 @@ def test_the_gate_stays_shut_where_ids_alone_do_not_show_it(staged_here: Any, fl
     paris = replace(paris, flows=flows)
     consoles = {"london": here, "paris": there}
     brokers = {site: {london.pair: SimpleNamespace(reader=lambda each=each: each)} for site, each in consoles.items()}
-    observer: Any = SimpleNamespace(brokers=brokers, patience=Patience())
+    observer: Any = SimpleNamespace(brokers=brokers, timeouts=Timeouts())
     move: Any = SimpleNamespace(source="london", target="paris", ask=SimpleNamespace(accept_difference={}))
     assert ContinuityVerifier(observer, 1.0).same(Sample(0.0, london, paris), move).text == told
 
@@ -359,7 +359,7 @@ ZERO = {
     "MessageCount": 0, "DeliveringCount": 0, "ScheduledCount": 0, "ConsumerCount": 1, "Paused": False,
     "MessagesAdded": 0, "MessagesAcknowledged": 0,
 }  # fmt: skip
-WHOLE = ZERO | {
+ALL = ZERO | {
     "Name": "", "MessagesExpired": 0, "MessagesKilled": 0, "Durable": True, "Temporary": False, "RingSize": -1,
     "LastValue": False, "DeadLetterAddress": "DLQ", "ExpiryAddress": "ExpiryQueue", "Filter": None,
 }  # fmt: skip
@@ -373,7 +373,7 @@ class Console:
 
     def __init__(self, *, moved: bool = True, plugin: bool = True) -> None:
         self.moved, self.plugin = moved, plugin
-        self.subject = WHOLE | {"Name": "orders"}
+        self.subject = ALL | {"Name": "orders"}
         self.held: list[Any] = []
 
     def look(self, requests: list[Any], **_: Any) -> list[Answer]:
@@ -484,10 +484,10 @@ THERE: Any = SimpleNamespace(source="london", target="paris")
 STEP: Any = SimpleNamespace(limits={"within": 1.0}, calls=())
 
 
-class World(made.Hand):
+class World(made.StepContext):
     """Stands for tools, observer and hand; the same two brokers at every look."""
 
-    patience, waits = Patience(), PluginPatience()
+    timeouts, waits = Timeouts(), PluginTimeouts()
 
     def __init__(self, *views: SiteView) -> None:
         super().__init__()
@@ -539,8 +539,8 @@ def test_a_step_that_rests_on_it_waits_and_never_ends_well(act: Any, text: str, 
 
 def test_neither_its_residue_nor_its_link_is_told() -> None:
     paris = {PAIR: broker("paris", flow("orders", to_ship=4)), "orders-2": replace(UNREAD, pair="orders-2")}
-    assert ContinuitySeen({"london": {}, "paris": paris}).residue("paris") == {}
-    assert seen(OWING, broker("paris", flow("orders", to_ship=4))).residue("paris")["messages"] == 4
+    assert ContinuitySnapshot({"london": {}, "paris": paris}).residue("paris") == {}
+    assert snapshot(OWING, broker("paris", flow("orders", to_ship=4))).residue("paris")["messages"] == 4
     link = UNREAD.link.linked(None, 1.0)
     assert (link.started, link.attached, link.outflow) == (None, None, None)
 
@@ -579,7 +579,7 @@ def test_without_two_looks_at_one_start_there_is_no_rate(before: SiteView | None
 def test_the_history_keeps_each_outflow_by_itself() -> None:
     london = broker("london", flow("orders", to_ship=3, acks=2, oldest_ms=70), depths={"orders": 9})
     paris = broker("paris", flow("orders", unapplied=4, staged=11), depths={"orders": 1})
-    told = {row.kind: row for row in seen(london, paris).rows(AT) if row.site == "london"}
+    told = {row.kind: row for row in snapshot(london, paris).rows(AT) if row.site == "london"}
     assert (told["staged"].name, told["staged"].depth, told["staged"].start) == ("orders", 12, london.start)
     assert (told["mirror"].name, told["mirror"].depth, told["mirror"].oldest_ms) == ("orders", 3, 70)
     assert (told["acks"].name, told["acks"].depth, told["acks"].pending) == ("orders", 2, 4)

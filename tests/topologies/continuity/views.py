@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Queue
-from dr_ctl.topologies.continuity.view import Bridge, Commands, ContinuitySeen, Flow, Service, SiteView
+from dr_ctl.topologies.continuity.view import Bridge, Commands, ContinuitySnapshot, Flow, Service, SiteView
 from tests.topologies import made
 from tests.topologies.made import PAIR
 
@@ -69,7 +69,7 @@ def broker(site: str, *flows: Flow, depths: Mapping[str, int] | None = None, **m
         "version": "2.11.0",
         "start": str(STARTED_MS),
         "now_ms": STARTED_MS + 60_000,
-        "acceptors": (door("clients", started=active), door("mirror", started=True)),
+        "acceptors": (listener("clients", started=active), listener("mirror", started=True)),
         "queues": tuple(queue(each.queue, (depths or {}).get(each.queue, 0)) for each in made_flows),
         "service": service(site, active=active),
         "flows": made_flows,
@@ -80,10 +80,10 @@ def broker(site: str, *flows: Flow, depths: Mapping[str, int] | None = None, **m
     return made.view(SiteView, site, **{**told, **more})
 
 
-def door(name: str, *, started: bool) -> Acceptor:
+def listener(name: str, *, started: bool) -> Acceptor:
     bean = f'org.apache.activemq.artemis:broker="x",component=acceptors,name="{name}"'
-    return made.door(name, bean, 61616, "CORE STOMP", started=started, opens_at_boot=True)
+    return made.listener(name, bean, 61616, "CORE STOMP", started=started, opens_at_boot=True)
 
 
-def seen(london: SiteView | Silent, paris: SiteView | Silent) -> ContinuitySeen:
-    return ContinuitySeen({"london": {PAIR: london}, "paris": {PAIR: paris}})
+def snapshot(london: SiteView | Silent, paris: SiteView | Silent) -> ContinuitySnapshot:
+    return ContinuitySnapshot({"london": {PAIR: london}, "paris": {PAIR: paris}})

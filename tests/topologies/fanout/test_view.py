@@ -23,7 +23,7 @@ from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import FANOUT
 from tests.broker.driving import until
 from tests.conftest import Command
-from tests.patience import impatient
+from tests.timeouts import impatient
 from tests.topologies import made
 from tests.topologies.fanout.stories import ANY, SITES, Story, read, route
 
@@ -39,12 +39,12 @@ def queue(name: str, depth: int, *, added: int = 100, removed: int = 40, **more:
 
 
 def view(site: str, *queues: Queue, is_open: bool = True, **more: Any) -> BrokerView:
-    doors = tuple(
-        made.door(name, f"bean of {name}", port, "STOMP", started=is_open or name != "stomp", opens_at_boot=True)
+    listeners = tuple(
+        made.listener(name, f"bean of {name}", port, "STOMP", started=is_open or name != "stomp", opens_at_boot=True)
         for name, port in PORTS.items()
     )
     told = {"config": CONFIG, "own": OWN, "version": "5.18.3", "start": f"start of {site}", "now_ms": 0}
-    return made.view(BrokerView, site, **{**told, "acceptors": doors, "queues": queues, **more})
+    return made.view(BrokerView, site, **{**told, "acceptors": listeners, "queues": queues, **more})
 
 
 def client(name: str, connector: str) -> Connection:
@@ -131,7 +131,7 @@ def test_consumers_among_the_producers_and_clients_elsewhere_would_work_behind_a
         "client x from 10.0.0.1",
         "consumer of q: client both",
     ]
-    assert [door.name for door in told.fence.leaves_open] == ["openwire"]
+    assert [listener.name for listener in told.fence.leaves_open] == ["openwire"]
 
 
 START = Since(Mark("london 1"), Mark("paris 1"))
@@ -327,12 +327,12 @@ def test_a_return_beside_busy_clients_leaves_only_what_the_lost_site_held(story:
 
 
 def test_all_queues_wait_together_for_what_lies_at_one_site_alone(story: Story) -> None:
-    patience = impatient(story.patch, differs_s=1.0)
+    timeouts = impatient(story.patch, differs_s=1.0)
     story.without("ids")
     for number in range(9):
         route(story.twin, "paris", f"orders.{number}", b"alone", {"order_id": "alone"})
     story.run("0 swapover --to paris --accept-duplicates 9")
-    assert story.ended.document["data"]["outage_s"] < 3 * patience.differs_s
+    assert story.ended.document["data"]["outage_s"] < 3 * timeouts.differs_s
 
 
 def test_what_the_store_knows_costs_a_failover_no_duplicates_as_long_as_it_can_be_read(

@@ -114,8 +114,8 @@ class Management:
         if bean == beans.RUNTIME:
             return self._told("runtime", {"StartTime": 1795251000000})
         links = {beans.broker_connection(self.broker, name): told for name, told in self.links.items()}
-        doors = {canonical(beans.acceptor(self.broker, name)): told for name, told in self.acceptors.items()}
-        one = links.get(bean) or doors.get(canonical(bean)) or self.queues.get(canonical(bean))
+        listeners = {canonical(beans.acceptor(self.broker, name)): told for name, told in self.acceptors.items()}
+        one = links.get(bean) or listeners.get(canonical(bean)) or self.queues.get(canonical(bean))
         return self._told("one", _asked(one, names)) if one else failed(f"No MBean {bean} found", NO_BEAN, 404)
 
     def _exec(self, bean: str, operation: str, arguments: Sequence[Any]) -> Any:

@@ -34,7 +34,7 @@ def london() -> Management:
     return broker_of("london")
 
 
-def seen(broker: Management, config: Config = CONFIG) -> BrokerView:
+def snapshot(broker: Management, config: Config = CONFIG) -> BrokerView:
     return look(broker.reader(), pair=PAIR, site=broker.site, config=config, broker=broker.broker)
 
 
@@ -43,7 +43,7 @@ def again(broker: Management, known: BrokerView, asked: Any = COUNTS, **size: bo
 
 
 def flow(broker: Management, view: BrokerView | None = None) -> Any:
-    return look_at_flow(broker.reader(), view or seen(broker), timeout_s=1)
+    return look_at_flow(broker.reader(), view or snapshot(broker), timeout_s=1)
 
 
 def ok(value: object) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def test_what_the_broker_says_stands_in_the_view(london: Management) -> None:
     london.connections.append({**connection(0), "localAddress": "in-vm"})
     london.consumers = [consumer("orders.in", 61616, holds=7)]
 
-    view = seen(london)
+    view = snapshot(london)
 
     assert (view.version, view.node, view.link.unapplied, view.start) == ("2.40.0", "node-london", 276, "1795251000000")
     assert view.outflow is not None
@@ -68,8 +68,10 @@ def test_what_the_broker_says_stands_in_the_view(london: Management) -> None:
     held = view.business["held"]
     assert (held.depth, held.delivering, held.scheduled, held.paused, held.added) == (9, 4, 2, True, 20)
     assert (held.acked, held.removed) == (5, 10)  # what left is counted whatever the reason
-    doors = [(door.name, door.port, door.started, door.opens_at_boot) for door in view.acceptors]
-    assert doors == [("clients", 61616, True, False), ("mirror", 61617, True, False)]
+    listeners = [
+        (listener.name, listener.port, listener.started, listener.opens_at_boot) for listener in view.acceptors
+    ]
+    assert listeners == [("clients", 61616, True, False), ("mirror", 61617, True, False)]
     assert view.connections == (
         Connection("5f0c", 61616, "10.1.2.3:50412", "billing", "app", "STOMP"),
         Connection("5f0c", 0, "10.1.2.3:50412", "", "", "STOMP"),
@@ -94,7 +96,7 @@ def test_an_outflow_is_as_old_as_its_first_message_where_that_is_known(
     london: Management, told: dict[str, Any], oldest_ms: int | None
 ) -> None:
     london.outflow |= {"MessageCount": 3, **told}
-    view = seen(london)
+    view = snapshot(london)
     assert view.outflow is not None
     assert view.outflow.oldest_ms == oldest_ms
     assert {queue.oldest_ms for queue in view.business.values()} <= {None}
@@ -106,9 +108,9 @@ def test_what_older_brokers_do_not_tell_has_its_meaning_from_the_rest(london: Ma
         for name in ("InternalQueue", "RingSize", "LastValue", "DeadLetterAddress", "ExpiryAddress"):
             del told[name]
 
-    view = seen(london)
+    view = snapshot(london)
 
-    clients = next(door for door in view.acceptors if door.name == "clients")
+    clients = next(listener for listener in view.acceptors if listener.name == "clients")
     assert {"AMQP", "STOMP", "CORE"} <= clients.protocols
     assert (clients.opens_at_boot, clients.port) == (True, None)
     assert set(view.business) == {"orders.in", "orders.audit"}
@@ -119,7 +121,7 @@ def test_what_older_brokers_do_not_tell_has_its_meaning_from_the_rest(london: Ma
 @pytest.mark.parametrize(("size", "ring"), [(-1, False), (0, True), (100, True)])
 def test_a_ring_is_told_by_its_size(london: Management, size: int, ring: bool) -> None:
     london.queue("latest", RingSize=size)
-    assert seen(london).business["latest"].ring is ring
+    assert snapshot(london).business["latest"].ring is ring
 
 
 PREPARED, COORDINATORS = "listPreparedTransactionDetailsAsJSON", "listLockCoordinatorsAsJSON"
@@ -170,12 +172,12 @@ def test_what_is_not_told_is_an_error_and_never_zero_no_or_empty(
 ) -> None:
     spoil(london)
     with pytest.raises(error):
-        seen(london)
+        snapshot(london)
 
 
 @pytest.mark.parametrize("told", NO_NUMBER)
 def test_a_flow_whose_pending_acknowledgements_are_not_told_is_an_error(london: Management, told: object) -> None:
-    view = seen(london)
+    view = snapshot(london)
     london.server["PendingMirrorAcks"] = told
     with pytest.raises(BadValue, match="PendingMirrorAcks"):
         flow(london, view)
@@ -197,14 +199,14 @@ def test_prepared_transactions_and_lock_coordinators_are_listed(
     london: Management, kind: str, told: dict[str, Any], names: tuple[str, ...]
 ) -> None:
     london.instead[kind] = told
-    view = seen(london)
+    view = snapshot(london)
     assert (view.prepared if kind == PREPARED else view.lock_coordinators) == names
 
 
-def test_a_broker_without_queues_links_or_doors_is_seen_so(london: Management) -> None:
+def test_a_broker_without_queues_links_or_listeners_is_seen_so(london: Management) -> None:
     london.queues, london.links, london.acceptors = {}, {}, {}
-    view = seen(london)
-    assert (view.queues, view.links, view.acceptors, view.missing_doors) == ((), (), (), ("clients",))
+    view = snapshot(london)
+    assert (view.queues, view.links, view.acceptors, view.missing_listeners) == ((), (), (), ("clients",))
 
 
 @pytest.mark.parametrize(
@@ -229,9 +231,9 @@ class TestAgain:
 
     @pytest.fixture
     def known(self, london: Management) -> BrokerView:
-        """After it a queue, the outflow and a door are otherwise."""
+        """After it a queue, the outflow and a listener are otherwise."""
         london.queue("held", MessageCount=9, MessagesAdded=20, RingSize=5, Paused=True)
-        known = seen(london)
+        known = snapshot(london)
         counts = {"MessageCount": 3, "DeliveringCount": 2, "MessagesAdded": 21}
         london.queue("held", MessagesAcknowledged=11, MessagesExpired=4, RingSize=-1, **counts)
         london.outflow |= {"MessageCount": 5, "ConsumerCount": 0}
@@ -255,7 +257,7 @@ class TestAgain:
         assert moved.business["orders.in"] is known.business["orders.in"]
 
     def test_a_queue_that_its_client_has_removed_by_then_is_not_told(self, london: Management) -> None:
-        known = seen(london)
+        known = snapshot(london)
         london.queue("temporary", MessageCount=1)
         london.instead["one"] = failed("No MBean found", NO_BEAN, 404)
         assert "temporary" not in again(london, known).business
@@ -264,7 +266,7 @@ class TestAgain:
         london.connections.append(connection(61616))
         may = {role: ok(json.dumps([{"name": role, "send": True}])) for role in ("apps", "others")}
         london.instead |= {"getRolesAsJSON": may["apps"], "listUser": ok("[]")}
-        known = seen(london, Config(("clients",), ("mirror",), None, LastingFence(roles=("apps",))))
+        known = snapshot(london, Config(("clients",), ("mirror",), None, LastingFence(roles=("apps",))))
         london.connections.clear()
         london.instead["getRolesAsJSON"] = may["others"]
 
@@ -274,7 +276,7 @@ class TestAgain:
         assert [len(each.connections) for each in views] == [1, 0, 1, 0, 1]
         assert [each.lets_in("#") for each in views] == [True, False, False, True, False]
 
-    @pytest.mark.parametrize("asked", [COUNTS, PAUSES, ()], ids=["counts", "pauses", "doors"])
+    @pytest.mark.parametrize("asked", [COUNTS, PAUSES, ()], ids=["counts", "pauses", "listeners"])
     def test_of_a_broker_that_was_restarted_everything_is_asked_for(
         self, london: Management, known: BrokerView, asked: tuple[str, ...]
     ) -> None:
@@ -284,7 +286,7 @@ class TestAgain:
 
     @pytest.mark.parametrize(("asked", "told"), [(COUNTS, {"MessageCount": None}), (PAUSES, {"Paused": None})])
     def test_what_was_not_told_is_an_error(self, london: Management, asked: Any, told: dict[str, Any]) -> None:
-        known = seen(london)
+        known = snapshot(london)
         london.queue("orders.in", **told)
         with pytest.raises(BadValue):
             again(london, known, asked)
@@ -314,10 +316,10 @@ class TestFlow:
             lambda broker: broker.links.clear(),
             lambda broker: broker.queues.clear(),
         ],
-        ids=["its door", "the mirror's door", "its link", "its outflow"],
+        ids=["its listener", "the mirror's listener", "its link", "its outflow"],
     )
     def test_what_has_gone_since_the_look_is_an_error(self, london: Management, spoil: SPOIL) -> None:
-        view = seen(london)
+        view = snapshot(london)
         spoil(london)
         with pytest.raises(NoSuchBean):
             flow(london, view)
@@ -326,7 +328,7 @@ class TestFlow:
         self, london: Management
     ) -> None:
         with pytest.raises(NoSuchBean, match="no link"):
-            flow(london, replace(seen(london), config=replace(CONFIG, link="mistyped")))
+            flow(london, replace(snapshot(london), config=replace(CONFIG, link="mistyped")))
         london.links, london.server["PendingMirrorAcks"] = {}, 3
         told = flow(london)
         assert (told.linked, told.attached, told.to_ship, told.unapplied, told.empty) == (False, True, 0, 3, False)
@@ -334,13 +336,13 @@ class TestFlow:
 
 def test_the_poll_of_a_quiesce_sees_what_is_held_and_what_is_paused(london: Management) -> None:
     london.queue('a, "b"', DeliveringCount=4, Paused=True)
-    told = dispatch(london.reader(), seen(london))
+    told = dispatch(london.reader(), snapshot(london))
     assert (told['a, "b"'], told["orders.in"]) == ((4, True), (0, False))
 
 
 @pytest.mark.parametrize("row", [{}, {"messageID": "x"}, "text", None])
 def test_a_browsed_message_that_cannot_be_told_apart_is_an_error(london: Management, row: object) -> None:
-    view = seen(london)
+    view = snapshot(london)
     london.instead["browse"] = ok([row])
     with pytest.raises(BadValue):
         browsed(london.reader(), view, [view.business["orders.in"]], limit=1000)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dr_ctl.core.document import document, read
 from dr_ctl.core.errors import LoginRefused, Sick, TimedOut, Unreachable
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine import runbook
 from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.outcome import Done, Outcome, Refused
@@ -27,7 +27,7 @@ from dr_ctl.topologies.common import rules
 from dr_ctl.topologies.common.gate import Sample, clients_of
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
 from dr_ctl.topologies.console.requests import change
 from dr_ctl.topologies.mirror import parity, procedure
@@ -35,8 +35,8 @@ from dr_ctl.topologies.mirror.checks import of_move
 from dr_ctl.topologies.mirror.look import Flow, Observer
 from dr_ctl.topologies.mirror.parity import Difference
 from dr_ctl.topologies.mirror.shipping import LINK_RESTARTS, Flows, Mender, Movement, PairWait, until_all
-from dr_ctl.topologies.mirror.tools import MirrorPatience, MirrorVerifier
-from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, MirrorSeen
+from dr_ctl.topologies.mirror.tools import MirrorTimeouts, MirrorVerifier
+from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, MirrorSnapshot
 from tests.topologies import made
 from tests.topologies.mirror import views
 from tests.topologies.mirror.pair import broker_of
@@ -49,12 +49,12 @@ from tests.topologies.mirror.views import (
     broker,
     connection,
     consumer,
-    door,
-    doors,
     link_connection,
+    listener,
+    listeners,
     outflow,
     queue,
-    seen,
+    snapshot,
     with_queue,
 )  # fmt: skip
 
@@ -62,34 +62,34 @@ REFUSED = Unreachable("london: connection refused", refused=True)
 GONE = Silent(PAIR, "london", REFUSED, ports_refuse=True)
 UNSEEN = Silent(PAIR, "london", Unreachable("?", refused=False))
 OPEN, PARIS = at_both("orders.in", "orders.audit", depth=3)
-LONDON = replace(OPEN, acceptors=doors("london", serving=False))
+LONDON = replace(OPEN, acceptors=listeners("london", serving=False))
 UNSTARTED = (replace(LONDON.links[0], started=False, connected=False),)
-CLIENTS_DOOR, LINK_DOOR = PARIS.acceptors
-SHUT = replace(PARIS, acceptors=(CLIENTS_DOOR, replace(LINK_DOOR, started=False)))
+CLIENTS_LISTENER, LINK_LISTENER = PARIS.acceptors
+SHUT = replace(PARIS, acceptors=(CLIENTS_LISTENER, replace(LINK_LISTENER, started=False)))
 OWED = FENCE, QUARANTINE = ("dr-ctl.debt.paris.fence.london", "dr-ctl.debt.paris.quarantine.london")
-# As a failover leaves it: it serves, the door of the link is closed, both debts stand there.
+# As a failover leaves it: it serves, the listener of the link is closed, both debts stand there.
 SERVING = replace(
     PARIS,
-    acceptors=(doors("paris", serving=True)[0], SHUT.acceptors[1]),
+    acceptors=(listeners("paris", serving=True)[0], SHUT.acceptors[1]),
     links=(replace(PARIS.links[0], connected=False),),
     documents=dict.fromkeys(OWED, ""),
 )
-MENDED = replace(SERVING, acceptors=doors("paris", serving=True), links=PARIS.links, documents={})
+MENDED = replace(SERVING, acceptors=listeners("paris", serving=True), links=PARIS.links, documents={})
 
 
 def recipe(queues: Queues) -> Recipe[BrokerView]:
-    return procedure.open_.recipe(queues, Drain(), Patience())
+    return procedure.open_.recipe(queues, Drain(), Timeouts())
 
 
 RECIPE = recipe(Queues())
 
 
-def move(before: MirrorSeen, operation: str) -> Move:
+def move(before: MirrorSnapshot, operation: str) -> Move:
     target, source = ("paris", "london") if operation in ("swapover", "failover") else ("london", "paris")
     return Move(Ask(operation, target), source, RECIPE.baseline(before))
 
 
-def against(operation: str, look: MirrorSeen) -> dict[str, str]:
+def against(operation: str, look: MirrorSnapshot) -> dict[str, str]:
     return {each.id: each.severity.value for each in RECIPE.why_not(look, move(look, operation))}
 
 
@@ -100,13 +100,13 @@ def against(operation: str, look: MirrorSeen) -> dict[str, str]:
         # What would make the opened site useless or unsafe refuses it.
         (replace(PARIS, config=Config(("amqp",), ("mirror",), None)), {"DR-DOOR-001": "error"}),
         (replace(PARIS, config=Config(("clients",), None, None),
-                 acceptors=(*PARIS.acceptors, door("amqp", 5672, site="paris"))), {"DR-DOOR-003": "error"}),
+                 acceptors=(*PARIS.acceptors, listener("amqp", 5672, site="paris"))), {"DR-DOOR-003": "error"}),
         # What can wait until clients are served again, or what only the way back needs, is a warning.
         (replace(PARIS, prepared=("AQID",)), {"DR-TX-001": "warning"}),
         (replace(PARIS, lock_coordinators=("lock",)), {"DR-DOOR-008": "warning"}),
         (replace(PARIS, queues=tuple(PARIS.business.values())), {"DR-LINK-002": "warning"}),
         (SHUT, {"DR-DOOR-004": "warning"}),
-        (replace(PARIS, acceptors=(*PARIS.acceptors, door("amqp", 5672, site="paris")),
+        (replace(PARIS, acceptors=(*PARIS.acceptors, listener("amqp", 5672, site="paris")),
                  consumers=(consumer(port=61617),)), {"DR-DOOR-011": "warning"}),
         (replace(PARIS, config=Config(("clients", "mirror"), None, None)), {"DR-DOOR-003": "warning"}),
         (replace(PARIS, links=()), {"DR-LINK-009": "warning"}),
@@ -115,12 +115,12 @@ def against(operation: str, look: MirrorSeen) -> dict[str, str]:
     ],
 )  # fmt: skip
 def test_what_speaks_against_a_failover(paris: BrokerView, told: dict[str, str]) -> None:
-    found = against("failover", seen(GONE, paris))
+    found = against("failover", snapshot(GONE, paris))
     assert found["DR-SITE-001"] == "warning"
     assert found.items() >= told.items()
     assert [each for each in found.values() if each == "error"] == [each for each in told.values() if each == "error"]
     assert told or len(found) == 1
-    look = seen(GONE, paris)
+    look = snapshot(GONE, paris)
     assert all(each.remedy for each in RECIPE.why_not(look, move(look, "failover")) if each.severity is Severity.ERROR)
 
 
@@ -128,37 +128,37 @@ def test_what_speaks_against_a_failover(paris: BrokerView, told: dict[str, str])
     ("operation", "look", "told"),
     [
         # A closed site is not asked what it says of itself.
-        ("failover", seen(replace(LONDON, prepared=("AQID",), links=()), PARIS), {}),
-        ("failback", seen(replace(LONDON, links=UNSTARTED), SERVING), {}),  # the return itself puts it right
-        ("failback", seen(UNSEEN, SERVING), {"DR-SITE-001": "error"}),
-        ("failback", seen(LONDON, replace(UNSEEN, site="paris")), {"DR-SITE-001": "error"}),
-        ("failback", seen(replace(LONDON, prepared=("AQID",)), SERVING), {"DR-TX-001": "error"}),
-        ("failback", seen(LONDON, replace(SERVING, links=())), {"DR-LINK-009": "error"}),
-        ("failback", seen(OPEN, SERVING), {"DR-RETURN-001": "warning"}),  # it is closed before anything else
+        ("failover", snapshot(replace(LONDON, prepared=("AQID",), links=()), PARIS), {}),
+        ("failback", snapshot(replace(LONDON, links=UNSTARTED), SERVING), {}),  # the return itself puts it right
+        ("failback", snapshot(UNSEEN, SERVING), {"DR-SITE-001": "error"}),
+        ("failback", snapshot(LONDON, replace(UNSEEN, site="paris")), {"DR-SITE-001": "error"}),
+        ("failback", snapshot(replace(LONDON, prepared=("AQID",)), SERVING), {"DR-TX-001": "error"}),
+        ("failback", snapshot(LONDON, replace(SERVING, links=())), {"DR-LINK-009": "error"}),
+        ("failback", snapshot(OPEN, SERVING), {"DR-RETURN-001": "warning"}),  # it is closed before anything else
     ],
 )
-def test_what_else_is_said(operation: str, look: MirrorSeen, told: dict[str, str]) -> None:
+def test_what_else_is_said(operation: str, look: MirrorSnapshot, told: dict[str, str]) -> None:
     assert against(operation, look) == told
 
 
 @pytest.mark.parametrize(
-    ("look", "taken_in"),
+    ("look", "rejoined"),
     [
-        (seen(LONDON, MENDED), True),
-        (seen(LONDON, SERVING), False),
-        (seen(LONDON, replace(MENDED, documents={FENCE: ""})), False),
-        (seen(LONDON, replace(MENDED, acceptors=SERVING.acceptors)), False),
-        (seen(replace(LONDON, documents={"dr-ctl.debt.london.fence.paris": ""}), MENDED), False),
-        (seen(replace(LONDON, documents={"dr-ctl.lock.london.3": ""}), MENDED), True),
-        (seen(OPEN, MENDED), False),
-        (seen(replace(LONDON, links=(replace(LONDON.links[0], connected=False),)), MENDED), False),
-        (seen(LONDON, replace(MENDED, pending_acks=2)), False),
+        (snapshot(LONDON, MENDED), True),
+        (snapshot(LONDON, SERVING), False),
+        (snapshot(LONDON, replace(MENDED, documents={FENCE: ""})), False),
+        (snapshot(LONDON, replace(MENDED, acceptors=SERVING.acceptors)), False),
+        (snapshot(replace(LONDON, documents={"dr-ctl.debt.london.fence.paris": ""}), MENDED), False),
+        (snapshot(replace(LONDON, documents={"dr-ctl.lock.london.3": ""}), MENDED), True),
+        (snapshot(OPEN, MENDED), False),
+        (snapshot(replace(LONDON, links=(replace(LONDON.links[0], connected=False),)), MENDED), False),
+        (snapshot(LONDON, replace(MENDED, pending_acks=2)), False),
     ],
-    ids=["all is well", "both owed", "a fence", "the link's door is closed", "owed at home", "only a lock", "open",
+    ids=["all is well", "both owed", "a fence", "the link's listener is closed", "owed at home", "only a lock", "open",
          "its link ships nothing", "not all of it is applied"],
 )  # fmt: skip
-def test_it_is_taken_in_where_nothing_is_owed_kept_out_or_under_way(look: MirrorSeen, taken_in: bool) -> None:
-    assert (RECIPE.holds_already(look, move(look, "reinstate")) is not None) is taken_in
+def test_it_is_taken_in_where_nothing_is_owed_kept_out_or_under_way(look: MirrorSnapshot, rejoined: bool) -> None:
+    assert (RECIPE.holds_already(look, move(look, "reinstate")) is not None) is rejoined
 
 
 def otherwise(view: BrokerView, *paused: str, **more: Any) -> BrokerView:
@@ -167,12 +167,12 @@ def otherwise(view: BrokerView, *paused: str, **more: Any) -> BrokerView:
     return replace(view, **more)
 
 
-BOTH, LOST, BACK = seen(OPEN, PARIS), seen(GONE, PARIS), seen(LONDON, SERVING)
-TWO_DOORS = otherwise(OPEN, acceptors=(*OPEN.acceptors, door("mqtt", 1883, started=False)),
+BOTH, LOST, BACK = snapshot(OPEN, PARIS), snapshot(GONE, PARIS), snapshot(LONDON, SERVING)
+TWO_LISTENERS = otherwise(OPEN, acceptors=(*OPEN.acceptors, listener("mqtt", 1883, started=False)),
                       config=Config(("clients", "mqtt"), ("mirror",), None))  # fmt: skip
-CUT = seen(otherwise(LONDON, "orders.in", "orders.audit"), PARIS)  # by the run itself, behind its fence
-HELD = seen(LONDON, otherwise(SERVING, "orders.in"))
-OPENED = seen(otherwise(LONDON, "orders.in"), otherwise(PARIS, acceptors=doors("paris", serving=True)))
+CUT = snapshot(otherwise(LONDON, "orders.in", "orders.audit"), PARIS)  # by the run itself, behind its fence
+HELD = snapshot(LONDON, otherwise(SERVING, "orders.in"))
+OPENED = snapshot(otherwise(LONDON, "orders.in"), otherwise(PARIS, acceptors=listeners("paris", serving=True)))
 LOCK = LockDocument(7, "a run", paused={"a run": ("orders.in",)}).to_text()
 NARROW = Queues(include=("orders.#", "brief"), exclude=("orders.audit",))
 ALL_IN, AUDIT = "; ".join(f"paris pause {name}" for name in ("orders.in", "orders.audit")), "paris resume orders.audit"
@@ -184,14 +184,14 @@ SHUT_AGAIN = f"paris close mirror; paris write {FENCE}; paris write {QUARANTINE}
     ("operation", "verb", "look", "before", "calls", "inverse"),
     [
         # What somebody paused stays paused, through the move and its undo; so does what the settings leave out.
-        ("swapover", "quiesce", seen(otherwise(OPEN, "orders.in"), PARIS), None,
+        ("swapover", "quiesce", snapshot(otherwise(OPEN, "orders.in"), PARIS), None,
          "london pause orders.audit", "london resume orders.audit"),
-        ("swapover", "drain", seen(otherwise(OPEN, "orders.in"), PARIS), None, "london resume orders.audit", None),
+        ("swapover", "drain", snapshot(otherwise(OPEN, "orders.in"), PARIS), None, "london resume orders.audit", None),
         ("swapover", "quiesce", BOTH, NARROW, "london pause orders.in", "london resume orders.in"),
         ("swapover", "quiesce", BOTH, Queues(include=("nothing",)), "", ""),
-        ("swapover", "fence", seen(TWO_DOORS, PARIS), None, "london close clients", "london open clients"),
-        ("swapover", "catch-up", seen(OPEN, otherwise(PARIS, links=(replace(PARIS.links[0], started=False),))), None,
-         "", "london link-up paris"),
+        ("swapover", "fence", snapshot(TWO_LISTENERS, PARIS), None, "london close clients", "london open clients"),
+        ("swapover", "catch-up", snapshot(OPEN, otherwise(PARIS, links=(replace(PARIS.links[0], started=False),))),
+         None, "", "london link-up paris"),
         # The inverse of a resumed run is from before it, and not from what it has done.
         ("swapover", "fence", CUT, BOTH, "", "london open clients"),
         ("swapover", "quiesce", CUT, BOTH, "", "london resume orders.in; london resume orders.audit"),
@@ -199,12 +199,13 @@ SHUT_AGAIN = f"paris close mirror; paris write {FENCE}; paris write {QUARANTINE}
         ("swapover", "activate", OPENED, BOTH, "london resume orders.in", "paris close clients"),
         ("failover", "activate", OPENED, BOTH, "", "paris close clients"),
         # At the target a run's pauses are lifted, and nobody else's.
-        ("swapover", "activate", seen(OPEN, otherwise(PARIS, "orders.in")), None, "paris open clients", None),
-        ("swapover", "activate", seen(OPEN, otherwise(PARIS, "orders.in", documents={"dr-ctl.lock.paris.7": LOCK})),
+        ("swapover", "activate", snapshot(OPEN, otherwise(PARIS, "orders.in")), None, "paris open clients", None),
+        ("swapover", "activate", snapshot(OPEN, otherwise(PARIS, "orders.in", documents={"dr-ctl.lock.paris.7": LOCK})),
          None, "paris open clients; paris resume orders.in", None),
         # A lost site that is closed is not fenced; what stands is neither written again nor struck by the undo.
-        ("failover", "fence", seen(GONE, otherwise(SHUT, documents={FENCE: ""})), LOST, "", f"paris strike {FENCE}"),
-        ("failover", "quarantine", seen(GONE, otherwise(SHUT, documents={QUARANTINE: ""})), LOST,
+        ("failover", "fence", snapshot(GONE, otherwise(SHUT, documents={FENCE: ""})), LOST,
+         "", f"paris strike {FENCE}"),
+        ("failover", "quarantine", snapshot(GONE, otherwise(SHUT, documents={QUARANTINE: ""})), LOST,
          "", f"paris open mirror; paris strike {QUARANTINE}"),
         # A return pauses every queue, whatever the settings narrow, lifts its own pauses and no others.
         ("failback", "reinstate", BACK, NARROW,
@@ -213,15 +214,20 @@ SHUT_AGAIN = f"paris close mirror; paris write {FENCE}; paris write {QUARANTINE}
          f"paris pause orders.audit; paris open mirror; {AUDIT}; {STRUCK}", f"{AUDIT}; {SHUT_AGAIN}"),
         ("failback", "reinstate", HELD, BACK, f"paris pause orders.audit; paris open mirror; {AUDIT}; {IN}; {STRUCK}",
          f"{AUDIT}; {IN}; {SHUT_AGAIN}"),
-        ("failback", "reinstate", seen(otherwise(LONDON, links=UNSTARTED), SERVING), None,
+        ("failback", "reinstate", snapshot(otherwise(LONDON, links=UNSTARTED), SERVING), None,
          f"{ALL_IN}; paris open mirror; london link-up paris; {IN}; {AUDIT}; {STRUCK}", None),
         # One that came back open is closed, and never opened again beside the other.
-        ("failback", "residue", seen(OPEN, SERVING), None, "london close clients", ""),
-        ("failback", "activate", seen(OPEN, SERVING), None, "london open clients", "london close clients"),
+        ("failback", "residue", snapshot(OPEN, SERVING), None, "london close clients", ""),
+        ("failback", "activate", snapshot(OPEN, SERVING), None, "london open clients", "london close clients"),
     ],
 )  # fmt: skip
 def test_what_a_step_does_and_undoes(
-    operation: str, verb: str, look: MirrorSeen, before: MirrorSeen | Queues | None, calls: str, inverse: str | None
+    operation: str,
+    verb: str,
+    look: MirrorSnapshot,
+    before: MirrorSnapshot | Queues | None,
+    calls: str,
+    inverse: str | None,
 ) -> None:
     how, began = (recipe(before), look) if isinstance(before, Queues) else (RECIPE, before or look)
     [line] = [step for step in runbook.load(operation, runbook.shipped()).steps if step.verb == verb]
@@ -238,9 +244,9 @@ def told(calls: Sequence[Call]) -> str:
 
 def test_what_is_not_replicated_is_named() -> None:
     asked, odd = move(BOTH, "swapover"), with_queue(with_queue(OPEN, queue("brief", durable=False)), queue("logs", 2))
-    found = {*recipe(NARROW).not_replicated(seen(odd, PARIS), asked)}
+    found = {*recipe(NARROW).not_replicated(snapshot(odd, PARIS), asked)}
     left = "queues left out of quiesce and parity by the settings (they move too): "
-    usual = {*recipe(NARROW).not_replicated(seen(PARIS, PARIS), asked)}
+    usual = {*recipe(NARROW).not_replicated(snapshot(PARIS, PARIS), asked)}
     assert found - usual == {"non-durable queues: brief", f"{left}logs; orders.audit"}
 
 
@@ -248,7 +254,7 @@ def test_what_is_not_replicated_is_named() -> None:
 @given(name=st.text(min_size=1).filter(lambda name: queue(name).business))
 def test_any_queue_name_comes_unharmed_through_the_calls(name: str) -> None:
     draft = RECIPE.draft(
-        RunbookStep("quiesce", "both", 1), seen(*at_both(name)), Move(Ask("swapover", "paris"), "london", {})
+        RunbookStep("quiesce", "both", 1), snapshot(*at_both(name)), Move(Ask("swapover", "paris"), "london", {})
     )
     [call] = [call for call in draft.calls if call.when is None]
     parts = beans.parts(change(call).bean)
@@ -265,15 +271,15 @@ def flow(outflow: int = 0, added: int = 0, *, attached: bool = True, pending: in
         unapplied=pending,
         link_started=True,
         link_connected=attached,
-        doors_open=(),
+        listeners_open=(),
         mirror_open=True,
     )
 
 
-class World(made.Hand):
+class World(made.StepContext):
     """Stands for tools, observer, hand and broker."""
 
-    patience, waits = Patience(), MirrorPatience()
+    timeouts, waits = Timeouts(), MirrorTimeouts()
     site, restarts = "london", 0
 
     def __init__(self) -> None:
@@ -290,13 +296,13 @@ class World(made.Hand):
     def names(self) -> Any:
         return SimpleNamespace(broker_connection=None)
 
-    def change(self, calls: Any, hand: Any) -> list[Any]:
+    def change(self, calls: Any, context: Any) -> list[Any]:
         self.restarts += 1
         return []
 
 
 class UntilEmpty(PairWait):
-    def ended(self, now: Flows, hand: Any) -> Outcome | None:
+    def ended(self, now: Flows, context: Any) -> Outcome | None:
         return Done("empty") if self.left(now) == 0 else None
 
 
@@ -376,7 +382,7 @@ def test_what_hangs_is_restarted_and_nothing_else(at: Callable[[int], Flow], res
 
 @pytest.mark.parametrize(
     ("now", "limit_s"),
-    [(flow(10, 10), MirrorPatience().hung_s), (flow(10, 10, attached=False), Patience().link_lost_s)],
+    [(flow(10, 10), MirrorTimeouts().hung_s), (flow(10, 10, attached=False), Timeouts().link_lost_s)],
     ids=["idle", "unattached"],
 )
 def test_it_is_given_its_time(now: Flow, limit_s: float) -> None:
@@ -447,11 +453,11 @@ class Gate:
         drain = Drain.model_validate({"poll": f"{1000 * more['poll']:g}ms"})
         self.london = Scripted("london", london)
         self.paris = Scripted("paris", paris, more.get("browsed", (1, 2, 3)), more.get("unnamed", 0))
-        self.hand = made.Hand()
+        self.context = made.StepContext()
         observer = SimpleNamespace(
             brokers={"london": {PAIR: self.london}, "paris": {PAIR: self.paris}},
             queues=Queues(),
-            patience=Patience(),
+            timeouts=Timeouts(),
             together=lambda ask, of: [ask(each) for each in of],
             ways=lambda move: [(self.london, self.paris)],
         )
@@ -459,8 +465,8 @@ class Gate:
         verifying.begun = more.get("begun", {})
         step = PlannedStep(8, "verify", "paris", "", limits={"within": 10.0, "stable": more.get("stable", 3)})
         ask = Ask("swapover", "paris", accept_difference=more.get("accepted", {}))
-        self.outcome: Outcome = verifying.verify(step, Move(ask, "london", {}), cast("Any", self.hand))
-        assert all({*each} == {"london", "paris"} for each in self.hand.sampled)
+        self.outcome: Outcome = verifying.verify(step, Move(ask, "london", {}), cast("Any", self.context))
+        assert all({*each} == {"london", "paris"} for each in self.context.sampled)
 
 
 STILL = [Sample(-1.0 + number / 10, HERE, THERE) for number in range(3)]
@@ -490,7 +496,7 @@ def test_the_gate_opens_after_a_window_of_good_samples(
     gate = Gate([HERE], paris, **{"poll": 0.01, **more})
     assert isinstance(gate.outcome, Done)
     assert gate.london.taken == taken
-    assert took_s is None or gate.hand.now_s == pytest.approx(took_s)
+    assert took_s is None or gate.context.now_s == pytest.approx(took_s)
     assert gate.outcome.evidence[PAIR] == {"samples": samples, "ids_compared": 3, "depths": {"orders.in": 3}}
 
 
@@ -507,7 +513,7 @@ def test_one_bad_sample_begins_the_window_anew(bad: Look, told: str) -> None:
     gate = Gate([HERE], [THERE, THERE, bad, THERE], poll=1.0)
     assert isinstance(gate.outcome, Done)
     assert gate.paris.taken == 6
-    assert any(told in each for each in gate.hand.whys if each is not None)
+    assert any(told in each for each in gate.context.whys if each is not None)
 
 
 @pytest.mark.parametrize(
@@ -523,8 +529,8 @@ def test_a_gate_that_does_not_open_in_time_says_what_kept_it_shut(looks: list[Lo
     assert isinstance(gate.outcome, Refused)
     assert gate.outcome.code is ExitCode.DRAIN_TIMEOUT
     assert gate.outcome.text.startswith("the gate did not open in time")
-    assert any(why in told for told in gate.hand.whys if told is not None)
-    assert gate.hand.now_s == pytest.approx(11.0)
+    assert any(why in told for told in gate.context.whys if told is not None)
+    assert gate.context.now_s == pytest.approx(11.0)
 
 
 def test_a_difference_that_stays_for_two_seconds_is_refused_and_one_that_goes_away_is_waited_for() -> None:
@@ -533,7 +539,7 @@ def test_a_difference_that_stays_for_two_seconds_is_refused_and_one_that_goes_aw
     assert gate.outcome.code is ExitCode.REVERTED
     assert [(each.id, bool(each.remedy)) for each in gate.outcome.findings] == [("DR-PARITY-003", True)]
     assert "orders.in: 3 at london, 1 at paris" in gate.outcome.text
-    assert 2.0 < gate.hand.now_s < 4.5
+    assert 2.0 < gate.context.now_s < 4.5
     # Applied late, not added: the counter stands where the mirror put it.
     late = [with_queue(THERE, queue("orders.in", 3, site="paris", added=1))]
     assert isinstance(Gate([HERE], [*[closed("paris", depth=1)] * 4, *late], poll=0.5).outcome, Done)
@@ -700,7 +706,7 @@ SERVES, STANDBY, DOWN, SICK, UNKNOWN = Role.SERVING, Role.STANDBY, Role.DOWN, Ro
     ],
 )
 def test_a_sites_brokers_must_agree_or_its_role_is_unknown(first: Any, second: BrokerView, role: Role) -> None:
-    assert MirrorSeen({"paris": {"orders-1": first, "orders-2": second}}).roles == {"paris": role}
+    assert MirrorSnapshot({"paris": {"orders-1": first, "orders-2": second}}).roles == {"paris": role}
 
 
 @pytest.mark.parametrize(
@@ -744,7 +750,7 @@ INBOUND = link_connection("london")
         ((connection(MIRROR),), False, ["billing"]),
     ],
 )
-def test_whoever_is_not_the_peer_at_the_door_of_its_link_is_a_client(
+def test_whoever_is_not_the_peer_at_the_listener_of_its_link_is_a_client(
     connections: tuple[Connection, ...], *, peer: bool, guests: list[str]
 ) -> None:
     view = broker("london", connections=connections)
@@ -755,26 +761,26 @@ def core(user: str, remote: str = "10.1.2.5:5000", port: int = ADMIN) -> Connect
     return Connection("c", port, remote, "", user, "CORE")
 
 
-def test_brokers_of_the_same_site_are_no_clients_and_whoever_else_comes_by_their_door_is() -> None:
+def test_brokers_of_the_same_site_are_no_clients_and_whoever_else_comes_by_their_listener_is() -> None:
     group = Group("Primary Only", at=f"10.1.2.3:{ADMIN}", cluster=("10.1.2.5:61618",))
-    alone = broker("london", acceptors=(*doors("london", serving=True), door("cluster", ADMIN)), group=group)
+    alone = broker("london", acceptors=(*listeners("london", serving=True), listener("cluster", ADMIN)), group=group)
     takes = Consumer("notif.1", ADMIN, "", "10.1.2.5:5001", "cu", 0)
     queues = (*alone.queues, queue("notif.1", internal=True))
     view = replace(alone, connections=(core(""), core("cu", "10.1.2.5:5001")), consumers=(takes,), queues=queues)
 
     assert view.fence.strangers() == []
-    closed = (door("clients", CLIENTS, started=False), *view.acceptors[1:])
+    closed = (listener("clients", CLIENTS, started=False), *view.acceptors[1:])
     assert list(clients_of(replace(view, acceptors=closed))) == []
     # One with a user that consumes nothing of the broker's own, and one that speaks otherwise.
     assert [len(replace(alone, connections=(c,)).fence.strangers()) for c in (core("app"), connection(ADMIN))] == [1, 1]
-    # At another door nobody is a broker of the site.
+    # At another listener nobody is a broker of the site.
     at_link = core("", port=MIRROR)
     assert replace(alone, connections=(at_link,)).link.guests(None) == [at_link]
 
 
 BEFORE = broker("london", queue(added=100, acked=90))
 NOW = broker("london", queue(added=150, acked=100), connections=(connection(), connection(), INBOUND))
-PORTLESS = (door("clients", None), door("mirror", MIRROR))
+PORTLESS = (listener("clients", None), listener("mirror", MIRROR))
 
 
 @pytest.mark.parametrize(
@@ -787,33 +793,35 @@ PORTLESS = (door("clients", None), door("mirror", MIRROR))
     ],
 )
 def test_clients_and_what_came_and_went_between_two_looks(now: BrokerView, clients: Any, traffic: Any) -> None:
-    london = seen(now, broker("paris"), before=seen(BEFORE, broker("paris")), took_s=2.0).brokers[0]
+    london = snapshot(now, broker("paris"), before=snapshot(BEFORE, broker("paris")), took_s=2.0).brokers[0]
     assert (london.clients, london.traffic) == (clients, traffic)
-    alone = seen(now, broker("paris")).brokers[0]
+    alone = snapshot(now, broker("paris")).brokers[0]
     assert (alone.clients, alone.traffic) == (clients, None)
 
 
-SHUT_DOOR = (CLIENTS_DOOR, replace(LINK_DOOR, started=False))
+SHUT_LISTENER = (CLIENTS_LISTENER, replace(LINK_LISTENER, started=False))
 
 
-def findings(look: MirrorSeen, queues: Queues | None = None, target: str = "paris", **accepted: int) -> list[Finding]:
+def findings(
+    look: MirrorSnapshot, queues: Queues | None = None, target: str = "paris", **accepted: int
+) -> list[Finding]:
     asked = Ask("swapover", target, accept_difference={name.replace("_", "."): n for name, n in accepted.items()})
     source = "london" if target == "paris" else "paris"
-    return of_move(Rules(queues or Queues(), Drain(), Patience()), look, Move(asked, source, {}))
+    return of_move(Rules(queues or Queues(), Drain(), Timeouts()), look, Move(asked, source, {}))
 
 
-def london(**more: Any) -> MirrorSeen:
-    return seen(replace(OPEN, **more), PARIS)
+def london(**more: Any) -> MirrorSnapshot:
+    return snapshot(replace(OPEN, **more), PARIS)
 
 
-def paris(**more: Any) -> MirrorSeen:
-    return seen(OPEN, replace(PARIS, **more))
+def paris(**more: Any) -> MirrorSnapshot:
+    return snapshot(OPEN, replace(PARIS, **more))
 
 
-def queued(london: Any = None, paris: Any = None) -> MirrorSeen:
+def queued(london: Any = None, paris: Any = None) -> MirrorSnapshot:
     """One queue of one of them, or of both, is otherwise."""
     here = with_queue(OPEN, london) if london else OPEN
-    return seen(here, with_queue(PARIS, paris) if paris else PARIS)
+    return snapshot(here, with_queue(PARIS, paris) if paris else PARIS)
 
 
 def config(*clients: str, mirror: str | None = "mirror", link: str | None = None) -> Config:
@@ -821,8 +829,8 @@ def config(*clients: str, mirror: str | None = "mirror", link: str | None = None
 
 
 def beside(*names: str, site: str = "paris", protocols: str = "CORE", **more: Any) -> tuple[Acceptor, ...]:
-    """The doors of a site, and one more."""
-    made = (views.door(each, ADMIN, site=site, protocols=frozenset(protocols.split()), **more) for each in names)
+    """The listeners of a site, and one more."""
+    made = (views.listener(each, ADMIN, site=site, protocols=frozenset(protocols.split()), **more) for each in names)
     return (*(PARIS if site == "paris" else OPEN).acceptors, *made)
 
 
@@ -838,13 +846,13 @@ ONE_WRONG = [
      "DR-DOOR-002 warning", "serves; acceptor mqtt is closed", ""),
     (paris(acceptors=PARIS.acceptors[:1], config=config(mirror=None)),
      "DR-DOOR-003 error", "none but the clients' speaks AMQP", "mirror:"),
-    (paris(acceptors=(CLIENTS_DOOR, *beside("north", "south", protocols="AMQP", started=False)[2:]),
+    (paris(acceptors=(CLIENTS_LISTENER, *beside("north", "south", protocols="AMQP", started=False)[2:]),
            config=config(mirror=None)), "DR-DOOR-003 error", "north, south could all be it", "mirror:"),
-    (paris(acceptors=SHUT_DOOR), "DR-DOOR-004 error", "acceptor mirror of the peer's link is closed", "Start it"),
+    (paris(acceptors=SHUT_LISTENER), "DR-DOOR-004 error", "acceptor mirror of the peer's link is closed", "Start it"),
     (london(consumers=(consumer(port=MIRROR),)), "DR-DOOR-011 error", "orders.in; mirror", "clients:"),
     (paris(connections=(views.link_connection("paris"), views.connection(MIRROR))),
      "DR-DOOR-011 error", "STOMP; billing; acceptor mirror", "an acceptor of its own"),
-    (paris(acceptors=(replace(CLIENTS_DOOR, opens_at_boot=True), LINK_DOOR)),
+    (paris(acceptors=(replace(CLIENTS_LISTENER, opens_at_boot=True), LINK_LISTENER)),
      "DR-DOOR-007 warning", "acceptor clients opens at boot", "autoStart=false"),
     (paris(lock_coordinators=("site-lock",)),
      "DR-DOOR-008 error", "lock coordinator site-lock", "Take the lock coordinator off"),
@@ -871,7 +879,7 @@ ONE_WRONG = [
 
 
 @pytest.mark.parametrize(("look", "finding", "words", "remedy"), ONE_WRONG)
-def test_one_thing_wrong_gives_exactly_its_finding(look: MirrorSeen, finding: str, words: str, remedy: str) -> None:
+def test_one_thing_wrong_gives_exactly_its_finding(look: MirrorSnapshot, finding: str, words: str, remedy: str) -> None:
     [found] = findings(look)
     assert f"{found.id} {found.severity.value}" == finding
     assert all(word in found.text for word in words.split("; ")), found.text
@@ -891,40 +899,40 @@ def test_one_thing_wrong_gives_exactly_its_finding(look: MirrorSeen, finding: st
     ],
 )
 def test_a_silent_broker_is_an_error_with_what_it_said(error: Any, refuse: bool, state: str) -> None:
-    [found] = findings(seen(OPEN, Silent(PAIR, "paris", error, ports_refuse=refuse)))
+    [found] = findings(snapshot(OPEN, Silent(PAIR, "paris", error, ports_refuse=refuse)))
     assert (found.id, found.severity, found.remedy) == ("DR-SITE-001", Severity.ERROR, error.remedy)
     assert found.text == f"paris/orders-1{state}: {error}"
 
 
 TEN_HERE = with_queue(OPEN, queue(depth=10))
-CLOSED = replace(OPEN, acceptors=views.doors("london", serving=False))
+CLOSED = replace(OPEN, acceptors=views.listeners("london", serving=False))
 
 
 @pytest.mark.parametrize(
     "look",
     {
-        "a clean pair": seen(OPEN, PARIS),
+        "a clean pair": snapshot(OPEN, PARIS),
         "clocks just close enough": paris(now_ms=PARIS.now_ms - 2000),
         "clients at the serving site": london(consumers=(consumer(),), connections=(views.connection(CLIENTS),)),
         "the broker's own consumer": paris(consumers=(consumer("activemq.notifications"),)),
         "the link's consumer": paris(consumers=(consumer("$ACTIVEMQ_ARTEMIS_MIRROR_london", None),)),
         "an empty queue at one site": queued(queue("empty")),
         "dr-ctl's own queue": queued(queue("dr-ctl.probe.london", 1)),
-        "a difference that is under way": seen(TEN_HERE, with_queue(PARIS, outflow("paris", depth=7))),
-        "a difference that moved between two looks": replace(seen(TEN_HERE, PARIS), moved={PAIR: {"orders.in": 7}}),
-        "what a run paused, which resumes it": seen(
+        "a difference that is under way": snapshot(TEN_HERE, with_queue(PARIS, outflow("paris", depth=7))),
+        "a difference that moved between two looks": replace(snapshot(TEN_HERE, PARIS), moved={PAIR: {"orders.in": 7}}),
+        "what a run paused, which resumes it": snapshot(
             replace(with_queue(OPEN, queue(depth=3, paused=True)), documents={"dr-ctl.lock.london.7": LOCK}), PARIS
         ),
-        "a difference of two closed sites, which the gate asks for": seen(
+        "a difference of two closed sites, which the gate asks for": snapshot(
             views.broker("london", queue(depth=9), serving=False), PARIS
         ),
-        "consumers at a target that serves already": seen(
-            CLOSED, replace(PARIS, acceptors=views.doors("paris", serving=True), consumers=(consumer(),))
+        "consumers at a target that serves already": snapshot(
+            CLOSED, replace(PARIS, acceptors=views.listeners("paris", serving=True), consumers=(consumer(),))
         ),
     }.items(),
     ids=lambda each: each[0],
 )
-def test_what_belongs_there_gives_no_finding(look: tuple[str, MirrorSeen]) -> None:
+def test_what_belongs_there_gives_no_finding(look: tuple[str, MirrorSnapshot]) -> None:
     assert findings(look[1]) == []
 
 
@@ -936,14 +944,14 @@ BAD = replace(PARIS, prepared=("AQID",), version="2.40.0", links=link(started=Fa
     [
         (queued(paris=queue(depth=3, site="paris", paused=True)), "DR-QUEUE-002 warning; DR-QUEUE-001 info"),
         # Everything that is wrong, errors first.
-        (seen(with_queue(OPEN, queue("DLQ", 1)), BAD),
+        (snapshot(with_queue(OPEN, queue("DLQ", 1)), BAD),
          "DR-TX-001 error; DR-LINK-003 error; DR-STANDBY-001 error; DR-PAIR-002 warning; DR-PARITY-002 info"),
         # Of several pairs each is checked.
-        (MirrorSeen({"london": {"a": OPEN, "b": replace(OPEN, prepared=("xid-1",))},
+        (MirrorSnapshot({"london": {"a": OPEN, "b": replace(OPEN, prepared=("xid-1",))},
                      "paris": {"a": PARIS, "b": PARIS}}), "DR-TX-001 error"),
     ],
 )  # fmt: skip
-def test_all_that_is_wrong_is_told_at_once_errors_first(look: MirrorSeen, told: str) -> None:
+def test_all_that_is_wrong_is_told_at_once_errors_first(look: MirrorSnapshot, told: str) -> None:
     found = [f"{each.id} {each.severity.value}" for each in findings(look)]
     assert sorted(found) == sorted(told.split("; "))
     assert [each.split()[1] for each in found] == [each.split()[1] for each in told.split("; ")]
@@ -953,7 +961,7 @@ def test_what_was_accepted_or_left_out_by_the_settings_is_not_told() -> None:
     look = queued(paris=queue(depth=1, site="paris"))
     assert [[each.id for each in findings(look, orders_in=n)] for n in (2, 1)] == [[], ["DR-PARITY-001"]]
     assert findings(queued(queue("logs", 9)), Queues(include=("orders.#",))) == []
-    assert findings(seen(OPEN, PARIS), target="london") == []
+    assert findings(snapshot(OPEN, PARIS), target="london") == []
 
 
 @pytest.mark.parametrize(
@@ -965,7 +973,7 @@ def test_long_lists_are_cut_and_say_so(count: int, told: str) -> None:
 
 def test_a_part_of_a_site_is_refused() -> None:
     part = Move(Ask("swapover", "paris", units=("orders-1",)), "london", {})
-    found = procedure.open_.recipe(Queues(), Drain(), Patience()).why_not(seen(OPEN, PARIS), part)
+    found = procedure.open_.recipe(Queues(), Drain(), Timeouts()).why_not(snapshot(OPEN, PARIS), part)
     assert [(each.id, each.severity) for each in found] == [("DR-UNIT-002", Severity.ERROR)]
 
 
@@ -990,13 +998,13 @@ def test_the_link_is_the_only_one_that_ships(view: BrokerView, name: str | None)
     assert (view.broker_connection.name if view.broker_connection is not None else None) == name
 
 
-def test_a_door_that_does_not_speak_the_links_protocol_is_not_the_links() -> None:
+def test_a_listener_that_does_not_speak_the_links_protocol_is_not_the_links() -> None:
     for speaks, names in (("CORE", ["mirror"]), ("AMQP", [])):
-        more = door("admin", ADMIN, protocols=frozenset({speaks}))
+        more = listener("admin", ADMIN, protocols=frozenset({speaks}))
         view = broker(
-            "london", acceptors=(*doors("london", serving=True), more), config=Config(("clients",), None, None)
+            "london", acceptors=(*listeners("london", serving=True), more), config=Config(("clients",), None, None)
         )
-        assert [each.name for each in view.link.doors] == names
+        assert [each.name for each in view.link.listeners] == names
 
 
 @pytest.mark.parametrize(

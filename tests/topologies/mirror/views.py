@@ -6,9 +6,9 @@ from typing import Any
 
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
-from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer, Queue
-from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, MirrorSeen
+from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, MirrorSnapshot
 from tests.topologies import made
 from tests.topologies.made import PAIR, PEERS
 
@@ -25,14 +25,14 @@ def outflow(site: str, **more: Any) -> Queue:
     return queue(f"{OUTFLOW_PREFIX}{PEERS[site]}", site=site, **{"internal": True, "consumers": 1, **more})
 
 
-def door(name: str, port: int | None, *, site: str = "london", **more: Any) -> Acceptor:
-    return made.door(name, beans.acceptor(f"broker-{site}", name), port, "CORE AMQP STOMP", **more)
+def listener(name: str, port: int | None, *, site: str = "london", **more: Any) -> Acceptor:
+    return made.listener(name, beans.acceptor(f"broker-{site}", name), port, "CORE AMQP STOMP", **more)
 
 
-def doors(site: str, *, serving: bool) -> tuple[Acceptor, ...]:
+def listeners(site: str, *, serving: bool) -> tuple[Acceptor, ...]:
     return (
-        door("clients", CLIENTS, site=site, started=serving),
-        door("mirror", MIRROR, site=site, protocols=frozenset({"AMQP"})),
+        listener("clients", CLIENTS, site=site, started=serving),
+        listener("mirror", MIRROR, site=site, protocols=frozenset({"AMQP"})),
     )
 
 
@@ -42,7 +42,7 @@ def broker(site: str, *queues: Queue, serving: bool | None = None, **more: Any) 
         "config": Config(("clients",), ("mirror",), None, greets_at=CLIENTS),
         "broker": f"broker-{site}",
         "pending_acks": 0,
-        "acceptors": doors(site, serving=site == "london" if serving is None else serving),
+        "acceptors": listeners(site, serving=site == "london" if serving is None else serving),
         "links": (BrokerConnection(PEERS[site], started=True, connected=True, protocol="AMQP"),),
         "queues": (outflow(site), *queues),
         "lock_coordinators": (),
@@ -55,7 +55,7 @@ def connection(port: int | None = CLIENTS) -> Connection:
 
 
 def link_connection(site: str) -> Connection:
-    """Of the peer's link, at the door for it."""
+    """Of the peer's link, at the listener for it."""
     peer = "paris" if site == "london" else "london"
     return Connection("5f0d", MIRROR, "10.1.2.4:50413", f"node-{peer}", "link", "AMQP")
 
@@ -64,8 +64,8 @@ def consumer(name: str = "orders.in", port: int | None = CLIENTS) -> Consumer:
     return Consumer(name, port, "billing", "10.1.2.3:50412", "app", 0)
 
 
-def seen(london: BrokerView | Silent, paris: BrokerView | Silent, **more: Any) -> MirrorSeen:
-    return MirrorSeen({"london": {PAIR: london}, "paris": {PAIR: paris}}, **more)
+def snapshot(london: BrokerView | Silent, paris: BrokerView | Silent, **more: Any) -> MirrorSnapshot:
+    return MirrorSnapshot({"london": {PAIR: london}, "paris": {PAIR: paris}}, **more)
 
 
 def at_both(*names: str, depth: int = 0) -> tuple[BrokerView, BrokerView]:

@@ -18,31 +18,31 @@ import yaml
 
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import Finding, Role, Severity
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.ports import Move, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.settings.topologies.classic_shared_store import SharedStoreBroker
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.operations import STOPS
-from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.sharedstore import procedure
 from dr_ctl.topologies.sharedstore.access import between
-from dr_ctl.topologies.sharedstore.lock import FileLock, Lag, LockSeen, LockUnreadable
+from dr_ctl.topologies.sharedstore.lock import FileLock, Lag, LockSnapshot, LockUnreadable
 from dr_ctl.topologies.sharedstore.store import KINDS, Database, Dsn, Kind, RowLock, counts, lag
-from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen, beside
+from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSnapshot, beside
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import SHARED_STORE
 from tests.conftest import Command
 from tests.topologies import made
 from tests.topologies.made import PAIR
 
-FRESH = LockSeen(True, "london", 8.0, 0.0)
-FILE = LockSeen(True)
+FRESH = LockSnapshot(True, "london", 8.0, 0.0)
+FILE = LockSnapshot(True)
 CONFIG = Config(("stomp",), None, None)
 
 
@@ -55,8 +55,8 @@ def queue(name: str, depth: int = 0, **more: Any) -> Queue:
     return made.queue(name, beans.queue("london", name), depth, **{"routing": "queue", **more})
 
 
-def door(site: str, *, started: bool = True) -> Acceptor:
-    return made.door("stomp", beans.connector(site, "stomp"), 61613, "STOMP", started=started, opens_at_boot=True)
+def listener(site: str, *, started: bool = True) -> Acceptor:
+    return made.listener("stomp", beans.connector(site, "stomp"), 61613, "STOMP", started=started, opens_at_boot=True)
 
 
 def broker(site: str = "london", *queues: Queue, closed: bool = False, **more: Any) -> BrokerView:
@@ -64,7 +64,7 @@ def broker(site: str = "london", *queues: Queue, closed: bool = False, **more: A
     told: dict[str, Any] = {
         "version": "5.18.3",
         "start": "ID:vm-1",
-        "acceptors": (door(site, started=not closed),),
+        "acceptors": (listener(site, started=not closed),),
         "queues": queues,
         "lock": replace(FRESH, holder=site),
         "runs": True,
@@ -89,22 +89,22 @@ def _view(site: str, **more: Any) -> BrokerView:
     return made.view(BrokerView, site, **{**told, **more})
 
 
-def seen(*views: BrokerView | Silent) -> StoreSeen:
-    return StoreSeen(beside({view.site: {view.pair: view} for view in views}))
+def snapshot(*views: BrokerView | Silent) -> StoreSnapshot:
+    return StoreSnapshot(beside({view.site: {view.pair: view} for view in views}))
 
 
 def with_commands(site: str) -> StoreConfig:
     return config(site, commands=frozenset({Goal.START, Goal.STOP}))
 
 
-RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
-RAN_OUT = LockSeen(False, "london", -3.0, 0.0)
-FREE = LockSeen(False)
+RECIPE = procedure.open_.recipe(Queues(), Drain(), Timeouts())
+RAN_OUT = LockSnapshot(False, "london", -3.0, 0.0)
+FREE = LockSnapshot(False)
 EXAMPLES: Final = Path(__file__).resolve().parents[3] / "examples"
 
 
 def of_move(here: BrokerView | Silent, there: BrokerView, operation: str = "swapover", **more: bool) -> list[Finding]:
-    told = seen(here, there)
+    told = snapshot(here, there)
     return list(RECIPE.why_not(told, Move(Ask(operation, "paris"), "london", RECIPE.baseline(told), **more)))
 
 
@@ -175,7 +175,7 @@ def test_with_the_line_that_is_offered_the_holder_serves() -> None:
 def test_what_the_store_lacks_refuses_a_move_before_its_fence(
     accepted: dict[str, int], severity: Severity | None
 ) -> None:
-    told = seen(broker(in_memory={"orders.in": 3}), waiting(runs=True))
+    told = snapshot(broker(in_memory={"orders.in": 3}), waiting(runs=True))
     move = Move(Ask("swapover", "paris", accept_difference=accepted), "london", RECIPE.baseline(told))
 
     assert {each.id: each.severity for each in RECIPE.why_not(told, move)}.get("DR-STORE-008") is severity
@@ -263,7 +263,7 @@ def test_who_waits_for_a_store_that_nobody_holds_may_take_it(view: BrokerView, m
 def test_a_moment_in_which_a_broker_takes_the_store_is_waited_out(
     here: BrokerView | Silent, there: BrokerView, is_between: bool
 ) -> None:
-    assert between(seen(here, there)) is is_between
+    assert between(snapshot(here, there)) is is_between
 
 
 def test_a_stop_that_is_denied_to_the_console_is_not_needed_where_the_process_has_a_command() -> None:
@@ -283,26 +283,26 @@ def test_a_failover_beside_one_that_holds_the_store_closed_is_refused() -> None:
 
 def test_with_one_store_nothing_is_lost_with_a_site_whatever_it_does() -> None:
     frozen = Silent(PAIR, "london", TimedOut("no answer"))
-    assert seen(frozen, waiting()).one_store
-    assert seen(broker("london", queue("orders.in", 5)), waiting()).stake("london")[0].lost == 0
+    assert snapshot(frozen, waiting()).one_store
+    assert snapshot(broker("london", queue("orders.in", 5)), waiting()).stake("london")[0].lost == 0
 
 
 def test_with_a_replica_it_is_what_that_has_not_got() -> None:
     here = broker(own=config("london", replicated=True), lag=Lag(4096, 3))
     unread = replace(here, lag=None)
-    assert not seen(here, waiting()).one_store
+    assert not snapshot(here, waiting()).one_store
     assert (here.link.to_ship, unread.link.to_ship) == (3, None)
     assert [*here.link.unsettled()] == ["4096 byte(s) to replicate, 3 message(s) among them"]
     assert [*unread.link.unsettled()] == ["how far the replica is was not read"]
 
 
-def drafted(verb: str, told: StoreSeen, operation: str = "swapover") -> Draft:
+def drafted(verb: str, told: StoreSnapshot, operation: str = "swapover") -> StepPlan:
     move = Move(Ask(operation, "paris"), "london", RECIPE.baseline(told))
     return RECIPE.draft(RunbookStep(verb, "both", 1), told, move)
 
 
 def test_its_process_is_stopped_by_its_own_command_where_there_is_one_and_started_again() -> None:
-    both = seen(broker(own=with_commands("london")), waiting(runs=True))
+    both = snapshot(broker(own=with_commands("london")), waiting(runs=True))
     stop, *_, start = drafted("activate", both).calls
     assert (stop.goal, stop.request) == (Goal.HAND_OVER, {"process": "stop"})
     assert (start.site, start.goal, start.part, start.when) == ("london", Goal.START, "beside", "it has ended")
@@ -310,8 +310,8 @@ def test_its_process_is_stopped_by_its_own_command_where_there_is_one_and_starte
 
 
 def test_the_wait_lasts_as_long_as_a_lease_can_and_a_broker_needs_to_start() -> None:
-    limits = drafted("activate", seen(broker(), waiting(runs=True)), "failover").limits
-    assert limits == {"within": 2 * 10.0 + Patience().activate_s}
+    limits = drafted("activate", snapshot(broker(), waiting(runs=True)), "failover").limits
+    assert limits == {"within": 2 * 10.0 + Timeouts().activate_s}
 
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
@@ -370,7 +370,7 @@ def test_who_has_locked_a_file_is_seen_and_it_stays_theirs(tmp_path: Path) -> No
     with path.open("r+") as file:  # looking has locked nothing
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    assert (free, told, again) == (LockSeen(False), LockSeen(True, process=process), LockSeen(False))
+    assert (free, told, again) == (LockSnapshot(False), LockSnapshot(True, process=process), LockSnapshot(False))
     assert told.text == "the store's lock is held"
 
 
@@ -382,15 +382,23 @@ def test_a_file_that_is_not_there_tells_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "expected", "text"),
     [
-        (("london", NOW_MS + 6000, NOW_MS), LockSeen(True, "london", 6.0, 0.0), "london holds the store, its lease"),
-        (("london", NOW_MS - 1000, NOW_MS), LockSeen(False, "london", -1.0, 0.0), "the lease of london has run out"),
-        ((None, 0, NOW_MS), LockSeen(False, None, None, 0.0), "nobody holds the store"),
-        ((None, None, NOW_MS), LockSeen(False, None, None, 0.0, written=False), "nobody holds the store"),
-        (("paris", NOW_MS + 9000, NOW_MS + 4000.0), LockSeen(True, "paris", 5.0, 4.0), "paris holds the store"),
+        (
+            ("london", NOW_MS + 6000, NOW_MS),
+            LockSnapshot(True, "london", 6.0, 0.0),
+            "london holds the store, its lease",
+        ),
+        (
+            ("london", NOW_MS - 1000, NOW_MS),
+            LockSnapshot(False, "london", -1.0, 0.0),
+            "the lease of london has run out",
+        ),
+        ((None, 0, NOW_MS), LockSnapshot(False, None, None, 0.0), "nobody holds the store"),
+        ((None, None, NOW_MS), LockSnapshot(False, None, None, 0.0, written=False), "nobody holds the store"),
+        (("paris", NOW_MS + 9000, NOW_MS + 4000.0), LockSnapshot(True, "paris", 5.0, 4.0), "paris holds the store"),
     ],
     ids=["held", "run out", "given up", "never leased", "another clock"],
 )
-def test_a_row_names_its_holder_and_the_end_of_its_lease(row: Sequence[Any], expected: LockSeen, text: str) -> None:
+def test_a_row_names_its_holder_and_the_end_of_its_lease(row: Sequence[Any], expected: LockSnapshot, text: str) -> None:
     told = RowLock(Rows([row]), "ACTIVEMQ_LOCK", Clock()).read()
     assert told == expected
     assert text in told.text

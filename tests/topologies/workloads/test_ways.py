@@ -11,19 +11,19 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import SWAPOVER
 from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.ports import UnitSeen
+from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.jolokia import beans
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.workloads import SystemdUnit
-from dr_ctl.topologies.topology import PartState, WorkloadSeen
+from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
 from dr_ctl.topologies.workloads.calls import call, concerned, part_of_call
 from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
-from dr_ctl.topologies.workloads.sites import WorkloadPatience, WorkloadSites
+from dr_ctl.topologies.workloads.sites import WorkloadSites, WorkloadTimeouts
 from tests.jolokia.console import Console, Handler, closed_port, console, send, silence, value
 from tests.topologies.workloads.work import Work
 
@@ -104,16 +104,16 @@ def sites(folder: Path, *workloads: dict[str, Any], read_s: float = 2.0) -> Work
     sites = {**brokers, "london": {**brokers["london"], "workloads": list(workloads)}}
     told = {"version": 1, "name": "orders", "topology": "artemis-mirror", "sites": sites}
     (folder / "dr-ctl.yaml").write_text(yaml.safe_dump(told), encoding="utf-8")
-    return WorkloadSites(load(folder / "dr-ctl.yaml"), Patience(own=(WorkloadPatience(read_s=read_s),)))
+    return WorkloadSites(load(folder / "dr-ctl.yaml"), Timeouts(own=(WorkloadTimeouts(read_s=read_s),)))
 
 
 def sent(of: WorkloadSites, name: str, goal: Goal, part: str | None = None) -> Outcome:
     return of.send(call("london", of.told["london", name], part or name, goal), None)
 
 
-def looked(of: WorkloadSites) -> WorkloadSeen:
-    [seen] = of.look()
-    return seen
+def looked(of: WorkloadSites) -> WorkloadSnapshot:
+    [snapshot] = of.look()
+    return snapshot
 
 
 CAMEL = {"name": "billing", "kind": "camel-route", "routes": ["billing", "audit"], "timeout": "1s"}
@@ -133,11 +133,11 @@ class TestCamel:
         self, tmp_path: Path, played: tuple[Camel, Console], told: dict[str, Any]
     ) -> None:
         of = sites(tmp_path, told)
-        seen = looked(of)
-        assert (seen.state, seen.detail, seen.runs) == ("running", "3 in flight", True)
-        assert list(seen.parts) == [name_of("billing"), name_of("audit")]
+        snapshot = looked(of)
+        assert (snapshot.state, snapshot.detail, snapshot.runs) == ("running", "3 in flight", True)
+        assert list(snapshot.parts) == [name_of("billing"), name_of("audit")]
 
-        outcomes = [sent(of, "billing", Goal.STOP, part) for part in seen.parts]
+        outcomes = [sent(of, "billing", Goal.STOP, part) for part in snapshot.parts]
 
         assert [type(each) for each in outcomes] == [Done, Done]
         stop = "stop(java.lang.Long,java.lang.Boolean)"
@@ -164,15 +164,15 @@ class TestCamel:
         self, tmp_path: Path, played: tuple[Camel, Console], told: Any, state: str, in_flight: int, is_so: str
     ) -> None:
         played[0].routes["billing"] = Route(state, in_flight)
-        seen = looked(sites(tmp_path, {**told, "routes": ["billing"]}))
-        assert (seen.state, seen.runs) == (is_so, is_so != "stopped")
+        snapshot = looked(sites(tmp_path, {**told, "routes": ["billing"]}))
+        assert (snapshot.state, snapshot.runs) == (is_so, is_so != "stopped")
 
     def test_what_is_not_there_or_does_not_answer_is_not_read(
         self, tmp_path: Path, played: tuple[Camel, Console], told: dict[str, Any]
     ) -> None:
-        seen = looked(sites(tmp_path, {**told, "routes": ["billing", "gone"]}))
-        assert (seen.state, seen.runs) == ("not read", None)
-        assert "InstanceNotFoundException" in str(seen.silent)
+        snapshot = looked(sites(tmp_path, {**told, "routes": ["billing", "gone"]}))
+        assert (snapshot.state, snapshot.runs) == ("not read", None)
+        assert "InstanceNotFoundException" in str(snapshot.silent)
         played[0].mute = True
         of = sites(tmp_path, told, read_s=0.2)
         of.spend_at_most(0.3, "london")
@@ -332,7 +332,7 @@ def _answering(status: int, body: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
 
 
-UNITS = [UnitSeen("orders.in", "london"), UnitSeen("bills", "london")]
+UNITS = [UnitSnapshot("orders.in", "london"), UnitSnapshot("bills", "london")]
 
 
 @pytest.mark.parametrize(
@@ -357,9 +357,9 @@ def test_no_call_is_certain_of_what_may_stop_or_start_by_itself() -> None:
     told = SystemdUnit(name="mailer", kind="systemd", unit="mailer.service")
     recipe = RecipeWithWorkloads(cast("Any", None), {("london", "mailer"): told})
     parts = {"runs": PartState.RUNNING, "ends": PartState.BETWEEN, "rests": PartState.STOPPED}
-    mailer = WorkloadSeen("london", "mailer", "systemd", singleton=False, parts=parts)
-    seen = cast("Any", SimpleNamespace(workloads=(mailer,), units=UNITS))
+    mailer = WorkloadSnapshot("london", "mailer", "systemd", singleton=False, parts=parts)
+    snapshot = cast("Any", SimpleNamespace(workloads=(mailer,), units=UNITS))
     ask = Ask(SWAPOVER, "paris")
-    planned = [*recipe._stops(seen, ask, "london"), *recipe._starts(seen, ask, "london")]
+    planned = [*recipe._stops(snapshot, ask, "london"), *recipe._starts(snapshot, ask, "london")]
     assert [part_of_call(each) for each in planned if each.when is None] == ["runs", "rests"]
     assert {each.when for each in planned} == {None, "it does not stop by itself", "it does not start by itself"}

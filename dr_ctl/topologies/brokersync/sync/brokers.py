@@ -74,9 +74,9 @@ class End:
         return settings.sync
 
     def gate(self) -> Gate:
-        door = self.access.agents_door() if self.own else None
-        assert door is not None
-        return door
+        listener = self.access.agents_listener() if self.own else None
+        assert listener is not None
+        return listener
 
     def reader(self) -> Reader:
         return Reader(self._opened())
@@ -126,7 +126,7 @@ def glance(end: End) -> Glance:
 
 
 def is_open(end: End) -> bool:
-    """Say whether any client's door of a broker is open. Raises `BrokerError`."""
+    """Say whether any client's listener of a broker is open. Raises `BrokerError`."""
     (connectors,) = end.reader().look([_connectors(end)], timeout_s=LOOK_S)
     return _lets_in(end, connectors)
 

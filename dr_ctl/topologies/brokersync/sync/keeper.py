@@ -68,7 +68,7 @@ class PairsKeeper:
     def _seen(self) -> list[QueueKept]:
         """No queue is kept clean whole where its copies may not be deleted."""
         return [
-            replace(queue.seen, whole=False) if pair.refused is not None else queue.seen
+            replace(queue.snapshot, whole=False) if pair.refused is not None else queue.snapshot
             for pair in self._pairs
             for queue in pair.queues.values()
         ]

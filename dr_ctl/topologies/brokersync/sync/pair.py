@@ -25,9 +25,9 @@ DELETE_AT_MOST_S: Final = 0.5
 COMPARE_AT_MOST_S: Final = 0.3
 """Then what was announced meanwhile is heard before more is deleted, or compared."""
 LAST_WORK_S: Final = 5.0
-"""For what is believed once the doors are closed."""
+"""For what is believed once the listeners are closed."""
 LAST_WORDS_S: Final = 2.0
-"""For what was announced before the doors were closed."""
+"""For what was announced before the listeners were closed."""
 
 Held = Callable[[], str | None]
 ByRuns = Callable[[str], Mapping[str, Any]]

@@ -22,8 +22,8 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A look at the serving broker: its start, whether a client's door is open, and by the name of each copied queue
-    its counters, its count, and that of its copies that are not shipped yet."""
+    """A look at the serving broker: its start, whether a client's listener is open, and by the name of each copied
+    queue its counters, its count, and that of its copies that are not shipped yet."""
 
     start: str
     is_open: bool
@@ -83,12 +83,12 @@ class Standby(Protocol):
     """The waiting broker. Every method raises `BrokerError`."""
 
     def is_open(self) -> bool:
-        """Whether any client's door is open there."""
+        """Whether any client's listener is open there."""
 
     def counts(self) -> There: ...
 
     def remove(self, queue: str, consumed: Consumed) -> int:
-        """Delete these copies; returns how many of them were there. Looks at the clients' doors just before: raises
+        """Delete these copies; returns how many of them were there. Looks at the clients' listeners just before: raises
         `Opened` where one is open. Raises `PolicyRefused` where the console's policy forbids it."""
 
     def listed(self, queue: str, before: Count | None) -> Listed: ...

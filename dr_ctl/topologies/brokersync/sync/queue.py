@@ -271,7 +271,7 @@ class Queue:
         return False
 
     @property
-    def seen(self) -> QueueKept:
+    def snapshot(self) -> QueueKept:
         at, whole, why_not = self._judged
         return QueueKept(
             self.pair,

@@ -1,7 +1,8 @@
-"""`activate`: the target's doors opened, pair by pair, and clients shown to be let in.
+"""`activate`: the target's listeners opened, pair by pair, and clients shown to be let in.
 
 If some pairs may have opened, those that did not are tried again until the time is over, also where a call was not
-answered: to open an open door changes nothing. The run cannot go back from there, and late service is better than none.
+answered: to open an open listener changes nothing. The run cannot go back from there, and late service is better than
+none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from dr_ctl.engine.goals import ALL
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common import checks, receipts
@@ -21,8 +22,8 @@ from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import holds, left_of, resume, still, to_undo
 from dr_ctl.topologies.common.failover import came_back_open, let_in_again
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.single import paused_at
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.verbs.proving import shown_open
 from dr_ctl.topologies.common.verbs.quiesce import to_lift
@@ -36,54 +37,54 @@ def peer_of(operation: str) -> Peer:
     return {FAILOVER: Peer.AWAY, ACTIVATE: Peer.CLOSED}.get(operation, Peer.DRAINED)
 
 
-def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     del step
     # A target that came back open is closed before anything else. The undo of the move back leaves it closed.
     returns = move.ask.operation == FAILBACK
-    closed_first = returns and came_back_open(seen, move)
+    closed_first = returns and came_back_open(snapshot, move)
     kept_out = "they were kept out when it came back" if closed_first else None
     peer = peer_of(move.ask.operation)
     calls, inverse = list[Call](), list[Call]()
-    for view in seen.views(move.target):
+    for view in snapshot.views(move.target):
         was = before(move, view)
         calls += in_part("admit", view.fence.admitting(kept_out))
-        closed = (door for door in view.doors if closed_first or not door.started)
-        calls += in_part("doors", view.fence.opening(closed, peer))
-        shut = [door for door in view.doors if returns or not was["doors"].get(door.name)]
+        closed = (listener for listener in view.listeners if closed_first or not listener.started)
+        calls += in_part("listeners", view.fence.opening(closed, peer))
+        shut = [listener for listener in view.listeners if returns or not was["listeners"].get(listener.name)]
         inverse += view.fence.closing(shut, "it is open")
         inverse += view.fence.shutting_out("they are let in") if returns or was["shut_out"] else []
-    if seen.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
+    if snapshot.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
         # A resumed run that had passed the gate: only the pauses of quiesce are left.
-        calls += [resume(view, queue) for view in seen.views(move.source) for queue in to_lift(rules, view, move)]
+        calls += [resume(view, queue) for view in snapshot.views(move.source) for queue in to_lift(rules, view, move)]
     # Queues that runs have left paused there would deliver nothing.
-    calls += [resume(view, queue) for view, queue in paused_at(seen, move.target)]
-    calls += in_part("strikes", receipts.strikes(seen))
-    return Draft(move.target, f"the doors open, {shown_open(seen, move)}", tuple(calls), tuple(inverse))
+    calls += [resume(view, queue) for view, queue in paused_at(snapshot, move.target)]
+    calls += in_part("strikes", receipts.strikes(snapshot))
+    return StepPlan(move.target, f"the listeners open, {shown_open(snapshot, move)}", tuple(calls), tuple(inverse))
 
 
-def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     strikes, admits, rest = step.part("strikes"), step.part("admit"), step.part("")
     views, why = (
-        (at_gate, None) if admits and (at_gate := _as_at_the_gate(tools, move, hand)) else _may_open(tools, move)
+        (at_gate, None) if admits and (at_gate := _as_at_the_gate(tools, move, context)) else _may_open(tools, move)
     )
     if why is not None:
         return Refused(why)
-    starts = [call for call in step.part("doors") if not holds(call, views)]
-    tools.change(rest, hand)
+    starts = [call for call in step.part("listeners") if not holds(call, views)]
+    tools.change(rest, context)
     # A call that lets clients in must follow a look at the other site: it is made once the roles are let in.
-    kept_out, why = _roles_let_in(tools, admits, views, move, hand) if admits else (None, None)
+    kept_out, why = _roles_let_in(tools, admits, views, move, context) if admits else (None, None)
     if kept_out is not None and move.ask.operation != FAILOVER:
         return Refused(kept_out)
     if why is not None:
         return Refused(why)
     tools.opened = tools.opened or bool(starts)
-    outcomes = dict(zip(starts, tools.change(starts, hand), strict=True))
+    outcomes = dict(zip(starts, tools.change(starts, context), strict=True))
     if outcomes and all(isinstance(each, Refused) for each in outcomes.values()):
         return _not_opened(tools, outcomes[starts[0]].text, move.target)
-    if (failed := _until_served(tools, outcomes, move, hand)) is not None:
+    if (failed := _until_served(tools, outcomes, move, context)) is not None:
         return failed
-    tools.change(strikes, hand)
-    refused = next((f"not through every door: {each.text}" for each in outcomes.values() if _no(each)), None)
+    tools.change(strikes, context)
+    refused = next((f"not through every listener: {each.text}" for each in outcomes.values() if _no(each)), None)
     if (lacks := refused or kept_out or _not_drained(tools, move)) is not None:
         return Refused(f"{move.target} serves, but {lacks}", code=ExitCode.INCOMPLETE)
     if not (starts or rest or admits):
@@ -95,26 +96,26 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     return Done(f"{move.target} lets clients in", {"proof": "flag" if by_flag else "attempt"}, findings)
 
 
-def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     views = tools.observer.look_at(move.target)
     calls = to_undo(step.inverse, views)
     if not calls:
         return NotNeeded(f"{move.target} is closed")
-    tools.change(calls, hand)
+    tools.change(calls, context)
     views = tools.observer.look_at(move.target)
-    if opened := [door.name for view in views for door in view.doors if door.started]:
+    if opened := [listener.name for view in views for listener in view.listeners if listener.started]:
         return Refused(f"{move.target}: acceptor {', '.join(opened)} is open")
     return still(calls, views) or Done(f"{move.target} closed")
 
 
-def _as_at_the_gate(tools: Tools[Broker], move: Move, hand: Hand) -> list[Broker] | None:
-    """The target's brokers with their doors as the gate saw them last, and the rights of roles as they are now; None
-    where the gate's look is not of this second, or saw anything open. Behind closed doors a role that is let in lets in
-    nobody: the look before the doors open is made after it."""
-    seen = tools.gate.seen
-    brokers = [each for access in tools.observer.at(move.target) if (each := seen.get(access.pair)) is not None]
+def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> list[Broker] | None:
+    """The target's brokers with their listeners as the gate saw them last, and the rights of roles as they are now;
+    None where the gate's look is not of this second, or saw anything open. Behind closed listeners a role that is let
+    in lets in nobody: the look before the listeners open is made after it."""
+    snapshot = tools.gate.snapshot
+    brokers = [each for access in tools.observer.at(move.target) if (each := snapshot.get(access.pair)) is not None]
     since_s = min((each.at_s for each in brokers), default=float("-inf"))
-    if len(brokers) < len(tools.observer.at(move.target)) or hand.monotonic() - since_s > SAME_SECOND_S:
+    if len(brokers) < len(tools.observer.at(move.target)) or context.monotonic() - since_s > SAME_SECOND_S:
         return None
     if any(view.open for each in brokers for view in (each.source, each.target)):
         return None
@@ -122,15 +123,15 @@ def _as_at_the_gate(tools: Tools[Broker], move: Move, hand: Hand) -> list[Broker
 
 
 def _roles_let_in(
-    tools: Tools[Broker], admits: Sequence[Call], seen: Sequence[Broker], move: Move, hand: Hand
+    tools: Tools[Broker], admits: Sequence[Call], snapshot: Sequence[Broker], move: Move, context: StepContext
 ) -> tuple[str | None, str | None]:
     """Let the clients' roles in; gives why they are still kept out, and a reason against opening, as seen after the
     last call."""
-    tools.let_in(admits, seen, hand)
+    tools.let_in(admits, snapshot, context)
     views, why = _may_open(tools, move)
     if why is not None or not left_of([call for call in admits if call.thing != ALL], views):
         return None, why
-    kept_out = tools.admit(move.target, admits, hand)
+    kept_out = tools.admit(move.target, admits, context)
     return kept_out, _may_open(tools, move)[1]
 
 
@@ -140,10 +141,13 @@ def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | Non
     seen to hold."""
     if move.ask.operation == FAILOVER:
         # A lost site that does not answer is not seen open. At any other site, silence is an error.
-        there, seen = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.patience.last_look_s)
-        here = seen.views(move.source)
-        signs = () if tools.cut_off else seen.hints[move.source].signs
-        if (seen.roles[move.source] is Role.SICK or signs) and not any(view.open for view in there):
+        there, snapshot = (
+            tools.observer.look_at(move.target),
+            tools.observer.look_once(least_s=tools.timeouts.last_look_s),
+        )
+        here = snapshot.views(move.source)
+        signs = () if tools.cut_off else snapshot.hints[move.source].signs
+        if (snapshot.roles[move.source] is Role.SICK or signs) and not any(view.open for view in there):
             why = some(signs) or "it cannot be managed"
             return there, f"{move.source} lives, and may serve clients: {why}"
         if (why_not := let_in_again(there, move.source)) is not None:
@@ -166,7 +170,7 @@ def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | Non
 
 def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
     """Say what a site that somebody else opened lacks: no gate was seen to hold for it."""
-    if move.ask.operation == FAILOVER or move.sent or tools.gate.seen:
+    if move.ask.operation == FAILOVER or move.sent or tools.gate.snapshot:
         return None
     views = tools.observer.look_once().views(move.source)
     left = [f"{view.link.to_ship} to ship at {view.site}" for view in views if view.link.to_ship]
@@ -175,22 +179,24 @@ def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
 
 def _moved(tools: Tools[Broker], here: Broker, there: Broker, move: Move) -> list[str]:
     """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
-    if (sample := tools.gate.seen.get(there.pair)) is not None:
+    if (sample := tools.gate.snapshot.get(there.pair)) is not None:
         pairs = ((sample.source, here), (sample.target, there))
         return [why for was, now in pairs for why in receipts.changes(was, now, move.ask.includes)]
     receipt = receipts.held_at(there) if move.ask.operation == ACTIVATE else None
     return receipts.moved(receipt, (here, there), move.ask) if receipt is not None else []
 
 
-def _until_served(tools: Tools[Broker], outcomes: dict[Call, Outcome], move: Move, hand: Hand) -> Outcome | None:
+def _until_served(
+    tools: Tools[Broker], outcomes: dict[Call, Outcome], move: Move, context: StepContext
+) -> Outcome | None:
     """Wait until every pair is shown to serve; gives None once all do."""
     accesses = tools.observer.at(move.target)
-    again_at = hand.monotonic() + tools.patience.again_s
+    again_at = context.monotonic() + tools.timeouts.again_s
 
     def look() -> dict[str, str]:
-        why_not = tools.doors.why_not_serving(accesses)
+        why_not = tools.listeners.why_not_serving(accesses)
         if all(why is None or why.lets_in for why in why_not.values()):
-            hand.let_in()
+            context.let_in()
         return {
             pair: why.text
             for pair, why in why_not.items()
@@ -199,36 +205,38 @@ def _until_served(tools: Tools[Broker], outcomes: dict[Call, Outcome], move: Mov
 
     def try_again(left: Mapping[str, str]) -> None:
         nonlocal again_at
-        if hand.monotonic() > again_at:
-            again_at = hand.monotonic() + tools.patience.again_s
+        if context.monotonic() > again_at:
+            again_at = context.monotonic() + tools.timeouts.again_s
             unopened = {pair for pair in left if _unopened(pair, outcomes)}
             if again := unopened | (set(left) & tools.taken_back(move)):
-                _try_again(tools, again, outcomes, move, hand)
+                _try_again(tools, again, outcomes, move, context)
 
     waited = until(
-        hand,
+        context,
         look,
         holds=lambda left: not left,
         hopeless=lambda left: len(accesses) == 1 and all(_refused(pair, outcomes) for pair in left),
-        within_s=tools.patience.activate_s,
-        poll_s=tools.patience.poll_s,
+        within_s=tools.timeouts.activate_s,
+        poll_s=tools.timeouts.poll_s,
         meanwhile=try_again,
     )
     return None if waited.held else _left_over(waited.look, len(accesses), outcomes, move)
 
 
-def _try_again(tools: Tools[Broker], pairs: set[str], outcomes: dict[Call, Outcome], move: Move, hand: Hand) -> None:
+def _try_again(
+    tools: Tools[Broker], pairs: set[str], outcomes: dict[Call, Outcome], move: Move, context: StepContext
+) -> None:
     """Once more open what was refused, not answered or closed again, where the pair's other broker is seen closed."""
-    seen = tools.observer.look_once(least_s=tools.patience.last_look_s)
-    views = {pair: seen.view(move.source, pair) for pair in pairs}
-    # A lost site is silent. At any other site silence proves nothing, and no door is opened beside it.
+    snapshot = tools.observer.look_once(least_s=tools.timeouts.last_look_s)
+    views = {pair: snapshot.view(move.source, pair) for pair in pairs}
+    # A lost site is silent. At any other site silence proves nothing, and no listener is opened beside it.
     may = {
         pair
         for pair, view in views.items()
         if (view is None and move.ask.operation == FAILOVER) or (view is not None and not view.open)
     }
     calls = [call for call in outcomes if call.unit in may]
-    outcomes.update(zip(calls, tools.change(calls, hand), strict=True))
+    outcomes.update(zip(calls, tools.change(calls, context), strict=True))
 
 
 def _left_over(left: Mapping[str, str], of: int, outcomes: Mapping[Call, Outcome], move: Move) -> Outcome:
@@ -245,7 +253,7 @@ def _left_over(left: Mapping[str, str], of: int, outcomes: Mapping[Call, Outcome
 def _not_opened(tools: Tools[Broker], why: str, site: str) -> Outcome:
     """Every opening call was answered with an error: no effect, unless a client is let in all the same."""
     accesses = tools.observer.at(site)
-    if tools.doors.let_in(accesses):
+    if tools.listeners.let_in(accesses):
         return Unknown(f"{site}: {why}; yet a client is let in: look at {site} first")
     return Refused(f"{site} could not be opened: {why}")
 
@@ -259,12 +267,12 @@ def _refused(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
 
 
 def _unopened(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
-    """Whether no call to open a door of the pair is known to have done so."""
+    """Whether no call to open a listener of the pair is known to have done so."""
     mine = [each for call, each in outcomes.items() if call.unit == pair]
     return bool(mine) and all(isinstance(each, Refused | Unknown) for each in mine)
 
 
 def _partly(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
-    """True if some of a pair's doors were opened and some refused: the pair serves, through its open doors."""
+    """True if some of a pair's listeners were opened and some refused: the pair serves, through its open listeners."""
     mine = [_no(each) for call, each in outcomes.items() if call.unit == pair]
     return any(mine) and not all(mine)

@@ -14,16 +14,16 @@ from dr_ctl.core.printable import if_known
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.answers import Connected, Failed, Passed, RoundTrip
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.calls import call
-from dr_ctl.topologies.common.link import Carries
+from dr_ctl.topologies.common.link import ReplicationScope
 from dr_ctl.topologies.common.names import REHEARSAL
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
@@ -39,42 +39,42 @@ def queue_of(site: str) -> str:
     return f"{REHEARSAL}{site}"
 
 
-def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     """Create the queue where the broker needs that, send, see, take, see, remove; business queues stay untouched."""
     name, stays = queue_of(move.source), ""
     calls, removals = list[Call](), list[Call]()
-    for view in seen.views(move.source):
+    for view in snapshot.views(move.source):
         made = view.requests.canary(name)
         create = [call(view, Goal.WRITE, name, made, f"create {name}")] if made is not None else []
         stays = "; the queue stays for the next rehearsal" if view.link.keeps else ""
         sent = call(view, Goal.WRITE, name, {}, f"send {MESSAGES} messages to {name} as a client")
         taken = call(view, Goal.REMOVE, name, {}, f"take them from {name} as a client")
         calls += [*in_part(CREATE, create), *in_part(SEND, [sent]), *in_part(TAKE, [taken])]
-    for view in (*seen.views(move.source), *seen.views(move.target)):
+    for view in (*snapshot.views(move.source), *snapshot.views(move.target)):
         removals += removals_of(view, name)
-    carries = [view.link.carries(name) for view in seen.views(move.source)]
+    carries = [view.link.carries(name) for view in snapshot.views(move.source)]
     way = {
-        Carries.WHOLE: f"; each seen at {move.target}; its acknowledgement seen there",
-        Carries.MESSAGES: f"; each seen at {move.target}",
-        Carries.NOTHING: "",
-    }[carries[0] if carries else Carries.NOTHING]
+        ReplicationScope.ALL: f"; each seen at {move.target}; its acknowledgement seen there",
+        ReplicationScope.MESSAGES: f"; each seen at {move.target}",
+        ReplicationScope.NOTHING: "",
+    }[carries[0] if carries else ReplicationScope.NOTHING]
     about = f"{MESSAGES} messages through {name} at {move.source}{way}; no client gets into {move.target}{stays}"
-    limits = {"within": step.limits.get("within", rules.patience.canary_s)}
+    limits = {"within": step.limits.get("within", rules.timeouts.canary_s)}
     emptied = [replace(each, when="messages lie there") for each in in_part(TAKE, calls) if each.goal is Goal.REMOVE]
-    return Draft(move.source, about, (*calls, *removals), inverse=(*emptied, *removals), limits=limits)
+    return StepPlan(move.source, about, (*calls, *removals), inverse=(*emptied, *removals), limits=limits)
 
 
-def draft_clean(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+def draft_clean(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     """Remove what rehearsals have left, at both sites."""
     del rules, step
     calls = [
         removal
         for site in (move.source, move.target)
-        for view in seen.views(site)
+        for view in snapshot.views(site)
         for name in left_at(view)
         for removal in removals_of(view, name, when=None)
     ]
-    return Draft(move.source, "queues that rehearsals have left are removed at both sites", tuple(calls))
+    return StepPlan(move.source, "queues that rehearsals have left are removed at both sites", tuple(calls))
 
 
 def left_at(view: Broker) -> Sequence[str]:
@@ -96,26 +96,26 @@ class Trip(Protocol):
 NAME_STOMP = "Set `stomp:` of each broker: a rehearsal sends and receives as clients do."
 
 
-def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Go pair by pair; the first that fails ends the step, and the undo removes what it made."""
     ways = tools.observer.ways(move)
     if lacking := [here for here, _ in ways if here.settings.stomp is None]:
         text = f"{lacking[0].site}/{lacking[0].pair}: the settings name no `stomp:` address, so nothing can be sent"
         return Refused(text, findings=(found("DR-REHEARSE-001", text, NAME_STOMP),))
-    tools.change(step.part(CREATE), hand)
+    tools.change(step.part(CREATE), context)
     pairs: dict[str, Json] = {}
     findings: list[Finding] = []
     for here, there in ways:
-        outcome = _Pair(tools, step, hand, here, there).rehearsed()
+        outcome = _Pair(tools, step, context, here, there).rehearsed()
         if not isinstance(outcome, Done):
             return outcome
         pairs[here.pair] = dict(outcome.evidence)
         findings += outcome.findings
-    findings += _removed(tools, step, hand, move)
+    findings += _removed(tools, step, context, move)
     return Done(f"{MESSAGES} message(s) went the whole path of each pair", {"pairs": pairs}, tuple(findings))
 
 
-def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Take what lies in a queue that has to stay, and remove every other."""
     name = queue_of(move.source)
     for here in tools.observer.at(move.source):
@@ -128,20 +128,20 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Out
             trip = at.take_some(name, None, count, timeout_s=step.limits["within"])
             return [Done("taken") if isinstance(trip, Passed) else Unknown(if_known(trip)) for _ in calls]
 
-        hand.change([call for call in step.inverse if call.part == TAKE and call.unit == here.pair], empty)
+        context.change([call for call in step.inverse if call.part == TAKE and call.unit == here.pair], empty)
         if (after := here.look().named.get(name)) is not None and after.depth:
             text = f"{after.depth} message(s) of the rehearsal lie in {name} at {here.site}/{here.pair}"
             return Refused(text, findings=(found("DR-REHEARSE-002", text, "`dr-ctl rehearse` takes them first."),))
-    left = _removed(tools, step, hand, move)
+    left = _removed(tools, step, context, move)
     return Refused(left[0].text, findings=tuple(left)) if left else Done("nothing of the rehearsal is left")
 
 
-def clean(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def clean(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Remove what rehearsals have left at both sites, and look again."""
     views = tools.views(move.source, move.target)
     if not any(left_at(view) for view in views):
         return NotNeeded("no queue of a rehearsal is left at either site")
-    tools.change(_there(step.calls, views), hand)
+    tools.change(_there(step.calls, views), context)
     left = [f"{view.site}: {name}" for view in tools.views(move.source, move.target) for name in left_at(view)]
     if left:
         text = f"left by rehearsals: {', '.join(left)}"
@@ -153,32 +153,34 @@ class _Pair:
     """The way of the messages between two brokers."""
 
     def __init__(
-        self, tools: Tools[Broker], step: PlannedStep, hand: Hand, here: Access[Any], there: Access[Any]
+        self, tools: Tools[Broker], step: PlannedStep, context: StepContext, here: Access[Any], there: Access[Any]
     ) -> None:
-        self._tools, self._step, self._hand = tools, step, hand
+        self._tools, self._step, self._context = tools, step, context
         self._here, self._there = here, there
         self._name, self._token = queue_of(here.site), uuid.uuid4().hex
         self._within_s = step.limits["within"]
 
     def rehearsed(self) -> Outcome:
-        patience = self._tools.patience
-        # Where a fence is by address every door lets in: there is nothing to try without a client's queue.
-        greeting = self._there.greet(timeout_s=patience.greet_s) if self._there.fenced_by_door else None
+        timeouts = self._tools.timeouts
+        # Where a fence is by address every listener lets in: there is nothing to try without a client's queue.
+        greeting = self._there.greet(timeout_s=timeouts.greet_s) if self._there.fenced_by_listener else None
         if isinstance(greeting, Connected):
             return Refused(f"{self._there.site}/{self._there.pair} lets a client in, and waits by its flags")
         carries = self._here.names().link.carries(self._name)
         took: dict[str, Json] = {}
         if (failed := self._made(SEND, self._here.put_some, "sent_s", took)) is not None:
             return failed
-        if carries is not Carries.NOTHING and (late := self._seen(MESSAGES, "seen_s", took)) is not None:
+        if carries is not ReplicationScope.NOTHING and (late := self._seen(MESSAGES, "seen_s", took)) is not None:
             return late
         if (failed := self._made(TAKE, self._here.take_some, "taken_s", took)) is not None:
             return failed
-        if carries is Carries.WHOLE and (late := self._seen(0, "settled_s", took)) is not None:
+        if carries is ReplicationScope.ALL and (late := self._seen(0, "settled_s", took)) is not None:
             return late
-        door = "refused" if greeting is not None else "not tried"
+        listener = "refused" if greeting is not None else "not tried"
         return Done(
-            "the messages went the whole path", {"messages": MESSAGES, "door": door, **took}, self._left_out(carries)
+            "the messages went the whole path",
+            {"messages": MESSAGES, "listener": listener, **took},
+            self._left_out(carries),
         )
 
     def _made(self, part: str, by: Trip, key: str, took: dict[str, Json]) -> Outcome | None:
@@ -192,7 +194,7 @@ class _Pair:
             return [Done("confirmed") if passed else Unknown(why) for _ in calls]
 
         mine = [call for call in self._step.part(part) if call.unit == self._here.pair]
-        self._hand.change(mine, send)
+        self._context.change(mine, send)
         if trip and isinstance(trip[-1], Passed):
             took[key] = round(trip[-1].took_s, 4)
             return None
@@ -203,7 +205,7 @@ class _Pair:
 
     def _seen(self, count: int, key: str, took: dict[str, Json]) -> Refused | None:
         """Wait until the other site holds so many, by a positive read of that very queue."""
-        began = self._hand.monotonic()
+        began = self._context.monotonic()
 
         def look() -> int | None:
             held: int | None = self._there.look().link.holds_of(self._name)
@@ -214,7 +216,7 @@ class _Pair:
             return held == count or (count == 0 and held is None)
 
         waited = until(
-            self._hand, look, holds=arrived, within_s=self._within_s, poll_s=self._tools.patience.link_poll_s
+            self._context, look, holds=arrived, within_s=self._within_s, poll_s=self._tools.timeouts.link_poll_s
         )
         if not waited.held:
             has = "not read" if waited.look is None else f"{waited.look} there"
@@ -223,22 +225,22 @@ class _Pair:
             needs = self._here.names().link.needs.format(self._name)
             findings = (found("DR-REHEARSE-001", text, needs),) if needs and count else ()
             return Refused(text, code=ExitCode.DRAIN_TIMEOUT, findings=findings)
-        took[key] = round(self._hand.monotonic() - began, 4)
+        took[key] = round(self._context.monotonic() - began, 4)
         return None
 
-    def _left_out(self, carries: Carries) -> tuple[Finding, ...]:
+    def _left_out(self, carries: ReplicationScope) -> tuple[Finding, ...]:
         left = {
-            Carries.WHOLE: "",
-            Carries.MESSAGES: "acknowledgements: consumers tell them by ids of their own",
-            Carries.NOTHING: "the way between the sites: no link brings messages by itself",
+            ReplicationScope.ALL: "",
+            ReplicationScope.MESSAGES: "acknowledgements: consumers tell them by ids of their own",
+            ReplicationScope.NOTHING: "the way between the sites: no link brings messages by itself",
         }[carries]
-        needs = self._here.names().link.needs.format(self._name) if carries is Carries.NOTHING else ""
+        needs = self._here.names().link.needs.format(self._name) if carries is ReplicationScope.NOTHING else ""
         text = f"{self._where()}: not rehearsed: {left}"
         remedy = needs or "A swapover to and fro, announced to the clients, tries it."
         return (found("DR-REHEARSE-001", text, remedy),) if left else ()
 
 
-def _removed(tools: Tools[Broker], step: PlannedStep, hand: Hand, move: Move) -> list[Finding]:
+def _removed(tools: Tools[Broker], step: PlannedStep, context: StepContext, move: Move) -> list[Finding]:
     """Remove what the rehearsal made; a finding for each queue that is still there. What the link brings late makes a
     queue again that was removed a moment before."""
     removals = [call for call in step.calls if call.goal is Goal.STRIKE]
@@ -247,15 +249,15 @@ def _removed(tools: Tools[Broker], step: PlannedStep, hand: Hand, move: Move) ->
         return _there(removals, tools.views(move.source, move.target))
 
     def remove(calls: Sequence[Call]) -> None:
-        tools.change(calls, hand)
+        tools.change(calls, context)
 
-    patience = tools.patience
+    timeouts = tools.timeouts
     waited = until(
-        hand,
+        context,
         left,
         holds=lambda calls: not calls,
-        within_s=patience.settle_s,
-        poll_s=patience.undo_poll_s,
+        within_s=timeouts.settle_s,
+        poll_s=timeouts.undo_poll_s,
         meanwhile=remove,
     )
     remedy = "`dr-ctl rehearse clean` tries again."

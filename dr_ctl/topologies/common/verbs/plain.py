@@ -7,7 +7,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.calls import holds, left_of
 from dr_ctl.topologies.common.rules import Rules
@@ -15,28 +15,28 @@ from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
 
-def draft_nothing(about: str, *, at_source: bool = False) -> Callable[[Rules, RunbookStep, Any, Move], Draft]:
+def draft_nothing(about: str, *, at_source: bool = False) -> Callable[[Rules, RunbookStep, Any, Move], StepPlan]:
     """A step without calls, with the reason; `{site}` stands for the target, or for the source."""
 
-    def draft(rules: Rules, step: RunbookStep, seen: object, move: Move) -> Draft:
-        del rules, step, seen
+    def draft(rules: Rules, step: RunbookStep, snapshot: object, move: Move) -> StepPlan:
+        del rules, step, snapshot
         site = move.source if at_source else move.target
-        return Draft(site, about.format(site=site))
+        return StepPlan(site, about.format(site=site))
 
     return draft
 
 
-def nothing(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    del tools, move, hand
+def nothing(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    del tools, move, context
     return NotNeeded(step.about)
 
 
-def put_back(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def put_back(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """The undo of a step all of whose inverse is at the source."""
-    return tools.put_back(step, move.source, hand)
+    return tools.put_back(step, move.source, context)
 
 
-def closed_first(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> list[Finding] | Refused:
+def closed_first(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> list[Finding] | Refused:
     """Close what is open of the returned site, and look whether it is closed; a finding where anything was open.
 
     Raises `BrokerError`.
@@ -45,7 +45,7 @@ def closed_first(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand
     shut = [call for call in step.calls if not holds(call, views)]
     if not shut:
         return []
-    tools.change(shut, hand)
+    tools.change(shut, context)
     if left := left_of(shut, tools.views(move.target)):
         return Refused(f"{move.target} could not be fenced: {some(left)}")
     text = f"{move.target} came back open: its clients may have worked beside those of {move.source}"

@@ -10,7 +10,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILOVER, REINSTATE, SWAPOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.answers import Failed, Passed
@@ -18,44 +18,46 @@ from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.calls import document, remove_document
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
 CALM: Final = 5  # an acknowledgement that is retried shows as none for a moment
 
 
-def draft_observe(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
-    del rules, step, seen, move
-    return Draft("", "look at both sites")
+def draft_observe(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
+    del rules, step, snapshot, move
+    return StepPlan("", "look at both sites")
 
 
-def draft_check(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+def draft_check(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     del rules, step
-    greets = fences(seen, move) and any(view.greets for view in seen.views(move.source))
-    return Draft("", "all checks, and a greeting by the serving site as a client gets it" if greets else "all checks")
+    greets = fences(snapshot, move) and any(view.greets for view in snapshot.views(move.source))
+    return StepPlan(
+        "", "all checks, and a greeting by the serving site as a client gets it" if greets else "all checks"
+    )
 
 
-def fences(seen: Seen[Broker], move: Move) -> bool:
+def fences(snapshot: Snapshot[Broker], move: Move) -> bool:
     """Say whether clients of a serving site will be fenced out: a greeting before and after proves the fence."""
-    return move.ask.operation not in (FAILOVER, REINSTATE) and seen.roles[move.source] is Role.SERVING
+    return move.ask.operation not in (FAILOVER, REINSTATE) and snapshot.roles[move.source] is Role.SERVING
 
 
-def draft_settle(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+def draft_settle(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     """For a moment only: a lost site sends nothing more."""
-    del seen
-    limits = {"within": step.limits.get("within", rules.patience.settle_s)}
-    return Draft(move.target, "what has arrived is applied", limits=limits)
+    del snapshot
+    limits = {"within": step.limits.get("within", rules.timeouts.settle_s)}
+    return StepPlan(move.target, "what has arrived is applied", limits=limits)
 
 
-def draft_verify(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+def draft_verify(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     del step
     limits = {"within": rules.within(move), "stable": float(rules.drain.stable)}
     about, calls = "the whole gate, stable; both sites hold the same", list[Call]()
     if move.ask.operation == DRAIN:
         about += "; then the receipt"
-        calls = [call for view in seen.views(move.target) for call in receipts.write(view, None, receipts.HOLDS)]
-    return Draft(move.target, about, tuple(calls), limits=limits)
+        calls = [call for view in snapshot.views(move.target) for call in receipts.write(view, None, receipts.HOLDS)]
+    return StepPlan(move.target, about, tuple(calls), limits=limits)
 
 
 def probe_queue(site: str) -> str:
@@ -63,69 +65,69 @@ def probe_queue(site: str) -> str:
     return f"dr-ctl.probe.{site}"
 
 
-def draft_probe(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+def draft_probe(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     del rules, step
     calls: list[Call] = []
     name = probe_queue(move.target)
-    for view in seen.views(move.target):
+    for view in snapshot.views(move.target):
         if not view.greets:
             continue
         calls.append(document(view, name, view.requests.probe(name), f"create {name} at {view.site}"))
         # With its consumers: the probe's own may not have been taken off yet when it has hung up.
         calls.append(remove_document(view, name, f"remove {name} at {view.site}"))
-    return Draft(move.target, probed(seen, move), tuple(calls))
+    return StepPlan(move.target, probed(snapshot, move), tuple(calls))
 
 
-def probed(seen: Seen[Broker], move: Move) -> str:
+def probed(snapshot: Snapshot[Broker], move: Move) -> str:
     """What the probe does, which sends nothing where the settings name no `stomp:`."""
-    if any(view.greets for view in seen.views(move.target)):
+    if any(view.greets for view in snapshot.views(move.target)):
         return "one message goes in and comes out as a client's would"
     return f"no message is sent: the settings name no `stomp:` of {move.target}"
 
 
-def shown_open(seen: Seen[Broker], move: Move) -> str:
-    """How doors are shown to be open."""
-    greets = any(view.greets for view in seen.views(move.target))
+def shown_open(snapshot: Snapshot[Broker], move: Move) -> str:
+    """How listeners are shown to be open."""
+    greets = any(view.greets for view in snapshot.views(move.target))
     return "proven by a client's greeting" if greets else "shown by their flag only: the settings name no `stomp:`"
 
 
-def observe(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    del step, move, hand
-    seen = tools.observer.observe()
-    roles: dict[str, Json] = {site: role.value for site, role in seen.roles.items()}
+def observe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    del step, move, context
+    snapshot = tools.observer.observe()
+    roles: dict[str, Json] = {site: role.value for site, role in snapshot.roles.items()}
     return Done(", ".join(f"{site} is {role}" for site, role in roles.items()), {"roles": roles})
 
 
-def check(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    del step, hand
-    seen = tools.observer.observe()
-    errors = tuple(each for each in tools.recipe.why_not(seen, move) if each.severity is Severity.ERROR)
+def check(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    del step, context
+    snapshot = tools.observer.observe()
+    errors = tuple(each for each in tools.recipe.why_not(snapshot, move) if each.severity is Severity.ERROR)
     if errors:
         return Refused(errors[0].text, findings=errors, code=ExitCode.PRECHECK_FAILED)
     if move.ask.operation in (SWAPOVER, DRAIN, ACTIVATE):
-        opened = [unit.name for unit in seen.units if move.target in unit.open_at and not move.leaves(unit.name)]
+        opened = [unit.name for unit in snapshot.units if move.target in unit.open_at and not move.leaves(unit.name)]
         if opened:
             text = f"{move.target} was opened to clients meanwhile: {some(opened)}"
             finding = found("DR-ROLE-001", text, "`dr-ctl status` says who serves.")
             return Refused(text, findings=(finding,), code=ExitCode.PRECHECK_FAILED)
-    findings = tools.doors.greet(move.source) if fences(seen, move) else []
-    greeted: list[Json] = [site for site, _ in tools.doors.greeted]
+    findings = tools.listeners.greet(move.source) if fences(snapshot, move) else []
+    greeted: list[Json] = [site for site, _ in tools.listeners.greeted]
     return Done("nothing speaks against it", {"greeted": greeted}, tuple(findings))
 
 
-def settle(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def settle(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Wait for the acknowledgements that arrived from a lost site. The site sends no more, so acknowledgements left at
     the end will never be applied: the step reports them."""
 
     def look() -> int | None:
-        pending = tools.observer.unapplied_at(move.target, timeout_s=tools.patience.flag_s)
-        hand.sample({move.target: {"pending": pending}})
-        hand.waiting("acknowledgements that are not applied yet", pending, None)
+        pending = tools.observer.unapplied_at(move.target, timeout_s=tools.timeouts.flag_s)
+        context.sample({move.target: {"pending": pending}})
+        context.waiting("acknowledgements that are not applied yet", pending, None)
         return pending
 
-    within_s, poll_s = step.limits["within"], tools.patience.settle_poll_s
+    within_s, poll_s = step.limits["within"], tools.timeouts.settle_poll_s
     try:
-        waited = until(hand, look, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s, calm=CALM)
+        waited = until(context, look, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s, stable_for=CALM)
     except BrokerError as error:
         return Refused(f"{move.target} does not answer: {error}")
     if waited.held:
@@ -137,29 +139,31 @@ def settle(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> O
     return Done(text, {"pending": waited.look}, (found("DR-SETTLE-001", text, remedy),))
 
 
-def verify(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    outcome = tools.gate.verify(step, move, hand)
+def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    outcome = tools.gate.verify(step, move, context)
     if not (isinstance(outcome, Done) and step.calls):
         return outcome
     # The gate did not read all of the counters that a receipt is made of.
     there, views = ({view.pair: view for view in tools.observer.look_at(site)} for site in (move.source, move.target))
     moved = [
         why
-        for pair, sample in tools.gate.seen.items()
+        for pair, sample in tools.gate.snapshot.items()
         for was, now in ((sample.source, there[pair]), (sample.target, views[pair]))
         for why in receipts.changes(was, now, move.ask.includes)
     ]
     if moved:
         return Refused(some(moved))
-    written = {pair: receipts.of(there[pair], views[pair], tools.sender.epoch, move.ask) for pair in tools.gate.seen}
-    tools.change([call for pair, receipt in written.items() for call in receipts.write(views[pair], receipt)], hand)
+    written = {
+        pair: receipts.of(there[pair], views[pair], tools.sender.epoch, move.ask) for pair in tools.gate.snapshot
+    }
+    tools.change([call for pair, receipt in written.items() for call in receipts.write(views[pair], receipt)], context)
     stands = {view.pair: receipts.held_at(view) for view in tools.observer.look_at(move.target)}
     if missing := [pair for pair, receipt in written.items() if stands[pair] != receipt]:
         return Refused(f"the receipt could not be written: {some(missing)}")
     return Done(f"{outcome.text}; receipt written", outcome.evidence, outcome.findings)
 
 
-def probe(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def probe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     name = probe_queue(move.target)
     pairs = {access.pair: access for access in tools.observer.at(move.target) if access.settings.stomp is not None}
     if not pairs:
@@ -167,9 +171,9 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Ou
         return NotNeeded(text, findings=(found("DR-PROBE-001", text, "Set `stomp:`."),))
     create = [call for call in step.calls if call.unit in pairs and call.goal is Goal.WRITE]
     remove = [call for call in step.calls if call.unit in pairs and call.goal is Goal.STRIKE]
-    tools.change(create, hand)
-    round_trips = [access.round_trip(name, timeout_s=tools.patience.probe_s) for access in pairs.values()]
-    removed = tools.change(remove, hand)
+    tools.change(create, context)
+    round_trips = [access.round_trip(name, timeout_s=tools.timeouts.probe_s) for access in pairs.values()]
+    removed = tools.change(remove, context)
     findings = tuple(
         found("DR-PROBE-002", target=move.target, name=name, said=each.text)
         for each in removed

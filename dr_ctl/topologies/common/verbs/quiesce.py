@@ -16,13 +16,13 @@ from dr_ctl.core.system import beside
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import TOGETHER, of_new_queues, of_those_left, pause, queues_of, resume, together
 from dr_ctl.topologies.common.rules import Rules, selected
-from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker, Queue
 
@@ -64,20 +64,20 @@ def _common(first: str, last: str) -> str:
     return first[:length]
 
 
-def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     calls: list[Call] = []
     inverse: list[Call] = []
-    for view in seen.views(move.source):
+    for view in snapshot.views(move.source):
         calls += _planned(rules, view, move, Goal.PAUSE)
         was = set(before(move, view)["paused"])
         mine = [queue for queue in meant(rules, view, move) if queue.name not in was]
         inverse += _calls(rules, view, move, Goal.RESUME, mine, "it is paused")
-    return Draft(
+    return StepPlan(
         move.source,
         "dispatch stops; clients finish what they hold",
         tuple(calls),
         tuple(inverse),
-        {"within": step.limits.get("within", rules.patience.quiesce_s)},
+        {"within": step.limits.get("within", rules.timeouts.quiesce_s)},
     )
 
 
@@ -108,10 +108,10 @@ def lifts(rules: Rules, view: Broker, move: Move) -> list[Call]:
     return _calls(rules, view, move, Goal.RESUME, to_lift(rules, view, move))
 
 
-def lifts_planned(rules: Rules, seen: Seen[Broker], move: Move) -> list[Call]:
+def lifts_planned(rules: Rules, snapshot: Snapshot[Broker], move: Move) -> list[Call]:
     """Lift the pauses that quiesce will have made, and those of an interrupted run."""
     calls: list[Call] = []
-    for view in seen.views(move.source):
+    for view in snapshot.views(move.source):
         calls += [*_planned(rules, view, move, Goal.RESUME), *lifts(rules, view, move)]
     return calls
 
@@ -146,32 +146,32 @@ def _calls(
     ]
 
 
-def while_serving(seen: Seen[Broker], move: Move) -> str:
+def while_serving(snapshot: Snapshot[Broker], move: Move) -> str:
     """Begins what is said of a wait beside clients; of a run that goes on with nobody served it says nothing."""
-    return "still serving: " if seen.roles[move.source] is Role.SERVING else ""
+    return "still serving: " if snapshot.roles[move.source] is Role.SERVING else ""
 
 
-def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     views = tools.observer.pauses_at(move.source)
     if not any(view.open for view in views):
         return NotNeeded(f"{move.source} is closed to clients already")
-    views, paused = _pause(tools, step, views, move, hand)
+    views, paused = _pause(tools, step, views, move, context)
 
     def look() -> _Dispatch:
         now = _dispatch(tools, views, move)
         now.unwritten = _written_down(tools, now, move)
-        hand.sample({"delivering": now.total})
-        hand.waiting("messages that clients hold", now.total, now.why)
+        context.sample({"delivering": now.total})
+        context.waiting("messages that clients hold", now.total, now.why)
         return now
 
     waited = until(
-        hand,
+        context,
         look,
         holds=lambda now: now.total == 0 and now.unwritten is None,
         hopeless=lambda now: now.unwritten is not None,
         within_s=step.limits["within"],
-        poll_s=tools.patience.poll_s,
-        calm=CALM,
+        poll_s=tools.timeouts.poll_s,
+        stable_for=CALM,
     )
     if waited.look.unwritten is not None:
         return Refused(waited.look.unwritten)
@@ -183,7 +183,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
 
 
 def _pause(
-    tools: Tools[Broker], step: PlannedStep, views: list[Broker], move: Move, hand: Hand
+    tools: Tools[Broker], step: PlannedStep, views: list[Broker], move: Move, context: StepContext
 ) -> tuple[list[Broker], int]:
     """Pause what delivers, one by one where a call for many did not come through; the brokers as they were last seen,
     and how many queues that was."""
@@ -195,10 +195,10 @@ def _pause(
             new = replace(each, when="queues were created, or paused, since the look")
             calls.append(plan if plan is not None and plan.request == each.request else new)
     count = sum(len(to_pause(tools.rules, view, move)) for view in views)
-    if _left_out(calls, tools.change(calls, hand)):
+    if _left_out(calls, tools.change(calls, context)):
         views = tools.observer.pauses_at(move.source)
         left = [(view, queue) for view in views for queue in to_pause(tools.rules, view, move)]
-        tools.change([pause(view, queue, LEFT_OUT) for view, queue in left], hand)
+        tools.change([pause(view, queue, LEFT_OUT) for view, queue in left], context)
     return views, count
 
 
@@ -284,11 +284,11 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
     return Refused(text, {"queues": dict(busy)}, (finding,))
 
 
-def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     del step
     views = tools.observer.answering(move.source)
     pairs = {view.pair for view in views if to_lift(tools.rules, view, move)}
-    if left := _lift_all(tools, [view for view in views if view.pair in pairs], move, hand):
+    if left := _lift_all(tools, [view for view in views if view.pair in pairs], move, context):
         return Refused(f"still paused: {some(left)}")
     if away := sorted(set(tools.observer.brokers[move.source]) - {view.pair for view in views}):
         return Refused(f"{move.source}: {some(away)} silent: whether anything is paused there is not known")
@@ -307,10 +307,10 @@ class Lifting:
 
 
 @contextmanager
-def lifting(tools: Tools[Broker], move: Move, hand: Hand) -> Iterator[Lifting]:
+def lifting(tools: Tools[Broker], move: Move, context: StepContext) -> Iterator[Lifting]:
     """Lift the pauses while the block runs. The block always waits for the end: the calls are in the journal."""
     lifted = Lifting()
-    under_way = beside(partial(_lift, tools, move, hand), "lift pauses")
+    under_way = beside(partial(_lift, tools, move, context), "lift pauses")
     try:
         yield lifted
     finally:
@@ -320,10 +320,10 @@ def lifting(tools: Tools[Broker], move: Move, hand: Hand) -> Iterator[Lifting]:
             lifted.why_not = str(error)
 
 
-def _lift(tools: Tools[Broker], move: Move, hand: Hand) -> str | None:
+def _lift(tools: Tools[Broker], move: Move, context: StepContext) -> str | None:
     """Gives None once all queues were seen to be resumed."""
     known = [access.names() for access in tools.observer.at(move.source)]
-    left = _lift_all(tools, _paused_now(tools, known), move, hand)
+    left = _lift_all(tools, _paused_now(tools, known), move, context)
     return some(left) if left else None
 
 
@@ -342,7 +342,7 @@ def _paused_now(tools: Tools[Broker], known: Sequence[Broker]) -> list[Broker]:
     return tools.observer.together(now, known)
 
 
-def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, hand: Hand) -> list[str]:
+def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, context: StepContext) -> list[str]:
     """Resume the queues at these brokers that were not paused before, one by one where a call for many left some out;
     gives the queues still paused, in words. Raises `BrokerError`."""
 
@@ -351,10 +351,10 @@ def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, hand: H
         return [resume(view, queue, LEFT_OUT) for view in now for queue in to_lift(tools.rules, view, move)]
 
     calls = [call for view in views for call in lifts(tools.rules, view, move)]
-    outcomes = tools.change(calls, hand)
+    outcomes = tools.change(calls, context)
     still = left() if views else []
     if still and _left_out(calls, outcomes):
-        tools.change(still, hand)
+        tools.change(still, context)
         still = left()
     return [call.about for call in still]
 

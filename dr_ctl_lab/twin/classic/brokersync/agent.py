@@ -14,7 +14,7 @@ from dr_ctl_lab.twin.messages import Counters, Message, Origin, Queue, Reason
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 
-DOOR: Final = "sync"
+LISTENER: Final = "sync"
 
 
 class Agent:
@@ -65,7 +65,9 @@ class Agent:
     @property
     def _connected(self) -> bool:
         both = (self._source, self._target)
-        return self.running and all(each.alive and not each.frozen and each.acceptors[DOOR].started for each in both)
+        return self.running and all(
+            each.alive and not each.frozen and each.acceptors[LISTENER].started for each in both
+        )
 
     def _delete(self, queue: str, origin: Origin) -> None:
         """Delete a copy, or wait for its arrival."""

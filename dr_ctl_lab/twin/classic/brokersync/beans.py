@@ -17,7 +17,7 @@ def beans(broker: BrokerSyncBroker) -> Iterator[Bean]:
     if broker.incoming:
         client = f"to-{broker.site}_{broker.peer}_outbound"
         row = common.connection(client, "127.0.0.1:1", BRIDGE, network=True)
-        yield Bean(names.connection(broker.name, broker.peers_door, client), partial(dict, row), dict)
+        yield Bean(names.connection(broker.name, broker.peers_listener, client), partial(dict, row), dict)
     name = names.network(broker.name, connector.name)
     doing = {"start()": connector.start, "stop()": connector.stop}
     yield Bean(name, partial(_connector, connector), lambda: doing)

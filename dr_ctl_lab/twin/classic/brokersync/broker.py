@@ -94,6 +94,6 @@ class BrokerSyncBroker(BridgedBroker, ClassicBroker):
         for agent in self.consumed_by:
             agent.hear(queue, message)
 
-    def close_door(self, acceptor: Acceptor) -> None:
-        super().close_door(acceptor)
+    def close_listener(self, acceptor: Acceptor) -> None:
+        super().close_listener(acceptor)
         self.changed.notify_all()

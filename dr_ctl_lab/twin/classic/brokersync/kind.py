@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from dr_ctl_lab.twin.classic.brokersync.agent import DOOR
+from dr_ctl_lab.twin.classic.brokersync.agent import LISTENER
 from dr_ctl_lab.twin.classic.brokersync.beans import beans
 from dr_ctl_lab.twin.classic.brokersync.broker import AGENT, BRIDGE, BrokerSyncBroker
 from dr_ctl_lab.twin.classic.brokersync.way import BrokerSyncWay
@@ -25,7 +25,7 @@ def _broker(peer: str, **common: Any) -> BrokerSyncBroker:
 def _settings(host: Host) -> Mapping[str, Any]:
     broker = cast("BrokerSyncBroker", host.broker)  # the class of `_broker`
     login = {"username": AGENT, "password": {"file": f"{host.secret}.{AGENT}"}}
-    sync = {"stomp": stomp(host, DOOR), "connector": DOOR, **login}
+    sync = {"stomp": stomp(host, LISTENER), "connector": LISTENER, **login}
     return {**settings(host), "network": broker.network.name, "copies": broker.copies("{queue}"), "sync": sync}
 
 
@@ -33,10 +33,10 @@ KIND: Final = Kind(
     topology="classic-brokersync",
     joined="composite queues, network connectors and an agent join",
     # The real ones open every connector when they start; a lab closes the clients' at once.
-    doors=(
+    listeners=(
         Acceptor("stomp", "STOMP"),
         Acceptor("openwire", "OPENWIRE", opens_at_boot=True),
-        Acceptor(DOOR, "STOMP", opens_at_boot=True),
+        Acceptor(LISTENER, "STOMP", opens_at_boot=True),
     ),
     broker=_broker,
     way=BrokerSyncWay,

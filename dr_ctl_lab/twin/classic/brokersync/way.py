@@ -1,4 +1,4 @@
-"""The bridge of one broker at the door of its peer, and the agent that works behind it."""
+"""The bridge of one broker at the listener of its peer, and the agent that works behind it."""
 
 from dr_ctl_lab.twin.bridged_way import BridgedWay
 from dr_ctl_lab.twin.classic.brokersync.agent import Agent

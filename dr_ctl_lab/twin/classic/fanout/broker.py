@@ -16,7 +16,7 @@ class FanoutBroker(ClassicBroker):
     """One of two brokers. Messages have the broker's ids; the producers' id is a header. Consumers of both sites share
     a store of processed ids, producers a file with the number of sites that must confirm."""
 
-    peers_door = PRODUCERS
+    peers_listener = PRODUCERS
 
     both: bool = True
 

@@ -46,7 +46,7 @@ _ONE_IS_ENOUGH: Final = {
 KIND: Final = Kind(
     topology="classic-fanout",
     joined="have the same producers",
-    doors=(
+    listeners=(
         Acceptor("stomp", "STOMP"),
         Acceptor(PRODUCERS, "STOMP", opens_at_boot=True),
         Acceptor(OWN, "STOMP", opens_at_boot=True),

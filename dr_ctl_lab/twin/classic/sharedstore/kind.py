@@ -37,8 +37,8 @@ _STORE: Final[Mapping[str, Any]] = {"store": {"lock": LOCK, "lease": "1s", "keep
 KIND: Final = Kind(
     topology="classic-shared-store",
     joined="share one store",
-    # The broker with the lock opens all doors.
-    doors=(Acceptor("stomp", "STOMP", opens_at_boot=True), Acceptor("openwire", "OPENWIRE", opens_at_boot=True)),
+    # The broker with the lock opens all listeners.
+    listeners=(Acceptor("stomp", "STOMP", opens_at_boot=True), Acceptor("openwire", "OPENWIRE", opens_at_boot=True)),
     broker=_broker,
     way=SharedStoreWay,
     beans=beans,

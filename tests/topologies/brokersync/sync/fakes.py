@@ -89,7 +89,7 @@ class Sites:
         self.dequeued += count
         self.announced += [(Q, each) for each in gone] if self._listening and self.announces else []
 
-    def seen(self, shown: Sequence[str], depth: int) -> Listed:
+    def snapshot(self, shown: Sequence[str], depth: int) -> Listed:
         ids = frozenset(shown)
         if self.busy or len(ids) != depth:
             return Listed(ids, None, len(shown), "raise maxBrowsePageSize")
@@ -150,11 +150,11 @@ class FakePrimary:
         sites.on_the_way_to_a_client.clear()
         shown = [each for each in sites.held if each not in hidden][: sites.page]
         sites.dispatched += len(shown)  # a browse is a dispatch to the broker
-        return sites.seen(shown, len(sites.held))
+        return sites.snapshot(shown, len(sites.held))
 
     def unshipped(self, queue: str, before: Count | None) -> Listed:
         self._ask()
-        return self.sites.seen(self.sites.on_their_way, len(self.sites.on_their_way))
+        return self.sites.snapshot(self.sites.on_their_way, len(self.sites.on_their_way))
 
     def deaf(self) -> None:
         self.sites._listening = False
@@ -196,11 +196,11 @@ class FakeStandby:
 
     def listed(self, queue: str, before: Count | None) -> Listed:
         self._ask()
-        return self.sites.seen(self.sites.copies[: self.sites.page], len(self.sites.copies))
+        return self.sites.snapshot(self.sites.copies[: self.sites.page], len(self.sites.copies))
 
     def unshipped(self, queue: str, before: Count | None) -> Listed:
         self._ask()
-        return self.sites.seen(self.sites.not_shipped_back, len(self.sites.not_shipped_back))
+        return self.sites.snapshot(self.sites.not_shipped_back, len(self.sites.not_shipped_back))
 
     def close(self) -> None:
         """Nothing stays open."""

@@ -69,10 +69,10 @@ class Story:
         """What is so, or the test fails."""
         assert self.agent is not None
         if word in ("over", "refused", "standby_silent", "why_not"):
-            told = getattr(self.agent.queue.seen if word == "why_not" else self.agent.pair, word)
+            told = getattr(self.agent.queue.snapshot if word == "why_not" else self.agent.pair, word)
             assert rest in str(told) if rest != "None" else told is None, (step, told)
         else:
-            told = len(self.sites.copies) if word == "copies" else getattr(self.agent.queue.seen, word)
+            told = len(self.sites.copies) if word == "copies" else getattr(self.agent.queue.snapshot, word)
             assert told == int(rest), (step, told)
 
     def run(self, seconds: float = 2.0) -> None:
@@ -150,10 +150,10 @@ nothing is deleted while it is held and everything after: run, send 100, run, ho
     free, run 10, level
 a browse that ended early deletes nothing: send 1000, consume 100, page 400, run 30, copies 1000, whole 0, why_not
     maxBrowsePageSize
-it ends where the doors are closed after the last ones: run, send 100, run, consume 30, -is_open, run, over closed,
+it ends where the listeners are closed after the last ones: run, send 100, run, consume 30, -is_open, run, over closed,
     level
-a run that closes the doors deletes the rest itself: run, send 100, run, hold, consume 30, -is_open, run, over closed,
-    copies 100
+a run that closes the listeners deletes the rest itself: run, send 100, run, hold, consume 30, -is_open, run, over
+    closed, copies 100
 it ends where the serving site is lost for good: run, +primary_gone, run {LOST_S + 5}, over has not answered
 a short silence is made up for: run, send 100, run, +primary_gone, run 2, consume 30, -primary_gone, run 20, over
     None, level
@@ -220,14 +220,14 @@ def test_what_was_deleted_while_the_site_waited_is_no_alarm(sites: Sites) -> Non
     sites.send(100)
     sites.copies = sites.held[20:]
     sites.purge(20)  # by the agent of the other direction, before this site served
-    assert Agent(sites).run().queue.seen.vanished == 0
+    assert Agent(sites).run().queue.snapshot.vanished == 0
     assert sites.copies == sites.held
 
 
 @pytest.mark.parametrize(
     ("method", "consumed", "shown"),
     [("listed", 0, {"vanished": 30}), ("listed", 30, {}), ("remove", 30, {})],
-    ids=["a purge while both are compared", "doors open while both are compared", "doors open after the look"],
+    ids=["a purge while both are compared", "listeners open while both are compared", "listeners open after the look"],
 )
 def test_what_happens_meanwhile_is_seen(sites: Sites, method: str, consumed: int, shown: dict[str, int]) -> None:
     sites.send(100)
@@ -246,7 +246,7 @@ def test_what_happens_meanwhile_is_seen(sites: Sites, method: str, consumed: int
     setattr(standby, method, meanwhile)
     agent.run(30.0 if shown else 5.0)
     assert len(sites.copies) == 100
-    assert {name: getattr(agent.queue.seen, name) for name in shown} == shown
+    assert {name: getattr(agent.queue.snapshot, name) for name in shown} == shown
     assert method == "listed" or "lets clients in too" in str(agent.pair.over)
 
 
@@ -275,8 +275,8 @@ def test_a_purge_soon_after_a_client_gave_messages_back_deletes_no_copy(
     sites.purge(purged)
     agent.run(30.0)
     assert len(sites.copies) == 1000
-    seen = agent.queue.seen
-    assert seen.vanished or seen.unproven == purged
+    snapshot = agent.queue.snapshot
+    assert snapshot.vanished or snapshot.unproven == purged
 
 
 def test_memory_is_bounded_and_what_was_let_go_is_found_again() -> None:

@@ -1,5 +1,5 @@
-"""Who comes in by a door that the settings declare free of clients, on real brokers: an AMQP client at the acceptor of
-the mirror, and the brokers of one site in a cluster."""
+"""Who comes in by a listener that the settings declare free of clients, on real brokers: an AMQP client at the acceptor
+of the mirror, and the brokers of one site in a cluster."""
 
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +11,7 @@ from dr_ctl_lab.lab.clients.amqp import AmqpClient
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ports import release_ports, reserve_ports
 from tests.broker.driving import Operator, state_of, until
-from tests.broker.groups import clustered, name_in, with_door
+from tests.broker.groups import clustered, name_in, with_listener
 
 pytestmark = [pytest.mark.broker]
 
@@ -38,7 +38,7 @@ def test_brokers_of_one_site_in_a_cluster_move_there_and_back(tmp_path: Path) ->
     def joined(xml: str) -> str:
         name = name_in(xml)
         site, _, second = name.partition(".")
-        return with_door(clustered(xml, ports[name], ports[site if second else f"{site}.orders-2"]), ports[name])
+        return with_listener(clustered(xml, ports[name], ports[site if second else f"{site}.orders-2"]), ports[name])
 
     try:
         with Lab.up(tmp_path / "lab", pairs=2, edit=joined) as lab:

@@ -17,7 +17,7 @@ from dr_ctl.engine.executor import to_undo
 from dr_ctl.engine.history import History, history
 from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOVER, REINSTATE, RETURNS
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.topology import LinkSeen, Seen
+from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
 _UNDO_S = 2
 
@@ -65,54 +65,56 @@ class Interrupted:
             return f"{ask.operation} {self.past.source}"
         return f"{ask.operation} from {self.past.source} to {ask.target}"
 
-    def process(self, seen: Seen) -> str:
+    def process(self, snapshot: Snapshot) -> str:
         """Say where the run's process is. A live process on this host would hold the journal's lock."""
-        lock = next((each for look in seen.locks for each in look.documents if each.run == self.run.files.name), None)
+        lock = next(
+            (each for look in snapshot.locks for each in look.documents if each.run == self.run.files.name), None
+        )
         if lock is not None and lock.host and lock.host != socket.gethostname():
             return f"its process {lock.pid} was on {lock.host}, and does not write here any more"
         number = f" {lock.pid}" if lock is not None else ""
         return f"its process{number} on this host is gone"
 
-    def ways(self, seen: Seen, links: Sequence[LinkSeen]) -> list[Way]:
+    def ways(self, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> list[Way]:
         if self.past is None:
-            return [self._given_up(seen)]
-        return list(self._ways(self.past, seen, links))
+            return [self._given_up(snapshot)]
+        return list(self._ways(self.past, snapshot, links))
 
-    def _given_up(self, seen: Seen) -> Way:
-        serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    def _given_up(self, snapshot: Snapshot) -> Way:
+        serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
         return Way(f"abort --forget {self.run.files.name} --reason TEXT", _one(serving), "gives it up, undoes nothing")
 
-    def _ways(self, past: History, seen: Seen, links: Sequence[LinkSeen]) -> Iterator[Way]:
-        undone = why_not_undone(past, seen) is None
-        refused = refused_onward(past, seen)
+    def _ways(self, past: History, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Iterator[Way]:
+        undone = why_not_undone(past, snapshot) is None
+        refused = refused_onward(past, snapshot)
         onward = not refused and (not undone or self._forward(past, links))
-        answers = all(role in (Role.SERVING, Role.STANDBY) for role in seen.roles.values())
-        serves = past.source if seen.roles.get(past.source) is Role.SERVING else _one(past.serving)
+        answers = all(role in (Role.SERVING, Role.STANDBY) for role in snapshot.roles.values())
+        serves = past.source if snapshot.roles.get(past.source) is Role.SERVING else _one(past.serving)
         if undone:
             steps = len(to_undo(past))
             cost = f"about {_UNDO_S} s, {steps} step(s) are undone" if steps else "nothing is to be undone"
             yield Way("abort", serves, cost, recommended=not onward)
         elif refused:
-            yield replace(self._given_up(seen), recommended=True)
+            yield replace(self._given_up(snapshot), recommended=True)
         if refused:
             return
         if answers or past.ask.operation == FAILOVER:
-            cost = self._onward(past, seen, links)
+            cost = self._onward(past, snapshot, links)
             yield Way("resume", _after(past), cost, recommended=onward)
         else:
-            away = next(site for site, role in seen.roles.items() if role not in (Role.SERVING, Role.STANDBY))
-            other = next(site for site in seen.roles if site != away)
+            away = next(site for site, role in snapshot.roles.items() if role not in (Role.SERVING, Role.STANDBY))
+            other = next(site for site in snapshot.roles if site != away)
             cost = f"only if {away} is lost: `--dry-run` says what that costs"
             yield Way(f"failover --to {other} --reason TEXT", other, cost)
 
-    def _forward(self, past: History, links: Sequence[LinkSeen]) -> bool:
+    def _forward(self, past: History, links: Sequence[LinkSnapshot]) -> bool:
         """Going on is the better way where both sites hold the same, or the run is no move that could wait."""
         if past.ask.operation in (FAILOVER, *RETURNS):
             return True
         return bool(links) and all(link.attached and link.outflow == 0 for link in links)
 
-    def _onward(self, past: History, seen: Seen, links: Sequence[LinkSeen]) -> str:
-        if past.ask.target in [site for site, role in seen.roles.items() if role is Role.SERVING]:
+    def _onward(self, past: History, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> str:
+        if past.ask.target in [site for site, role in snapshot.roles.items() if role is Role.SERVING]:
             return "what is left of it is done, nobody is cut off"
         away = [f"{link.site}/{link.pair}" for link in links if link.attached is False]
         if away:
@@ -139,7 +141,9 @@ def _one(sites: Sequence[str]) -> str | None:
     return sites[0] if len(sites) == 1 else None
 
 
-def open_run_findings(run: OpenRun | None, seen: Seen | None = None, links: Sequence[LinkSeen] = ()) -> list[Finding]:
+def open_run_findings(
+    run: OpenRun | None, snapshot: Snapshot | None = None, links: Sequence[LinkSnapshot] = ()
+) -> list[Finding]:
     """The open run as a finding; with a look, each way out of it."""
     if run is None:
         return []
@@ -149,8 +153,8 @@ def open_run_findings(run: OpenRun | None, seen: Seen | None = None, links: Sequ
         return [found("DR-RUN-003", text, remedy, severity=Severity.INFO)]
     interrupted = Interrupted.of(run)
     text = f"the run {name} was interrupted and is open"
-    if seen is None:
+    if snapshot is None:
         return [found("DR-RUN-003", text, "`dr-ctl status` says what each way out of it does.")]
-    ways = interrupted.ways(seen, links)
+    ways = interrupted.ways(snapshot, links)
     remedy = "; ".join(way.line for way in sorted(ways, key=lambda way: not way.recommended))
-    return [found("DR-RUN-003", f"{text}: {interrupted.about}; {interrupted.process(seen)}", remedy)]
+    return [found("DR-RUN-003", f"{text}: {interrupted.about}; {interrupted.process(snapshot)}", remedy)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dr_ctl.stomp_io.address import Address, Login, TlsFiles
 
 
-def knock(
+def probe(
     address: Address,
     login: Login | None,
     tls: TlsFiles | None,

@@ -14,7 +14,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Draft, Hand, Move
+from dr_ctl.engine.ports import Move, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic.operations import PAUSES
@@ -30,7 +30,7 @@ from dr_ctl.topologies.fanout.copying import Lacking, copies, may_copy, may_remo
 from dr_ctl.topologies.fanout.ids import Pace
 from dr_ctl.topologies.fanout.look import Access, Way
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
-from dr_ctl.topologies.fanout.view import FanoutSeen
+from dr_ctl.topologies.fanout.view import FanoutSnapshot
 
 REST: Final = "rest"
 GO_ON: Final = "go on"
@@ -39,32 +39,32 @@ ROUNDS: Final = 20
 IDLE: Final = 3  # rounds in which no client was shown what lacks
 
 
-def draft_catch_up(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: Move) -> StepPlan:
     """Remove consumed messages, so that the drain has only those that are consumed in between."""
-    about = f"{while_serving(seen, move)}what was consumed at {move.source} is removed at {move.target} by its ids"
-    limits = {"within": step.limits.get("within", rules.patience.catch_up_s)}
-    return Draft(move.target, about, tuple(may_remove(seen.views(move.target))), limits=limits)
+    about = f"{while_serving(snapshot, move)}what was consumed at {move.source} is removed at {move.target} by its ids"
+    limits = {"within": step.limits.get("within", rules.timeouts.catch_up_s)}
+    return StepPlan(move.target, about, tuple(may_remove(snapshot.views(move.target))), limits=limits)
 
 
-def draft_drain(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+def draft_drain(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: Move) -> StepPlan:
     del step
-    views = seen.views(move.target)
+    views = snapshot.views(move.target)
     about = f"both compared by id: what was consumed is removed at {move.target}, what it lacks is copied there"
-    calls = (*lifts_planned(rules, seen, move), *may_remove(views), *may_copy(views))
-    return Draft(move.target, f"{about}; pauses lifted beside it", calls, limits={"within": rules.within(move)})
+    calls = (*lifts_planned(rules, snapshot, move), *may_remove(views), *may_copy(views))
+    return StepPlan(move.target, f"{about}; pauses lifted beside it", calls, limits={"within": rules.within(move)})
 
 
-def draft_trim(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+def draft_trim(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: Move) -> StepPlan:
     del step
     about = f"what was consumed at {move.target} is removed at {move.source} by its ids"
-    rests, go_on = resting(rules, seen, replace(move, source=move.target))
-    return Draft(move.source, about, (*rests, *may_remove(seen.views(move.source)), *go_on), go_on)
+    rests, go_on = resting(rules, snapshot, replace(move, source=move.target))
+    return StepPlan(move.source, about, (*rests, *may_remove(snapshot.views(move.source)), *go_on), go_on)
 
 
-def resting(rules: Rules, seen: FanoutSeen, move: Move) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+def resting(rules: Rules, snapshot: FanoutSnapshot, move: Move) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
     """Stop dispatch at the serving site while both are compared, and begin it again. Not where a store of ids tells
     what was consumed, or the console refuses pauses."""
-    views = [view for view in seen.views(move.source) if view.open and not view.own.stored]
+    views = [view for view in snapshot.views(move.source) if view.open and not view.own.stored]
     if any(PAUSES in view.denied for view in views):
         return (), ()
     queues = [(view, queue) for view in views for queue in to_pause(rules, view, move)]
@@ -73,67 +73,67 @@ def resting(rules: Rules, seen: FanoutSeen, move: Move) -> tuple[tuple[Call, ...
     return tuple(in_part(REST, rests)), tuple(in_part(GO_ON, go_on))
 
 
-def draft_settle(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+def draft_settle(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: Move) -> StepPlan:
     """Before clients are let in: messages that the store of ids knows are removed and listed by id."""
     del rules, step
     about = f"what consumers of {move.source} had done, as their store of ids says, is removed at {move.target}"
-    return Draft(move.target, about, tuple(may_remove(seen.views(move.target))))
+    return StepPlan(move.target, about, tuple(may_remove(snapshot.views(move.target))))
 
 
-def catch_up(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def catch_up(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     del step
     tools.evened = Evened()
-    refused = even_all(tools, tools.between(move.source, move.target), move, hand, copied=False, pace=Pace.ONCE)
+    refused = even_all(tools, tools.between(move.source, move.target), move, context, copied=False, pace=Pace.ONCE)
     return refused or _evened(tools)
 
 
-def drain(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def drain(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     del step
     tools.evened = Evened()
-    with lifting(tools, move, hand) as lifted:
-        refused = even_all(tools, tools.between(move.source, move.target), move, hand, copied=True)
+    with lifting(tools, move, context) as lifted:
+        refused = even_all(tools, tools.between(move.source, move.target), move, context, copied=True)
     return lifted.judged(refused or _evened(tools))
 
 
-def trim(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Compare towards the named site, which waits; say what nobody could tell, as it stays there. Where clients take
     messages all the time, let them rest for a moment."""
     ways = tools.between(move.target, move.source)
     tools.evened = Evened()
-    refused = even_all(tools, ways, move, hand, copied=False)
+    refused = even_all(tools, ways, move, context, copied=False)
     busy = any(each.why == parity.TAKEN for each in tools.evened.untold.values())
-    if refused is None and busy and not hand.only_looks:
+    if refused is None and busy and not context.only_looks:
         serving = replace(move, source=move.target)
         refused = at_rest(
             tools,
             step,
             serving,
-            hand,
-            lambda: even_all(tools, ways, move, hand, copied=False, pace=Pace.RESTING),
+            context,
+            lambda: even_all(tools, ways, move, context, copied=False, pace=Pace.RESTING),
         )
     if refused is not None:
         return refused
     could = f"{tools.evened.removed_in_all} consumed messages could be removed at {move.source}"
-    done = replace(_evened(tools), text=could) if hand.only_looks else _evened(tools)
+    done = replace(_evened(tools), text=could) if context.only_looks else _evened(tools)
     return replace(done, findings=tuple(possible_duplicates(tools.evened.untold, move, move.source)))
 
 
-def undo_trim(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    return tools.put_back(step, move.target, hand)
+def undo_trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    return tools.put_back(step, move.target, context)
 
 
 def at_rest(
-    tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand, work: Callable[[], Refused | None]
+    tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext, work: Callable[[], Refused | None]
 ) -> Refused | None:
     """Do something while the source delivers nothing and its clients hold nothing, if they let go in time; then let it
     deliver again. Gives None where all came true."""
     calls = tuple(replace(call, part="", when=None) for call in step.part(REST))
     if not calls:
         return None
-    held = replace(step, calls=calls, limits={"within": tools.patience.quiesce_s})
-    quiet = quiesce.act(tools, held, move, hand)
+    held = replace(step, calls=calls, limits={"within": tools.timeouts.quiesce_s})
+    quiet = quiesce.act(tools, held, move, context)
     refused = work() if isinstance(quiet, Done) else None
-    lifted = quiesce.undo(tools, step, move, hand)
+    lifted = quiesce.undo(tools, step, move, context)
     return lifted if isinstance(lifted, Refused) else refused
 
 
@@ -142,17 +142,23 @@ def _evened(tools: FanoutTools) -> Done:
 
 
 def even_all(
-    tools: FanoutTools, ways: Collection[Way], move: Move, hand: Hand, *, copied: bool, pace: Pace = Pace.WORKING
+    tools: FanoutTools,
+    ways: Collection[Way],
+    move: Move,
+    context: StepContext,
+    *,
+    copied: bool,
+    pace: Pace = Pace.WORKING,
 ) -> Refused | None:
     """Even out every pair; gives None where all came true."""
     for way in ways:
-        if (refused := even(tools, way, move, hand, copied=copied, pace=pace)) is not None:
+        if (refused := even(tools, way, move, context, copied=copied, pace=pace)) is not None:
             return refused
     return None
 
 
 def even(
-    tools: FanoutTools, way: Way, move: Move, hand: Hand, *, copied: bool, pace: Pace = Pace.WORKING
+    tools: FanoutTools, way: Way, move: Move, context: StepContext, *, copied: bool, pace: Pace = Pace.WORKING
 ) -> Refused | None:
     """Remove at the second broker the messages that were consumed at the first, in every queue. If `copied`, also copy
     the messages that the second lacks, until a comparison shows that it lacks none. Gives None where all came true.
@@ -167,29 +173,29 @@ def even(
     if store is not None and not copied:
         for name, (here, there) in queues.items():
             ids.listed(way[0], here, name)  # a message without an id ends a move here, and not behind the fence
-            if (refused := remove(tools, way[1], name, ids.consumed(store, way[1], there), hand)) is not None:
+            if (refused := remove(tools, way[1], name, ids.consumed(store, way[1], there), context)) is not None:
                 return refused
         return None
     idle = 0
     for _ in range(ROUNDS):
-        pause = partial(hand.wait, tools.patience.poll_s)
-        apart = tools.comparing.apart(way, queues, pause, hand.monotonic, pace)
+        pause = partial(context.wait, tools.timeouts.poll_s)
+        apart = tools.comparing.apart(way, queues, pause, context.monotonic, pace)
         tools.evened.alone |= {name: {*each.alone} for name, each in apart.items()}
         untold = tools.comparing.untold(apart)
         tools.evened.untold = {name: each for name, each in tools.evened.untold.items() if name not in apart} | untold
         for name, each in apart.items():
-            if (refused := remove(tools, way[1], name, each.done, hand)) is not None:
+            if (refused := remove(tools, way[1], name, each.done, context)) is not None:
                 return refused
         split = {name: Lacking.of(each.rows) for name, each in apart.items()}
         tools.evened.not_carried |= {name: {*each.cannot} for name, each in split.items() if each.cannot}
         lacks = {name: each.can for name, each in split.items() if each.can}
         if not copied or not lacks:
-            if not hand.only_looks:
+            if not context.only_looks:
                 _keep(way, apart)
             return _not_carried(tools, way, move) if copied else None
         before = tools.evened.copied_in_all
         for name, wanted in lacks.items():
-            if (refused := _copy(tools, way, name, wanted, hand)) is not None:
+            if (refused := _copy(tools, way, name, wanted, context)) is not None:
                 return refused
         idle = idle + 1 if tools.evened.copied_in_all == before else 0
         if idle == IDLE:
@@ -232,15 +238,15 @@ def _not_carried(tools: FanoutTools, way: Way, move: Move) -> Refused | None:
     return Refused(text, tools.evened.as_json(), (found("DR-FAN-008", text, remedy),))
 
 
-def remove(tools: FanoutTools, access: Access, queue: str, gone: Consumed, hand: Hand) -> Refused | None:
+def remove(tools: FanoutTools, access: Access, queue: str, gone: Consumed, context: StepContext) -> Refused | None:
     """Remove these messages, and look whether they are gone; gives None where they are. Raises `BrokerError`."""
     if not gone.ids:
         return None
-    if hand.only_looks:
+    if context.only_looks:
         tools.evened.note(tools.evened.removed, queue, gone.ids)
         return None
     view = access.names()
-    outcomes = tools.change(list(removes(view, view.named[queue], gone)), hand)
+    outcomes = tools.change(list(removes(view, view.named[queue], gone)), context)
     left = ids.lying(access, view.named[queue]) & gone.ids
     tools.evened.note(tools.evened.removed, queue, gone.ids - left)
     if not left:
@@ -249,13 +255,13 @@ def remove(tools: FanoutTools, access: Access, queue: str, gone: Consumed, hand:
     return Refused(f"{len(left)} of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}: {why}")
 
 
-def _copy(tools: FanoutTools, way: Way, queue: str, lacks: Collection[str], hand: Hand) -> Refused | None:
+def _copy(tools: FanoutTools, way: Way, queue: str, lacks: Collection[str], context: StepContext) -> Refused | None:
     """Copy those of these messages that the first broker shows to a client. Whoever lacks afterwards is compared again:
     a message that was not shown may be on its way to a consumer."""
     source, target = way
     messages = source.messages(queue, lacks)
     target.carries = {(queue, ident): message for ident, message in messages.items()}
-    outcomes = tools.change(list(copies(target.names(), queue, messages)), hand)
+    outcomes = tools.change(list(copies(target.names(), queue, messages)), context)
     target.carries = {}
     there = ids.lying(target, target.look().named.get(queue))
     tools.evened.note(tools.evened.copied, queue, messages.keys() & there)
@@ -265,7 +271,7 @@ def _copy(tools: FanoutTools, way: Way, queue: str, lacks: Collection[str], hand
     return Refused(f"{len(left)} of {len(messages)} message(s) of {queue} could not be copied to {target.site}: {why}")
 
 
-def settle(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+def settle(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Remove the messages that the lost site's consumers had done. Messages without a record come twice: nobody waits
     for them."""
     del step
@@ -274,7 +280,7 @@ def settle(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Out
         text = f"which messages the consumers of {move.source} had done is not known: these come twice"
         return Done(text, findings=(found("DR-FAN-005", text, SERVED_ON),))
     try:
-        why = _without_done(tools, store, move.target, hand)
+        why = _without_done(tools, store, move.target, context)
     except BrokerError as error:
         why = str(error)
     if why is None:
@@ -283,12 +289,12 @@ def settle(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Out
     return Done(text, tools.evened.as_json(), (found("DR-FAN-005", text, SERVED_ON),))
 
 
-def _without_done(tools: FanoutTools, store: Store, site: str, hand: Hand) -> str | None:
+def _without_done(tools: FanoutTools, store: Store, site: str, context: StepContext) -> str | None:
     """Remove there what the store knows, queue by queue; says why that was not done. Raises `BrokerError`."""
     for access in tools.observer.brokers[site].values():
         for name, queue in access.look().business.items():
             if not queue.depth:
                 continue
-            if (refused := remove(tools, access, name, ids.consumed(store, access, queue), hand)) is not None:
+            if (refused := remove(tools, access, name, ids.consumed(store, access, queue), context)) is not None:
                 return refused.text
     return None

@@ -9,7 +9,7 @@ from typing import Final
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import Event, beside, system
-from dr_ctl.engine.holding import Lease, Slot
+from dr_ctl.engine.holding import BrokerLock, Lease
 from dr_ctl.engine.lease import LockDocument, Store
 
 # Within the second that a look may be old when a call goes out, so that no call has to wait for one.
@@ -33,7 +33,7 @@ def tended(stores: Sequence[Store], who: LockDocument, clock: Clock) -> Iterator
             store.close()
 
 
-def _keep(lease: Lease, slot: Slot, over: Event) -> None:
+def _keep(lease: Lease, slot: BrokerLock, over: Event) -> None:
     wait_s = LOOK_EVERY_S
     while not over.wait(wait_s):
         wait_s = LOOK_EVERY_S

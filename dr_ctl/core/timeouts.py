@@ -10,26 +10,26 @@ W = TypeVar("W")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """Waits in seconds. Settings and runbooks hold the waits that an operator may choose."""
 
     # Looks.
     greet_s: float = 3.0
-    """For a broker's door to greet one client."""
+    """For a broker's listener to greet one client."""
     flag_s: float = 5.0
-    """For the one small look that only says which doors are open, or what is not applied."""
+    """For the one small look that only says which listeners are open, or what is not applied."""
     apart_s: float = 0.15
     """Between looks where counts puzzle: longer than between the two brokers' answers to one look."""
     rates_s: float = 0.2
     """Between the two looks that rates are made of."""
     last_look_s: float = 1.0
     """For a lost site right before another is opened, and at the end of a run, whatever was spent on it before."""
-    knock_s: float = 0.5
+    port_s: float = 0.5
     """For a port of a site that seems to be down to take a connection."""
     measured_s: float = 10.0
     """For a broker that has just started to measure its disk: twice the default of an Artemis broker's scans."""
     poll_s: float = 0.02
-    """Between looks at doors, and at what clients hold."""
+    """Between looks at listeners, and at what clients hold."""
 
     # Limits of steps, unless the runbook says otherwise.
     catch_up_s: float = 60.0
@@ -41,13 +41,14 @@ class Patience:
     settle_poll_s: float = 0.01
     """Between looks at what is not applied."""
 
-    # Doors.
+    # Listeners.
     fence_s: float = 30.0
-    """Until closed doors are shown to be closed."""
+    """Until closed listeners are shown to be closed."""
     activate_s: float = 30.0
     """Until every pair is shown to serve."""
     opened_s: float = 1.0
-    """For doors that were told to open to be open: the plugin opens them up to a tenth of a second after its answer."""
+    """For listeners that were told to open to be open: the plugin opens them up to a tenth of a second after its
+    answer."""
     again_s: float = 0.5
     """Between tries to open a pair that was refused beside others that opened."""
     canary_s: float = 30.0
@@ -82,7 +83,7 @@ class Patience:
 
     # A shared store.
     store_starts_s: float = 15.0
-    """For a broker that has taken the store to be managed: its clients' doors open a moment earlier."""
+    """For a broker that has taken the store to be managed: its clients' listeners open a moment earlier."""
 
     store_ends_s: float = 30.0
     """For the process of a broker that gave up the store to end: ten to twenty-two seconds were measured."""

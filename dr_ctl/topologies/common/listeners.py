@@ -1,4 +1,4 @@
-"""Proves that clients are kept out, or let in: by every door's flag, and by an attempt to connect as they do.
+"""Proves that clients are kept out, or let in: by every listener's flag, and by an attempt to connect as they do.
 
 Flags lie: an acceptor whose port is taken by another process says that it is started.
 """
@@ -13,7 +13,7 @@ from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.core.system import beside
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import Hand
+from dr_ctl.engine.ports import StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.answers import Closed, Connected, Greeting, Silent
 from dr_ctl.stomp_io.answers import Refused as LoginDenied
@@ -21,26 +21,27 @@ from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.calls import left_of
 from dr_ctl.topologies.common.observer import AnyObserver
-from dr_ctl.topologies.common.seen import Silent as NoAnswer
+from dr_ctl.topologies.common.snapshot import Silent as NoAnswer
 from dr_ctl.topologies.common.view import Broker
 
 Key = tuple[str, str]
 
-LET_IN: Final = "Is `stomp:` an address of its clients' door, and may that user connect?"
+LET_IN: Final = "Is `stomp:` an address of its clients' listener, and may that user connect?"
 
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """Why a pair is not shown to serve: by a door's flag, or because no client is let in. `lets_in`: a client was."""
+    """Why a pair is not shown to serve: by a listener's flag, or because no client is let in. `lets_in`: a client
+    was."""
 
     text: str
     by_flag: bool
     lets_in: bool = False
 
 
-class Doors:
-    """The client doors of one command's sites. Remembers where a client was greeted: only there does a greeting that
-    fails prove anything."""
+class Listeners:
+    """The client listeners of one command's sites. Remembers where a client was greeted: only there does a greeting
+    that fails prove anything."""
 
     def __init__(self, observer: AnyObserver) -> None:
         self._observer = observer
@@ -48,7 +49,7 @@ class Doors:
 
     def greetings(self, accesses: Sequence[Access[Broker]]) -> dict[Key, Greeting | None]:
         answers = self._observer.together(
-            lambda access: access.greet(timeout_s=self._observer.patience.greet_s), accesses
+            lambda access: access.greet(timeout_s=self._observer.timeouts.greet_s), accesses
         )
         return {(access.site, access.pair): greeting for access, greeting in zip(accesses, answers, strict=True)}
 
@@ -64,23 +65,23 @@ class Doors:
                 findings.append(found("DR-FENCE-001", text, checks.NAME_STOMP if greeting is None else LET_IN))
         return findings
 
-    def closed(self, site: str, hand: Hand, within_s: float) -> Outcome:
-        """Show that no client gets in: every door's flag, and no greeting where there was one before."""
+    def closed(self, site: str, context: StepContext, within_s: float) -> Outcome:
+        """Show that no client gets in: every listener's flag, and no greeting where there was one before."""
         greeted = [access for access in self._observer.at(site) if (access.site, access.pair) in self.greeted]
-        # A client that is let in shows an open door, whether one was greeted there before or not.
-        knocked = [access for access in self._observer.at(site) if access in greeted or access.fenced_by_door]
+        # A client that is let in shows an open listener, whether one was greeted there before or not.
+        probed = [access for access in self._observer.at(site) if access in greeted or access.fenced_by_listener]
 
         def look() -> tuple[Sequence[Broker], str | None]:
             views = self._answering(site)
-            if opened := [door.name for view in views for door in view.doors if door.started]:
+            if opened := [listener.name for view in views for listener in view.listeners if listener.started]:
                 return views, f"acceptor {', '.join(opened)} says it is open"
-            if self.let_in(knocked):
+            if self.let_in(probed):
                 return views, "a client is still let in"
             beside = [each for view in views for each in self._beside(view)]
             return views, f"clients go on behind the fence: {some(beside)}" if beside else None
 
-        poll_s = self._observer.patience.poll_s
-        waited = until(hand, look, holds=lambda seen: seen[1] is None, within_s=within_s, poll_s=poll_s)
+        poll_s = self._observer.timeouts.poll_s
+        waited = until(context, look, holds=lambda snapshot: snapshot[1] is None, within_s=within_s, poll_s=poll_s)
         views, why = waited.look
         if why is not None:
             return Refused(f"{site}: {why}")
@@ -88,7 +89,7 @@ class Doors:
         lasts = bool(views) and not findings and all(view.fence.shut_out for view in views)
         tail = "; a restart does not let clients in" if lasts else ""
         if len(greeted) == len(self._observer.at(site)):
-            text = f"no client gets in: doors closed, and no greeting where there was one{tail}"
+            text = f"no client gets in: listeners closed, and no greeting where there was one{tail}"
             return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, findings)
         named = all(access.settings.stomp is not None for access in self._observer.at(site))
         why = ": no client was greeted there before it, so that one refused now shows nothing" if named else ""
@@ -96,11 +97,11 @@ class Doors:
             "DR-FENCE-002", f"{site}: the fence is shown by flag only{why}", "" if named else checks.NAME_STOMP
         )
         return Done(
-            f"doors closed, by flag only{tail}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *findings)
+            f"listeners closed, by flag only{tail}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *findings)
         )
 
     def _beside(self, view: Broker) -> list[str]:
-        """Clients on doors that the fence leaves open, by what was last seen of the peer."""
+        """Clients on listeners that the fence leaves open, by what was last seen of the peer."""
         peers = next(brokers for site, brokers in self._observer.brokers.items() if site != view.site)
         newest = peers[view.pair].newest
         return [*view.fence.strangers(), *view.fence.beside_link(newest[1] if newest is not None else None)]
@@ -108,16 +109,16 @@ class Doors:
     def _answering(self, site: str) -> Sequence[Broker]:
         """The brokers that answer. A broker that is down lets nobody in; any other silent broker is an error."""
         try:
-            return self._observer.doors_at(site)
+            return self._observer.listeners_at(site)
         except BrokerError:
-            seen = self._observer.look_once()
-        for each in seen.sites[site].values():
+            snapshot = self._observer.look_once()
+        for each in snapshot.sites[site].values():
             if isinstance(each, NoAnswer) and each.role is not Role.DOWN:
                 raise each.error
-        return seen.views(site)
+        return snapshot.views(site)
 
     def _not_lasting(self, views: Sequence[Broker]) -> Iterator[Finding]:
-        """Report the gaps of the lasting fence that the settings ask for; the doors are closed all the same."""
+        """Report the gaps of the lasting fence that the settings ask for; the listeners are closed all the same."""
         keep_out = [(view, lasting) for view in views if (lasting := view.config.lasting) is not None]
         shut_out = [self._observer.brokers[view.site][view.pair] for view, _ in keep_out if view.fence.shut_out]
         left = dict(zip(shut_out, self._observer.together(lambda access: access.uncovered(), shut_out), strict=True))
@@ -134,7 +135,7 @@ class Doors:
 
         def flags(access: Access[Broker]) -> tuple[str, ...] | BrokerError:
             try:
-                return access.open_doors(timeout_s=self._observer.patience.flag_s)
+                return access.open_listeners(timeout_s=self._observer.timeouts.flag_s)
             except BrokerError as error:
                 return error
 
@@ -153,7 +154,7 @@ class Doors:
                     f"acceptor {', '.join(shut)} is closed", by_flag=True, lets_in=isinstance(greeting, Connected)
                 )
             if isinstance(greeting, Closed | Silent):
-                # A refused login is an answer of the broker all the same: the door is open, only not to this user.
+                # A refused login is an answer of the broker all the same: the listener is open, only not to this user.
                 why_not[access.pair] = WhyNot(f"no client is let in: {greeting.because}", by_flag=False)
         return why_not
 
@@ -169,16 +170,16 @@ class Doors:
             return next((why.text for why in by_pair.values() if why is not None), None)
         try:
             opened = self._observer.together(
-                lambda access: access.open_doors(timeout_s=self._observer.patience.flag_s), accesses
+                lambda access: access.open_listeners(timeout_s=self._observer.timeouts.flag_s), accesses
             )
         except BrokerError as error:
             return f"it does not answer: {error}"
         shut = not any(opened)
-        knocked = [access for access in accesses if access.fenced_by_door]
-        return None if shut and not (knocked and self.let_in(knocked)) else "a client may be let in"
+        probed = [access for access in accesses if access.fenced_by_listener]
+        return None if shut and not (probed and self.let_in(probed)) else "a client may be let in"
 
     def why_not_open_again(self, site: str, opens: Sequence[Call]) -> str | None:
-        """Say why the doors that these calls open are not shown to be open."""
+        """Say why the listeners that these calls open are not shown to be open."""
         pairs = {call.unit for call in opens}
         if left := left_of(opens, self._observer.look_at(site, pairs)):
             return f"has not come true: {some(left)}"

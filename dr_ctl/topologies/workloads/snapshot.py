@@ -10,22 +10,22 @@ from typing import Generic, TypeVar
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.lease import Look
-from dr_ctl.engine.ports import Hints, UnitSeen
+from dr_ctl.engine.ports import Hints, UnitSnapshot
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.topologies.topology import BrokerSeen, FenceStrength, LinkSeen, Seen, Stake, WorkloadSeen
+from dr_ctl.topologies.topology import BrokerSnapshot, FenceStrength, LinkSnapshot, Snapshot, Stake, WorkloadSnapshot
 from dr_ctl.topologies.workloads import checks
 
-S = TypeVar("S", bound=Seen)
+S = TypeVar("S", bound=Snapshot)
 
 
 @dataclass(frozen=True, slots=True)
-class SeenWithWorkloads(Generic[S]):
-    """Implements `Seen`: the topology's look, unchanged, and the look at the workloads."""
+class SnapshotWithWorkloads(Generic[S]):
+    """Implements `Snapshot`: the topology's look, unchanged, and the look at the workloads."""
 
     bare: S
-    workloads: Sequence[WorkloadSeen]
+    workloads: Sequence[WorkloadSnapshot]
 
-    def at(self, site: str) -> Iterator[WorkloadSeen]:
+    def at(self, site: str) -> Iterator[WorkloadSnapshot]:
         return (each for each in self.workloads if each.site == site)
 
     @property
@@ -33,7 +33,7 @@ class SeenWithWorkloads(Generic[S]):
         return self.bare.roles
 
     @property
-    def units(self) -> Sequence[UnitSeen]:
+    def units(self) -> Sequence[UnitSnapshot]:
         return self.bare.units
 
     @property
@@ -45,14 +45,14 @@ class SeenWithWorkloads(Generic[S]):
         return self.bare.hints
 
     @property
-    def brokers(self) -> Sequence[BrokerSeen]:
+    def brokers(self) -> Sequence[BrokerSnapshot]:
         return self.bare.brokers
 
     @property
     def locks(self) -> Sequence[Look]:
         return self.bare.locks
 
-    def links(self) -> Sequence[LinkSeen]:
+    def links(self) -> Sequence[LinkSnapshot]:
         return self.bare.links()
 
     def rows(self, at: datetime) -> Sequence[Row]:
@@ -73,6 +73,6 @@ class SeenWithWorkloads(Generic[S]):
     def fence_strength(self, site: str) -> FenceStrength | None:
         return self.bare.fence_strength(site)
 
-    def as_if_lost(self, site: str) -> SeenWithWorkloads[Seen]:
+    def as_if_lost(self, site: str) -> SnapshotWithWorkloads[Snapshot]:
         """The lost site's workloads are gone with their hosts."""
-        return SeenWithWorkloads(self.bare.as_if_lost(site), [each for each in self.workloads if each.site != site])
+        return SnapshotWithWorkloads(self.bare.as_if_lost(site), [each for each in self.workloads if each.site != site])

@@ -96,9 +96,9 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
 
 
 def _shared(proposal: Proposal) -> Iterator[Finding]:
-    """The doors of links that clients may use too."""
-    for site, door in proposal.shared.items():
-        yield found("DR-INIT-003", site=site, door=door.name, own=door.own, key=door.key)
+    """The listeners of links that clients may use too."""
+    for site, listener in proposal.shared.items():
+        yield found("DR-INIT-003", site=site, listener=listener.name, own=listener.own, key=listener.key)
 
 
 def _addresses(urls: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -202,11 +202,11 @@ def _document(wanted: Wanted, pairs: Sequence[tuple[Place, Place, Proposal]]) ->
 
 def _broker(place: Place, name: str, wanted: Wanted, proposal: Proposal) -> Iterator[Key]:
     own = proposal.brokers[place.site]
-    doors = next((key.value for key in own if key.name == "clients"), [])
+    listeners = next((key.value for key in own if key.name == "clients"), [])
     yield Key("name", name, "the same name at both sites makes a pair")
     yield Key("jolokia", place.url, _seen(place))
-    if (door := stomp(place, [str(each) for each in doors] if isinstance(doors, list) else [])) is not None:
-        yield door
+    if (listener := stomp(place, [str(each) for each in listeners] if isinstance(listeners, list) else [])) is not None:
+        yield listener
     yield Key("username", wanted.username)
     yield Key("password", {"env": variable(place.site)}, "or {file: PATH}, {command: [ARGV]}")
     yield from own

@@ -22,8 +22,8 @@ _ALL_FOR_S: Final = 60.0
 _THEN_EVERY_S: Final = 1.0
 
 
-class JournalHand:
-    """Implements `Hand` for one step of a run."""
+class JournalledStep:
+    """Implements `StepContext` for one step of a run."""
 
     only_looks: ClassVar[bool] = False
 

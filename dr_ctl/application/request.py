@@ -12,8 +12,8 @@ from typing import Final
 
 from dr_ctl.application import plans
 from dr_ctl.application.agent_state import of_agent
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.lost_site import as_things_stand, offered_for_what_is_lost
-from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json
@@ -38,7 +38,7 @@ from dr_ctl.engine.parts import in_part, is_split
 from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.verbs import GENERAL
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import Snapshot
 
 LOST_S: Final = 5.0
 _PASSWORDS: Final = {"__all__": {"password"}}
@@ -87,37 +87,37 @@ class Question:
         """A fence is safe whatever an open run has left, and where both sites are open it is what is needed."""
         return self.ask.operation == FENCE or self.supersedes
 
-    def look(self) -> Seen:
+    def look(self) -> Snapshot:
         """Look at both sites, and update the price of a failover."""
-        seen: Seen = self.opened.topology.observe()
+        snapshot: Snapshot = self.opened.topology.observe()
         if self.price is not None:
-            self.price.saw(seen)
-        return seen
+            self.price.saw(snapshot)
+        return snapshot
 
-    def narrowed(self, seen: Seen) -> Question:
+    def narrowed(self, snapshot: Snapshot) -> Question:
         """With the units that its pattern names, of those that were seen. A step at one site that names none is about
         what the other does not serve, where both serve a part."""
         ask = self.ask
         if ask.units is not None or not self.opened.topology.recipe.moves_parts:
             return self
         if ask.queues is not None:
-            units = tuple(unit.name for unit in seen.units if matches((ask.queues,), unit.name))
-        elif ask.operation in (QUIESCE, FENCE, UNFENCE) and is_split(seen):
-            units = tuple(unit.name for unit in seen.units if unit.serving != ask.target)
+            units = tuple(unit.name for unit in snapshot.units if matches((ask.queues,), unit.name))
+        elif ask.operation in (QUIESCE, FENCE, UNFENCE) and is_split(snapshot):
+            units = tuple(unit.name for unit in snapshot.units if unit.serving != ask.target)
         else:
             return self
         return replace(self, ask=replace(ask, units=units))
 
-    def decide(self, seen: Seen) -> Decision:
+    def decide(self, snapshot: Snapshot) -> Decision:
         """Plan from one look."""
         ask, opened = self.ask, self.opened
         book = opened.runbook(ask.operation)
-        decided = plan(book, opened.topology.recipe, seen, ask, self.past, self.price, anew=self.anew)
+        decided = plan(book, opened.topology.recipe, snapshot, ask, self.past, self.price, anew=self.anew)
         if ask.operation == FAILOVER:
             under_way = self.past is not None
-            decided = self._contradicted(as_things_stand(decided, ask, seen, opened, under_way=under_way))
-        decided = offered_for_what_is_lost(decided, ask, seen)
-        beside = (*self._differ(decided), *opened.unverified(), *of_agent(opened, seen))
+            decided = self._contradicted(as_things_stand(decided, ask, snapshot, opened, under_way=under_way))
+        decided = offered_for_what_is_lost(decided, ask, snapshot)
+        beside = (*self._differ(decided), *opened.unverified(), *of_agent(opened, snapshot))
         decided = replace(decided, findings=in_part((*decided.findings, *beside), ask))
         if isinstance(decided, Refusal) and decided.plan is not None:
             findings = in_part((*decided.plan.findings, *beside), ask)
@@ -143,10 +143,10 @@ class Question:
         is_dear = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
         return self.price.differ() if self.price is not None and (is_dear or isinstance(decided, Plan)) else ()
 
-    def residue(self, seen: Seen) -> dict[str, Json]:
+    def residue(self, snapshot: Snapshot) -> dict[str, Json]:
         """The messages that a return brings, and how many may come twice, as `data`. Empty for other operations, and
         where the topology cannot count beforehand."""
-        brings: Mapping[str, Json] = seen.residue(self.ask.target) if self.ask.operation in RETURNS else {}
+        brings: Mapping[str, Json] = snapshot.residue(self.ask.target) if self.ask.operation in RETURNS else {}
         return {"residue": dict(brings)} if brings else {}
 
     def why_not_so(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The doors of one broker: a port for each acceptor and one for the console, kept for as long as the twin lives."""
+"""The listeners of one broker: a port for each acceptor and one for the console, kept for as long as the twin lives."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from dr_ctl.core.system import Condition
-from dr_ctl_lab.twin.network import NetworkDoors, network
+from dr_ctl_lab.twin.network import NetworkListeners, network
 from dr_ctl_lab.twin.parts import Peer, Visitor
-from dr_ctl_lab.twin.sockets import SocketDoors
+from dr_ctl_lab.twin.sockets import SocketListeners
 
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.clock import Clock
     from dr_ctl_lab.twin.console import Console
 
 
-class Doors(Protocol):
+class Listeners(Protocol):
     """Every method is called with the twin's lock held, but `start` and `end`."""
 
     frozen: bool
 
     def reserve(self, name: str, welcome: Callable[[Peer, str], Visitor | None]) -> int:
-        """Take a free port for a door, which refuses until opened; `welcome` says who serves a connection there."""
+        """Take a free port for a listener, which refuses until opened; `welcome` says who serves a connection there."""
 
     def reserve_console(self, console: Console) -> int: ...
 
@@ -42,7 +42,7 @@ class Doors(Protocol):
         """The end of a freeze, and of `swallow`."""
 
 
-def doors(changed: Condition, clock: Clock, name: str) -> Doors:
+def listeners(changed: Condition, clock: Clock, name: str) -> Listeners:
     """Behind the sockets of this machine, unless the system that this process runs on has a network of its own."""
     wires = network()
-    return NetworkDoors(wires, changed, clock, name) if wires is not None else SocketDoors(changed, name)
+    return NetworkListeners(wires, changed, clock, name) if wires is not None else SocketListeners(changed, name)

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from dr_ctl.cli.session import Time
-from dr_ctl.core.patience import Patience
+from dr_ctl.core.timeouts import Timeouts
 
-PATIENCE = Patience()
+PATIENCE = Timeouts()
 
 
-def impatient(monkeypatch: pytest.MonkeyPatch, of: type[Any] | None = None, **less: Any) -> Patience:
+def impatient(monkeypatch: pytest.MonkeyPatch, of: type[Any] | None = None, **less: Any) -> Timeouts:
     """Let the commands that follow wait for less; `of` is the class of a topology's own waits. What an earlier call
     made shorter stays so."""
     if of is None:
@@ -26,4 +26,4 @@ def impatient(monkeypatch: pytest.MonkeyPatch, of: type[Any] | None = None, **le
 
 def time_now() -> Time:
     """What the waits of the next command are made of."""
-    return Time(patience=PATIENCE)
+    return Time(timeouts=PATIENCE)

@@ -37,7 +37,7 @@ class Opened:
     def of(cls, caller: Caller) -> Iterator[Opened]:
         """Open the caller's installation for this block, and close it after it."""
         installation = caller.installation()
-        topology = registry.opened(installation, caller.clock, caller.patience, caller.runs().documents)
+        topology = registry.opened(installation, caller.clock, caller.timeouts, caller.runs().documents)
         with closing(topology):
             yield cls(installation, topology, caller.clock, Notes(caller.state()))
 

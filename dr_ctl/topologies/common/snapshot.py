@@ -12,14 +12,14 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import LOCK, LockDocument, Look
-from dr_ctl.engine.ports import Hints, UnitSeen
+from dr_ctl.engine.ports import Hints, UnitSnapshot
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.names import QUARANTINE_PREFIX, numbered
 from dr_ctl.topologies.common.nodes import nodes_of, of_nodes, of_obstacles, of_silent_nodes, told_by
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.topology import BrokerSeen, FenceStrength, LinkSeen, Node, Stake
+from dr_ctl.topologies.topology import BrokerSnapshot, FenceStrength, LinkSnapshot, Node, Stake
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ V_co = TypeVar("V_co", bound=Broker, covariant=True)
 
 
 @dataclass(frozen=True)
-class Seen(Generic[V_co]):
+class Snapshot(Generic[V_co]):
     """A look at both sites. `moved`: how much each pair's queues changed between two looks, where there were two,
     `took_s` apart: `before` is the first of the two."""
 
@@ -59,7 +59,7 @@ class Seen(Generic[V_co]):
 
     sites: Mapping[str, Mapping[str, V_co | Silent]]
     moved: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    before: Seen[V_co] | None = None
+    before: Snapshot[V_co] | None = None
     took_s: float = 0.0
 
     @property
@@ -93,14 +93,14 @@ class Seen(Generic[V_co]):
         return found
 
     @property
-    def units(self) -> Sequence[UnitSeen]:
+    def units(self) -> Sequence[UnitSnapshot]:
         return [
             self.unit(pair, {site: [brokers[pair]] for site, brokers in self.sites.items()})
             for pair in next(iter(self.sites.values()))
         ]
 
     @staticmethod
-    def unit(name: str, brokers: Mapping[str, Sequence[Broker | Silent]]) -> UnitSeen:
+    def unit(name: str, brokers: Mapping[str, Sequence[Broker | Silent]]) -> UnitSnapshot:
         """Say where a unit is open: at a site with a broker that lets clients in. Closed means that every broker there
         is known to let nobody in."""
         flags = {
@@ -109,7 +109,7 @@ class Seen(Generic[V_co]):
         }
         open_at = tuple(site for site, each in flags.items() if True in each)
         closed_at = tuple(site for site, each in flags.items() if all(flag is False for flag in each))
-        return UnitSeen(name, open_at[0] if len(open_at) == 1 else None, open_at, closed_at)
+        return UnitSnapshot(name, open_at[0] if len(open_at) == 1 else None, open_at, closed_at)
 
     def view(self, site: str, pair: str) -> V_co | None:
         """The broker's view, or None where it did not answer."""
@@ -122,7 +122,7 @@ class Seen(Generic[V_co]):
     # Commands take these parts: see `topologies.topology`.
 
     @property
-    def brokers(self) -> Sequence[BrokerSeen]:
+    def brokers(self) -> Sequence[BrokerSnapshot]:
         return [
             _broker(each, self._before(each), self.took_s)
             for brokers in self.sites.values()
@@ -137,7 +137,7 @@ class Seen(Generic[V_co]):
             for texts in (numbered(view.documents, LOCK),)
         ]
 
-    def links(self) -> Sequence[LinkSeen]:
+    def links(self) -> Sequence[LinkSnapshot]:
         was = self.before
         return [
             view.link.linked(was.view(view.site, view.pair) if was is not None else None, self.took_s)
@@ -216,9 +216,14 @@ class Seen(Generic[V_co]):
         for debt in self.debts:
             if debt.kept_at not in self.sites:
                 continue
-            doors = [door.name for view in self.views(debt.kept_at) for door in view.link.doors if door.started]
-            if debt.kind is DebtKind.QUARANTINE and doors:
-                yield found("DR-RETURN-004", doors=", ".join(doors), kept_at=debt.kept_at, about=debt.about)
+            listeners = [
+                listener.name
+                for view in self.views(debt.kept_at)
+                for listener in view.link.listeners
+                if listener.started
+            ]
+            if debt.kind is DebtKind.QUARANTINE and listeners:
+                yield found("DR-RETURN-004", listeners=", ".join(listeners), kept_at=debt.kept_at, about=debt.about)
 
     def _beside(self) -> Iterator[Finding]:
         """Brokers with several nodes, of which the settings name one."""
@@ -244,16 +249,16 @@ class Seen(Generic[V_co]):
                     yield found("DR-RECONCILE-003", text, self.kept_aside.format(view.site))
 
 
-def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> BrokerSeen:
+def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> BrokerSnapshot:
     if isinstance(view, Silent):
-        return BrokerSeen(view.site, view.pair, view.role, silent=view.error)
+        return BrokerSnapshot(view.site, view.pair, view.role, silent=view.error)
     business = view.business
-    return BrokerSeen(
+    return BrokerSnapshot(
         view.site,
         view.pair,
         view.role,
         start=view.start,
-        doors={door.name: door.started for door in view.doors},
+        listeners={listener.name: listener.started for listener in view.listeners},
         kept_out=view.fence.shut_out,
         depths={name: queue.depth if queue.counted else None for name, queue in business.items()},
         paused=view.paused,
@@ -266,8 +271,8 @@ def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> Brok
 
 
 def _clients(view: Broker) -> int | None:
-    """Connections at the clients' doors; None where the broker does not tell a door's port."""
-    ports = {door.port for door in view.doors}
+    """Connections at the clients' listeners; None where the broker does not tell a listener's port."""
+    ports = {listener.port for listener in view.listeners}
     if None in ports:
         return None
     return sum(each.port in ports and not view.is_within(each) for each in view.connections)

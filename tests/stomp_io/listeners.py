@@ -30,11 +30,13 @@ def encode(command: str, headers: Mapping[str, str], body: str = "") -> bytes:
 
 
 Answer = list[bytes] | None
-CONNECTED = encode("CONNECTED", {"version": "1.2", "server": "door/1"})
+CONNECTED = encode("CONNECTED", {"version": "1.2", "server": "listener/1"})
 
 
 @contextlib.contextmanager
-def door(answer: Callable[[Frame], Answer], *, port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[Address]:
+def listener(
+    answer: Callable[[Frame], Answer], *, port: int = 0, tls: ssl.SSLContext | None = None
+) -> Iterator[Address]:
     """Serve every connection with `answer`: what to send for each frame that came; None hangs up."""
     listener = socket.create_server(("127.0.0.1", port))
     threads: list[threading.Thread] = []
