@@ -9,13 +9,13 @@ from dr_ctl.application.installation import Opened
 from dr_ctl.application.open_run import left_open, no_open_run, refused_onward, why_not_undone
 from dr_ctl.application.result import Result
 from dr_ctl.application.run import NOBODY_ASKED, SAID_NO
-from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.printable import if_known, page
 from dr_ctl.engine import executor
+from dr_ctl.engine.ask import RunOptions
 from dr_ctl.engine.history import History
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.roles import other_brokers, other_sites, unexpected
@@ -38,7 +38,7 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
         past = open_run.past(files, caller.clock, how)
         snapshot: Snapshot = opened.topology.observe()
         if not how.dry_run:
-            lock.refuse_if_held(snapshot, runs, how.break_lock)
+            lock.refuse_if_held(snapshot, runs, break_lock=how.break_lock)
         asked = replace(past.ask, expect_serving=how.expect_serving)
         opened.must_know(asked.target, asked.expect_serving, asked.presume_down)
         others = other_sites(snapshot, past) or other_brokers(opened.topology.recipe.basis(snapshot), past)
@@ -52,7 +52,7 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
             text = SAID_NO if caller.people.present() else NOBODY_ASKED
             return left_open(Result(ExitCode.DECLINED, text), files)
         what = f"abort of {past.ask.operation} to {past.ask.target}"
-        with lock.locked(opened, runs, snapshot, files.name, what, how.break_lock) as lease:
+        with lock.locked(opened, runs, snapshot, files.name, what, break_lock=how.break_lock) as lease:
             if (refused := _past_no_return(past, opened.topology.observe(), files)) is not None:
                 return refused
             return carrying_out.Work(caller, opened, files, lease, how).undo(past)
@@ -71,7 +71,7 @@ def _planned(past: History, files: RunFiles) -> Result:
 
 def forget(caller: Caller, name: str, how: RunOptions) -> Result:
     """Close an open run as it is, whatever its journal says or does not say. Asks no broker and undoes nothing."""
-    if how.break_lock.reason is None:
+    if how.reason is None:
         raise UsageError("--forget needs --reason", remedy="Say who serves, and how that is known: --reason TEXT.")
     runs = caller.runs()
     files = runs.find(name)
@@ -84,7 +84,7 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
         text = SAID_NO if caller.people.present() else NOBODY_ASKED
         return left_open(Result(ExitCode.DECLINED, text), files)
     with runs.lock(f"giving up {files.name}"):
-        given_up = Result(ExitCode.UNKNOWN, f"given up: {how.break_lock.reason}; nothing was undone", run=files.name)
+        given_up = Result(ExitCode.UNKNOWN, f"given up: {how.reason}; nothing was undone", run=files.name)
         carrying_out.give_up(caller, files, given_up.envelope(caller.command))
     finding = found("DR-RUN-007", run=files.name)
     return Result(ExitCode.OK, f"{files.name} is given up", (finding,), run=files.name)

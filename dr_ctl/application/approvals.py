@@ -19,8 +19,8 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.loose import mapping
 from dr_ctl.core.model import ExitCode, Finding, Json, some
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import REINSTATE
-from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.record import ABORTED, NEVER_BEGAN, how_ended, record
 from dr_ctl.engine.runs import Runs
 from dr_ctl.processes import ssh

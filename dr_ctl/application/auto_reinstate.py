@@ -6,11 +6,10 @@ from typing import Final
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.run import run
-from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Json, Role
+from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.operations import REINSTATE
-from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.roles import renamed_sites
 from dr_ctl.topologies.topology import Snapshot
 

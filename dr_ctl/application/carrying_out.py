@@ -15,7 +15,6 @@ from dr_ctl.application.left_behind import left_behind
 from dr_ctl.application.preflight import Preflight
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
-from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
@@ -23,13 +22,14 @@ from dr_ctl.core.loose import mapping
 from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.core.printable import if_known
 from dr_ctl.engine import executor
+from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.disk import NoRoom
 from dr_ctl.engine.entries import Entry, JournalDamaged
 from dr_ctl.engine.executor import Callbacks, RunResult
 from dr_ctl.engine.history import History, fenced_at, let_in_at, outage_s
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.plan import Ask, Plan
+from dr_ctl.engine.plan import Plan
 from dr_ctl.engine.ports import Estimator
 from dr_ctl.engine.record import approvers
 from dr_ctl.engine.runs import RunFiles, write
@@ -76,7 +76,7 @@ class Work:
                 stop=stop,
                 clock=self.opened.clock,
                 listener=listener,
-                by={**self._by(), "lock": lock.facts(self.lease, self.how.break_lock)},
+                by={**self._by(), "lock": lock.facts(self.lease, self.how.reason)},
                 price=price,
                 manner=self._manner(begun),
             )
@@ -90,7 +90,7 @@ class Work:
 
         def act(journal: Journal, stop: StopRequest) -> RunResult[Snapshot]:
             del stop  # an undo is not stopped half way: the first signal waits for its end
-            journal.lock({**lock.facts(self.lease, self.how.break_lock), "by": self._by()})
+            journal.lock({**lock.facts(self.lease, self.how.reason), "by": self._by()})
             driver = self.opened.topology.driver(self.lease)
             return executor.undo(past, driver, journal, clock=self.opened.clock, listener=listener)
 

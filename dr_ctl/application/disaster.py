@@ -12,9 +12,10 @@ from dr_ctl.core.document import document
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.operations import FAILOVER
-from dr_ctl.engine.plan import AlreadyThere, Ask, Plan, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Plan, Refusal
 from dr_ctl.topologies.topology import Snapshot
 
 

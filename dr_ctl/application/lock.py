@@ -9,7 +9,6 @@ from typing import Any
 
 from dr_ctl import __version__
 from dr_ctl.application.installation import Opened
-from dr_ctl.application.run_options import BreakLock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import boot_id
@@ -45,11 +44,11 @@ def _me(runs: Runs, run: str = "", what: str = "", *, looks: bool = False) -> Lo
     )
 
 
-def refuse_if_held(snapshot: Snapshot, runs: Runs, break_lock: BreakLock) -> None:
+def refuse_if_held(snapshot: Snapshot, runs: Runs, *, break_lock: bool) -> None:
     """Raise `Locked` where a broker was seen to keep a live lock of another STATE."""
     me = _me(runs)
     for look in snapshot.locks:
-        if not break_lock.wanted and (other := against(look, me)) is not None:
+        if not break_lock and (other := against(look, me)) is not None:
             raise held_by(f"{look.site}/{look.pair}", other)
 
 
@@ -60,16 +59,14 @@ def in_the_way(snapshot: Snapshot, runs: Runs) -> str | None:
 
 
 @contextmanager
-def locked(
-    opened: Opened, runs: Runs, snapshot: Snapshot, run: str, what: str, break_lock: BreakLock
-) -> Iterator[Lease]:
+def locked(opened: Opened, runs: Runs, snapshot: Snapshot, run: str, what: str, *, break_lock: bool) -> Iterator[Lease]:
     """Hold the lock on every broker that was seen to answer; raises `Locked`.
 
     A run that is left open keeps it until it runs out: others must not come upon what is half done.
     """
     with tended(opened.topology.stores(), _me(runs, run, what), opened.clock) as lease:
         try:
-            lease.take(_answered(snapshot), break_lock=break_lock.wanted)
+            lease.take(_answered(snapshot), break_lock=break_lock)
             yield lease
         finally:
             if runs.unfinished() is None:
@@ -90,11 +87,11 @@ def note_left(lease: Lease, snapshot: Snapshot) -> None:
             lease.still_paused(each.site, each.pair, each.paused)
 
 
-def facts(lease: Lease, break_lock: BreakLock) -> dict[str, Json]:
+def facts(lease: Lease, reason: str | None) -> dict[str, Json]:
     """The lock as the journal keeps it."""
     broken: list[Json] = [document.described for document in lease.broken]
     at: list[Json] = list(lease.held_at())
-    return {"epoch": lease.epoch, "at": at, "broken": broken, "reason": break_lock.reason if broken else None}
+    return {"epoch": lease.epoch, "at": at, "broken": broken, "reason": reason if broken else None}
 
 
 def changed(before: Snapshot, now: Snapshot) -> Finding | None:

@@ -10,8 +10,9 @@ from dr_ctl.application.missing_package import unread
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, some
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import FAILOVER
-from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
+from dr_ctl.engine.plan import Decision, Plan, Refusal
 from dr_ctl.engine.ports import NO_HINTS
 from dr_ctl.engine.roles import lives_by, presumed
 from dr_ctl.engine.runs import Runs

@@ -4,16 +4,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from dr_ctl.application.result import Result
-from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity
+from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.history import History, history
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import ALONE, FAILOVER, REINSTATE
 from dr_ctl.engine.parts import part_of
-from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.roles import alive, open_again, source_of
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import Snapshot

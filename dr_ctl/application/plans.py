@@ -14,8 +14,9 @@ from dr_ctl.core.document import read as read_back
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Json, some
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
-from dr_ctl.engine.plan import Ask, Decision, Plan, PlannedStep, Refusal
+from dr_ctl.engine.plan import Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.runs import write
 
 

@@ -9,11 +9,10 @@ from dr_ctl.application import run
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
-from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Role
+from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.operations import REHEARSE, REHEARSE_CLEAN
-from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import Snapshot
 
@@ -29,12 +28,12 @@ class OnTwin(Protocol):
 
 def on_canary(caller: Caller, how: RunOptions) -> Result:
     """A run from the site that serves to the one that waits, with a queue of dr-ctl's own."""
-    return run.run(caller, Ask(REHEARSE, _waiting(caller), reason=how.break_lock.reason), how)
+    return run.run(caller, Ask(REHEARSE, _waiting(caller), reason=how.reason), how)
 
 
 def clean(caller: Caller, how: RunOptions) -> Result:
     """Remove at both sites what rehearsals have left."""
-    return run.run(caller, Ask(REHEARSE_CLEAN, _waiting(caller), reason=how.break_lock.reason), how)
+    return run.run(caller, Ask(REHEARSE_CLEAN, _waiting(caller), reason=how.reason), how)
 
 
 def on_twin(caller: Caller, *, variations: int, seed: int) -> Result:

@@ -18,6 +18,7 @@ from dr_ctl.application.price import FailoverPrice
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.core.patterns import matches
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import (
     ALONE,
@@ -35,7 +36,7 @@ from dr_ctl.engine.operations import (
     single_step,
 )
 from dr_ctl.engine.parts import in_part, is_split
-from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
+from dr_ctl.engine.plan import Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.verbs import GENERAL
 from dr_ctl.topologies.topology import Snapshot

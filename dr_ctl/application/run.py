@@ -14,17 +14,17 @@ from dr_ctl.application.lost_site import taken_over
 from dr_ctl.application.open_run import left_open, no_open_run, still_open
 from dr_ctl.application.request import Question
 from dr_ctl.application.result import Result
-from dr_ctl.application.run_options import Accepted, RunOptions
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Severity
+from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.onlooker import Onlooker
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
 from dr_ctl.engine.outcome import Refused
-from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import Snapshot
@@ -71,15 +71,9 @@ def _resumed(caller: Caller, opened: Opened, timeout_s: float | None, how: RunOp
         return _carried_out(caller, Question.of(asked, opened, past=past), how, files)
 
 
-def escalate(
-    caller: Caller,
-    name: str | None,
-    timeout_s: float | None,
-    accept_loss: Accepted,
-    accept_duplicates: Accepted,
-    how: RunOptions,
-) -> Result:
-    """Replace a planned move that cannot finish by a failover. The source is fenced, so its messages are counted."""
+def escalate(caller: Caller, name: str | None, asked: Ask, how: RunOptions) -> Result:
+    """Replace a planned move that cannot finish by a failover, with what `asked` accepts of that. The source is
+    fenced, so its messages are counted."""
     runs = caller.runs()
     files = runs.unfinished() if name is None else runs.find(name)
     if files is None or not files.open() or not read(files.journal):
@@ -90,17 +84,14 @@ def escalate(
         text = f"{files.name} is no planned move before its point of no return; nothing was changed"
         finding = found("DR-RUN-006", text, "`dr-ctl resume` finishes it; `dr-ctl abort` undoes what can be undone.")
         return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)
-    wait_s = timeout_s if timeout_s is not None else past.ask.timeout_s
-    reason = how.break_lock.reason or f"{files.name} could not finish"
-    asked = Ask(
-        FAILOVER,
-        past.ask.target,
-        wait_s,
-        accept_loss=accept_loss,
-        reason=reason,
+    asked = replace(
+        asked,
+        operation=FAILOVER,
+        target=past.ask.target,
+        timeout_s=asked.timeout_s if asked.timeout_s is not None else past.ask.timeout_s,
+        reason=how.reason or f"{files.name} could not finish",
         units=past.ask.units,
         queues=past.ask.queues,
-        accept_duplicates=accept_duplicates,
     )
     result = run(caller, asked, how)
     # No swapover is made beside an open run.
@@ -128,7 +119,7 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
     snapshot = _measured(caller, question)
     runs, question = caller.runs(), question.narrowed(snapshot)
     if not how.dry_run:
-        lock.refuse_if_held(snapshot, runs, how.break_lock)
+        lock.refuse_if_held(snapshot, runs, break_lock=how.break_lock)
     decided = question.decide(snapshot)
     if files is None and isinstance(decided, AlreadyThere) and (why := question.why_not_so()) is not None:
         finding = found("DR-ROLE-013", said=decided.text, why=why)
@@ -154,7 +145,7 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
     name = files.name if files is not None else runs.name(question.ask.operation, question.site)
     with (
         open_run.holding_state(runs, question.title, held=files is not None),
-        lock.locked(question.opened, runs, snapshot, name, question.title, how.break_lock) as lease,
+        lock.locked(question.opened, runs, snapshot, name, question.title, break_lock=how.break_lock) as lease,
     ):
         unfinished = runs.unfinished() if files is None else None
         if unfinished is not None and not question.goes_beside:

@@ -11,14 +11,13 @@ from dr_ctl.application import run
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
-from dr_ctl.application.run_options import RunOptions
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import LoginRefused, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, some
+from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.notes import Notes
 from dr_ctl.engine.operations import KEEP_ASIDE
-from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Kept, keeper_of, unproven_of
 

@@ -20,12 +20,13 @@ from dr_ctl.application.request import Question
 from dr_ctl.core.document import HIDDEN, key
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.core.printable import if_known
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import is_held
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, RETURNS, SWAPOVER
 from dr_ctl.engine.parts import by_site, is_split
-from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Check, Move
 from dr_ctl.engine.roles import stand_of
 from dr_ctl.engine.runs import RunFiles

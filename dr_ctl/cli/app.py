@@ -18,11 +18,10 @@ import typer
 
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.cli.added import TEXTS, added
-from dr_ctl.cli.command import command, common, group
-from dr_ctl.cli.completing import DOCUMENTED, EXPLAINED, OPERATIONS, SITES
+from dr_ctl.cli.command import VERSION, command, common, declaring, group
 from dr_ctl.cli.helping import Whole
 from dr_ctl.cli.operations_app import link_app, operations_app
-from dr_ctl.cli.options import ChangeOptions
+from dr_ctl.cli.options import CHANGE, argument, everywhere, option
 from dr_ctl.cli.rpo_app import rpo_app
 from dr_ctl.cli.runs_app import history_app, runs_app
 from dr_ctl.cli.session import Session, Time
@@ -32,11 +31,11 @@ from dr_ctl.core.lacking import without
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
 if TYPE_CHECKING:
-    from dr_ctl.application.run_options import RunOptions
+    from dr_ctl.engine.ask import RunOptions
 
 _HELP = {"help_option_names": ["-h", "--help"]}  # every command inherits them
 app = typer.Typer(cls=Whole, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=_HELP)
-app.callback()(common)
+app.callback()(declaring(common, [*everywhere(before=True), VERSION]))
 runbook_app = group("The runbooks in force: list, show, lint.")
 app.add_typer(operations_app)
 app.add_typer(history_app)
@@ -48,9 +47,7 @@ _GROUPS = frozenset(each.name for each in app.registered_groups if each.name)
 
 _SELDOM = 50_000  # objects more than when garbage was looked for last; the default is 700
 
-METRICS = Annotated[
-    str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve /metrics, /health and /ready there.")
-]
+METRICS = Annotated[str | None, option("--metrics HOST:PORT", "Serve /metrics, /health and /ready there.")]
 
 
 @command(
@@ -59,21 +56,17 @@ METRICS = Annotated[
 def init(
     session: Session,
     *,
-    urls: Annotated[list[str] | None, typer.Argument(metavar="[[SITE=]URL]...")] = None,
+    urls: Annotated[list[str] | None, argument("[[SITE=]URL]...")] = None,
     topology: Annotated[
-        str | None, typer.Option("--topology", metavar="ID", help="Take it for this; without addresses: its example.")
+        str | None, option("--topology ID", "Take it for this; without addresses: its example.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The settings file to write.")] = Path(
-        "dr-ctl.yaml"
-    ),
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the installation is called.")] = "orders",
-    username: Annotated[str, typer.Option("--username", metavar="NAME", help="The login at the brokers.")] = "dr-ctl",
-    ca: Annotated[
-        Path | None, typer.Option("--ca", metavar="FILE", help="The authorities of the brokers' certificates.")
-    ] = None,
+    out: Annotated[Path, option("--out FILE", "The settings file to write.")] = Path("dr-ctl.yaml"),
+    name: Annotated[str, option("--name NAME", "What the installation is called.")] = "orders",
+    username: Annotated[str, option("--username NAME", "The login at the brokers.")] = "dr-ctl",
+    ca: Annotated[Path | None, option("--ca FILE", "The authorities of the brokers' certificates.")] = None,
     examples: Annotated[
         Path | None,
-        typer.Option("--examples", metavar="DIR", help="Write the examples there instead: settings, units, alerts."),
+        option("--examples DIR", "Write the examples there instead: settings, units, alerts."),
     ] = None,
 ) -> Result:
     """Write a settings file from what the brokers behind two or more management addresses say. Never a secret."""
@@ -100,17 +93,15 @@ def init(
 def validate(
     session: Session,
     *,
-    operation: Annotated[
-        str | None, typer.Option("--for", metavar="OPERATION", **OPERATIONS, help="Only this operation.")
-    ] = None,
+    operation: Annotated[str | None, option("--for OPERATION", "Only this operation.")] = None,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="SITE", **SITES, help="The site that would serve, or come in."),
+        option("--to SITE", "The site that would serve, or come in."),
     ] = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Only the settings and what stands beside them: for a CI. Asks no broker.")
+        bool, option("--offline", "Only the settings and what stands beside them: for a CI. Asks no broker.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="List each check: verdict, evidence, age.")] = False,
+    verbose: Annotated[bool, option("--verbose", "List each check: verdict, evidence, age.")] = False,
 ) -> Result:
     """Check the installation: named checks, then what each operation would answer now. The exit code is that of the
     first operation: of `swapover`, or of `--for`."""
@@ -130,11 +121,9 @@ def status(
     session: Session,
     *,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Again and again, until Ctrl-C: in place on a terminal, else look by look.")
+        bool, option("--watch", "Again and again, until Ctrl-C: in place on a terminal, else look by look.")
     ] = False,
-    every: Annotated[
-        str | None, typer.Option("--every", metavar="T", help="With --watch: from one look to the next; default 2s.")
-    ] = None,
+    every: Annotated[str | None, option("--every T", "With --watch: from one look to the next; default 2s.")] = None,
 ) -> Result:
     """Serving sites, links, outflows with rates, the last estimate, open runs, pauses."""
     from dr_ctl.cli import show  # noqa: PLC0415
@@ -152,7 +141,7 @@ def status(
 def check(
     session: Session,
     *,
-    within: Annotated[str, typer.Option("--within", metavar="T", help="Its own time limit, as in 3s.")] = "3s",
+    within: Annotated[str, option("--within T", "Its own time limit, as in 3s.")] = "3s",
 ) -> Result:
     """For machines: one line; 0 well, 1 warning, 2 critical, 3 unknown."""
     from dr_ctl.application import health  # noqa: PLC0415
@@ -171,10 +160,9 @@ def explain(
     *,
     word: Annotated[
         str,
-        typer.Argument(
-            metavar="CODE|ID",
-            **EXPLAINED,
-            help="An exit code or outcome, or a finding's id, as DR-RUN-003.",
+        argument(
+            "CODE|ID",
+            "An exit code or outcome, or a finding's id, as DR-RUN-003.",
         ),
     ],
 ) -> Result:
@@ -191,7 +179,7 @@ def schema(
     *,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[COMMAND]", **DOCUMENTED, help="Of its document; default: of the settings."),
+        argument("[COMMAND]", "Of its document; default: of the settings."),
     ] = None,
 ) -> Result:
     """The JSON Schema of the settings file, or of a command's document, made of what dr-ctl itself uses."""
@@ -210,7 +198,7 @@ def runbook_list(session: Session) -> Result:
 
 
 @command(runbook_app, "show", full="runbook show", example="runbook show swapover")
-def runbook_show(session: Session, *, name: Annotated[str, typer.Argument(metavar="NAME")]) -> Result:
+def runbook_show(session: Session, *, name: Annotated[str, argument("NAME")]) -> Result:
     """Show a runbook as its file has it."""
     from dr_ctl.cli import runbooks  # noqa: PLC0415
 
@@ -218,9 +206,7 @@ def runbook_show(session: Session, *, name: Annotated[str, typer.Argument(metava
 
 
 @command(runbook_app, "lint", full="runbook lint", example="runbook lint runbooks/swapover.yaml")
-def runbook_lint(
-    session: Session, *, files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...")] = None
-) -> Result:
+def runbook_lint(session: Session, *, files: Annotated[list[Path] | None, argument("[FILE]...")] = None) -> Result:
     """Everything that is wrong or unsafe in runbooks, in one pass."""
     from dr_ctl.cli import runbooks  # noqa: PLC0415
 
@@ -231,9 +217,9 @@ def runbook_lint(
 def monitor(
     session: Session,
     *,
-    lasting: Annotated[str | None, typer.Option("--for", metavar="T", help="End after this time.")] = None,
+    lasting: Annotated[str | None, option("--for T", "End after this time.")] = None,
     auto_reinstate: Annotated[
-        bool, typer.Option("--auto-reinstate", help="Take a lost site in again once it is back, under the lock.")
+        bool, option("--auto-reinstate", "Take a lost site in again once it is back, under the lock.")
     ] = False,
     metrics: METRICS = None,
 ) -> Result:
@@ -248,27 +234,21 @@ def monitor(
     return monitoring.monitor(session, lasting_s, auto_reinstate=auto_reinstate, metrics=metrics)
 
 
-@command(app, "sync", example='sync --hold "a purge of orders.in, ticket 4711"', changes=ChangeOptions)
+@command(app, "sync", example='sync --hold "a purge of orders.in, ticket 4711"', changes=CHANGE)
 def sync(
     session: Session,
     how: RunOptions,
     *,
-    lasting: Annotated[str | None, typer.Option("--for", metavar="T", help="End after this time.")] = None,
+    lasting: Annotated[str | None, option("--for T", "End after this time.")] = None,
     metrics: METRICS = None,
-    hold: Annotated[
-        str | None, typer.Option("--hold", metavar="REASON", help="Tell the agent to delete nothing: before a purge.")
-    ] = None,
-    go_on: Annotated[
-        bool, typer.Option("--go-on", help="Let it delete again: what vanished counts as consumed.")
-    ] = False,
+    hold: Annotated[str | None, option("--hold REASON", "Tell the agent to delete nothing: before a purge.")] = None,
+    go_on: Annotated[bool, option("--go-on", "Let it delete again: what vanished counts as consumed.")] = False,
     settle: Annotated[
-        bool, typer.Option("--settle", help="Keep aside at the waiting SITE the copies that nothing proves.")
+        bool, option("--settle", "Keep aside at the waiting SITE the copies that nothing proves.")
     ] = False,
-    put_back: Annotated[bool, typer.Option("--put-back", help="With --settle: what was kept aside goes back.")] = False,
-    site: Annotated[str | None, typer.Option("--site", metavar="SITE", **SITES, help="With --settle: where.")] = None,
-    queues: Annotated[
-        str | None, typer.Option("--queues", metavar="PATTERN", help="With --settle: only these.")
-    ] = None,
+    put_back: Annotated[bool, option("--put-back", "With --settle: what was kept aside goes back.")] = False,
+    site: Annotated[str | None, option("--site SITE", "With --settle: where.")] = None,
+    queues: Annotated[str | None, option("--queues PATTERN", "With --settle: only these.")] = None,
 ) -> Result:
     """The agent that keeps a Classic standby clean of messages already consumed. Ends when its site serves no more."""
     from dr_ctl.application import syncing  # noqa: PLC0415

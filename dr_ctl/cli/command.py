@@ -7,34 +7,21 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
-from dataclasses import MISSING, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from dr_ctl import __version__
 from dr_ctl.cli.helping import Group
-from dr_ctl.cli.options import (
-    CONFIG,
-    JSON,
-    NO_COLOR,
-    OUTPUT,
-    QUIET,
-    STATE,
-    VERBOSE,
-    AskOptions,
-    ChangeOptions,
-    Everywhere,
-)
+from dr_ctl.cli.options import everywhere, switch
 from dr_ctl.cli.session import Session, Time
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
     from dr_ctl.application.result import Result
-
-T = TypeVar("T", bound="DataclassInstance")
 
 
 def _version(asked: bool) -> None:
@@ -43,9 +30,7 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-VERSION = Annotated[
-    bool, typer.Option("--version", is_eager=True, callback=_version, help="Say which version this is, and end.")
-]
+VERSION: Final = switch("version", "--version", "Say which version this is, and end.", is_eager=True, callback=_version)
 
 
 def group(text: str) -> typer.Typer:
@@ -53,32 +38,13 @@ def group(text: str) -> typer.Typer:
     return typer.Typer(cls=Group, rich_markup_mode=None, help=text)
 
 
-def common(
-    ctx: typer.Context,
-    config: CONFIG = None,
-    state_dir: STATE = None,
-    verbose: VERBOSE = False,
-    no_color: NO_COLOR = False,
-    output: OUTPUT = None,
-    json: JSON = False,
-    quiet: QUIET = False,
-    *,
-    version: VERSION = False,
-) -> None:
+def common(**options: Any) -> None:
     """Move a messaging service between two sites of ActiveMQ brokers: checked, stepwise, undone when it fails."""
-    del version  # told already
+    ctx: typer.Context = options["ctx"]
     time: Time = ctx.obj or Time()
-    ctx.obj = Session(
-        clock=time.clock,
-        timeouts=time.timeouts,
-        config=config,
-        state_dir=state_dir,
-        verbose=verbose,
-        color=not (no_color or os.environ.get("NO_COLOR")),
-        json=json or output == "json",
-        quiet=quiet,
-        words=tuple(time.typed),
-    )
+    color = not os.environ.get("NO_COLOR")
+    session = Session(clock=time.clock, timeouts=time.timeouts, color=color, words=tuple(time.typed))
+    ctx.obj = _with(session, options)
 
 
 # The first line keeps the lines as they are.
@@ -93,39 +59,32 @@ def command(
     *,
     example: str,
     full: str | None = None,
-    asks: type[AskOptions] | None = None,
-    changes: type[ChangeOptions] | None = None,
+    asks: Sequence[Parameter] = (),
+    changes: Sequence[Parameter] = (),
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Register a function as a command: gives it the session, adds the options that every command takes, and ends with
     its result's exit code. `example` stands at the end of its help, as it is typed. `full` is the command's whole name
-    where `app` is a group. The fields of `asks` are options that become the function's argument `asked`; those of
-    `changes` become its argument `how`."""
+    where `app` is a group. The options `asks` become the function's argument `asked`; those of `changes` become its
+    argument `how`."""
 
     def register(function: Callable[..., Result]) -> Callable[..., Result]:
-        own = inspect.signature(function, locals=_UNREAD, eval_str=True)
-        parameters = [
-            *_declared(asks),
-            *(each for each in own.parameters.values() if each.name not in ("session", "asked", "how")),
-            *_declared(changes),
-        ]
+        signature = inspect.signature(function, locals=_UNREAD, eval_str=True)
+        own = [each for each in signature.parameters.values() if each.name not in ("session", "asked", "how")]
+        parameters = [*asks, *own, *changes]
         taken = {each.name for each in parameters}
-        every = [each for each in _declared(Everywhere) if each.name not in taken]
-        context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        every = [each for each in everywhere(before=False) if each.name not in taken]
 
-        def run(**options: Any) -> None:
-            before: Session = options.pop("ctx").obj
-            session = _with(
-                before.called(full or name), Everywhere(**{each.name: options.pop(each.name) for each in every})
-            )
-            if asks is not None or changes is not None:
+        def run(ctx: typer.Context, **options: Any) -> None:
+            session = _with(ctx.obj.called(full or name), {each.name: options.pop(each.name) for each in every})
+            if asks or changes:
                 from dr_ctl.cli import asking  # noqa: PLC0415
 
-                manner = _taken(changes, options) if changes is not None else None
-                if asks is not None:
-                    reason = manner.reason if manner is not None else None
-                    options["asked"] = asking.asked(session, full or name, _taken(asks, options), reason)
-                if manner is not None:
-                    options["how"] = asking.run_options(manner)
+                request = {each.name: options.pop(each.name) for each in asks}
+                how = asking.run_options({each.name: options.pop(each.name) for each in changes})
+                if asks:
+                    options["asked"] = asking.asked(session, full or name, request, how.reason)
+                if changes:
+                    options["how"] = how
             from dr_ctl.cli.render import end  # noqa: PLC0415
 
             result = function(session, **options)
@@ -133,41 +92,30 @@ def command(
 
         run.__doc__ = function.__doc__
         run.__name__ = function.__name__
-        run.__signature__ = inspect.Signature([*parameters, *every, context])  # type: ignore[attr-defined]
-        run.__annotations__ = {}
-        app.command(name, epilog=_EPILOG.format(example))(run)
+        app.command(name, epilog=_EPILOG.format(example))(declaring(run, [*parameters, *every]))
         return function
 
     return register
 
 
-def _with(session: Session, options: Everywhere) -> Session:
+def declaring(function: Callable[..., None], parameters: Sequence[Parameter]) -> Callable[..., None]:
+    """The function with these parameters, as typer reads them, beside its context."""
+    context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    function.__signature__ = inspect.Signature([*parameters, context])  # type: ignore[attr-defined]
+    function.__annotations__ = {}
+    return function
+
+
+def _with(session: Session, options: Mapping[str, Any]) -> Session:
     """The session with what stood behind the command: that wins over what stood before it."""
+    given = defaultdict(lambda: None, options)
     return replace(
         session,
-        config=options.config or session.config,
-        state_dir=options.state_dir or session.state_dir,
-        verbose=options.verbose or session.verbose,
-        color=session.color and not options.no_color,
-        json=options.json or (options.output == "json" if options.output is not None else session.json),
-        quiet=options.quiet or session.quiet,
-        warn_exit=options.warn_exit,
+        config=given["config"] or session.config,
+        state_dir=given["state_dir"] or session.state_dir,
+        verbose=given["verbose"] or session.verbose,
+        color=session.color and not given["no_color"],
+        json=given["json"] or (given["output"] == "json" if given["output"] is not None else session.json),
+        quiet=given["quiet"] or session.quiet,
+        warn_exit=given["warn_exit"],
     )
-
-
-def _declared(options: type[DataclassInstance] | None) -> list[inspect.Parameter]:
-    """A parameter for each field. The annotations of a class of options are values, not text."""
-    return [
-        inspect.Parameter(
-            each.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if each.default is MISSING else each.default,
-            annotation=each.type,
-        )
-        for each in (fields(options) if options is not None else ())
-    ]
-
-
-def _taken(kind: type[T], options: dict[str, Any]) -> T:
-    """Make a class of options of what the command line gave, and take it out of the rest."""
-    return kind(**{each.name: options.pop(each.name) for each in fields(kind)})

@@ -3,9 +3,9 @@
 A shell waits for each answer, and a person sees no error there: where nothing can be read, nothing is offered.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import typer
 
@@ -75,9 +75,11 @@ def _beginning(incomplete: str, words: Iterable[object]) -> list[str]:
     return [str(word) for word in words if str(word).startswith(incomplete)]
 
 
-# What an option or an argument takes beside its name, so that its values are completed.
-SITES: Final[dict[str, Any]] = {"autocompletion": sites}
-RUNS: Final[dict[str, Any]] = {"autocompletion": runs}
-OPERATIONS: Final[dict[str, Any]] = {"autocompletion": operations}
-EXPLAINED: Final[dict[str, Any]] = {"autocompletion": explained}
-DOCUMENTED: Final[dict[str, Any]] = {"autocompletion": documented}
+# By the word that stands for the value.
+COMPLETED: Final[Mapping[str, Callable[..., list[str]]]] = {
+    "SITE": sites,
+    "RUN": runs,
+    "OPERATION": operations,
+    "CODE|ID": explained,
+    "COMMAND": documented,
+}

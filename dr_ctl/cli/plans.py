@@ -3,8 +3,9 @@
 from dr_ctl.application.plans import title
 from dr_ctl.core.document import document
 from dr_ctl.core.printable import page
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, REINSTATE
-from dr_ctl.engine.plan import Ask, Call, Plan
+from dr_ctl.engine.plan import Call, Plan
 from dr_ctl.engine.verbs import NO_RETURN
 
 

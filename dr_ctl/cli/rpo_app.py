@@ -3,21 +3,19 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from dr_ctl.application.result import Result
 from dr_ctl.cli.command import command, group
-from dr_ctl.cli.completing import SITES
+from dr_ctl.cli.options import argument, option
 from dr_ctl.cli.session import Session
 
 rpo_app = group("The estimate of what a failure would lose, from recorded history.")
 
 OF_SITE = Annotated[
     str | None,
-    typer.Option("--site", metavar="SITE", **SITES, help="Default: the one serving at the end."),
+    option("--site SITE", "Default: the one serving at the end."),
 ]
-SINCE = Annotated[str | None, typer.Option("--since", metavar="T", help="A moment, or a duration back: 2h.")]
-UNTIL = Annotated[str | None, typer.Option("--until", metavar="T", help="The same; default: the end.")]
+SINCE = Annotated[str | None, option("--since T", "A moment, or a duration back: 2h.")]
+UNTIL = Annotated[str | None, option("--until T", "The same; default: the end.")]
 
 
 @command(rpo_app, "estimate", full="rpo estimate", example="rpo estimate --since 7d --report estimate.html")
@@ -27,13 +25,9 @@ def rpo_estimate(
     site: OF_SITE = None,
     since: SINCE = None,
     until: UNTIL = None,
-    horizon: Annotated[str, typer.Option("--horizon", metavar="T", help="The next minutes to speak of.")] = "5m",
-    full: Annotated[
-        bool, typer.Option("--full", help="Read all rows, not the summaries of hours that are over.")
-    ] = False,
-    report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write a page with charts too.")
-    ] = None,
+    horizon: Annotated[str, option("--horizon T", "The next minutes to speak of.")] = "5m",
+    full: Annotated[bool, option("--full", "Read all rows, not the summaries of hours that are over.")] = False,
+    report: Annotated[Path | None, option("--report FILE", "Write a page with charts too.")] = None,
 ) -> Result:
     """How many messages, and how many seconds of them, a failure would lose. Contacts no broker."""
     from dr_ctl.cli import forecast  # noqa: PLC0415
@@ -50,7 +44,7 @@ def rpo_backtest(
     until: UNTIL = None,
     horizon: Annotated[
         list[str] | None,
-        typer.Option("--horizon", metavar="T", help="Ahead by this; again for more. Default 1m 5m 15m."),
+        option("--horizon T", "Ahead by this; again for more. Default 1m 5m 15m."),
     ] = None,
 ) -> Result:
     """Compare the estimates that past moments would have given with the truth. Contacts no broker."""
@@ -63,10 +57,10 @@ def rpo_backtest(
 def rpo_reconcile(
     session: Session,
     *,
-    ledgers: Annotated[list[str], typer.Argument(metavar="[SITE=]LEDGER[@MOMENT]...")],
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the files of ids go.")] = None,
+    ledgers: Annotated[list[str], argument("[SITE=]LEDGER[@MOMENT]...")],
+    out: Annotated[Path | None, option("--out DIR", "Where the files of ids go.")] = None,
     property_name: Annotated[
-        str | None, typer.Option("--id", metavar="PROPERTY", help="What identifies a message in exports and snapshots.")
+        str | None, option("--id PROPERTY", "What identifies a message in exports and snapshots.")
     ] = None,
 ) -> Result:
     """Count lost, doubled, recovered, unexpected and unknown messages from ledgers of message ids (Parquet, JSON

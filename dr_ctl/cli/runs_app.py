@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from dr_ctl.application.result import Result
 from dr_ctl.cli.command import command, group
-from dr_ctl.cli.completing import RUNS
+from dr_ctl.cli.options import argument, option
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
 
@@ -15,7 +13,7 @@ history_app = group("What runs and looks tell of the past.")
 runs_app = group("Past runs: list, show, report, verify, bundle.")
 RUN = Annotated[
     str | None,
-    typer.Argument(metavar="[RUN]", **RUNS, help="A run's name or its beginning; default: the last."),
+    argument("[RUN]", "A run's name or its beginning; default: the last."),
 ]
 
 
@@ -32,7 +30,7 @@ def runs_show(
     session: Session,
     *,
     run: RUN = None,
-    follow: Annotated[bool, typer.Option("--follow", help="As it goes, until the run ends.")] = False,
+    follow: Annotated[bool, option("--follow", "As it goes, until the run ends.")] = False,
 ) -> Result:
     """A run with its request, its steps and its end."""
     from dr_ctl.cli import following, runs  # noqa: PLC0415
@@ -44,9 +42,7 @@ def runs_show(
 def runs_verify(
     session: Session,
     *,
-    run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", **RUNS, help="A run or its beginning; default: all.")
-    ] = None,
+    run: Annotated[str | None, argument("[RUN]", "A run or its beginning; default: all.")] = None,
 ) -> Result:
     """Check that journals and results are as they were written: 10 when one was altered, naming the line."""
     from dr_ctl.cli import runs  # noqa: PLC0415
@@ -59,15 +55,9 @@ def runs_report(
     session: Session,
     *,
     run: RUN = None,
-    index: Annotated[
-        bool, typer.Option("--index", help="One page over all runs and rehearsals, against the objectives.")
-    ] = False,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="T", help="With --index: a moment, or a duration back; a year.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="With --index: where; default: beside the runs.")
-    ] = None,
+    index: Annotated[bool, option("--index", "One page over all runs and rehearsals, against the objectives.")] = False,
+    since: Annotated[str | None, option("--since T", "With --index: a moment, or a duration back; a year.")] = None,
+    out: Annotated[Path | None, option("--out FILE", "With --index: where; default: beside the runs.")] = None,
 ) -> Result:
     """Write one run's HTML report anew, or one page over all of them, and say where it is."""
     from dr_ctl.cli import asking, runs  # noqa: PLC0415
@@ -85,9 +75,7 @@ def runs_bundle(
     session: Session,
     *,
     run: RUN = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where to write it; default: RUN.tar.gz here.")
-    ] = None,
+    out: Annotated[Path | None, option("--out FILE", "Where to write it; default: RUN.tar.gz here.")] = None,
 ) -> Result:
     """Everything of one run in a file to hand on: journal, report, settings, an hour of history; no secret in it."""
     from dr_ctl.application import bundling  # noqa: PLC0415
@@ -99,9 +87,7 @@ def runs_bundle(
 def history(
     session: Session,
     *,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="T", help="A moment, or a duration back: 30d; default: all.")
-    ] = None,
+    since: Annotated[str | None, option("--since T", "A moment, or a duration back: 30d; default: all.")] = None,
 ) -> Result:
     """Which site served since when, by whom and why, and how long clients were out: by runs and recorded looks."""
     from dr_ctl.application import history  # noqa: PLC0415

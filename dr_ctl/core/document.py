@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import fields
+from dataclasses import field, fields
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
@@ -43,6 +43,13 @@ def key(name: str | None = None, **how: Any) -> dict[str, Any]:
     `flat`: the keys of the value stand there instead.
     """
     return how if name is None else {"alias": name, **how}
+
+
+def option(typed: str, text: str, default: Any = None, **how: Any) -> Any:
+    """A field that an option of the command line sets: how that is typed, as in `--timeout T`, and its help. `how` is
+    as in `key`."""
+    initial: dict[str, Any] = {"default_factory" if callable(default) else "default": default}
+    return field(**initial, metadata={"typed": typed, "help": text, **how})
 
 
 @cache

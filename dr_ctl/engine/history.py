@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from dr_ctl.core.document import read
 from dr_ctl.core.model import Json
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.entries import Entry, JournalDamaged
-from dr_ctl.engine.plan import Ask, PlannedStep
+from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.states import StepEvent, StepState, after
 from dr_ctl.engine.verbs import ACTIVATING, FENCING
 

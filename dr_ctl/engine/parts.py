@@ -8,8 +8,8 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, some
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt
-from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Hints, Observation, UnitSnapshot
 
 # A command in a remedy that takes queues and names none yet.

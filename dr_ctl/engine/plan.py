@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from dr_ctl.core.document import derived, key
 from dr_ctl.core.model import ExitCode, Finding, Json
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.verbs import NO_RETURN
 
@@ -85,36 +86,6 @@ class PlannedStep:
 
     def part(self, name: str) -> tuple[Call, ...]:
         return tuple(call for call in self.calls if call.part == name)
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """The operator's request: the operation, its target, and the options that shape it.
-
-    `units` names the units to move, and is None for all; other units stay untouched. `queues` is the pattern that chose
-    them. `silent_since` is the operator's word on when a lost site's service ended.
-    """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
-    operation: str
-    target: str
-    timeout_s: float | None = None
-    cut_in_flight: bool = False
-    accept_difference: Mapping[str, int] = field(default_factory=dict)
-    expect_serving: str | None = None
-    accept_loss: int | Literal["unknown"] | None = None
-    presume_down: str | None = None
-    reason: str | None = None
-    max_outage_s: float | None = None
-    units: tuple[str, ...] | None = field(default=None, metadata=key(optional=True))
-    silent_since: str | None = field(default=None, metadata=key(optional=True))
-    queues: str | None = field(default=None, metadata=key(optional=True))
-    accept_duplicates: int | Literal["unknown"] | None = field(default=None, metadata=key(optional=True))
-
-    def includes(self, unit: str | None) -> bool:
-        """Say whether that unit is to move; False for None."""
-        return unit is not None and (self.units is None or unit in self.units)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from dr_ctl.core.errors import BrokerError, Passive, TimedOut
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.core.printable import if_known
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import lost_alone
 from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import (
@@ -30,7 +31,6 @@ from dr_ctl.engine.operations import (
     UNFENCE,
 )
 from dr_ctl.engine.parts import as_moved, is_split, split
-from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import NO_HINTS, Hints, Observation
 
 NODES: Final = "nodes"

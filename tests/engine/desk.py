@@ -8,13 +8,14 @@ from functools import cache
 from pathlib import Path
 
 from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.entries import Entry, read
 from dr_ctl.engine.executor import Answer, Callbacks, NoHooks, RunResult, execute, undo
 from dr_ctl.engine.history import History, history
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.outcome import NotNeeded, Outcome
-from dr_ctl.engine.plan import Ask, Decision, Plan, PlannedStep
+from dr_ctl.engine.plan import Decision, Plan, PlannedStep
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.ports import Hooks, Price
 from dr_ctl.engine.runbook import Runbook, load, shipped

@@ -19,11 +19,12 @@ from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.system import ThisMachine, running_on
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.disk import PIECE_BYTES, RESERVE, RESERVED_BYTES, NoRoom
 from dr_ctl.engine.entries import GENESIS, Entry, JournalDamaged, is_held, read
 from dr_ctl.engine.history import history, outage_s
 from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.plan import Ask, Plan, PlannedStep
+from dr_ctl.engine.plan import Plan, PlannedStep
 from dr_ctl.engine.runs import RunFiles, Runs, write
 from dr_ctl.engine.seal import Verdict, check
 from dr_ctl.engine.states import IllegalMove, StepEvent

@@ -17,8 +17,9 @@ from dr_ctl.core.clock import stamp
 from dr_ctl.core.exit_codes import Tone
 from dr_ctl.core.loose import moment, number
 from dr_ctl.core.model import Finding, Severity
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Ask, PlannedStep
+from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.engine.states import StepEvent
 from dr_ctl.report.forecast import judged

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.timeouts import Timeouts
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.lease import LockDocument
-from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Drain, Queues

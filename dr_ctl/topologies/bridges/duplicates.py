@@ -9,7 +9,7 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
-from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.ask import Ask
 from dr_ctl.topologies.bridges.look import Access, Way
 from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, Message, Origin, pages
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, whole

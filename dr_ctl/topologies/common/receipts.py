@@ -16,7 +16,8 @@ from typing import Final
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.core.model import some
-from dr_ctl.engine.plan import Ask, Call
+from dr_ctl.engine.ask import Ask
+from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.calls import remove_document, write_document
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Broker, Queue

@@ -7,8 +7,9 @@ from typing import Final, assert_never
 
 from dr_ctl.core.model import Json
 from dr_ctl.core.patterns import matches
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Ask, Call, PlannedStep
+from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.jolokia import beans
 from dr_ctl.settings.workloads import CamelRoutes, Commands, HttpService, SystemdUnit, Workload

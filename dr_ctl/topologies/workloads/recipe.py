@@ -7,10 +7,11 @@ from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine import ports
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER, MOVING, RETURNS, UNFENCE
 from dr_ctl.engine.parts import part_of
-from dr_ctl.engine.plan import Ask, Call
+from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Check, Move, StepPlan
 from dr_ctl.engine.roles import whole_at
 from dr_ctl.engine.runbook import RunbookStep

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from dr_ctl.core.timeouts import Timeouts
+from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import SWAPOVER
 from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
-from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.jolokia import beans
 from dr_ctl.settings.loader import load
