@@ -1,19 +1,18 @@
 """The hours: each row of the history into the hours that rest on it, and the mathematics of an hour as a grouped map;
 and of their rows what a history is, and the figures of each scope, as a grouped map too.
 
-A grouped map is an Arrow table function over a table whose partitions hold whole groups, in order. (PySpark's
-`applyInArrow` does the same, and insists on pandas; its PARTITION BY of a table function looks for the ends of groups
-row by row in Python.)
+A grouped map is an Arrow table function over a table whose partitions hold whole groups. (PySpark's `applyInArrow` does
+the same, and insists on pandas; its PARTITION BY of a table function sorts, and looks for the ends of groups row by row
+in Python.) Hours that follow each other are brought to a task together, as a block: each reading goes there once.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from itertools import pairwise
 from typing import Any, Final, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
@@ -32,47 +31,40 @@ from dr_ctl.rpo.pipeline.tables import File, History
 
 Call = Callable[[Any, pa.Table], pa.Table]
 NEEDED: Final = pa.schema([("hour", pa.int64()), ("us", pa.int64())])
-PIECE: Final = PART.append(pa.field("hour", pa.int64()))
+PIECE: Final = PART.append(pa.field("block", pa.int64()))
 AT_ONCE: Final = 1_500_000
 """More looks of an hour are held some queues at a time."""
 ROWS_OF_A_TASK: Final = 1_000_000
 """About so many looks are brought to a task, unless an hour has more."""
 _OF: Final = ", ".join(f"l.{name}" for name in ("us", *(each for each in READ if each != "ts")))
-_HOURS: Final = f"""explode(CASE WHEN us % {HOUR} < {AWAY_US} THEN array(us - us % {HOUR} - {HOUR}, us - us % {HOUR})
-  WHEN us % {HOUR} >= {HOUR - AWAY_US} THEN array(us - us % {HOUR}, us - us % {HOUR} + {HOUR})
-  ELSE array(us - us % {HOUR}) END)"""
+_AROUND: Final = f"""
+    SELECT * FROM (
+      SELECT {_OF}, explode(if(first = last, array(first), array(first, last))) AS block FROM (
+        SELECT *, (us - {AWAY_US}) DIV {{long}} * {{long}} AS first, (us + {AWAY_US}) DIV {{long}} * {{long}} AS last
+        FROM {{looks}}) l)
+    WHERE block IN ({{blocks}})
+"""
 
 
 def grouped(rows: DataFrame, key: str, call: Call, returns: pa.Schema, name: str) -> DataFrame:
-    """Call a function of each group of the rows; partitions hold whole groups, and these in order."""
+    """Call a function of each group of the rows; partitions hold whole groups."""
     wanted = version()
 
     class Groups:
         def __init__(self) -> None:
             if version() != wanted:
                 raise RuntimeError(f"a worker of Spark has dr-ctl {version()}, and this is {wanted}")
-            self._key: Any = None
             self._held: list[pa.RecordBatch] = []
 
-        def eval(self, rows: pa.RecordBatch) -> Iterator[pa.Table]:
-            keys = rows.column(key).dictionary_encode()
-            codes, words = keys.indices.to_numpy(), keys.dictionary.to_pylist()
-            edges = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
-            for begin, end in pairwise(edges):
-                if begin < end:
-                    if words[codes[begin]] != self._key:
-                        yield from self._done()
-                        self._key, self._held = words[codes[begin]], []
-                    self._held.append(rows.slice(begin, end - begin))
+        def eval(self, rows: pa.RecordBatch) -> None:
+            self._held.append(rows)
 
         def terminate(self) -> Iterator[pa.Table]:
-            yield from self._done()
-
-        def _done(self) -> Iterator[pa.Table]:
             if self._held:
-                found = call(self._key, pa.Table.from_batches(self._held))
-                if found.num_rows:
-                    yield found
+                whole = pa.Table.from_batches(self._held)
+                keys = whole[key].unique().to_pylist()
+                for value in keys:
+                    yield call(value, whole if len(keys) == 1 else whole.filter(pc.field(key) == value))
 
     spark = rows.sparkSession
     function: Any = f.arrow_udtf(Groups, returnType=ddl(returns))
@@ -95,13 +87,15 @@ class Hours:
     ) -> None:
         self._spark, self._history, self._files, self._orders = spark, history, files, orders
         self._hours, rows = hours, _rows_of(files, hours)
-        self.tasks = min(len(hours), max(least, int(sum(rows.values())) // ROWS_OF_A_TASK))
         self._large = {each: int(rows[each] // AT_ONCE) + 1 for each in hours if rows[each] > AT_ONCE}
+        tasks = max(least, int(sum(rows.values())) // ROWS_OF_A_TASK)
+        self._long = HOUR if self._large else HOUR * max(1, -(-len(hours) // tasks))
+        self.tasks = len({each // self._long for each in hours})
         self._further = dict.fromkeys(hours, 0)
 
     def rows(self) -> DataFrame:
         """The rows that add up of all hours."""
-        near = self._summed(self._around(self._hours)).persist()
+        near = self._summed(self._hours, self._long).persist()
         short = sorted(row.hour for row in near.where(f"kind = '{SHORT}'").select("hour").collect())
         rows = near.where(f"kind <> '{SHORT}'")
         return rows.unionByName(self._far(short).persist()) if short else rows
@@ -122,12 +116,12 @@ class Hours:
             needed.append(told.where("us IS NOT NULL"))
             waiting = [row.hour for row in told.where("us IS NULL").select("hour").collect()]
         past = sql.over(
-            f"SELECT {_OF}, n.hour FROM {{looks}} l JOIN {{moments}} n ON l.us = n.us WHERE l.kind = 'queue'",
+            f"SELECT {_OF}, n.hour AS block FROM {{looks}} l JOIN {{moments}} n ON l.us = n.us WHERE l.kind = 'queue'",
             looks=self._before_looks(short),
             moments=f.broadcast(sql.union(needed)),
         )
         outer = self._before(short, self._before_looks(short).where("kind <> 'queue'"))
-        return self._summed(sql.union([self._around(short), outer, past]))
+        return self._summed(short, HOUR, [outer, past])
 
     def _needed(self, hours: Sequence[int]) -> DataFrame:
         """The moments of the looks at queues that these hours rest on, of those before the ten minutes around them;
@@ -137,24 +131,24 @@ class Hours:
         outer, zeros = looks.where("kind <> 'queue'"), ("depth", "added", "removed", "acked", "oldest_ms")
         told = ("us", "pair", "kind", "'' AS name", *(f"0L AS {each}" for each in zeros), "true AS link", "'' AS start")
         whole = looks.where("kind = 'queue'").selectExpr(*told).distinct()
-        parts = [self._around(hours).where("kind <> 'queue'"), self._before(hours, outer), self._before(hours, whole)]
+        parts = [
+            self._around(hours, HOUR).where("kind <> 'queue'"),
+            self._before(hours, outer),
+            self._before(hours, whole),
+        ]
 
         def call(hour_us: int, table: pa.Table) -> pa.Table:
             found = needs(table, hour_us, orders, orders.reach_us(hour_us, further[hour_us]))
             us = pa.array([None] if found is None else found, pa.int64())
             return pa.table({"hour": pa.array([hour_us] * len(us), pa.int64()), "us": us})
 
-        return grouped(self._placed(sql.union(parts)), "hour", call, NEEDED, "dr_ctl_needs")
+        return grouped(self._placed(sql.union(parts), len(hours), HOUR), "block", call, NEEDED, "dr_ctl_needs")
 
-    def _around(self, hours: Sequence[int]) -> DataFrame:
-        """Looks ten minutes around hours."""
+    def _around(self, hours: Sequence[int], long: int) -> DataFrame:
+        """Looks ten minutes around blocks of hours, by the begins of these."""
         looks = self._looks([(each - AWAY_US, each + HOUR + AWAY_US) for each in hours])
-        return sql.over(
-            f"SELECT {_OF}, l.hour FROM (SELECT *, {_HOURS} AS hour FROM {{looks}}) l "
-            "JOIN {todo} t ON t.hour = l.hour",
-            looks=looks,
-            todo=self._todo(hours),
-        )
+        blocks = ", ".join(sorted({f"{each - each % long}L" for each in hours}))
+        return sql.over(_AROUND, looks=looks, long=long, blocks=blocks)
 
     def _before_looks(self, hours: Sequence[int]) -> DataFrame:
         return self._looks([(self._orders.reach_us(each, self._further[each]), each - AWAY_US) for each in hours])
@@ -167,7 +161,7 @@ class Hours:
 
     def _before(self, hours: Sequence[int], looks: DataFrame) -> DataFrame:
         """Looks before these, as far back as is asked of each hour."""
-        text = f"SELECT {_OF}, t.hour FROM {{looks}} l JOIN {{todo}} t"
+        text = f"SELECT {_OF}, t.hour AS block FROM {{looks}} l JOIN {{todo}} t"
         at = f"l.us >= t.from_us AND l.us < t.hour - {AWAY_US}"
         return sql.over(f"{text} ON {at}", looks=looks, todo=self._todo(hours))
 
@@ -176,48 +170,58 @@ class Hours:
         columns = {"hour": pa.array(hours, pa.int64()), "from_us": pa.array(reach, pa.int64())}
         return f.broadcast(self._spark.createDataFrame(pa.table(columns)))
 
-    def _placed(self, parts: DataFrame) -> DataFrame:
-        placed = parts.repartitionById(self.tasks, f.expr(f"CAST(hour DIV {HOUR} % {self.tasks} AS INT)"))
-        return placed.withColumnRenamed("us", "ts").sortWithinPartitions("hour")
+    def _placed(self, parts: DataFrame, blocks: int, long: int) -> DataFrame:
+        """Each block in a partition of its own, where none lies between them."""
+        number = f.expr(f"CAST(block DIV {long} % {blocks} AS INT)")
+        return parts.repartitionById(blocks, number).withColumnRenamed("us", "ts")
 
-    def _summed(self, parts: DataFrame) -> DataFrame:
+    def _summed(self, hours: Sequence[int], long: int, past: Sequence[DataFrame] = ()) -> DataFrame:
         orders, further = self._orders, dict(self._further)
+        parts = sql.union([self._around(hours, long), *past])
+        blocks: dict[int, list[int]] = defaultdict(list)
+        for each in hours:
+            blocks[each - each % long].append(each)
 
-        def call(hour_us: int, table: pa.Table) -> pa.Table:
-            looks, of_queues = table, None
+        def call(block: int, table: pa.Table) -> pa.Table:
+            return pa.concat_tables([told(each, table) for each in blocks[block]])
+
+        def told(hour_us: int, table: pa.Table) -> pa.Table:
+            from_us, us = orders.reach_us(hour_us, further[hour_us]), table["ts"].to_numpy()
+            looks, of_queues = table.filter(pa.array((us >= from_us) & (us < hour_us + HOUR + AWAY_US))), None
             if "what" in table.column_names:
-                looks, some = table.filter(pc.is_null(table["what"])), table.filter(pc.is_valid(table["what"]))
+                some = table.filter(pc.is_valid(table["what"]))
                 of_queues = some.select(PART.names) if some.num_rows else None
-            found = hour(looks, hour_us, orders, orders.reach_us(hour_us, further[hour_us]), of_queues)
+            found = hour(looks, hour_us, orders, from_us, of_queues)
             return found.append_column("hour", pa.array([hour_us] * found.num_rows, pa.int64()))
 
         if self._large:
-            is_large = parts.hour.isin([*self._large])
+            is_large = parts.block.isin([*self._large])
             outer = parts.where(is_large & (parts.kind != "queue"))
             whole = parts.where(~is_large).unionByName(outer)
             parts = whole.unionByName(self._of_queues(parts.where(is_large)), allowMissingColumns=True)
-        return grouped(self._placed(parts), "hour", call, SUMMED, "dr_ctl_hours")
+        return grouped(self._placed(parts, len(blocks), long), "block", call, SUMMED, "dr_ctl_hours")
 
     def _of_queues(self, parts: DataFrame) -> DataFrame:
         """What queues say in hours with more looks than a task holds at once, some queues at a time."""
-        orders, pieces = self._orders, {"at": [*self._large], "pieces": [*self._large.values()]}
+        orders, of = self._orders, [each for each, pieces in self._large.items() for _ in range(pieces)]
+        first = [of.index(each) for each in self._large]
+        pieces = {"at": [*self._large], "first": first, "pieces": [*self._large.values()]}
         split = sql.over(
             """
-            SELECT p.*, explode(CASE WHEN kind = 'queue' THEN array(hour + pmod(xxhash64(name), t.pieces))
-              ELSE sequence(hour, hour + t.pieces - 1) END) AS piece
-            FROM {parts} p JOIN {split} t ON t.at = p.hour
+            SELECT p.*, explode(CASE WHEN kind = 'queue' THEN array(t.first + pmod(xxhash64(name), t.pieces))
+              ELSE sequence(t.first, t.first + t.pieces - 1) END) AS piece
+            FROM {parts} p JOIN {split} t ON t.at = p.block
             """,
             parts=parts,
             split=f.broadcast(self._spark.createDataFrame(pa.table(pieces))),
         )
-        placed = split.repartition(sum(self._large.values()), "piece").withColumnRenamed("us", "ts")
+        placed = split.repartitionById(len(of), f.expr("CAST(piece AS INT)")).withColumnRenamed("us", "ts")
 
         def call(piece: int, table: pa.Table) -> pa.Table:
-            hour_us = piece - piece % HOUR
-            found = part(table, hour_us, orders)
-            return found.append_column("hour", pa.array([hour_us] * found.num_rows, pa.int64()))
+            found = part(table, of[piece], orders)
+            return found.append_column("block", pa.array([of[piece]] * found.num_rows, pa.int64()))
 
-        return grouped(placed.sortWithinPartitions("piece"), "piece", call, PIECE, "dr_ctl_queues")
+        return grouped(placed, "piece", call, PIECE, "dr_ctl_queues")
 
 
 def _rows_of(files: Sequence[File], hours: Sequence[int]) -> dict[int, float]:
@@ -301,7 +305,7 @@ def _told(parts: DataFrame, call: Callable[[str, pa.Table], Any], read: Callable
     def told(scope: str, table: pa.Table) -> pa.Table:
         return pa.table({"scope": [scope], "figures": [json.dumps(asdict(call(scope, table)))]}, schema=TOLD)
 
-    placed = parts.repartition("of").sortWithinPartitions("of")
+    placed = parts.repartition("of")
     return {row.scope: read(row.figures) for row in grouped(placed, "of", told, TOLD, "dr_ctl_figures").collect()}
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -46,10 +47,14 @@ LOCAL_CONF: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
+    # Files of a minute and of an hour side by side: tasks read as many bytes each, not as many files.
+    "spark.sql.files.openCostInBytes": "65536",
     # The driver of a local session does the work. What is sorted beyond that goes to disk.
     "spark.driver.memory": "2g",
     "spark.python.daemon.module": "dr_ctl.rpo.pipeline.daemon",
 }
+SHORT_CONF: Final = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "4"}
+"""To plan a query anew at each stage, and to start a task, take longer than short work has."""
 IDLE_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Where Java has work of seconds, and Python the rest, the first compiler alone is faster; for long work it loses."""
 BUSY_JAVA: Final = ("-XX:+UseParallelGC",)
@@ -184,8 +189,9 @@ def _launched(master: str, conf: Mapping[str, str], *, is_busy: bool) -> Iterato
     os.environ.setdefault("PYSPARK_PYTHON", conf.get("spark.pyspark.python", sys.executable))
     folder = Path(tempfile.mkdtemp(prefix="dr-ctl-spark-"))
     archive = _archive() if master.startswith("local") else None
+    settings = _settings(master, conf, folder, _sharing(archive, folder), is_busy=is_busy)
     try:
-        with _jvm(_settings(master, conf, folder, _sharing(archive, folder), is_busy=is_busy), folder) as spark:
+        with _jvm(settings, folder, is_killed=archive is not None and archive.exists()) as spark:
             yield spark
         _keep(folder / ARCHIVE, archive)
     finally:
@@ -240,6 +246,7 @@ def _settings(
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         **SESSION_CONF,
         **(LOCAL_CONF if is_local else {}),
+        **(SHORT_CONF if is_local and not is_busy else {}),
         **conf,
         "spark.driver.extraJavaOptions": " ".join(java).strip(),
     }
@@ -247,7 +254,8 @@ def _settings(
 
 
 @contextmanager
-def _jvm(settings: SparkConf, folder: Path) -> Iterator[SparkSession]:
+def _jvm(settings: SparkConf, folder: Path, *, is_killed: bool) -> Iterator[SparkSession]:
+    """`is_killed`: one of this machine alone has nothing to give back, and takes a second to end in order."""
     said = folder / "jvm.log"
     with said.open("wb") as log:
         try:
@@ -268,7 +276,13 @@ def _jvm(settings: SparkConf, folder: Path) -> Iterator[SparkSession]:
         try:
             yield spark
         finally:
-            with suppress(PySparkException, Py4JError, OSError):  # a JVM that is gone needs no end
+            if is_killed:
+                server: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001 - it prints that the JVM has gone
+                server.handle_error = lambda *_: None
+                gateway.proc.kill()
+                gateway.proc.wait()
+            with suppress(PySparkException, Py4JError, OSError), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a JVM that is gone needs no end
                 spark.stop()
     finally:
         _end(gateway)
