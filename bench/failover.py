@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bench.moves import environment
 from bench.table import Figure
-from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.model import Role
+from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.settings import loader
 from dr_ctl.topologies.registry import opened

@@ -16,10 +16,10 @@ import requests
 
 from bench.moves import environment
 from bench.table import Figure
-from dr_ctl.core.clock import SystemClock
+from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
+from dr_ctl.settings.artemis import ArtemisBroker
 from dr_ctl.settings.loader import load
-from dr_ctl.settings.topologies.artemis import ArtemisBroker
 from dr_ctl.topologies.artemis.look import QUEUE
 from dr_ctl.topologies.mirror.look import Observer
 from dr_ctl_lab.lab.lab import Lab

@@ -18,13 +18,12 @@ from typing import Any, Final, TextIO
 
 from dr_ctl.agents.monitor import recording
 from dr_ctl.application.result import Result
-from dr_ctl.core.clock import SystemClock, growing_s
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
-from dr_ctl.core.printable import page
-from dr_ctl.core.system import system
+from dr_ctl.core.notation import page
+from dr_ctl.core.system import SystemClock, growing_s, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.rpo.history.newest import recent
 from dr_ctl.settings.loader import load

@@ -24,12 +24,11 @@ from dr_ctl.application.installation import folder
 from dr_ctl.application.result import Result
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
-from dr_ctl.core.clock import growing_s, stamp
 from dr_ctl.core.document import document, key
 from dr_ctl.core.errors import BrokerError, DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
-from dr_ctl.core.system import system
+from dr_ctl.core.system import growing_s, stamp, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.runs import write
 from dr_ctl.settings.loader import load

@@ -1,5 +1,5 @@
 """A plugin of mypy: no text is made of a value that may be None. What is not known is said so, by `if_known` of
-`core.printable`.
+`core.notation`.
 
 A value of JSON may be anything; what is made of such values is held by the tests that read every output.
 """

@@ -11,9 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import Json
+from dr_ctl.core.system import growing_s
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

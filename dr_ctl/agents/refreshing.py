@@ -4,7 +4,7 @@ two estimates, or ends with each and takes its memory with it."""
 import os
 from typing import Final
 
-from dr_ctl.core.clock import growing_s
+from dr_ctl.core.system import growing_s
 from dr_ctl.rpo.estimate.request import Estimating, Request
 
 EVERY_S: Final = 300.0

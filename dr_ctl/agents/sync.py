@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.document import document
 from dr_ctl.core.model import Json
+from dr_ctl.core.system import Clock, stamp
 from dr_ctl.engine.notes import BY_AGENT, Notes
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Keeper, Kept

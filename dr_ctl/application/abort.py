@@ -13,7 +13,7 @@ from dr_ctl.core.document import document
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json
-from dr_ctl.core.printable import if_known, page
+from dr_ctl.core.notation import if_known, page
 from dr_ctl.engine import executor
 from dr_ctl.engine.ask import RunOptions
 from dr_ctl.engine.history import History

@@ -14,8 +14,8 @@ from dr_ctl.application.result import Result, of_error
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
-from dr_ctl.core.printable import if_known
-from dr_ctl.engine.outcome import Done
+from dr_ctl.core.notation import if_known
+from dr_ctl.engine.ports import Done
 from dr_ctl.engine.stopping import StopRequest, stoppable
 from dr_ctl.processes.hooks import Place
 from dr_ctl.processes.secrets import variables

@@ -10,7 +10,7 @@ from dr_ctl.application.installation import Opened
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
 from dr_ctl.topologies.topology import NoKeeper, Snapshot, keeper_of
 
 START: Final = "`dr-ctl sync` on the machine of this STATE, best as a service."

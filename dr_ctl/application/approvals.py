@@ -15,9 +15,9 @@ from dr_ctl.application import plans
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.request import Question
 from dr_ctl.application.result import Result
+from dr_ctl.core.document import mapping
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.loose import mapping
 from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import REINSTATE

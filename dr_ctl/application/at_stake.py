@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from dr_ctl.core.model import some
+from dr_ctl.core.notation import duration
 from dr_ctl.rpo.estimate.result import LossLimit, Objectives
-from dr_ctl.settings.durations import duration
 
 _NOT_KNOWN: Final = "not known"
 

@@ -18,15 +18,13 @@ from dr_ctl import __version__
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.redacting import redacted, texts
 from dr_ctl.application.result import Result
-from dr_ctl.core.clock import stamp
-from dr_ctl.core.document import document
+from dr_ctl.core.document import document, mapping
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.loose import mapping
 from dr_ctl.core.model import ExitCode, Finding, Json
-from dr_ctl.engine.record import Record, record
+from dr_ctl.core.system import stamp
+from dr_ctl.engine.record import Record, check, record
 from dr_ctl.engine.runs import RunFiles, write_bytes
-from dr_ctl.engine.seal import check
 from dr_ctl.report.html import render
 from dr_ctl.report.reading import read_run
 from dr_ctl.report.view import view

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Json
+from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.executor import Answer
 from dr_ctl.engine.plan import Plan, PlannedStep

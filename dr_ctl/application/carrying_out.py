@@ -15,12 +15,11 @@ from dr_ctl.application.left_behind import left_behind
 from dr_ctl.application.preflight import Preflight
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
-from dr_ctl.core.document import document
+from dr_ctl.core.document import document, mapping
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
-from dr_ctl.core.loose import mapping
 from dr_ctl.core.model import ExitCode, Json, Role
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
 from dr_ctl.engine import executor
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.disk import NoRoom

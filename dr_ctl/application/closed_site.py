@@ -9,7 +9,7 @@ from datetime import datetime
 from dr_ctl.application.estimates import objectives
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, some
-from dr_ctl.core.patterns import matches
+from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, QueueBound
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.model import Installation

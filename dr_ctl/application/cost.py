@@ -6,12 +6,12 @@ from typing import Final
 
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.core.model import ExitCode
+from dr_ctl.core.notation import duration
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
 from dr_ctl.engine.plan import Plan
 from dr_ctl.engine.record import record
 from dr_ctl.engine.runs import Runs
-from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.topology import Snapshot
 
 _PLANNED: Final = (SWAPOVER, FAILBACK)

@@ -8,17 +8,16 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from dr_ctl.application.missing_package import unread
-from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
+from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.history import fenced_at, history, outage_s
-from dr_ctl.engine.operations import UNFENCE
+from dr_ctl.engine.operations import ACTIVATING, UNFENCE
 from dr_ctl.engine.runs import Runs
-from dr_ctl.engine.verbs import ACTIVATING
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 

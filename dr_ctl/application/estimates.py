@@ -9,11 +9,11 @@ from dr_ctl.application import at_stake
 from dr_ctl.application.result import Result
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.notation import duration
 from dr_ctl.core.system import system
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
+from dr_ctl.engine.ports import Done, NotNeeded, Outcome
 from dr_ctl.rpo.estimate.request import FRESH_S, Found, Request, Stored, stored
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
-from dr_ctl.settings.durations import duration
 from dr_ctl.settings.model import Installation
 
 

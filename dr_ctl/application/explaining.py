@@ -14,8 +14,7 @@ from typing import Final
 
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.exit_codes import MEANINGS, NO_UNDO, Tone
-from dr_ctl.core.findings import catalogue
+from dr_ctl.core.findings import MEANINGS, NO_UNDO, Tone, catalogue
 from dr_ctl.core.model import ExitCode
 
 _COLUMNS: Final = 80

@@ -14,17 +14,17 @@ from dr_ctl.application.lost_site import lost_pairs, not_read, without_rights
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge, OpenRun
-from dr_ctl.core.clock import stamp
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, TimedOut
 from dr_ctl.core.model import ExitCode, Health, Json, Role, some
+from dr_ctl.core.notation import duration
+from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.parts import is_split, served_where, unserved
 from dr_ctl.engine.ports import NO_HINTS
 from dr_ctl.engine.roles import stand, stand_of
-from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.topology import Snapshot
 
 OVERDUE: Final = timedelta(days=1)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 from typing_extensions import TypedDict
 
 from dr_ctl.application.result import Result
-from dr_ctl.core.clock import stamp
 from dr_ctl.core.document import document, key
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
-from dr_ctl.core.printable import table
+from dr_ctl.core.notation import table
+from dr_ctl.core.system import stamp
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.record import NEVER_BEGAN, Listener, Out, Record, record
 from dr_ctl.engine.runs import RunFiles

@@ -10,11 +10,11 @@ from dr_ctl.application.down_since import Since
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.core.model import Finding, Severity
+from dr_ctl.core.notation import duration
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.operations import SWAPOVER
 from dr_ctl.engine.ports import Move
-from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.topology import Snapshot
 
 

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from dr_ctl.application.caller import Caller
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
+from dr_ctl.core.system import Clock
 from dr_ctl.engine import runbook
 from dr_ctl.engine.notes import Notes
-from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, REINSTATE, RESTART, single_step
+from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, HOOK, REINSTATE, RESTART, single_step
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
-from dr_ctl.engine.verbs import HOOK
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import Topology

@@ -13,9 +13,8 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import boot_id
 from dr_ctl.core.model import Finding, Json, Severity
-from dr_ctl.engine.holding import Lease
+from dr_ctl.engine.holding import Lease, tended
 from dr_ctl.engine.lease import LockDocument, Look, against, held_by, per_machine
-from dr_ctl.engine.renewal import tended
 from dr_ctl.engine.roles import stand
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot

@@ -7,9 +7,9 @@ from typing import Final
 
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.missing_package import unread
-from dr_ctl.core.clock import stamp
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, some
+from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Decision, Plan, Refusal

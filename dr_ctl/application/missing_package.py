@@ -1,7 +1,7 @@
 """The finding in place of the history, where a Python package that reads it is missing."""
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.lacking import without
+from dr_ctl.core.machine import without
 from dr_ctl.core.model import Finding
 
 

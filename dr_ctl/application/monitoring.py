@@ -4,8 +4,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 
 from dr_ctl.agents.exposing import exposing
-from dr_ctl.agents.look import Look
-from dr_ctl.agents.monitor import Monitor, shown
+from dr_ctl.agents.monitor import Look, Monitor, shown
 from dr_ctl.agents.refreshing import Refresher, stays_by_default
 from dr_ctl.application.auto_reinstate import AutoReinstate
 from dr_ctl.application.caller import Caller
@@ -13,11 +12,11 @@ from dr_ctl.application.estimates import request
 from dr_ctl.application.figures import Figures
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
-from dr_ctl.core.clock import stamp
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json
+from dr_ctl.core.system import stamp
 from dr_ctl.engine.operations import REINSTATE
 from dr_ctl.processes import service
 from dr_ctl.settings.model import Installation

@@ -21,9 +21,9 @@ from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
 from dr_ctl.engine import runbook
+from dr_ctl.engine.operations import HOOK
 from dr_ctl.engine.ports import Check
-from dr_ctl.engine.verbs import HOOK
-from dr_ctl.settings import named
+from dr_ctl.settings import model
 from dr_ctl.settings.model import Installation
 
 
@@ -72,7 +72,7 @@ def _listed(finding: Finding | None) -> Sequence[Finding]:
 
 
 def _secrets(installation: Installation) -> Check:
-    secrets = dict(named.secrets(installation.settings))
+    secrets = dict(model.secrets(installation.settings))
     against = [
         found("DR-SETTINGS-003", where=where, file=installation.file.name)
         for where, secret in secrets.items()
@@ -96,7 +96,7 @@ def _addresses(installation: Installation) -> Check:
 def _commands(installation: Installation) -> Check:
     problems: dict[Finding, list[str]] = {}
     names: list[str] = []
-    for where, words in named.commands(installation.settings):
+    for where, words in model.commands(installation.settings):
         names.append(words[0])
         for finding in _command(installation, words):
             problems.setdefault(finding, []).append(where)
@@ -137,7 +137,7 @@ def _missing(name: str, path: Path) -> Finding:
 
 
 def _files(installation: Installation) -> Check:
-    files = dict(named.files(installation.settings))
+    files = dict(model.files(installation.settings))
     problems: dict[Finding, list[str]] = {}
     for where, name in files.items():
         path = installation.path(name)

@@ -4,9 +4,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from dr_ctl.application.result import Result
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity
+from dr_ctl.core.system import Clock
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.history import History, history

@@ -2,9 +2,9 @@
 
 from datetime import datetime
 
-from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import Json, Role
+from dr_ctl.core.system import stamp
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.settings.model import Installation
 

@@ -7,14 +7,13 @@ from typing import Any, Final
 
 from dr_ctl.application import at_stake
 from dr_ctl.application.estimates import objectives, of_site, request
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity
-from dr_ctl.core.system import system
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
+from dr_ctl.core.notation import duration
+from dr_ctl.core.system import Clock, system
+from dr_ctl.engine.ports import Done, NotNeeded, Outcome
 from dr_ctl.rpo.estimate.request import FRESH_S, Estimating, Stored
 from dr_ctl.rpo.estimate.result import Objectives
-from dr_ctl.settings.durations import duration
 from dr_ctl.settings.model import Installation
 
 _POLL_S: Final = 0.05

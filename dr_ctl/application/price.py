@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Final, TypedDict
 from dr_ctl.application.estimates import objectives
 from dr_ctl.application.missing_package import unread
 from dr_ctl.application.out_of_lost import out_of_lost
-from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role
-from dr_ctl.core.system import beside
+from dr_ctl.core.system import Clock, beside, stamp
 from dr_ctl.engine.ask import Accepted, Ask
 from dr_ctl.engine.ending import price_text
 from dr_ctl.rpo.history.row import Row, micros, moment

@@ -16,19 +16,18 @@ from dr_ctl.application.request import Question
 from dr_ctl.application.result import Result
 from dr_ctl.application.status import silent
 from dr_ctl.application.verdicts import Judge, Verdict, targets
-from dr_ctl.core.clock import stamp
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
+from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
+from dr_ctl.engine.context import Onlooker
 from dr_ctl.engine.debts import lost_alone
-from dr_ctl.engine.onlooker import Onlooker
 from dr_ctl.engine.operations import ALL, SWAPOVER, VERIFY
-from dr_ctl.engine.outcome import Done, Unknown
 from dr_ctl.engine.parts import in_part, is_split, part_of, served_where, unserved
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Check, Move
+from dr_ctl.engine.ports import Check, Done, Move, Unknown
 from dr_ctl.engine.roles import stand
 from dr_ctl.topologies.topology import Snapshot
 

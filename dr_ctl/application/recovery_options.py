@@ -12,11 +12,11 @@ from dr_ctl.core.document import key
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.notation import duration
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.executor import to_undo
 from dr_ctl.engine.history import History, history
 from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOVER, REINSTATE, RETURNS
-from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
 _UNDO_S = 2

@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import quote, quote_plus
 
 from dr_ctl.core.model import Json
-from dr_ctl.core.printable import address
+from dr_ctl.core.notation import address
 from dr_ctl.processes.secrets import SecretMissing, resolve
 from dr_ctl.settings.model import Installation, SparkSettings
 from dr_ctl.settings.parts import Part, Secret

@@ -17,7 +17,7 @@ from dr_ctl.application.lost_site import as_things_stand, offered_for_what_is_lo
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json
-from dr_ctl.core.patterns import matches
+from dr_ctl.core.notation import matches
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import (
@@ -25,6 +25,7 @@ from dr_ctl.engine.operations import (
     AT_SOURCE,
     FAILOVER,
     FENCE,
+    GENERAL,
     KEEP_ASIDE,
     PUT_BACK,
     QUIESCE,
@@ -38,7 +39,6 @@ from dr_ctl.engine.operations import (
 from dr_ctl.engine.parts import in_part, is_split
 from dr_ctl.engine.plan import Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
-from dr_ctl.engine.verbs import GENERAL
 from dr_ctl.topologies.topology import Snapshot
 
 LOST_S: Final = 5.0

@@ -19,13 +19,12 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Severity
 from dr_ctl.engine.ask import Ask, RunOptions
+from dr_ctl.engine.context import Onlooker
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import read
-from dr_ctl.engine.onlooker import Onlooker
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
-from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
-from dr_ctl.engine.ports import Move
+from dr_ctl.engine.ports import Move, Refused
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import Snapshot
 

@@ -15,11 +15,11 @@ from dr_ctl.application.lost_site import ending_holder, lost_pairs, not_read, wi
 from dr_ctl.application.recovery_options import Interrupted, open_run_findings
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
-from dr_ctl.core.clock import stamp
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import Between, LoginRefused, Throttled
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
+from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.notes import Notes
 from dr_ctl.engine.operations import FAILOVER, FENCE, UNFENCE

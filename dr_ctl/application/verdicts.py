@@ -19,7 +19,7 @@ from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.request import Question
 from dr_ctl.core.document import HIDDEN, key
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import is_held

@@ -27,7 +27,7 @@ from dr_ctl.cli.runs_app import history_app, runs_app
 from dr_ctl.cli.session import Session, Time
 from dr_ctl.cli.streams import make_lasting
 from dr_ctl.core.errors import DrCtlError, Stopped, UsageError
-from dr_ctl.core.lacking import without
+from dr_ctl.core.machine import without
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
 if TYPE_CHECKING:
@@ -224,9 +224,9 @@ def monitor(
     metrics: METRICS = None,
 ) -> Result:
     """Sample both sites into the history, refresh the stored estimate. Changes nothing, unless `--auto-reinstate`."""
-    from dr_ctl.core import memory  # noqa: PLC0415
+    from dr_ctl.core import machine  # noqa: PLC0415
 
-    memory.give_back()
+    machine.give_back()
     from dr_ctl.application import monitoring  # noqa: PLC0415
     from dr_ctl.cli import asking  # noqa: PLC0415
 

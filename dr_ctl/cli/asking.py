@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from dr_ctl.cli.options import FIELDS
 from dr_ctl.cli.session import Session
-from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UsageError
+from dr_ctl.core.notation import seconds
+from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Accepted, Ask, RunOptions
 from dr_ctl.engine.operations import ALL, AT_SOURCE, FAILBACK, FAILOVER, KEEP_ASIDE, PUT_BACK, REINSTATE, SWAPOVER
-from dr_ctl.settings.durations import seconds
 
 _NAMING: Final = ("operation", "to", "site")
 _LOSS: Final = ("accept_loss", "presume_down", "silent_since")

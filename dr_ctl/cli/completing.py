@@ -45,7 +45,7 @@ def operations(incomplete: str) -> list[str]:
 def explained(incomplete: str) -> list[str]:
     """What `explain` knows: exit codes by number and by word, and findings."""
     from dr_ctl.application.explaining import findings  # noqa: PLC0415
-    from dr_ctl.core.exit_codes import MEANINGS  # noqa: PLC0415
+    from dr_ctl.core.findings import MEANINGS  # noqa: PLC0415
 
     codes = [word for code in MEANINGS for word in (str(int(code)), code.outcome)]
     return _beginning(incomplete, [*codes, *findings()])

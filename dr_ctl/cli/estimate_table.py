@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from dr_ctl.application import at_stake
 from dr_ctl.application.estimates import figure
+from dr_ctl.core.notation import duration
 from dr_ctl.rpo.estimate.result import Objectives
-from dr_ctl.settings.durations import duration
 
 _COLUMNS: Final = ("now", "p50", "p95", "p99", "max")
 _NAMES: Final = (

@@ -10,11 +10,11 @@ from dr_ctl.cli.render import as_line
 from dr_ctl.cli.runs import line_of
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.streams import has_reader
-from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json
-from dr_ctl.core.printable import line
+from dr_ctl.core.notation import line
+from dr_ctl.core.system import growing_s
 from dr_ctl.engine.entries import Entry, is_held, read
 from dr_ctl.engine.record import how_ended
 

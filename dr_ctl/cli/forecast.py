@@ -11,10 +11,10 @@ from dr_ctl.application.result import Result
 from dr_ctl.cli.estimate_table import estimate_table
 from dr_ctl.cli.progress import telling
 from dr_ctl.cli.session import Session
-from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode
-from dr_ctl.core.system import system
+from dr_ctl.core.notation import duration, seconds
+from dr_ctl.core.system import stamp, system
 from dr_ctl.report import history_page as pages
 from dr_ctl.report.history_page import HistoryPage
 from dr_ctl.report.html import write_page
@@ -27,7 +27,6 @@ from dr_ctl.rpo.estimate.result import EstimateAnswer, Objectives, Verdict
 from dr_ctl.rpo.pipeline.make import reading
 from dr_ctl.rpo.pipeline.session import master
 from dr_ctl.rpo.pipeline.sql import version
-from dr_ctl.settings.durations import duration, seconds
 from dr_ctl.settings.model import Installation
 
 _CALIBRATION = {

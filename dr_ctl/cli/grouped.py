@@ -9,7 +9,7 @@ from typing import Final
 
 from dr_ctl.application.result import Group, counted
 from dr_ctl.core.model import MARKS, Finding
-from dr_ctl.core.printable import line
+from dr_ctl.core.notation import line
 from dr_ctl.engine.ports import Check
 
 _USUAL: Final = 80

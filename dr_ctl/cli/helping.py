@@ -6,7 +6,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from dr_ctl.cli.added import TEXTS, added
-from dr_ctl.core.exit_codes import MEANINGS
+from dr_ctl.core.findings import MEANINGS
 
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Look (nothing is changed)": (

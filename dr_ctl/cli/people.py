@@ -10,7 +10,7 @@ import typer
 
 from dr_ctl.cli.plans import options_text, plan_text, question
 from dr_ctl.cli.render import finding_text
-from dr_ctl.core.printable import line, page
+from dr_ctl.core.notation import line, page
 from dr_ctl.engine.executor import Answer
 from dr_ctl.engine.plan import Plan, PlannedStep
 

@@ -2,11 +2,10 @@
 
 from dr_ctl.application.plans import title
 from dr_ctl.core.document import document
-from dr_ctl.core.printable import page
+from dr_ctl.core.notation import page
 from dr_ctl.engine.ask import Ask
-from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, REINSTATE
+from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, NO_RETURN, REINSTATE
 from dr_ctl.engine.plan import Call, Plan
-from dr_ctl.engine.verbs import NO_RETURN
 
 
 def plan_text(plan: Plan) -> str:

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.status import Status
 
-from dr_ctl.core.clock import growing_s
-from dr_ctl.core.printable import line
-from dr_ctl.settings.durations import duration
+from dr_ctl.core.notation import duration, line
+from dr_ctl.core.system import growing_s
 from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress
 
 _PLAIN_EVERY_S = 1.0

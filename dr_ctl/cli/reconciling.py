@@ -7,7 +7,7 @@ from dr_ctl.cli.session import Session
 from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding
-from dr_ctl.core.printable import page
+from dr_ctl.core.notation import page
 from dr_ctl.core.system import system
 from dr_ctl.rpo.ledgers.reconcile import reconcile as make
 from dr_ctl.rpo.ledgers.result import KINDS, Reconciled

@@ -13,7 +13,7 @@ import typer
 from dr_ctl.application.result import Result
 from dr_ctl.cli.streams import has_reader
 from dr_ctl.core.model import MARKS, ExitCode, Finding, Json
-from dr_ctl.core.printable import line, page
+from dr_ctl.core.notation import line, page
 
 if TYPE_CHECKING:
     from dr_ctl.cli.session import Session

@@ -10,12 +10,10 @@ from dr_ctl.core.document import document
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json
-from dr_ctl.core.printable import if_known, page, table
+from dr_ctl.core.notation import duration, if_known, page, table
 from dr_ctl.engine.entries import Entry, JournalDamaged, read
-from dr_ctl.engine.record import how_ended, record
-from dr_ctl.engine.seal import CheckedRun, Verdict, check
+from dr_ctl.engine.record import CheckedRun, Verdict, check, how_ended, record
 from dr_ctl.report.html import write_index, write_report
-from dr_ctl.settings.durations import duration
 
 _YEAR: Final = timedelta(days=365)
 _HEADING: Final = ("began (UTC)", "took", "clients out", "by", "outcome", "run", "why, or how it ended")

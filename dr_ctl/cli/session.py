@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dr_ctl.core.clock import Clock, SystemClock
-from dr_ctl.core.printable import line
+from dr_ctl.core.notation import line
+from dr_ctl.core.system import Clock, SystemClock
 from dr_ctl.core.timeouts import Timeouts
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dr_ctl.application.looking import looking
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import Role, some
-from dr_ctl.core.printable import if_known, page
+from dr_ctl.core.notation import if_known, page
 from dr_ctl.topologies.topology import BrokerSnapshot, workloads_of
 
 if TYPE_CHECKING:

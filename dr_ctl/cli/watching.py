@@ -18,10 +18,10 @@ from dr_ctl.cli import show
 from dr_ctl.cli.render import as_line, findings_and_debts, text_of
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.streams import has_reader
-from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import MARKS, ExitCode, Severity
-from dr_ctl.core.printable import line
+from dr_ctl.core.notation import line
+from dr_ctl.core.system import stamp
 
 EVERY_S: Final = 2.0
 _REFRESHED: Final = 4  # times a second: the age of a look is seen to grow while the next one takes long

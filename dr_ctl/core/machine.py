@@ -1,12 +1,41 @@
-"""Which machine this is, since which start of it, and whether a process of it lives."""
+"""This machine: which one, since which start, whether a process of it lives, how memory is given back to it, and the
+parts that it may lack: Java, Maven and Python packages, each with the command that installs it."""
 
+import ctypes
 import hashlib
 import os
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.model import ExitCode
+
 MACHINE: Final = Path("/etc/machine-id")
 BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+# Of mallopt(3), where the C library has it. By default memory freed in a thread's arena stays there, and large blocks
+# move to where they cannot be given back. A monitor does not need that speed.
+_ARENAS: Final = (-8, 1)
+_MAPPED_FROM: Final = (-3, 128 * 1024)
+_TRIMMED_FROM: Final = (-1, 128 * 1024)
+NAME: Final = "dr-ctl"
+_PACKAGES: Final = {  # of a module: what is installed for it
+    "numpy": "numpy",
+    "pyarrow": "pyarrow",
+    "pyspark": "pyspark",
+    "py4j": "pyspark",
+    "pandas": "pyspark[connect]",
+    "psycopg": "psycopg[binary]",
+    "pymysql": "PyMySQL",
+    "proton": "python-qpid-proton",
+    "paho": "paho-mqtt",
+}
+_TOGETHER: Final = ("numpy", "pyarrow")
+_JAVA: Final = "`apt-get install openjdk-17-jre-headless` (Debian) or `dnf install java-17-openjdk-headless` (Red Hat)"
+_MAVEN: Final = "`apt-get install maven` (Debian) or `dnf install maven` (Red Hat)"
 
 
 def machine_id() -> str:
@@ -37,3 +66,77 @@ def process_lives(pid: int) -> bool:
     except PermissionError:
         return True
     return pid > 0
+
+
+def give_back() -> None:
+    """Let the C library and Arrow return what was freed. Only before Arrow is loaded and threads begin."""
+    # Arrow's own allocator keeps what was freed.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+        for option in (_ARENAS, _MAPPED_FROM, _TRIMMED_FROM):
+            mallopt(*option)
+
+
+class PartMissing(EnvironmentFault):
+    """This machine lacks a program or a package that the command needs. Nothing was asked of a broker for it."""
+
+    exit_code = ExitCode.MISSING
+
+
+def no_java(what_for: str, instead: str = "") -> PartMissing:
+    return PartMissing(
+        f"there is no `java` on the PATH, and {what_for}", remedy=f"Install Java 17 or later: {_JAVA}.{instead}"
+    )
+
+
+def no_compiler(what_for: str) -> PartMissing:
+    return PartMissing(
+        f"there is no `javac` on the PATH, and {what_for}",
+        remedy="Install a JDK of Java 17 or later: `apt-get install openjdk-17-jdk-headless` (Debian) or "
+        "`dnf install java-17-openjdk-devel` (Red Hat).",
+    )
+
+
+def no_maven(what_for: str, instead: str = "") -> PartMissing:
+    return PartMissing(f"there is no `mvn` on the PATH, and {what_for}", remedy=f"Install Maven: {_MAVEN}.{instead}")
+
+
+def without(error: ModuleNotFoundError) -> PartMissing | None:
+    """The fault for a package that dr-ctl does much without; None for any other module, whose absence is a defect."""
+    package = _PACKAGES.get((error.name or "").partition(".")[0])
+    if package is None:
+        return None
+    # Whoever needs one of these needs the other.
+    packages = [package, *(each for each in _TOGETHER if package in _TOGETHER and each != package and not _there(each))]
+    are = "s {} are" if len(packages) > 1 else " {} is"
+    text = f"the Python package{are.format(' and '.join(packages))} not installed"
+    return PartMissing(text, remedy=f"{_installing(packages)} installs {'them' if len(packages) > 1 else 'it'}.")
+
+
+def _there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _installing(packages: Sequence[str]) -> str:
+    """The command that installs packages beside dr-ctl, wherever that is."""
+    wanted = shlex.join(map(_requirement, packages))
+    place = Path(sys.prefix)
+    if place.parent.name == "venvs" and place.parent.parent.name == "pipx":
+        return f"`pipx inject {place.name} {wanted}`"
+    return f"`{shlex.quote(sys.executable)} -m pip install {wanted}`"
+
+
+def _requirement(package: str) -> str:
+    """The package with the versions that dr-ctl works with."""
+    from importlib.metadata import PackageNotFoundError, requires  # noqa: PLC0415 - a seventh of the time of a `--help`
+
+    try:
+        wanted = requires(NAME) or []
+    except PackageNotFoundError:
+        return package
+    plain = [each.partition(";")[0].strip() for each in wanted]
+    size = len(package)
+    return next((each for each in plain if each[:size].lower() == package.lower() and each[size] in "<>=~!"), package)

@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """`modules` may be added to: a module is registered by its id, and holds what is asked for as `attribute`."""
+    """`modules` may be added to: by an id, a module and the name that what is asked for has in it, `module:name`."""
 
-    def __init__(self, attribute: str, modules: dict[str, str], *, unknown: str) -> None:
+    def __init__(self, modules: dict[str, str], *, unknown: str) -> None:
         self.modules = modules
-        self._attribute, self._unknown = attribute, unknown
+        self._unknown = unknown
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.modules)
@@ -25,5 +25,6 @@ class Registry(Generic[T]):
             *others, last = self.modules
             there = f"{', '.join(others)} and {last}" if others else last
             raise UsageError(f"{self._unknown} {topology}", remedy=f"There are {there}.")
-        value: T = getattr(import_module(self.modules[topology]), self._attribute)
+        module, _, name = self.modules[topology].partition(":")
+        value: T = getattr(import_module(module), name)
         return value

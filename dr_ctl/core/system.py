@@ -1,7 +1,7 @@
 """What a process has of the system it runs on: time, waits, work beside its own, ways to other machines.
 
-One port for all of it, so that a simulation can take the place of the whole. Nothing else sleeps, waits for somebody
-or starts a thread, but for a server that others ask.
+One port for all of it, so that a simulation can take the place of the whole and tests never sleep. Nothing else sleeps,
+waits for somebody or starts a thread, but for a server that others ask.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from dr_ctl.core.document import stamp
 from dr_ctl.core.errors import DrCtlError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+__all__ = ("Clock", "SystemClock", "growing_s", "stamp")
 
 
 class Event(Protocol):
@@ -249,3 +251,34 @@ def all_ended(works: Sequence[Work[Any]], within_s: float) -> bool:
     """Wait until all have ended, for so long at most; says whether they have."""
     until = _system.monotonic() + within_s
     return all(each.wait(max(0.0, until - _system.monotonic())) for each in works)
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now(self) -> datetime:
+        """Say the wall-clock time, in UTC: for people and file names, never for order."""
+
+    def monotonic(self) -> float:
+        """Seconds that only grow, while the machine sleeps too: for every duration and deadline."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+
+
+def growing_s() -> float:
+    """Seconds that only grow, while the machine sleeps too: for the age of a look, beside which a lock runs out."""
+    return system().monotonic()
+
+
+class SystemClock:
+    """The clock of the system that this process runs on."""
+
+    def now(self) -> datetime:
+        return system().now()
+
+    def monotonic(self) -> float:
+        return system().monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        system().sleep(seconds)

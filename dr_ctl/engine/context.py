@@ -1,18 +1,19 @@
-"""The executor's side of what a driver may do while it applies a step: everything is written down first."""
+"""What a driver may do while it applies a step: in a run everything is written down first, and how long clients are out
+is counted against `--max-outage`; a command that only looks changes nothing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar, Final
 
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Json
+from dr_ctl.core.system import Clock
+from dr_ctl.engine.history import fenced_at
 from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.outage import Outage, OutTooLong
-from dr_ctl.engine.outcome import Outcome
+from dr_ctl.engine.operations import FENCING
 from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Outcome, Refused
 from dr_ctl.engine.stopping import StopRequest
-from dr_ctl.engine.verbs import FENCING
 from dr_ctl.telemetry.events import Listener, Notice, WaitProgress
 
 _RATE_OVER_S: Final = 2.0
@@ -20,6 +21,41 @@ _SHOW_EVERY_S: Final = 0.2
 _SLICE_S: Final = 0.5
 _ALL_FOR_S: Final = 60.0
 _THEN_EVERY_S: Final = 1.0
+
+
+class OutTooLong(Exception):
+    """Clients have been out for longer than was allowed, and all can still be undone."""
+
+
+class Outage:
+    """How long a run has kept clients out, from the first call of its fence, and how long it may. A resumed run counts
+    the time since its predecessor's fence too, but has the whole limit anew; otherwise a late resume could only undo.
+    Not `known` of a lost site: clients are out since the loss, and nobody wrote that moment down."""
+
+    def __init__(self, clock: Clock, journal: Journal, limit_s: float | None, *, known: bool) -> None:
+        self._clock, self.limit_s, self._known = clock, limit_s, known
+        self._since: float | None = None
+        self._counted_from: float | None = None
+        if known and (fenced := fenced_at(list(journal.entries()))) is not None:
+            self._counted_from = clock.monotonic()
+            self._since = self._counted_from - (clock.now() - fenced).total_seconds()
+
+    def begins(self) -> None:
+        if self._known and self._since is None:
+            self._since = self._counted_from = self._clock.monotonic()
+
+    def ends(self) -> None:
+        self._since = None
+
+    def so_far_s(self) -> float | None:
+        """Returns None while clients are served."""
+        return self._clock.monotonic() - self._since if self._since is not None else None
+
+    def left_s(self) -> float | None:
+        """Returns None without a limit, and before the outage begins."""
+        if self.limit_s is None or self._since is None or self._counted_from is None:
+            return None
+        return self.limit_s - (self._clock.monotonic() - self._counted_from)
 
 
 class JournalledStep:
@@ -118,6 +154,37 @@ class JournalledStep:
         while (left := until - self.monotonic()) > 0:
             self._listener(WaitProgress(about, None, None, left, None, self._outage.so_far_s()))
             self.wait(min(left, _SLICE_S))
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+
+class Onlooker:
+    """Implements `StepContext` without a journal; every change is refused."""
+
+    only_looks: ClassVar[bool] = True
+
+    def __init__(self, clock: Clock, listener: Listener) -> None:
+        self._clock, self._listener = clock, listener
+
+    def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
+        del send
+        return [Refused("this command only looks") for _ in calls]
+
+    def sample(self, evidence: Mapping[str, Json]) -> None:
+        """Do nothing: no report will be made."""
+
+    def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
+        self._listener(WaitProgress(about, depth, None, None, why_not_moving))
+
+    def notice(self, text: str) -> None:
+        self._listener(Notice(text))
+
+    def let_in(self) -> None:
+        """Do nothing: no client was let in."""
+
+    def wait(self, seconds: float) -> None:
+        self._clock.sleep(seconds)
 
     def monotonic(self) -> float:
         return self._clock.monotonic()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dr_ctl.core.document import derived, document, key, read
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.engine.folders import private
+from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import write_text
 
 

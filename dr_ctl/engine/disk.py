@@ -1,5 +1,5 @@
-"""Room on disk for what a run will write: reserved before its first call, so that a full disk refuses it there instead
-of ending it in its middle. And names that survive a power cut."""
+"""What a run needs of the disk: room reserved before its first call, so that a full disk refuses it there instead of
+ending it in its middle, names that survive a power cut, and folders that nobody else may look into."""
 
 import errno
 import os
@@ -80,3 +80,10 @@ class Reserve:
 
     def release(self) -> None:
         self._path.unlink(missing_ok=True)
+
+
+def private(folder: Path) -> None:
+    """Make a folder, and each that is missing above it, for this user alone."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
+from dr_ctl.core.notation import duration
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import (
     ACTIVATE,
@@ -35,7 +36,6 @@ from dr_ctl.engine.operations import (
 from dr_ctl.engine.parts import by_site, in_part, option
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import CLOSED
-from dr_ctl.settings.durations import duration
 
 
 @dataclass(frozen=True, slots=True)

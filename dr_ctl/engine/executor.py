@@ -12,23 +12,32 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
-from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
-from dr_ctl.engine import ending, verbs
-from dr_ctl.engine.context import JournalledStep
+from dr_ctl.core.system import Clock, stamp
+from dr_ctl.engine import ending, operations
+from dr_ctl.engine.context import JournalledStep, Outage, OutTooLong
 from dr_ctl.engine.ending import Facts, price_text
-from dr_ctl.engine.history import LET_IN_AT, History, outage_s
+from dr_ctl.engine.history import LET_IN_AT, History, StepEvent, outage_s
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import DRAIN, FAILOVER
-from dr_ctl.engine.outage import Outage, OutTooLong
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.parts import in_part, part_of
 from dr_ctl.engine.plan import Plan, PlannedStep
-from dr_ctl.engine.ports import Driver, Estimator, Hooks, Move, Observation, Price
-from dr_ctl.engine.states import StepEvent
+from dr_ctl.engine.ports import (
+    Done,
+    Driver,
+    Estimator,
+    Hooks,
+    Move,
+    NotNeeded,
+    Observation,
+    Outcome,
+    Price,
+    Refused,
+    Unknown,
+)
 from dr_ctl.engine.stopping import STOPPED, StopAtOnce, StopRequest
 from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted
 
@@ -97,7 +106,7 @@ def execute(
     manner.begun()
     move = Move(plan.ask, plan.source, plan.baseline, plan.moved, journal.history().activation)
     run = _Run(move, plan.serving, plan.served, driver, journal, stop, clock, listener, price=price, manner=manner)
-    if any(step.verb == verbs.ESTIMATE for step in plan.steps):
+    if any(step.verb == operations.ESTIMATE for step in plan.steps):
         estimator.begin()
     try:
         return run.forward(plan, estimator)
@@ -114,7 +123,9 @@ def undo(past: History, driver: Driver[O], journal: Journal, *, clock: Clock, li
 
 def to_undo(past: History) -> list[PlannedStep]:
     """The steps that an undo puts back, in its order: begun, with something to put back, and not wanted for itself."""
-    kept = max((each.step.number for each in past.steps if each.step.verb == verbs.KEEPS and each.succeeded), default=0)
+    kept = max(
+        (each.step.number for each in past.steps if each.step.verb == operations.KEEPS and each.succeeded), default=0
+    )
     return [step for step in past.started() if step.inverse and step.number > kept]
 
 
@@ -178,7 +189,7 @@ class _Run(Generic[O]):
     def _asked_to_end(self, step: PlannedStep) -> RunResult[O] | None:
         """Hear signals, and the person who is asked before each step."""
         # Asked once more right before the point of no return: a step that does not wait has not heard the signal.
-        may_stop = step.undoable or (step.verb == verbs.NO_RETURN and self._revertible)
+        may_stop = step.undoable or (step.verb == operations.NO_RETURN and self._revertible)
         if may_stop and self._stop.asked():
             return self._interrupted()
         try:
@@ -199,13 +210,13 @@ class _Run(Generic[O]):
     def _failed(self, step: PlannedStep, outcome: Refused | Unknown) -> RunResult[O]:
         code = outcome.code if isinstance(outcome, Refused) else ExitCode.REVERTED
         self._evidence = outcome.evidence if isinstance(outcome, Refused) else {}
-        if step.verb == verbs.QUESTION:
+        if step.verb == operations.QUESTION:
             return self._answered_no(step, outcome.text)
         if self._ask.operation == DRAIN and code is ExitCode.DRAIN_TIMEOUT:
             return self._ended(code, f"{outcome.text}; nothing was undone")
         if self._may_go_back(step, outcome):
             return self.back(Refused(outcome.text, findings=outcome.findings, code=code))
-        if not isinstance(outcome, Unknown) or step.verb != verbs.ACTIVATING:
+        if not isinstance(outcome, Unknown) or step.verb != operations.ACTIVATING:
             return self._ended(ExitCode.INCOMPLETE, outcome.text)
         # A broker that stops answering says nothing of where to look.
         text = outcome.text if _FIRST in outcome.text else f"{outcome.text}: {_FIRST} {self._move.target} first"
@@ -217,7 +228,7 @@ class _Run(Generic[O]):
             return self._ended(ExitCode.INCOMPLETE, text)
         past = self._journal.history()
         if not to_undo(past):
-            if any(each.step.verb == verbs.KEEPS and each.succeeded for each in past.steps):
+            if any(each.step.verb == operations.KEEPS and each.succeeded for each in past.steps):
                 to = self._move.target
                 text = f"{text}; {to} stays taken in: `dr-ctl swapover --to {to}` moves the service when it is wanted"
             return self._ended(ExitCode.DECLINED, text)
@@ -225,11 +236,11 @@ class _Run(Generic[O]):
 
     def _may_go_back(self, step: PlannedStep, outcome: Refused | Unknown) -> bool:
         """Say whether undoing is still safe: no activating call went out, or it is proven to have had no effect."""
-        if step.verb == verbs.NO_RETURN:
+        if step.verb == operations.NO_RETURN:
             return self._revertible
         if isinstance(outcome, Refused) and outcome.code is ExitCode.INCOMPLETE:
             return False  # clients are served, and something beside them is missing
-        if step.undoable or step.verb != verbs.ACTIVATING:
+        if step.undoable or step.verb != operations.ACTIVATING:
             return step.undoable
         if isinstance(outcome, Refused):
             return self._revertible
@@ -243,19 +254,19 @@ class _Run(Generic[O]):
         context = JournalledStep(self._journal, step, stop, self._clock, self._listener, self._outage)
         try:
             match step.verb:
-                case verbs.ESTIMATE:
+                case operations.ESTIMATE:
                     within = step.limits.get("within", ESTIMATE_WITHIN_S)
                     about = f"estimating from the history (given up after {within:g} s)"
                     outcome = estimator.end(within_s=within, wait=context.counting(about, within))
-                case verbs.NO_RETURN:
+                case operations.NO_RETURN:
                     outcome = self._past_no_return()
-                case verbs.QUESTION:
+                case operations.QUESTION:
                     outcome = self._asked(step)
-                case verbs.SNAPSHOT:
+                case operations.SNAPSHOT:
                     outcome = self._snapshot()
-                case verbs.HOOK:
+                case operations.HOOK:
                     outcome = self._hooked(step, context)
-                case verbs.HOLD:
+                case operations.HOLD:
                     context.hold(step.limits["for"], step.about)
                     outcome = Done(f"waited {step.limits['for']:g} s")
                 case _:
@@ -270,7 +281,7 @@ class _Run(Generic[O]):
             raise  # the journal itself fails: no further step could be written down
         except Exception as error:  # noqa: BLE001 - clients may be out: what breaks here is undone as what fails is
             outcome = _defect(error)
-        if step.verb == verbs.ACTIVATING and isinstance(outcome, Done | NotNeeded):
+        if step.verb == operations.ACTIVATING and isinstance(outcome, Done | NotNeeded):
             self._outage.ends()
         let_in: dict[str, Json] = {} if context.let_in_at is None else {LET_IN_AT: stamp(context.let_in_at)}
         took = self._clock.monotonic() - began
@@ -389,7 +400,7 @@ class _Run(Generic[O]):
             before=self._serving,
             undone=undone,
             changed=self._changed(),
-            cut_off=any(entry.evidence.get("proof") == verbs.HOOK for entry in entries),
+            cut_off=any(entry.evidence.get("proof") == operations.HOOK for entry in entries),
             outage_s=outage,
             bounds=bounds,
             by_hand=self._driver.by_hand(self._move.source),

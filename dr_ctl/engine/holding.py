@@ -5,15 +5,15 @@ runs that start together one gets it, and none waits. Brokers that do not answer
 to go there.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding
-from dr_ctl.core.system import Mutex, system
+from dr_ctl.core.system import Clock, Event, Mutex, beside, system
 from dr_ctl.engine.lease import (
     LOCK,
     Forbidden,
@@ -39,6 +39,9 @@ FRESH_S: Final = 1.0
 YOUNG_S: Final = 0.6  # a look no older than this is still fresh at the next tending
 PATIENCE_S: Final = 5.0  # a silent broker is not asked again for another one's sake before
 TRIES: Final = 3
+# Within the second that a look may be old when a call goes out, so that no call has to wait for one.
+LOOK_EVERY_S: Final = 0.7
+SOON_S: Final = 0.1
 
 
 @dataclass
@@ -383,3 +386,29 @@ def _remove(slot: BrokerLock, epoch: int) -> None:
     """Tidy up; where this fails, the lock runs out by itself."""
     with suppress(BrokerError):
         slot.store.delete(LOCK, epoch)
+
+
+@contextmanager
+def tended(stores: Sequence[Store], who: LockDocument, clock: Clock) -> Iterator[Lease]:
+    """A lock to take; once it is held it is kept until the block ends, by itself. The stores are closed then."""
+    lease = Lease(stores, who, clock)
+    over = system().event()
+    keeping = [beside(partial(_keep, lease, slot, over), f"lock at {slot.name}") for slot in lease.slots]
+    try:
+        yield lease
+    finally:
+        over.set()
+        for each in keeping:
+            each.wait()
+        for store in stores:
+            store.close()
+
+
+def _keep(lease: Lease, slot: BrokerLock, over: Event) -> None:
+    wait_s = LOOK_EVERY_S
+    while not over.wait(wait_s):
+        wait_s = LOOK_EVERY_S
+        with suppress(BrokerError):  # the next call says so, if it is still so
+            lease.tend(slot)
+            age_s = lease.age_s(slot)  # the run's own looks count too, and have an age
+            wait_s = max(LOOK_EVERY_S - age_s, SOON_S) if age_s < LOOK_EVERY_S else LOOK_EVERY_S

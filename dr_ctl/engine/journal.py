@@ -8,7 +8,7 @@ made.
 | kind | means |
 | --- | --- |
 | `run` | a plan begins to be executed; evidence holds the plan (a resumed run has several) |
-| `step` | a step moved; outcome is the event of `engine.states`, evidence what was seen |
+| `step` | a step moved; outcome is the event of `engine.history`, evidence what was seen |
 | `intent`, `result` | a call goes out; the outcome of that call (`evidence.intent` is the seq of its intent) |
 | `sample` | a figure on the way |
 | `lock` | an undo goes on under this lock; a run's own stands in its `run` line |
@@ -23,16 +23,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import Json
-from dr_ctl.core.system import system
+from dr_ctl.core.system import Clock, stamp, system
 from dr_ctl.engine.disk import NO_ROOM, RESERVE, NoRoom, Reserve, sync_folder
 from dr_ctl.engine.entries import ANY, GENESIS, Entry, read
-from dr_ctl.engine.history import History, history
+from dr_ctl.engine.history import History, StepEvent, StepState, after, history
 from dr_ctl.engine.plan import Call, Plan, PlannedStep
-from dr_ctl.engine.states import StepEvent, StepState, after
 
 _SAMPLE: Final = "sample"
 _ASKED_WITHIN_S: Final = 0.05

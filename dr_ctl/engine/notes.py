@@ -14,9 +14,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Json
-from dr_ctl.engine.folders import private
+from dr_ctl.core.system import stamp
+from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import Locked, write
 
 BY_AGENT: Final = "the agent itself"

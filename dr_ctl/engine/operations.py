@@ -1,4 +1,5 @@
-"""The names of the operations, their kinds, and the runbook lines of the single steps."""
+"""The names of the operations, their kinds, the runbook lines of the single steps, and the verbs that the engine itself
+tells apart; a topology does every other verb."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,13 +7,31 @@ from typing import Final
 
 from dr_ctl.engine.runbook import Runbook, RunbookStep
 
+# Verbs that the executor does itself, whatever the topology.
+ESTIMATE: Final = "estimate"
+SNAPSHOT: Final = "snapshot"
+QUESTION: Final = "ask"
+NO_RETURN: Final = "point-of-no-return"
+HOOK: Final = "hook"
+HOLD: Final = "hold"
+GENERAL: Final = frozenset({ESTIMATE, SNAPSHOT, QUESTION, NO_RETURN, HOOK, HOLD})
+CATCHING_UP: Final = "catch-up"
+# Clients are out from the first call of this step, and may be in from the first call of that one.
+FENCING: Final = "fence"
+ACTIVATING: Final = "activate"
+# Verbs left for a resumed run whose target was seen to serve.
+FINISHING: Final = frozenset({"observe", "check", NO_RETURN, ACTIVATING, "probe"})
+# The same verbs where the source lets clients in again: the source is closed, without any check before.
+CLOSING_AGAIN: Final = (FINISHING - {"check"}) | {FENCING}
+# How a lost site is taken in. Once the last verb has succeeded, the site stays taken in, even if a later step fails.
+KEEPS: Final = "reconcile"
+TAKING_IN: Final = frozenset({"residue", "reinstate", KEEPS})
 SWAPOVER: Final = "swapover"
 FAILOVER: Final = "failover"
 FAILBACK: Final = "failback"
 REINSTATE: Final = "reinstate"
 RETURNS: Final = (REINSTATE, FAILBACK)
 ALL: Final = (SWAPOVER, FAILOVER, FAILBACK, REINSTATE)
-
 QUIESCE: Final = "quiesce"
 FENCE: Final = "fence"
 DRAIN: Final = "drain"
@@ -33,7 +52,6 @@ MOVING: Final = (SWAPOVER, FAILOVER, FAILBACK, ACTIVATE)
 IN_PLACE: Final = (RESTART, TRIM, KEEP_ASIDE, PUT_BACK, REHEARSE, REHEARSE_CLEAN)
 # Operations after which no site serves.
 CLOSING: Final = (FENCE, DRAIN)
-
 _ABOUT: Final[Mapping[str, str]] = {
     QUIESCE: "Let the clients of the serving site finish what they hold.",
     FENCE: "Keep clients out of a site, proven.",

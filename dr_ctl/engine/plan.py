@@ -13,7 +13,7 @@ from dr_ctl.core.document import derived, key
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.verbs import NO_RETURN
+from dr_ctl.engine.operations import NO_RETURN
 
 _CALL: Final = ("site", "pair", "goal", "thing", "part", "about", "when", "at_most")
 

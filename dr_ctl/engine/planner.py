@@ -13,7 +13,29 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, Weight, s
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.history import History
-from dr_ctl.engine.operations import ACTIVATE, ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, MOVING, REINSTATE
+from dr_ctl.engine.operations import (
+    ACTIVATE,
+    ALONE,
+    CATCHING_UP,
+    CLOSING_AGAIN,
+    DRAIN,
+    ESTIMATE,
+    FAILBACK,
+    FAILOVER,
+    FENCE,
+    FENCING,
+    FINISHING,
+    GENERAL,
+    HOLD,
+    HOOK,
+    KEEPS,
+    MOVING,
+    NO_RETURN,
+    QUESTION,
+    REINSTATE,
+    SNAPSHOT,
+    TAKING_IN,
+)
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import Move, Observation, Price, Recipe
@@ -31,21 +53,6 @@ from dr_ctl.engine.roles import (
     whole_at,
 )
 from dr_ctl.engine.runbook import CUT_OFF, Runbook, RunbookStep, cutting_off
-from dr_ctl.engine.verbs import (
-    CATCHING_UP,
-    CLOSING_AGAIN,
-    ESTIMATE,
-    FENCING,
-    FINISHING,
-    GENERAL,
-    HOLD,
-    HOOK,
-    KEEPS,
-    NO_RETURN,
-    QUESTION,
-    SNAPSHOT,
-    TAKING_IN,
-)
 
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
 

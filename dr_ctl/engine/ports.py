@@ -1,24 +1,68 @@
-"""Protocols that topologies and outer layers implement for the engine.
+"""Protocols that topologies and outer layers implement for the engine, and the outcomes that they give.
 
 A topology has two halves. The recipe is pure and turns an observation and a verb into steps. The driver observes
-brokers, applies steps and proves them. The planner holds only a recipe, the executor only a driver.
+brokers, applies steps and proves them. The planner holds only a recipe, the executor only a driver. An outcome is done,
+not needed, refused or unknown: a timeout is unknown, never a no.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, TypeVar
 
 from dr_ctl.core.document import HIDDEN, derived, key
-from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 
 if TYPE_CHECKING:
     from dr_ctl.engine.ask import Ask
     from dr_ctl.engine.debts import Debt
-    from dr_ctl.engine.outcome import Outcome
     from dr_ctl.engine.plan import Call, PlannedStep
     from dr_ctl.engine.runbook import RunbookStep
+
+
+@dataclass(frozen=True, slots=True)
+class _Came:
+    """The fields of every outcome. `word` names the outcome as journal, screen and report do."""
+
+    word: ClassVar[str]
+
+    text: str
+    evidence: Mapping[str, Json] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Done(_Came):
+    """Brought about and verified."""
+
+    word = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class NotNeeded(_Came):
+    """The goal held already, so no call was made."""
+
+    word = "not needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(_Came):
+    """The goal was certainly not reached. `code` is the exit code that an undone run then ends with."""
+
+    word = "refused"
+
+    code: ExitCode = ExitCode.REVERTED
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown(_Came):
+    """No answer came, and a look did not show whether the call had an effect."""
+
+    word = "unknown"
+
+
+Outcome = Done | NotNeeded | Refused | Unknown
 
 
 @dataclass(frozen=True, slots=True)

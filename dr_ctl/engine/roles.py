@@ -9,7 +9,7 @@ from typing import Any, Final
 from dr_ctl.core.errors import BrokerError, Passive, TimedOut
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, some
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import lost_alone
 from dr_ctl.engine.history import History

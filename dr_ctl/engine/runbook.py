@@ -12,11 +12,10 @@ from typing import Any, Final
 
 import yaml
 
-from dr_ctl.core.composing import composed
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity
-from dr_ctl.settings.durations import seconds
+from dr_ctl.core.notation import composed, seconds
 
 SITES: Final = frozenset({"source", "serving", "target", "lost", "both"})
 

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import machine_id
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
-from dr_ctl.engine.disk import RESERVE, refusing_where_full, sync_folder
-from dr_ctl.engine.folders import private
+from dr_ctl.core.system import Clock, SystemClock, stamp
+from dr_ctl.engine.disk import RESERVE, private, refusing_where_full, sync_folder
 
 _OWNER: Final = "installation.json"
 DEBTS: Final = "debts.json"  # there only while something is owed

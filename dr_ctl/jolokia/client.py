@@ -6,18 +6,29 @@ without a bean cannot be built (Jolokia would answer it with every bean there is
 anything.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.errors import LoginRefused, Sick, Throttled
 from dr_ctl.core.model import Json
-from dr_ctl.jolokia.errors import ElementError, NoSuchBean, NotJolokia, OperationFailed, PolicyRefused, Torn
-from dr_ctl.jolokia.http import Http, HttpReply
+from dr_ctl.jolokia.http import (
+    ElementError,
+    Http,
+    HttpReply,
+    NoSuchBean,
+    NotJolokia,
+    OperationFailed,
+    PolicyRefused,
+    Torn,
+)
+from dr_ctl.jolokia.values import Fields
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 READ_S: Final = 5.0
@@ -290,3 +301,55 @@ def _answer(url: str, row: dict[str, Any]) -> Answer:
             return Answer(NoSuchBean(text))
         case _:
             return Answer(OperationFailed(text))
+
+
+R_co = TypeVar("R_co", bound=Read | Search | Ask | MayCall, covariant=True)
+
+
+class Asked(Generic[R_co]):
+    """One question of a post. Its answer is there once the post was sent."""
+
+    def __init__(self, request: R_co) -> None:
+        self._request = request
+        self._answer: Answer | None = None
+
+    @property
+    def request(self) -> R_co:
+        return self._request
+
+    def answered(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def answer(self) -> Answer:
+        if self._answer is None:
+            raise RuntimeError(f"asked and never sent: {self._request}")
+        return self._answer
+
+    def value(self) -> Any:
+        """Give the value; raises the error that stands in its place."""
+        return self.answer().value()
+
+    def fields(self: Asked[Read]) -> Fields:
+        """Give the attributes of the one bean that was read."""
+        return Fields(self._request.bean, self.value())
+
+
+R = TypeVar("R", bound=Read | Search | Ask | MayCall)
+
+
+class Post:
+    """Collects questions and sends them together, in the order in which they were asked."""
+
+    def __init__(self) -> None:
+        self._asked: list[Asked[Read | Search | Ask | MayCall]] = []
+
+    def ask(self, request: R) -> Asked[R]:
+        asked = Asked(request)
+        self._asked.append(asked)
+        return asked
+
+    def send(self, reader: Reader, *, timeout_s: float = READ_S) -> None:
+        """Send all in one POST; an answer that is an error is raised where it is read."""
+        answers = reader.look([asked.request for asked in self._asked], timeout_s=timeout_s)
+        for asked, answer in zip(self._asked, answers, strict=True):
+            asked.answered(answer)

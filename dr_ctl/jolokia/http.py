@@ -2,7 +2,18 @@
 tell of that address.
 
 Without a session of the library: that would follow redirects, or read them to their end, keep cookies, and look for
-proxies in the environment.
+proxies in the environment. The ways in which Jolokia fails that are not a broker's own (those stand in `core.errors`):
+
+BrokerError
+├── Unreachable
+│   └── NotConnected    nothing was sent
+├── NotJolokia          something else answers there: a web page, a proxy
+├── Torn                JSON that ends early, is too large, or does not fit the question
+└── ElementError        one request of several failed, inside an answer that is otherwise fine
+    ├── PolicyRefused       the console's policy forbids it (403 inside 200)
+    ├── NoSuchBean          no such bean, or no such attribute
+    ├── OperationFailed     the operation raised
+    └── BadValue            a value of another type than asked for: an error in a value's place
 """
 
 import socket
@@ -16,10 +27,8 @@ import requests
 from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.exceptions import BaseHTTPError  # type: ignore[attr-defined] # what its raw answers raise
 
-from dr_ctl.core.clock import growing_s
-from dr_ctl.core.errors import TimedOut, Unreachable
-from dr_ctl.core.system import system
-from dr_ctl.jolokia.errors import NameUnknown, NotConnected, Torn
+from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
+from dr_ctl.core.system import growing_s, system
 
 CONNECT_S: Final = 2.0
 _KEPT: Final = 10
@@ -30,6 +39,46 @@ _NO_TLS: Final = (
     "of another host name, `jolokia:` must have that name; if the broker asks for one, name `tls.cert` and `tls.key`; "
     "if the broker speaks no TLS, `jolokia:` begins with http://."
 )
+
+
+class NotConnected(Unreachable):
+    """No connection came about, so no request was sent."""
+
+
+class NameUnknown(NotConnected):
+    """The name in the address cannot be resolved."""
+
+    lies_here = True
+    remedy = "Is the address in the settings right, and does this machine's name service know it?"
+
+
+class NotJolokia(BrokerError):
+    lies_here = True
+    remedy = "Is `jolokia:` the address of the console's Jolokia, as in http://host:8161/console/jolokia?"
+
+
+class Torn(BrokerError):
+    remedy = "Something between here and the broker cuts or alters answers; try from another host."
+
+
+class ElementError(BrokerError):
+    """A request of a POST failed; the other answers are valid."""
+
+
+class PolicyRefused(ElementError):
+    remedy = "Set `origin:` of the site to what the console allows, or allow the operation in its jolokia-access.xml."
+
+
+class NoSuchBean(ElementError):
+    remedy = "The name may be misspelt in the settings file, or the broker is another version than expected."
+
+
+class OperationFailed(ElementError):
+    remedy = "The broker refused the operation; its log says why."
+
+
+class BadValue(ElementError):
+    remedy = "The broker gave an error in place of a value; its log says why."
 
 
 @dataclass(frozen=True, slots=True)

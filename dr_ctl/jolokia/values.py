@@ -1,8 +1,16 @@
-"""Values out of an answer, each checked for its type: an error in a value's place is never a number or a text."""
+"""Values out of an answer, each checked for its type, and names of management beans: built, quoted, taken apart. Names
+are compared by their parts, never as text: versions differ in the order of the keys."""
 
-from typing import Any
+import re
+from collections.abc import Mapping
+from typing import Any, Final
 
-from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.jolokia.http import BadValue
+
+RUNTIME: Final = "java.lang:type=Runtime"
+_ESCAPED: Final = {'"': '\\"', "*": "\\*", "?": "\\?", "\\": "\\\\", "\n": "\\n"}
+_UNESCAPED: Final = {'"': '"', "*": "*", "?": "?", "\\": "\\", "n": "\n"}
+_PART: Final = re.compile(r'([^=,:]+)=("(?:[^"\\]|\\.)*"|[^,"]*)(?:,|$)', re.DOTALL)
 
 
 class Fields:
@@ -84,3 +92,26 @@ def _is_error(value: Any) -> bool:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 120 else text[:117] + "…"  # noqa: PLR2004
+
+
+def quote(value: str) -> str:
+    """Quote a value as `javax.management.ObjectName.quote` does."""
+    return '"' + "".join(_ESCAPED.get(letter, letter) for letter in value) + '"'
+
+
+def unquote(value: str) -> str:
+    """Undo `quote`; a value that is not quoted stays as it is."""
+    if not (value.startswith('"') and value.endswith('"') and len(value) > 1):
+        return value
+    if "\\" not in value:
+        return value[1:-1]
+    return re.sub(r"\\(.)", lambda match: _UNESCAPED.get(match[1], match[1]), value[1:-1], flags=re.DOTALL)
+
+
+def parts(name: str) -> Mapping[str, str]:
+    """Take a bean's name apart into its keys, values unquoted; raises ValueError if it is not a name."""
+    domain, colon, keys = name.partition(":")
+    pairs = _PART.findall(keys)
+    if not (domain and colon and pairs) or "".join(f"{key}={value}," for key, value in pairs)[:-1] != keys:
+        raise ValueError(f"not the name of a bean: {name!r}")
+    return {key: unquote(value) for key, value in pairs}

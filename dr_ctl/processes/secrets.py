@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.settings.model import Settings
-from dr_ctl.settings.named import secrets
+from dr_ctl.settings.model import Settings, secrets
 from dr_ctl.settings.parts import Secret
 
 COMMAND_S: Final = 10.0

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dr_ctl.core.loose import items, mapping, number, text
+from dr_ctl.core.document import items, mapping, number, text
 from dr_ctl.report.outage import Outage
 from dr_ctl.report.reading import Material
 from dr_ctl.report.values import NOT_KNOWN, count, many, seconds

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dr_ctl.core.loose import items, mapping, number, text
+from dr_ctl.core.document import items, mapping, number, text
 from dr_ctl.report.story import Story
 from dr_ctl.report.values import NOT_KNOWN, count, seconds
 

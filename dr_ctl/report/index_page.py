@@ -11,13 +11,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.core.exit_codes import Tone
-from dr_ctl.core.loose import items, mapping, moment, number, text
+from dr_ctl.core.document import items, mapping, moment, number, text
+from dr_ctl.core.findings import Tone
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, REHEARSE, SWAPOVER
-from dr_ctl.engine.record import approvers
+from dr_ctl.engine.record import Verdict as Sealed
+from dr_ctl.engine.record import approvers, check
 from dr_ctl.engine.runs import RunFiles
-from dr_ctl.engine.seal import Verdict as Sealed
-from dr_ctl.engine.seal import check
 from dr_ctl.report.evidence import LOST, RECOVERY, Measured, authors
 from dr_ctl.report.reading import Material, read_run
 from dr_ctl.report.values import count, many, seconds

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from dr_ctl.core.loose import mapping, moment, number, text
+from dr_ctl.core.document import mapping, moment, number, text
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.history import LET_IN_AT
 from dr_ctl.report.reading import Material

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from dr_ctl.core.loose import mapping, number
+from dr_ctl.core.document import mapping, number
 from dr_ctl.report.scale import CountAxis, Tick, TimeAxis
 from dr_ctl.report.story import Act, Story
 from dr_ctl.report.values import clock, count, many, seconds

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dr_ctl.core.loose import mapping
+from dr_ctl.core.document import mapping
 from dr_ctl.engine.entries import GENESIS, Entry, chain
 from dr_ctl.engine.runs import RunFiles
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final
 
-from dr_ctl.core.loose import items, mapping, moment, number, text
+from dr_ctl.core.document import items, mapping, moment, number, text
 from dr_ctl.engine.entries import Entry
-from dr_ctl.engine.states import StepEvent
+from dr_ctl.engine.history import StepEvent
 from dr_ctl.engine.stopping import STOPPED
 from dr_ctl.report.reading import Material
 

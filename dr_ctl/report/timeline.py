@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from dr_ctl.core.clock import stamp
+from dr_ctl.core.system import stamp
 from dr_ctl.report.outage import Outage
 from dr_ctl.report.scale import Tick, TimeAxis
 from dr_ctl.report.story import NO_RETURN, Act, Mark, Part, Story

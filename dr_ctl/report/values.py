@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Final
 
-from dr_ctl.core.loose import number
-from dr_ctl.settings.durations import duration
+from dr_ctl.core.document import number
+from dr_ctl.core.notation import duration
 
 NOT_KNOWN: Final = "not known"
 _FIRM: Final = "\N{NO-BREAK SPACE}"

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dr_ctl.core.exit_codes import MEANINGS, Tone
-from dr_ctl.core.loose import items, mapping, number, text
+from dr_ctl.core.document import items, mapping, number, text
+from dr_ctl.core.findings import MEANINGS, Tone
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.ending import did
 from dr_ctl.report.evidence import NOT_KEPT, RECOVERY, Measured, authors

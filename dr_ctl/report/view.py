@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dr_ctl.core.clock import stamp
-from dr_ctl.core.loose import items, mapping, number, text
-from dr_ctl.engine.verbs import ESTIMATE
+from dr_ctl.core.document import items, mapping, number, text
+from dr_ctl.core.system import stamp
+from dr_ctl.engine.operations import ESTIMATE
 from dr_ctl.report.evidence import Fact, Measured, measured, of_what
 from dr_ctl.report.forecast import Bounds, Forecast, bounds, forecast
 from dr_ctl.report.outage import Outage, outage

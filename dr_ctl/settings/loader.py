@@ -1,21 +1,27 @@
-"""Reads the settings file: every problem in one pass, each with line and column."""
+"""Reads the settings file: every problem in one pass, each with line and column. And the file as a JSON Schema.
+
+python -m dr_ctl.settings.loader > docs/settings.schema.json
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import yaml
 from platformdirs import user_config_path
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
-from dr_ctl.core.composing import composed
 from dr_ctl.core.errors import UsageError
+from dr_ctl.core.notation import composed
 from dr_ctl.settings.model import Installation, Settings
 from dr_ctl.settings.parts import ONE_OF
 from dr_ctl.settings.topologies import TOPOLOGIES
@@ -291,3 +297,13 @@ def _into(node: yaml.Node, part: int | str) -> tuple[yaml.Node, yaml.Node] | Non
 
 def _at(node: yaml.Node, where: str, text: str) -> Problem:
     return Problem(node.start_mark.line + 1, node.start_mark.column + 1, where, text)
+
+
+def schema() -> dict[str, Any]:
+    every: Any = reduce(or_, (TOPOLOGIES.named(each) for each in TOPOLOGIES))
+    document = TypeAdapter[Any](Annotated[every, Field(discriminator="topology")]).json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dr-ctl settings", **document}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(schema(), indent=1) + "\n")

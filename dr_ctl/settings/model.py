@@ -1,9 +1,9 @@
-"""Types for the settings that every topology has; `topologies` has those of one topology. The loader reports
-contradictions between parts, together with all other errors; `validate` reports unwise settings."""
+"""Types for the settings that every topology has, and the commands, files and secrets that they name. The loader
+reports contradictions between parts, together with all other errors; `validate` reports unwise settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Generic, Literal, NamedTuple, Self, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -11,8 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from dr_ctl.core.model import ExitCode
-from dr_ctl.settings.parts import Names, Part, Seconds, listed
-from dr_ctl.settings.workloads import Workload
+from dr_ctl.settings.parts import Names, Part, Seconds, Secret, Workload, listed
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
 
@@ -326,3 +325,40 @@ class Installation(Part):
             if each.name == name and isinstance(each, kind):
                 return each
         raise LookupError(f"{site} has no {kind.__name__} {name}")
+
+
+def commands(settings: Settings) -> Iterator[tuple[str, Sequence[str]]]:
+    """The words of each command, with its place."""
+    for where, part in _parts(settings, ""):
+        for key in part.commands:
+            if (words := getattr(part, key)) is not None:
+                yield f"{where}.{key}", words
+
+
+def files(settings: Settings) -> Iterator[tuple[str, str]]:
+    """The files and folders that are kept beside the settings, with their places: none that only the operators' host
+    has, as keys and passwords."""
+    for where, part in _parts(settings, ""):
+        for key in part.files:
+            if (path := getattr(part, key)) is not None:
+                yield f"{where}.{key}".removeprefix("."), path
+
+
+def secrets(settings: Settings) -> Iterator[tuple[str, Secret]]:
+    for where, part in _parts(settings, ""):
+        if isinstance(part, Secret):
+            yield where, part
+
+
+def _parts(value: object, where: str) -> Iterator[tuple[str, Part]]:
+    """Every part of the settings, with the keys that lead to it; an item of a list is called by its name."""
+    if isinstance(value, Part):
+        yield where, value
+        for key, inner in value:
+            yield from _parts(inner, f"{where}.{key}" if where else key)
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _parts(inner, f"{where}.{key}")
+    elif isinstance(value, tuple):
+        for number, inner in enumerate(value):
+            yield from _parts(inner, f"{where}.{getattr(inner, 'name', number)}")

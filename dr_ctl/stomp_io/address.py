@@ -1,4 +1,4 @@
-"""Where a STOMP port is and who knocks there. Secrets stay out of every repr."""
+"""Where a STOMP port is, who calls there, and what an attempt there ends with. Secrets stay out of every repr."""
 
 import socket
 import ssl
@@ -93,3 +93,52 @@ def endpoints(address: Address, *, timeout_s: float) -> list[Endpoint]:
 def _look_up(address: Address, flags: int) -> list[Endpoint]:
     rows = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=flags)
     return [(family, where) for family, _, _, _, where in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The broker let us in."""
+
+    server: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Nobody listens there: the connection was refused."""
+
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A broker answered, and said no."""
+
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """Unclear: accepted without a greeting in time, reset, unreachable, or not STOMP."""
+
+    because: str
+
+
+Greeting = Connected | Closed | Refused | Silent
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The message came back and its acknowledgement was confirmed, so the queue is clean."""
+
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The message did not come back, and may be left in the queue."""
+
+    because: str
+
+
+RoundTrip = Passed | Failed

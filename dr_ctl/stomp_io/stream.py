@@ -14,8 +14,7 @@ import ssl
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.core.clock import growing_s
-from dr_ctl.core.system import system
+from dr_ctl.core.system import growing_s, system
 from dr_ctl.stomp_io.address import endpoints
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from dr_ctl.core.model import Json
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
 
 NOT_CLIENTS: Final = re.compile(
     r"mirror|bridge|link|peer|cluster|replic|network|continuity|sync|agent|dr-?ctl|internal", re.IGNORECASE

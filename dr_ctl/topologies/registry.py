@@ -6,8 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.registry import Registry
+from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.model import Installation
@@ -15,14 +15,13 @@ from dr_ctl.topologies.proposing import Family, Place, Probed, Proposal, Propose
 from dr_ctl.topologies.topology import Opens, Topology
 
 TOPOLOGIES: Final[Registry[Opens]] = Registry(
-    "open_",
     {
-        "artemis-mirror": "dr_ctl.topologies.mirror.procedure",
-        "artemis-continuity": "dr_ctl.topologies.continuity.procedure",
-        "artemis-bridges": "dr_ctl.topologies.bridges.procedure",
-        "classic-brokersync": "dr_ctl.topologies.brokersync.procedure",
-        "classic-shared-store": "dr_ctl.topologies.sharedstore.procedure",
-        "classic-fanout": "dr_ctl.topologies.fanout.procedure",
+        "artemis-mirror": "dr_ctl.topologies.mirror.procedure:open_",
+        "artemis-continuity": "dr_ctl.topologies.continuity.procedure:open_",
+        "artemis-bridges": "dr_ctl.topologies.bridges.procedure:open_",
+        "classic-brokersync": "dr_ctl.topologies.brokersync.procedure:open_",
+        "classic-shared-store": "dr_ctl.topologies.sharedstore.procedure:open_",
+        "classic-fanout": "dr_ctl.topologies.fanout.procedure:open_",
     },
     unknown="there is no topology",
 )
@@ -30,14 +29,13 @@ TOPOLOGIES: Final[Registry[Opens]] = Registry(
 
 # In this order two brokers are looked at before there are settings: what joins nothing visible comes last.
 PROPOSERS: Final[Registry[Proposer]] = Registry(
-    "PROPOSER",
     {
-        "artemis-continuity": "dr_ctl.topologies.continuity.proposing",
-        "artemis-mirror": "dr_ctl.topologies.mirror.proposing",
-        "artemis-bridges": "dr_ctl.topologies.bridges.proposing",
-        "classic-brokersync": "dr_ctl.topologies.brokersync.proposing",
-        "classic-shared-store": "dr_ctl.topologies.sharedstore.proposing",
-        "classic-fanout": "dr_ctl.topologies.fanout.proposing",
+        "artemis-continuity": "dr_ctl.topologies.continuity.proposing:PROPOSER",
+        "artemis-mirror": "dr_ctl.topologies.mirror.proposing:PROPOSER",
+        "artemis-bridges": "dr_ctl.topologies.bridges.proposing:PROPOSER",
+        "classic-brokersync": "dr_ctl.topologies.brokersync.proposing:PROPOSER",
+        "classic-shared-store": "dr_ctl.topologies.sharedstore.proposing:PROPOSER",
+        "classic-fanout": "dr_ctl.topologies.fanout.proposing:PROPOSER",
     },
     unknown="there is no topology",
 )

@@ -15,10 +15,10 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from typing_extensions import TypedDict
 
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import Finding, Json, Role
+from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Look, Store

@@ -12,7 +12,7 @@ from dr_ctl.cli.session import Session
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Json
-from dr_ctl.settings.durations import seconds
+from dr_ctl.core.notation import seconds
 from dr_ctl_lab.lab.clients.client import Speaks
 from dr_ctl_lab.lab.clients.dialling import lacking
 from dr_ctl_lab.lab.lab import Lab

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.lacking import no_java, no_maven
+from dr_ctl.core.machine import no_java, no_maven
 from dr_ctl_lab.lab.cache import cache_dir, locked
 
 if TYPE_CHECKING:

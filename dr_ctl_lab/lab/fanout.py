@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dr_ctl.core.clock import growing_s
+from dr_ctl.core.system import growing_s
 from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl_lab.lab.clients.client import Client, Confirmed, Outgoing, Speaks
 from dr_ctl_lab.lab.ledger import Event, Ledger

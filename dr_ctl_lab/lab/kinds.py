@@ -17,14 +17,13 @@ SHARED_STORE: Final = "classic-shared-store"
 FAN_OUT: Final = "classic-fanout"
 
 KINDS: Final[Registry[Kind]] = Registry(
-    "KIND",
     {
-        MIRROR: "dr_ctl_lab.lab.artemis.mirror",
-        CONTINUITY: "dr_ctl_lab.lab.artemis.continuity",
-        BRIDGES: "dr_ctl_lab.lab.artemis.bridges",
-        BROKERSYNC: "dr_ctl_lab.lab.classic.brokersync",
-        SHARED_STORE: "dr_ctl_lab.lab.classic.sharedstore",
-        FAN_OUT: "dr_ctl_lab.lab.classic.fanout",
+        MIRROR: "dr_ctl_lab.lab.artemis.mirror:KIND",
+        CONTINUITY: "dr_ctl_lab.lab.artemis.continuity:KIND",
+        BRIDGES: "dr_ctl_lab.lab.artemis.bridges:KIND",
+        BROKERSYNC: "dr_ctl_lab.lab.classic.brokersync:KIND",
+        SHARED_STORE: "dr_ctl_lab.lab.classic.sharedstore:KIND",
+        FAN_OUT: "dr_ctl_lab.lab.classic.fanout:KIND",
     },
     unknown="no lab is made of",
 )

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault, UsageError
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
 from dr_ctl.stomp_io.address import Address
 from dr_ctl_lab.lab import daemons, distribution, layout, loads, processor, settings_file, status, wire
 from dr_ctl_lab.lab import state as lab_state

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Self
 
-from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.document import derived, key
+from dr_ctl.core.system import Clock, SystemClock, stamp
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dr_ctl.core.clock import growing_s
-from dr_ctl.core.system import beside, system
+from dr_ctl.core.system import beside, growing_s, system
 from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
 from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
 from dr_ctl_lab.lab.clients.client import GREETING_S, SILENT_S, Client, Confirmed, Speaks, is_subscription

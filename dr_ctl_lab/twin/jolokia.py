@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final, Protocol
 
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
 from dr_ctl_lab.twin import names
 from dr_ctl_lab.twin.bean import ILLEGAL, Bean, Fails, signatures
 from dr_ctl_lab.twin.parts import BrokerSaysNo

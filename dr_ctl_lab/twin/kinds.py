@@ -13,14 +13,13 @@ SHARED_STORE: Final = "classic-shared-store"
 FANOUT: Final = "classic-fanout"
 
 KINDS: Final[Registry[Kind]] = Registry(
-    "KIND",
     {
-        MIRROR: "dr_ctl_lab.twin.mirror.kind",
-        CONTINUITY: "dr_ctl_lab.twin.continuity.kind",
-        BRIDGES: "dr_ctl_lab.twin.bridges.kind",
-        BROKERSYNC: "dr_ctl_lab.twin.classic.brokersync.kind",
-        SHARED_STORE: "dr_ctl_lab.twin.classic.sharedstore.kind",
-        FANOUT: "dr_ctl_lab.twin.classic.fanout.kind",
+        MIRROR: "dr_ctl_lab.twin.mirror.kind:KIND",
+        CONTINUITY: "dr_ctl_lab.twin.continuity.kind:KIND",
+        BRIDGES: "dr_ctl_lab.twin.bridges.kind:KIND",
+        BROKERSYNC: "dr_ctl_lab.twin.classic.brokersync.kind:KIND",
+        SHARED_STORE: "dr_ctl_lab.twin.classic.sharedstore.kind:KIND",
+        FANOUT: "dr_ctl_lab.twin.classic.fanout.kind:KIND",
     },
     unknown="no twin is made of",
 )

@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar
 import yaml
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import system
 from dr_ctl_lab.twin import dump
 from dr_ctl_lab.twin.broker import Broker

@@ -25,9 +25,9 @@ from dr_ctl.agents.monitor import AnotherMonitor, Look, Monitor, shown
 from dr_ctl.agents.refreshing import SHARE, Refresher
 from dr_ctl.agents.sync import Phase, SyncAgent
 from dr_ctl.application.monitoring import Recorded
-from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import Sick, Unreachable, UsageError
 from dr_ctl.core.model import Role
+from dr_ctl.core.system import SystemClock
 from dr_ctl.engine.notes import BY_AGENT, Notes
 from dr_ctl.engine.runs import Locked, Runs
 from dr_ctl.rpo.estimate import request

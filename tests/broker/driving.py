@@ -17,9 +17,8 @@ from uuid import uuid4
 
 import yaml
 
-from dr_ctl.core.clock import SystemClock, growing_s
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.system import system
+from dr_ctl.core.system import SystemClock, growing_s, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened

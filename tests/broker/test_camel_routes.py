@@ -11,7 +11,7 @@ import yaml
 
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.outcome import Done
+from dr_ctl.engine.ports import Done
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.workloads.calls import call
 from dr_ctl.topologies.workloads.sites import WorkloadSites

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.core.clock import SystemClock
+from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.lease import LOCK, LockDocument
 from dr_ctl.settings.loader import load

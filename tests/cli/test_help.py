@@ -26,7 +26,7 @@ from dr_ctl.cli.added import TEXTS, added
 from dr_ctl.cli.app import app, run
 from dr_ctl.cli.grouped import groups_text
 from dr_ctl.cli.helping import SECTIONS
-from dr_ctl.core.exit_codes import MEANINGS
+from dr_ctl.core.findings import MEANINGS
 from dr_ctl.core.model import ExitCode, Finding, Severity
 from dr_ctl.engine.ports import Check
 from tests.cli.conftest import Ended, Shell

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from dr_ctl.application.looking import looking
-from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import Stopped
+from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.topologies import registry
 from tests.cli.conftest import Shell

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.core.lacking import without
+from dr_ctl.core.machine import without
 from dr_ctl_lab.lab.distribution import maven
 from tests.cli.conftest import Shell
 from tests.cli.sites import Sites

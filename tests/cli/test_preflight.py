@@ -20,11 +20,10 @@ from dr_ctl.application import at_stake
 from dr_ctl.application.estimates import StoredEstimate
 from dr_ctl.application.preflight import Preflight
 from dr_ctl.cli import reconciling
-from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.model import Finding, Severity
-from dr_ctl.core.system import system
+from dr_ctl.core.system import SystemClock, system
 from dr_ctl.engine import executor
-from dr_ctl.engine.outcome import Done, NotNeeded
+from dr_ctl.engine.ports import Done, NotNeeded
 from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.request import place, store
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives

@@ -22,9 +22,8 @@ import pytest
 from dr_ctl.application.auto_reinstate import reinstatable
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.cli.asking import moment
-from dr_ctl.core.clock import SystemClock, stamp
 from dr_ctl.core.errors import Unreachable
-from dr_ctl.core.system import system
+from dr_ctl.core.system import SystemClock, stamp, system
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.runbook import shipped
 from dr_ctl.rpo.history import row

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.core.clock import SystemClock
+from dr_ctl.core.system import SystemClock
+from dr_ctl.engine.lease import FolderStore
 from dr_ctl.engine.runs import Owner, Runs
-from dr_ctl.engine.stores import FolderStore
 from dr_ctl_lab.played import PlayedTwin
 from tests.cli.conftest import Ended, Shell, begun
 from tests.cli.sites import QUEUES, Sites, listen

@@ -17,11 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dr_ctl.core import machine, memory
-from dr_ctl.core.clock import SystemClock, stamp
+from dr_ctl.core import machine
 from dr_ctl.core.model import ExitCode
-from dr_ctl.core.printable import line, page
-from dr_ctl.core.system import ThisMachine, all_ended, beside, running_on, system, together
+from dr_ctl.core.notation import line, page
+from dr_ctl.core.system import SystemClock, ThisMachine, all_ended, beside, running_on, stamp, system, together
 from dr_ctl.engine.runs import Runs
 
 OUTCOMES = """0 ok, 1 internal, 2 usage, 3 missing, 10 precheck_failed, 11 loss_refused, 12 serving_site_alive,
@@ -55,7 +54,7 @@ def test_what_a_person_has_set_for_arrow_stays_and_a_c_library_that_has_no_such_
     libraries = SimpleNamespace(mallopt=lambda *option: told.append(option)), SimpleNamespace()
     for library in libraries:
         monkeypatch.setattr(ctypes, "CDLL", lambda _, library=library: library)
-        memory.give_back()
+        machine.give_back()
 
     assert (os.environ["ARROW_DEFAULT_MEMORY_POOL"], len(told)) == (pool, 3)
 

@@ -14,10 +14,9 @@ from dr_ctl.engine.entries import Entry, read
 from dr_ctl.engine.executor import Answer, Callbacks, NoHooks, RunResult, execute, undo
 from dr_ctl.engine.history import History, history
 from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.outcome import NotNeeded, Outcome
 from dr_ctl.engine.plan import Decision, Plan, PlannedStep
 from dr_ctl.engine.planner import plan
-from dr_ctl.engine.ports import Hooks, Price
+from dr_ctl.engine.ports import Hooks, NotNeeded, Outcome, Price
 from dr_ctl.engine.runbook import Runbook, load, shipped
 from dr_ctl.engine.stopping import StopRequest
 from dr_ctl.telemetry.events import Event, Listener, StepEnded, StepStarted, nobody

@@ -12,12 +12,21 @@ from typing import Any
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.operations import FAILBACK, FAILOVER, FENCE
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.operations import FAILBACK, FAILOVER, FENCE, GENERAL
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Hints, Move, StepContext, StepPlan, UnitSnapshot
+from dr_ctl.engine.ports import (
+    Done,
+    Hints,
+    Move,
+    NotNeeded,
+    Outcome,
+    Refused,
+    StepContext,
+    StepPlan,
+    UnitSnapshot,
+    Unknown,
+)
 from dr_ctl.engine.runbook import VERBS, RunbookStep
-from dr_ctl.engine.verbs import GENERAL
 
 BRINGS = {
     Goal.OPEN: True,

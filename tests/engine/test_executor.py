@@ -16,14 +16,12 @@ import pytest
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.engine import journal as journal_module
-from dr_ctl.engine.context import JournalledStep
+from dr_ctl.engine.context import JournalledStep, Outage
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.executor import Answer
 from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.outage import Outage
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Plan, PlannedStep, Refusal
-from dr_ctl.engine.ports import StepContext
+from dr_ctl.engine.ports import Done, NotNeeded, Outcome, Refused, StepContext, Unknown
 from dr_ctl.engine.runbook import Runbook, RunbookStep
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
 from dr_ctl.engine.waiting import Waited, until

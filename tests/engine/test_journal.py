@@ -22,12 +22,11 @@ from dr_ctl.core.system import ThisMachine, running_on
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.disk import PIECE_BYTES, RESERVE, RESERVED_BYTES, NoRoom
 from dr_ctl.engine.entries import GENESIS, Entry, JournalDamaged, is_held, read
-from dr_ctl.engine.history import history, outage_s
+from dr_ctl.engine.history import IllegalMove, StepEvent, history, outage_s
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Plan, PlannedStep
+from dr_ctl.engine.record import Verdict, check
 from dr_ctl.engine.runs import RunFiles, Runs, write
-from dr_ctl.engine.seal import Verdict, check
-from dr_ctl.engine.states import IllegalMove, StepEvent
 from tests.engine.desk import BY, Clock, Desk, a_plan
 from tests.engine.machine import Fault
 from tests.report.scribe import Scribe, cut_off, done, plan, resumed, undone

@@ -10,11 +10,10 @@ from dr_ctl.core.document import document
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt
-from dr_ctl.engine.history import History, StepPast
+from dr_ctl.engine.history import History, StepPast, StepState
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.runbook import VERBS, Runbook, RunbookStep
-from dr_ctl.engine.states import StepState
 from tests.engine.desk import ASK, BOOK, DEBTS, FAILBACK, FAILOVER, LOSS, REINSTATE, Cost, book_of
 from tests.engine.machine import Machine, Recipe, Site, Snapshot, back, lost
 

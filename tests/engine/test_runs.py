@@ -28,7 +28,7 @@ from dr_ctl.engine.runs import Locked, RunFiles, Runs, write, write_text
 HOLDER = """\
 import sys
 from pathlib import Path
-from dr_ctl.core.clock import SystemClock
+from dr_ctl.core.system import SystemClock
 from dr_ctl.engine.runs import Runs
 with Runs(Path(sys.argv[1]), SystemClock()).lock("swapover to paris"):
     print("held", flush=True)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Sick, Throttled, TimedOut, Unreachable
 from dr_ctl.jolokia import client
-from dr_ctl.jolokia.client import Account, Ask, Change, Changer, Listing, Read, Reader, Search, Wire
-from dr_ctl.jolokia.errors import (
+from dr_ctl.jolokia.client import Account, Ask, Change, Changer, Listing, Post, Read, Reader, Search, Wire
+from dr_ctl.jolokia.http import (
     BadValue,
     ElementError,
     NoSuchBean,
@@ -27,7 +27,6 @@ from dr_ctl.jolokia.errors import (
     PolicyRefused,
     Torn,
 )
-from dr_ctl.jolokia.post import Post
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from tests.jolokia.console import (

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from dr_ctl.core.model import Json
-from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.ports import Done, Outcome, Refused
 from dr_ctl.processes import service
 from dr_ctl.processes.hooks import HookRunner
 from dr_ctl.processes.secrets import resolve

@@ -13,15 +13,15 @@ from typing import Any, Final
 
 import pytest
 
-from dr_ctl.core.clock import stamp
-from dr_ctl.core.exit_codes import Tone
-from dr_ctl.core.loose import moment, number
+from dr_ctl.core.document import moment, number
+from dr_ctl.core.findings import Tone
 from dr_ctl.core.model import Finding, Severity
+from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.history import StepEvent
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.runs import RunFiles
-from dr_ctl.engine.states import StepEvent
 from dr_ctl.report.forecast import judged
 from dr_ctl.report.history_page import HistoryPage, Told, method_of_estimate, of_estimate
 from dr_ctl.report.html import pieces, render, write_index, write_page, write_report

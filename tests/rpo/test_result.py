@@ -11,7 +11,7 @@ import pytest
 
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.patterns import matches
+from dr_ctl.core.notation import matches
 from dr_ctl.rpo.core.calibration import NAMES, ahead, unconditional
 from dr_ctl.rpo.core.hour import Changes
 from dr_ctl.rpo.core.quantities import BoundRow, Calibration, Figures, Fold, Horizon, Quantiles, Quantity, Row

@@ -16,10 +16,10 @@ from typing import Any, Final, Self
 import pytest
 import yaml
 
-from dr_ctl.core.lacking import no_java
+from dr_ctl.core.machine import no_java
+from dr_ctl.core.notation import seconds
 from dr_ctl.core.system import system
 from dr_ctl.engine.lease import LockDocument
-from dr_ctl.settings.durations import seconds
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin import console, jolokia
 from dr_ctl_lab.twin.broker import DEAD_LETTERS, EXPIRED, Broker

@@ -18,6 +18,3 @@ class Folders(Settings):
 
     topology: Literal["folders"]
     sites: dict[SiteName, Site[FolderBroker]]
-
-
-SETTINGS = Folders

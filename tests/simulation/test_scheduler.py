@@ -11,9 +11,8 @@ import pytest
 from dr_ctl.core.errors import TimedOut, Unreachable
 from dr_ctl.core.system import all_ended, beside, system, together
 from dr_ctl.jolokia.client import Account, Read, Reader, Wire
-from dr_ctl.jolokia.errors import NotConnected
-from dr_ctl.stomp_io.address import Address, Login
-from dr_ctl.stomp_io.answers import Closed, Connected, Silent
+from dr_ctl.jolokia.http import NotConnected
+from dr_ctl.stomp_io.address import Address, Closed, Connected, Login, Silent
 from dr_ctl.stomp_io.client import greet
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.simulation import scheduler

@@ -8,10 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dr_ctl.stomp_io.address import Address, Login, TlsFiles, endpoints, parse_address
-from dr_ctl.stomp_io.answers import Closed, Connected, Failed, Refused, Silent
+from dr_ctl.stomp_io.address import (
+    Address,
+    Closed,
+    Connected,
+    Failed,
+    Login,
+    Refused,
+    Silent,
+    TlsFiles,
+    endpoints,
+    parse_address,
+)
 from dr_ctl.stomp_io.client import greet, round_trip
-from dr_ctl.stomp_io.frames import Frame, FrameReader, NotStomp
+from dr_ctl.stomp_io.connection import Frame, FrameReader, NotStomp
 from tests.stomp_io.listeners import CONNECTED, closed_port, encode, listener
 from tests.tls import self_signed, serving
 

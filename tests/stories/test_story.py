@@ -18,7 +18,7 @@ from dr_ctl.core.document import document
 from dr_ctl.core.model import ExitCode
 from dr_ctl.rpo.estimate import request as estimates
 from dr_ctl.settings.loader import load
-from dr_ctl.stomp_io.answers import Closed, Connected
+from dr_ctl.stomp_io.address import Closed, Connected
 from dr_ctl.stomp_io.client import greet
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Verdict

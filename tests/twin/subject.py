@@ -12,14 +12,11 @@ from typing import Any
 import requests
 import yaml
 
-from dr_ctl.core.clock import growing_s
-from dr_ctl.core.system import system
+from dr_ctl.core.system import growing_s, system
 from dr_ctl.jolokia.client import Account, Reader, Wire
-from dr_ctl.stomp_io.address import Address, Login
-from dr_ctl.stomp_io.answers import Connected
-from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.frames import Frame
-from dr_ctl.stomp_io.probe import probe
+from dr_ctl.stomp_io.address import Address, Connected, Login
+from dr_ctl.stomp_io.client import greet, probe
+from dr_ctl.stomp_io.connection import Frame
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.documents import CREATE_FILTERED
 from dr_ctl.topologies.common.view import Config

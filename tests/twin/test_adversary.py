@@ -27,14 +27,12 @@ import pytest
 
 from dr_ctl.agents.monitor import recording
 from dr_ctl.cli.app import run
-from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.system import system
+from dr_ctl.core.system import growing_s, system
 from dr_ctl.settings.loader import load
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost
+from dr_ctl.stomp_io.client import probe
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Frame
 from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
-from dr_ctl.stomp_io.frames import Frame
-from dr_ctl.stomp_io.probe import probe
 from dr_ctl_lab.lab.clients.client import ID_HEADER
 from dr_ctl_lab.lab.clients.stomp import identify
 from dr_ctl_lab.lab.lab import Lab

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.cli.app import run
-from dr_ctl.core.clock import growing_s
+from dr_ctl.core.system import growing_s
 from dr_ctl_lab import demonstration
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker

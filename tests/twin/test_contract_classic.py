@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.loader import load
-from dr_ctl.stomp_io.address import Address, Login
-from dr_ctl.stomp_io.answers import Closed, Connected, Refused
+from dr_ctl.stomp_io.address import Address, Closed, Connected, Login, Refused
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl.topologies.brokersync.access import Observer

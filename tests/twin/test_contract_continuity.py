@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.stomp_io.address import Login
-from dr_ctl.stomp_io.answers import Closed, Connected
+from dr_ctl.stomp_io.address import Closed, Connected, Login
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.continuity import copies

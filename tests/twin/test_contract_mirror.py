@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.jolokia.client import READ_S
-from dr_ctl.stomp_io.address import Login
-from dr_ctl.stomp_io.answers import Closed, Connected, Refused
+from dr_ctl.stomp_io.address import Closed, Connected, Login, Refused
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
 from dr_ctl.topologies.artemis import beans

@@ -12,12 +12,10 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.system import all_ended, beside, system
+from dr_ctl.core.system import SystemClock, all_ended, beside, system
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.lease import LOCK, Store, look_at, next_epoch
-from dr_ctl.engine.stores import FolderStore
+from dr_ctl.engine.lease import LOCK, FolderStore, Store, look_at, next_epoch
 from dr_ctl.rpo.history.row import GLANCED, Row
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies import registry

@@ -19,8 +19,7 @@ from prometheus_client import generate_latest
 from dr_ctl.agents.exposing import Board, registry_of
 from dr_ctl.application import health, monitoring
 from dr_ctl.cli.app import run
-from dr_ctl.core.clock import stamp
-from dr_ctl.core.system import system
+from dr_ctl.core.system import stamp, system
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl_lab.played import PlayedTwin

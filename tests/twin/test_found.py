@@ -12,7 +12,7 @@ import pytest
 from dr_ctl.agents.monitor import recording
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.outcome import Outcome, Refused
+from dr_ctl.engine.ports import Outcome, Refused
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.gate import Verifier
 from dr_ctl.topologies.common.observer import Observer

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import TimedOut
+from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
 from dr_ctl.settings.loader import load

@@ -14,8 +14,7 @@ from dr_ctl.application.verdicts import Verdict
 from dr_ctl.core.model import Role
 from dr_ctl.engine.plan import Call, Plan
 from dr_ctl.engine.ports import Check, UnitSnapshot
-from dr_ctl.engine.record import Record
-from dr_ctl.engine.seal import CheckedRun
+from dr_ctl.engine.record import CheckedRun, Record
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.topologies.topology import LinkSnapshot, WorkloadSnapshot
 

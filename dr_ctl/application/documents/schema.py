@@ -22,7 +22,7 @@ from dr_ctl.core.document import derived_of
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Health
 from dr_ctl.engine.debts import Debt
-from dr_ctl.settings.schema import schema as of_settings
+from dr_ctl.settings.loader import schema as of_settings
 
 GROUP: Final = "dr_ctl.documents"
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -104,7 +104,7 @@ DATA: Final[Mapping[str, str]] = {
 value is the only one of its kind."""
 
 LINES: Final[Mapping[str, str]] = {
-    "monitor": "agents.look:Look MonitoredRun",
+    "monitor": "agents.monitor:Look MonitoredRun",
     "sync": "AgentDocument",
     "runs show": "engine.entries:Entry",
 }

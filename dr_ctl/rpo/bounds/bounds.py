@@ -22,10 +22,10 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from dr_ctl.core.clock import stamp
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, some
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
+from dr_ctl.core.system import stamp
 from dr_ctl.rpo.bounds.direction import Apart, Part, Selected, added, at_most
 from dr_ctl.rpo.bounds.looks import LONGEST_US
 from dr_ctl.rpo.bounds.pair import Pair, likely, total

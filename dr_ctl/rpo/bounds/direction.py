@@ -21,7 +21,7 @@ from typing import Final, Literal, Self
 
 import numpy as np
 
-from dr_ctl.core.patterns import matches
+from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.looks import Counters, Counts, Looks, Seen, Stretches
 from dr_ctl.rpo.core.cut import NA, SHARED, Flags, Ints
 from dr_ctl.rpo.history.newest import US, WINDOW_US

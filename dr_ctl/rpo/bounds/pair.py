@@ -17,7 +17,7 @@ from typing import Final, Self
 import numpy as np
 
 from dr_ctl.core.model import Role
-from dr_ctl.core.patterns import matches
+from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.direction import NOTHING_COMPARED, Comparison, Direction, Part, Selected, added, at_most
 from dr_ctl.rpo.bounds.looks import Looks, Seen, evened
 from dr_ctl.rpo.core.cut import NA, SHARED, Floats, Ints

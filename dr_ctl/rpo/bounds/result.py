@@ -9,9 +9,8 @@ from typing import Final, Literal
 
 from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.model import Finding, some
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import duration, if_known
 from dr_ctl.rpo.estimate.result import Objectives
-from dr_ctl.settings.durations import duration
 
 QUOTED_FOR_S: Final = 300.0
 """So long a figure that was quoted covers what it is said to cover."""

@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 import numpy as np
 import pyarrow as pa
 
-from dr_ctl.core.patterns import matches
+from dr_ctl.core.notation import matches
 from dr_ctl.rpo.core.cut import (
     AWAY_US,
     HOUR,

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import duration, if_known
+from dr_ctl.core.system import Clock, SystemClock, stamp
 from dr_ctl.rpo.core.calibration import Tested
 from dr_ctl.rpo.core.cut import SECOND
 from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantity
@@ -40,7 +40,6 @@ from dr_ctl.rpo.estimate.result import (
     judged,
 )
 from dr_ctl.rpo.history.row import micros, moment
-from dr_ctl.settings.durations import duration
 
 TOP: Final = 5
 """So many queues are named."""

@@ -19,12 +19,11 @@ from typing import Any, ClassVar, Final
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from dr_ctl.core.clock import stamp
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
-from dr_ctl.core.system import system
+from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.runs import write
 from dr_ctl.rpo.estimate.result import EstimateAnswer, Objectives
 from dr_ctl.settings.model import Place

@@ -31,11 +31,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
-from dr_ctl.core.system import beside
+from dr_ctl.core.system import beside, growing_s
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.model import Place
 

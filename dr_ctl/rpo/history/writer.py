@@ -25,8 +25,8 @@ from typing import IO, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.system import Clock, SystemClock, stamp
 from dr_ctl.rpo.history.files import SCHEMA, TAILS, Part, folder_of, rows_of_tail, tables_of, write_table
 from dr_ctl.rpo.history.row import GLANCED, Row
 

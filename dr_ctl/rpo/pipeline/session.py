@@ -26,8 +26,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from dr_ctl.core.errors import EnvironmentFault, Stopped
-from dr_ctl.core.lacking import no_java
-from dr_ctl.core.printable import address
+from dr_ctl.core.machine import no_java
+from dr_ctl.core.notation import address
 
 APP: Final = "dr-ctl"
 SESSION_CONF: Final = {

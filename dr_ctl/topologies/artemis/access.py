@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dr_ctl.engine.lease import Store
-from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Done, Outcome, Refused
 from dr_ctl.jolokia.client import Answer, Changer, Read, Wire
 from dr_ctl.jolokia.values import Fields
+from dr_ctl.settings.artemis import ArtemisBroker
 from dr_ctl.settings.model import Installation
-from dr_ctl.settings.topologies.artemis import ArtemisBroker
 from dr_ctl.stomp_io.address import parse_address
 from dr_ctl.topologies.artemis import beans, look
 from dr_ctl.topologies.artemis.broker import B_co

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dr_ctl.jolokia.beans import RUNTIME, parts, quote, unquote
+from dr_ctl.jolokia.values import RUNTIME, parts, quote, unquote
 
 __all__ = ("RUNTIME", "parts", "quote", "unquote")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from dr_ctl.core.errors import Between, Passive
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
 from dr_ctl.jolokia.client import Answer
-from dr_ctl.jolokia.errors import BadValue, OperationFailed, PolicyRefused
+from dr_ctl.jolokia.http import BadValue, OperationFailed, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import checks
 from dr_ctl.topologies.artemis.documents import IN_USER, BrokerStore

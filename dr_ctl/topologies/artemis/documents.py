@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from dr_ctl.core.clock import growing_s
 from dr_ctl.core.model import Json
+from dr_ctl.core.system import growing_s
 from dr_ctl.engine.lease import NOBODYS, Forbidden
 from dr_ctl.jolokia.client import Answer, Ask, Change, Changer, Listing, Read, Reader, Wire
-from dr_ctl.jolokia.errors import BadValue, NoSuchBean
+from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.names import numbered

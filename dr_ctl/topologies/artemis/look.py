@@ -13,9 +13,8 @@ from sys import intern
 from typing import Any, Final, NamedTuple
 
 from dr_ctl.core.model import some
-from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader, Search
-from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
-from dr_ctl.jolokia.post import Post
+from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Post, Read, Reader, Search
+from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.documents import BrokerStore

@@ -6,9 +6,8 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Role, some
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Move, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.bridges.fence import closes, closes_again, opens

@@ -7,10 +7,9 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Role, some
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Move, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans

@@ -8,13 +8,12 @@ from typing import Final
 
 from dr_ctl.core.model import Finding
 from dr_ctl.engine.ports import Move, UnitSnapshot
-from dr_ctl.jolokia.client import READ_S, Ask, Listing, Read, Reader
-from dr_ctl.jolokia.errors import BadValue
-from dr_ctl.jolokia.post import Post
+from dr_ctl.jolokia.client import READ_S, Ask, Listing, Post, Read, Reader
+from dr_ctl.jolokia.http import BadValue
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.rpo.history.row import Row
+from dr_ctl.settings.artemis import BridgesBroker, BridgesIdStore
 from dr_ctl.settings.model import Installation
-from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker, BridgesIdStore
 from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.artemis.broker import GROUP, must_be_active, read_group

@@ -8,14 +8,12 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Move, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
-from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.operations import START, STOP
 from dr_ctl.topologies.bridges.duplicates import Lacking, lacking, told
 from dr_ctl.topologies.bridges.look import Access

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
-from dr_ctl.engine.outcome import Done, Outcome, Refused
-from dr_ctl.engine.ports import Move
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.topologies.bridges.duplicates import Side, lacking, missing, not_compared, told
 from dr_ctl.topologies.bridges.look import Observer
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, lying

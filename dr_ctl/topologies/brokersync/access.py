@@ -4,18 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
+from dr_ctl.core.system import Clock
 from dr_ctl.jolokia.client import Read
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.processes.secrets import resolve
+from dr_ctl.settings.classic import BrokerSyncBroker
 from dr_ctl.settings.model import Installation, Queues
-from dr_ctl.settings.topologies.classic_brokersync import BrokerSyncBroker
-from dr_ctl.stomp_io.address import Login
-from dr_ctl.stomp_io.answers import Closed, Connected
+from dr_ctl.stomp_io.address import Closed, Connected, Login
 from dr_ctl.topologies.brokersync import parity, proven
 from dr_ctl.topologies.brokersync.look import as_view, glance
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncConfig

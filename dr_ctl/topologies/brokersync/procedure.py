@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from dr_ctl.core.patterns import matches
+from dr_ctl.core.notation import matches
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Move, StepContext
+from dr_ctl.engine.ports import Move, Outcome, StepContext
 from dr_ctl.topologies.brokersync import checks, proven, reinstate, settling, shipping
 from dr_ctl.topologies.brokersync.access import Observer
 from dr_ctl.topologies.brokersync.checks import BY_BROKER, BY_PAIR

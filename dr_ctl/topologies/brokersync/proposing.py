@@ -3,7 +3,7 @@
 from typing import Final
 
 from dr_ctl.core.model import Json
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
 from dr_ctl.topologies.classic.look import NETWORKS
 from dr_ctl.topologies.proposing import (
     Family,

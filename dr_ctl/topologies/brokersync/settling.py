@@ -4,10 +4,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
-from dr_ctl.core.patterns import matches
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.core.notation import matches
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Move, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.brokersync.access import Access
 from dr_ctl.topologies.brokersync.listing import unproven

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 
 from dr_ctl.core.model import Finding, Json
-from dr_ctl.engine.outcome import Done, Outcome, Refused
-from dr_ctl.engine.ports import Move
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.access import Observer
 from dr_ctl.topologies.brokersync.checks import not_compared

@@ -5,17 +5,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError, Unreachable
-from dr_ctl.engine.folders import private
-from dr_ctl.engine.lease import LOCK, Store
-from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.core.system import Clock
+from dr_ctl.engine.disk import private
+from dr_ctl.engine.lease import LOCK, FolderStore, Store
 from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Done, Outcome, Refused
 from dr_ctl.engine.runs import write_text
-from dr_ctl.engine.stores import FolderStore
 from dr_ctl.jolokia.client import Answer, Changer, Wire
+from dr_ctl.settings.classic import ClassicBroker as Settings
 from dr_ctl.settings.model import Installation
-from dr_ctl.settings.topologies.classic import ClassicBroker as Settings
 from dr_ctl.stomp_io.address import parse_address
 from dr_ctl.topologies.classic import look
 from dr_ctl.topologies.classic.broker import B_co

@@ -3,8 +3,8 @@ the bean, never taken out of the bean's."""
 
 from typing import Final
 
-from dr_ctl.jolokia.beans import RUNTIME, parts
 from dr_ctl.jolokia.client import NOBODY
+from dr_ctl.jolokia.values import RUNTIME, parts
 
 __all__ = ("NOBODY", "RUNTIME", "parts")
 

@@ -5,12 +5,11 @@ import secrets
 from collections.abc import Iterator
 from typing import Final
 
-from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError, LoginRefused, TimedOut
-from dr_ctl.stomp_io.answers import Refused
-from dr_ctl.stomp_io.connection import Connection
-from dr_ctl.stomp_io.frames import Frame
-from dr_ctl.stomp_io.probe import probe
+from dr_ctl.core.system import growing_s
+from dr_ctl.stomp_io.address import Refused
+from dr_ctl.stomp_io.client import probe
+from dr_ctl.stomp_io.connection import Connection, Frame
 from dr_ctl.topologies.common.access import Gate
 
 OWN_CLIENT: Final = "dr-ctl-"

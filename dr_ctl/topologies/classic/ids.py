@@ -7,7 +7,7 @@ from typing import Any, Final
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import Ask, Listing, Read
-from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.classic.access import Access
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.classic.operations import MOVE_MATCHING, REMOVE_MATCHING, by_ids

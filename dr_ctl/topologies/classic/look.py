@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from dr_ctl.core.errors import Passive
 from dr_ctl.jolokia.client import READ_S, Answer, Read, Reader, Search
-from dr_ctl.jolokia.errors import BadValue, NoSuchBean, PolicyRefused
+from dr_ctl.jolokia.http import BadValue, NoSuchBean, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.broker import Network

@@ -9,13 +9,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
+from dr_ctl.core.system import growing_s
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.stomp_io.answers import Connected, Refused
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost
-from dr_ctl.stomp_io.frames import Frame
-from dr_ctl.stomp_io.probe import probe
+from dr_ctl.stomp_io.address import Connected, Refused
+from dr_ctl.stomp_io.client import probe
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Frame
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.look import DEAD_LETTERS, Answered
 from dr_ctl.topologies.classic.operations import EVERY

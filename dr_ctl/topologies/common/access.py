@@ -5,15 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Generic, Protocol
 
-from dr_ctl.core.clock import growing_s
+from dr_ctl.core.system import growing_s
 from dr_ctl.engine.lease import Store
-from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Outcome
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.parts import Secret
-from dr_ctl.stomp_io.address import Address, Login, TlsFiles, parse_address
-from dr_ctl.stomp_io.answers import Greeting, RoundTrip
+from dr_ctl.stomp_io.address import Address, Greeting, Login, RoundTrip, TlsFiles, parse_address
 from dr_ctl.topologies.common.snapshot import V_co
 from dr_ctl.topologies.common.view import Config
 
@@ -204,7 +203,7 @@ class Access(ABC, Generic[V_co]):
 
     def put_some(self, queue: str, token: str, count: int, *, timeout_s: float) -> RoundTrip | None:
         """Send durable messages as a producer; None where the settings name no STOMP address."""
-        from dr_ctl.stomp_io.canary import put  # noqa: PLC0415
+        from dr_ctl.stomp_io.client import put  # noqa: PLC0415
 
         gate = self.gate()
         if gate is None:
@@ -215,7 +214,7 @@ class Access(ABC, Generic[V_co]):
     def take_some(self, queue: str, token: str | None, count: int, *, timeout_s: float) -> RoundTrip | None:
         """Receive and acknowledge these messages, or any of a rehearsal, as a consumer; None where the settings name no
         STOMP address."""
-        from dr_ctl.stomp_io.canary import take  # noqa: PLC0415
+        from dr_ctl.stomp_io.client import take  # noqa: PLC0415
 
         gate = self.gate()
         if gate is None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from dr_ctl.core.model import Json, some
 from dr_ctl.engine.goals import ALL, Goal
-from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Refused
 
 if TYPE_CHECKING:
     from dr_ctl.topologies.common.view import Acceptor, Broker, Queue

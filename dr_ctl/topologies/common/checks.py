@@ -6,7 +6,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.findings import catalogue, found
 from dr_ctl.core.model import Finding, Role, Severity, Weight, some
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.ports import Check, Move
 from dr_ctl.engine.roles import silent as no_answer

@@ -14,9 +14,8 @@ from typing import Any, Generic
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, some
-from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Move, StepContext
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until_next
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.figures import evidence

@@ -11,12 +11,11 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.core.system import beside
-from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import StepContext
+from dr_ctl.engine.ports import Done, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
-from dr_ctl.stomp_io.answers import Closed, Connected, Greeting, Silent
-from dr_ctl.stomp_io.answers import Refused as LoginDenied
+from dr_ctl.stomp_io.address import Closed, Connected, Greeting, Silent
+from dr_ctl.stomp_io.address import Refused as LoginDenied
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.calls import left_of

@@ -10,14 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import BrokerError, Passive, Unreachable
-from dr_ctl.core.system import Work, all_ended, beside, together
+from dr_ctl.core.system import Clock, Work, all_ended, beside, stamp, together
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Installation
-from dr_ctl.stomp_io.address import Address
-from dr_ctl.stomp_io.answers import Closed
+from dr_ctl.stomp_io.address import Address, Closed
 from dr_ctl.stomp_io.stream import speaks_amqp, takes_connections
 from dr_ctl.topologies.common import rules
 from dr_ctl.topologies.common.access import READ_S, Access

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.core.model import some
+from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.calls import remove_document, write_document

@@ -11,9 +11,8 @@ from typing import Any, Generic, TypeVar
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, some
 from dr_ctl.engine.operations import ALONE, FAILOVER, MOVING, REINSTATE, RETURNS
-from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Check, Move, StepContext, StepPlan
+from dr_ctl.engine.ports import Check, Move, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.baseline import baseline, basis

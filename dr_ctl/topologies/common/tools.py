@@ -9,9 +9,8 @@ from dr_ctl.core.model import ExitCode, some
 from dr_ctl.core.system import together
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.holding import Lease
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Move, StepContext
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, Unknown
 from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.topologies.common.access import CHANGE_S, Access, Channel
 from dr_ctl.topologies.common.calls import holds, queues_of, still, to_undo

@@ -6,11 +6,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, some
-from dr_ctl.engine.outcome import Refused
+from dr_ctl.core.notation import duration
 from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import StepContext
+from dr_ctl.engine.ports import Refused, StepContext
 from dr_ctl.engine.waiting import until
-from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.figures import evidence, total
 from dr_ctl.topologies.common.tools import Tools

@@ -13,7 +13,7 @@ from typing import Any, Final
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
-from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.consumed import Consumed, Covered, LiesThere, Whole

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader, Search
-from dr_ctl.jolokia.errors import BadValue, NoSuchBean
-from dr_ctl.jolokia.post import Asked, Post
+from dr_ctl.jolokia.client import READ_S, Answer, Ask, Asked, Listing, Post, Read, Reader, Search
+from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
+from dr_ctl.settings.artemis import ContinuityBroker
 from dr_ctl.settings.model import Installation
-from dr_ctl.settings.topologies.artemis_continuity import ContinuityBroker
 from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.artemis.broker import GROUP, read_group

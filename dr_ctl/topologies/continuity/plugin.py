@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
-from dr_ctl.jolokia.beans import parts
-from dr_ctl.jolokia.values import Fields
+from dr_ctl.jolokia.values import Fields, parts
 from dr_ctl.topologies.artemis.documents import CREATE_FILTERED, UPDATE_FILTERED, Operation
 from dr_ctl.topologies.artemis.fence import ListenersAndRoles
 from dr_ctl.topologies.common.calls import call

@@ -2,12 +2,11 @@
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
+from dr_ctl.core.notation import duration
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Move, StepContext
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
-from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.calls import call, document
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.console.requests import request

@@ -10,14 +10,12 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
-from dr_ctl.core.printable import if_known
-from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Move, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import Waited, until
 from dr_ctl.jolokia.client import READ_S
-from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.consumed import NotWhole
 from dr_ctl.topologies.common.figures import evidence, total
 from dr_ctl.topologies.common.gate import Sample, clients_of, moved, why_not_yet

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Final
 
 from dr_ctl.core.model import Json, Role
+from dr_ctl.core.notation import duration
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.broker import ArtemisBroker, nodes, others
 from dr_ctl.topologies.common.calls import resume
 from dr_ctl.topologies.common.figures import Residue, said, total

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError, TimedOut
 from dr_ctl.core.model import Json
+from dr_ctl.core.system import growing_s
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.classic.browsing import browsed, connected

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from dr_ctl.core.clock import growing_s
+from dr_ctl.core.system import growing_s
 from dr_ctl.jolokia.client import Ask, Listing, Read
-from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.common.consumed import Consumed, Covered, InBothStores, NotWhole, Whole
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue

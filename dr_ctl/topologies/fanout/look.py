@@ -8,15 +8,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from dr_ctl.core.clock import Clock
-from dr_ctl.engine.outcome import Done, Outcome
+from dr_ctl.core.system import Clock
 from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Done, Outcome
 from dr_ctl.jolokia.client import Answer, Read, Reader, Wire
-from dr_ctl.jolokia.errors import NoSuchBean
+from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.processes.secrets import resolve
+from dr_ctl.settings.classic import ClassicFanout, FanoutBroker
 from dr_ctl.settings.model import Installation
-from dr_ctl.settings.topologies.classic_fanout import ClassicFanout, FanoutBroker
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.classic import access
 from dr_ctl.topologies.classic.access import BrokerStore

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Json, Severity, some
+from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.outcome import Done, Outcome, Refused
-from dr_ctl.engine.ports import Move
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.settings.model import Installation, Queues
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.gate import Sample, Verifier, accepting, refused

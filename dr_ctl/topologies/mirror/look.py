@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import TimedOut
-from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader
-from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
-from dr_ctl.jolokia.post import Asked, Post
+from dr_ctl.core.system import growing_s
+from dr_ctl.jolokia.client import READ_S, Answer, Ask, Asked, Listing, Post, Read, Reader
+from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
+from dr_ctl.settings.artemis import MirrorBroker
 from dr_ctl.settings.model import Installation
-from dr_ctl.settings.topologies.artemis_mirror import MirrorBroker
 from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.artemis.broker import GROUP, must_be_active, read_group

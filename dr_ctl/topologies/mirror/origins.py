@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
-from dr_ctl.jolokia.errors import BadValue, NoSuchBean
+from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.topologies.artemis.look import Shown
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.view import Broker, Queue

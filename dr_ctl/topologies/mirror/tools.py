@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
-from dr_ctl.core.printable import if_known
-from dr_ctl.engine.outcome import Done, Outcome, Refused
-from dr_ctl.engine.ports import Move
+from dr_ctl.core.notation import if_known
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.gate import Sample, Verifier, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dr_ctl.core.model import Role
+from dr_ctl.core.notation import duration
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.settings.durations import duration
 from dr_ctl.stomp_io.address import Address
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.common.figures import total

@@ -5,17 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import Between, BrokerError, Passive, Sick, Unreachable
+from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
-from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.engine.ports import Outcome
+from dr_ctl.jolokia.http import BadValue
 from dr_ctl.processes.hooks import Place
 from dr_ctl.processes.secrets import variables
+from dr_ctl.settings.classic import ClassicSharedStore, SharedStoreBroker
 from dr_ctl.settings.model import Installation
-from dr_ctl.settings.topologies.classic_shared_store import ClassicSharedStore, SharedStoreBroker
 from dr_ctl.stomp_io.address import parse_address
 from dr_ctl.stomp_io.stream import takes_connections
 from dr_ctl.topologies.classic import access

@@ -8,12 +8,12 @@ from pathlib import Path
 from shlex import join, quote
 from typing import Final, Protocol
 
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError, Unreachable
+from dr_ctl.core.system import Clock
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.outcome import Outcome, Refused
+from dr_ctl.engine.ports import Outcome, Refused
 from dr_ctl.processes.hooks import Place
-from dr_ctl.settings.topologies.classic_shared_store import Process
+from dr_ctl.settings.classic import Process
 
 # struct flock of Linux: type, whence, start, length, pid.
 _FLOCK: Final = "hhqqi"

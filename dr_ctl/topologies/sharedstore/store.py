@@ -10,12 +10,12 @@ from importlib import import_module
 from typing import Any, Final
 from urllib.parse import unquote
 
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import UsageError
+from dr_ctl.core.system import Clock
 from dr_ctl.processes.secrets import resolve
+from dr_ctl.settings.classic import ClassicSharedStore, Store
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.parts import Secret
-from dr_ctl.settings.topologies.classic_shared_store import ClassicSharedStore, Store
 from dr_ctl.topologies.sharedstore.lock import FileLock, Lag, Lock, LockSnapshot, LockUnreadable
 
 _CODED: Final = r"%[0-9A-Fa-f]{2}"

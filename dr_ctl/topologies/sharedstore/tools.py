@@ -1,8 +1,7 @@
 """The gate of brokers that share a store, and the tools of acts at them."""
 
 from dr_ctl.core.model import Json
-from dr_ctl.engine.outcome import Done, Outcome, Refused
-from dr_ctl.engine.ports import Move
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.topologies.common.gate import Sample, Verifier
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.tools import Sender, Tools

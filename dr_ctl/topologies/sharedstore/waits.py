@@ -3,12 +3,11 @@
 from typing import Final
 
 from dr_ctl.core.model import ExitCode, Role
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.core.notation import duration
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Move, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
-from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid

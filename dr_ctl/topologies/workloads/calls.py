@@ -6,13 +6,13 @@ from math import ceil
 from typing import Final, assert_never
 
 from dr_ctl.core.model import Json
-from dr_ctl.core.patterns import matches
+from dr_ctl.core.notation import matches
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import UnitSnapshot
-from dr_ctl.jolokia import beans
-from dr_ctl.settings.workloads import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
+from dr_ctl.jolokia import values
+from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
 from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
 
 WANTED: Final = {Goal.START: PartState.RUNNING, Goal.STOP: PartState.STOPPED}
@@ -69,7 +69,7 @@ def _short(part: str) -> str:
     if ":" not in part:
         return part
     try:
-        return f"route {beans.parts(part).get('name', part)}"
+        return f"route {values.parts(part).get('name', part)}"
     except ValueError:
         return part
 

@@ -15,7 +15,7 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Check, Move, StepPlan
 from dr_ctl.engine.roles import whole_at
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.settings.workloads import Workload
+from dr_ctl.settings.parts import Workload
 from dr_ctl.topologies.topology import PartState, Snapshot, WorkloadSnapshot
 from dr_ctl.topologies.workloads import calls
 from dr_ctl.topologies.workloads.checks import Beside

@@ -5,18 +5,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, assert_never
 
-from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
-from dr_ctl.core.system import together
+from dr_ctl.core.system import growing_s, together
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
-from dr_ctl.engine.outcome import Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call
-from dr_ctl.jolokia.errors import NotConnected
+from dr_ctl.engine.ports import Outcome, Refused, Unknown
+from dr_ctl.jolokia.http import NotConnected
 from dr_ctl.processes.hooks import Place
 from dr_ctl.processes.secrets import SecretMissing, variables
 from dr_ctl.settings.model import Installation
-from dr_ctl.settings.workloads import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
+from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
 from dr_ctl.topologies.topology import WorkloadSnapshot
 from dr_ctl.topologies.workloads.ways import CamelWay, CommandWay, HttpWay, SystemdWay, Way
 

@@ -6,7 +6,7 @@ from typing import Final, Generic, TypeVar
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, Severity, some
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import beside
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine import ports
@@ -14,10 +14,9 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.operations import FAILOVER
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Move, StepContext
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, Unknown
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import Glance, Keeper, Snapshot, Topology, WorkloadSnapshot, glance_of, keeper_of

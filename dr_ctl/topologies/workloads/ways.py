@@ -8,17 +8,16 @@ from urllib.parse import urlsplit
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Json
-from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call
-from dr_ctl.jolokia import beans
+from dr_ctl.engine.ports import Done, Outcome, Refused, Unknown
+from dr_ctl.jolokia import values
 from dr_ctl.jolokia.client import Account, Change, Changer, Read, Reader, Wire
-from dr_ctl.jolokia.errors import ElementError
-from dr_ctl.jolokia.http import Http
+from dr_ctl.jolokia.http import ElementError, Http
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.processes.hooks import Place
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Installation
-from dr_ctl.settings.workloads import CamelRoutes, Commands, HttpService, SystemdUnit
+from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit
 from dr_ctl.topologies.topology import PartState
 from dr_ctl.topologies.workloads.calls import systemctl
 
@@ -61,7 +60,7 @@ class CamelWay:
 
     def look(self, timeout_s: float) -> Told:
         patterns = [
-            f"org.apache.camel:context=*,name={beans.quote(each)},type=routes" for each in self._settings.routes
+            f"org.apache.camel:context=*,name={values.quote(each)},type=routes" for each in self._settings.routes
         ]
         reads = [Read(pattern, ("State", "ExchangesInflight")) for pattern in patterns]
         parts, held = dict[str, PartState](), 0

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import escape, quoteattr
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.printable import if_known
-from dr_ctl.jolokia.beans import parts, quote
+from dr_ctl.core.notation import if_known
+from dr_ctl.jolokia.values import parts, quote
 from dr_ctl_lab.lab.artemis import create
 from dr_ctl_lab.lab.artemis.admin import Admin
 from dr_ctl_lab.lab.artemis.mirror import profile

@@ -9,13 +9,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.lacking import PartMissing, no_compiler, without
-from dr_ctl.core.system import Event, beside, system
+from dr_ctl.core.machine import PartMissing, no_compiler, without
+from dr_ctl.core.system import Event, beside, growing_s, system
+from dr_ctl.stomp_io.client import probe
 from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl.stomp_io.dialect import Dialect
-from dr_ctl.stomp_io.probe import probe
 from dr_ctl.stomp_io.stream import connected
 from dr_ctl_lab.lab.clients.client import GREETING_S, Client, Speaks
 from dr_ctl_lab.lab.clients.stomp import HEART_BEATS, StompClient

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.lacking import no_compiler
+from dr_ctl.core.machine import no_compiler
 from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
 from dr_ctl_lab.lab.cache import cache_dir, locked

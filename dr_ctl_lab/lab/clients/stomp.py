@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from dr_ctl.stomp_io.connection import Connection
+from dr_ctl.stomp_io.connection import Connection, Frame
 from dr_ctl.stomp_io.dialect import Dialect
-from dr_ctl.stomp_io.frames import Frame
 from dr_ctl_lab.lab.clients.client import (
     ID_HEADER,
     PART,

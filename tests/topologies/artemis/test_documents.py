@@ -14,7 +14,7 @@ from dr_ctl.core.errors import Between, Passive
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import Forbidden
 from dr_ctl.jolokia.client import Answer
-from dr_ctl.jolokia.errors import BadValue, OperationFailed
+from dr_ctl.jolokia.http import BadValue, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis.broker import Group, must_be_active, others, read_group
 from dr_ctl.topologies.artemis.checks import of_both

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dr_ctl.jolokia.client import Answer, MayCall
-from dr_ctl.jolokia.errors import BadValue, NoSuchBean, PolicyRefused
-from dr_ctl.stomp_io.frames import Frame
+from dr_ctl.jolokia.http import BadValue, NoSuchBean, PolicyRefused
+from dr_ctl.stomp_io.connection import Frame
 from dr_ctl.topologies.classic import beans, ids, look, statistics
 from dr_ctl.topologies.classic.operations import CLOSES, EVERY, PAUSES, by_ids
 from dr_ctl.topologies.common.consumed import NotWhole

@@ -13,10 +13,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from dr_ctl.stomp_io.address import Address
-from dr_ctl.stomp_io.answers import Connected
-from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.probe import probe
+from dr_ctl.stomp_io.address import Address, Connected
+from dr_ctl.stomp_io.client import greet, probe
 from dr_ctl_lab.lab import distribution
 from dr_ctl_lab.lab.classic.admin import CLIENTS, ClassicAdmin
 from dr_ctl_lab.lab.kinds import BROKERSYNC, FAN_OUT, KINDS, SHARED_STORE

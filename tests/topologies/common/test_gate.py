@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import Role
-from dr_ctl.engine.outcome import Done, Outcome
+from dr_ctl.core.system import SystemClock
 from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Done, Outcome
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.calls import pause
 from dr_ctl.topologies.common.gate import Sample, why_not_yet

@@ -13,11 +13,10 @@ from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import Role, Severity
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ask import Ask
-from dr_ctl.engine.outcome import Outcome, Refused
-from dr_ctl.engine.ports import Move
+from dr_ctl.engine.ports import Move, Outcome, Refused
 from dr_ctl.jolokia import client
 from dr_ctl.jolokia.client import Answer, Listing, Read, Search
-from dr_ctl.jolokia.errors import BadValue, PolicyRefused
+from dr_ctl.jolokia.http import BadValue, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis.documents import CREATE_FILTERED, created

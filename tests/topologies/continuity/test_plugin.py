@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.core.document import document
-from dr_ctl.stomp_io.answers import Closed
+from dr_ctl.stomp_io.address import Closed
 from dr_ctl.stomp_io.client import greet
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Key

@@ -10,8 +10,8 @@ from unittest.mock import Mock
 import pytest
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
-from dr_ctl.settings.topologies.artemis import LastingFence
+from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
+from dr_ctl.settings.artemis import LastingFence
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.look import COUNTS, MOVING, PAUSES, dispatch, find_broker
 from dr_ctl.topologies.common.figures import Residue

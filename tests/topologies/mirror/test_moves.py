@@ -16,9 +16,8 @@ from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine import runbook
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.lease import LockDocument
-from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Move
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia.client import Reader
 from dr_ctl.settings.model import Drain, Queues

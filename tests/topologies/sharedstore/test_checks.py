@@ -23,9 +23,9 @@ from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.ports import Move, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.settings.classic import SharedStoreBroker
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.settings.topologies.classic_shared_store import SharedStoreBroker
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.operations import STOPS
 from dr_ctl.topologies.common.snapshot import Silent

@@ -15,11 +15,10 @@ from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import SWAPOVER
-from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
-from dr_ctl.engine.ports import UnitSnapshot
-from dr_ctl.jolokia import beans
+from dr_ctl.engine.ports import Done, Outcome, Refused, UnitSnapshot, Unknown
+from dr_ctl.jolokia import values
 from dr_ctl.settings.loader import load
-from dr_ctl.settings.workloads import SystemdUnit
+from dr_ctl.settings.parts import SystemdUnit
 from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
 from dr_ctl.topologies.workloads.calls import call, concerned, part_of_call
 from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
@@ -61,7 +60,7 @@ class Camel:
         send(200, json.dumps([self._answer(each) for each in requests]))(handler)
 
     def _answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        parts = beans.parts(request["mbean"])
+        parts = values.parts(request["mbean"])
         route = self.routes.get(parts["name"])
         if route is None:
             error = f"javax.management.InstanceNotFoundException : {request['mbean']}"
@@ -82,7 +81,7 @@ class Camel:
 
 
 def name_of(route: str) -> str:
-    return f"org.apache.camel:context=work,name={beans.quote(route)},type=routes"
+    return f"org.apache.camel:context=work,name={values.quote(route)},type=routes"
 
 
 @contextmanager

@@ -7,16 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import BrokerError, TimedOut, UsageError
+from dr_ctl.core.system import growing_s
 from dr_ctl.jolokia.client import Answer, Change, Changer, Read, Reader, Wire
-from dr_ctl.jolokia.errors import NoSuchBean
+from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
+from dr_ctl.settings.classic import AgentAccess, BrokerSyncBroker
 from dr_ctl.settings.model import Installation
-from dr_ctl.settings.topologies.classic import AgentAccess
-from dr_ctl.settings.topologies.classic_brokersync import BrokerSyncBroker
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost
-from dr_ctl.stomp_io.frames import Frame
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Frame
 from dr_ctl.topologies.brokersync.access import Access
 from dr_ctl.topologies.brokersync.sync.accounts import COUNTERS, counters
 from dr_ctl.topologies.brokersync.sync.ports import Count, Glance, Listed, Opened, There

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError, LoginRefused
 from dr_ctl.core.model import Json
-from dr_ctl.jolokia.errors import PolicyRefused
+from dr_ctl.core.system import Clock
+from dr_ctl.jolokia.http import PolicyRefused
 from dr_ctl.topologies.brokersync.sync.accounts import DELETED, HANDED, OPENED, SHOWN, SURE, Account
 from dr_ctl.topologies.brokersync.sync.ports import Glance, Opened, Primary, Standby, compared
 from dr_ctl.topologies.brokersync.sync.queue import Queue, Waiting

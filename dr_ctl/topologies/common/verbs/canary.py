@@ -10,14 +10,13 @@ from typing import Any, Final, Protocol
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json
-from dr_ctl.core.printable import if_known
+from dr_ctl.core.notation import if_known
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Move, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
-from dr_ctl.stomp_io.answers import Connected, Failed, Passed, RoundTrip
+from dr_ctl.stomp_io.address import Connected, Failed, Passed, RoundTrip
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.link import ReplicationScope

@@ -5,9 +5,8 @@ from typing import Any
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
-from dr_ctl.engine.outcome import NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Move, StepContext, StepPlan
+from dr_ctl.engine.ports import Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.calls import holds, left_of
 from dr_ctl.topologies.common.rules import Rules

@@ -2,9 +2,8 @@
 
 from dr_ctl.core.findings import found
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Move, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import close_listener, open_listener

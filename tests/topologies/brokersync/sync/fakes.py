@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.jolokia.errors import PolicyRefused
+from dr_ctl.jolokia.http import PolicyRefused
 from dr_ctl.topologies.brokersync.sync.accounts import Counters
 from dr_ctl.topologies.brokersync.sync.ports import Count, Glance, Listed, Opened, There
 from dr_ctl.topologies.common.consumed import Consumed, Whole

@@ -1,14 +1,81 @@
-"""Settings of two sites of Classic brokers that share one store: the broker with the store's lock serves, the other
-waits."""
+"""Settings of ActiveMQ Classic brokers, and of two sites of them: joined by network connectors and an agent, by one
+store that they share (the broker with its lock serves, the other waits), or by producers alone, who write each message
+to both."""
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dr_ctl.settings.model import Settings, Site, SiteName
-from dr_ctl.settings.parts import HttpAddress, Names, Part, Seconds, Secret
-from dr_ctl.settings.topologies.classic import ClassicBroker
+from dr_ctl.settings.model import Broker, Settings, Site, SiteName
+from dr_ctl.settings.parts import HttpAddress, IdStore, Names, Part, Seconds, Secret, StompAddress
+
+
+class AgentAccess(Part):
+    """A way in of its own for whoever works beside the clients, which stays open when these are kept out."""
+
+    stomp: StompAddress = Field(description="address of a transport connector that no client uses")
+    username: str = Field(description="the agent's login")
+    password: Secret = Field(description="the agent's password")
+    connector: str = Field(description="the name of that transport connector; never one of `clients`")
+
+
+class ClassicBroker(Broker):
+    """A Classic broker of a site, whatever joins it to its peer."""
+
+    jolokia: HttpAddress | None = Field(
+        default=None,
+        description="management address, as in http://host:8161/api/jolokia. Without it (Amazon MQ) figures come from "
+        "the statistics plugin over STOMP, and what needs management is done by hooks",
+    )
+    stomp: StompAddress | None = Field(
+        default=None,
+        description="`stomp://` or `stomp+ssl://` address of a client connector: greetings and the probe go there. "
+        "Without it fences are shown by flag only, and a finding says so",
+    )
+    username: str = Field(description="login for both")
+    password: Secret = Field(description="password for both: a secret, see below")
+    clients: Names = Field(min_length=1, description="names of the transport connectors that clients use")
+    broker: str | None = Field(default=None, description="the broker's own name; without: found out")
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.jolokia, self.stomp)))
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.jolokia is None and self.stomp is None:
+            raise ValueError("needs jolokia, or stomp where there is no Jolokia (Amazon MQ)")
+        return self
+
+
+class BrokerSyncBroker(ClassicBroker):
+    """A broker of a pair that copies over a network connector."""
+
+    sync: AgentAccess | None = Field(default=None, description="how `dr-ctl sync` reaches this broker")
+    network: str | None = Field(
+        default=None, description="network connector to the peer; without: found out, by the peer's name"
+    )
+    bridge: Names | None = Field(
+        default=None,
+        description="transport connectors that the peer's network connector uses; without: the only OpenWire one that "
+        "neither clients nor the agent use",
+    )
+    copies: str = Field(
+        default="{queue}.DR",
+        pattern=r"^[^{}]*\{queue\}[^{}]*$",
+        description="the name of the queue here that holds the copies of `{queue}` until they are shipped",
+    )
+
+
+class ClassicBrokerSync(Settings):
+    """An installation whose sites are joined by composite queues, network connectors and the agent."""
+
+    apart: ClassVar = (("clients", "bridge"),)
+
+    topology: Literal["classic-brokersync"]
+    sites: dict[SiteName, Site[BrokerSyncBroker]]
+
 
 PROMOTE: Final = "hook promote"
 TableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$")]
@@ -128,4 +195,35 @@ class ClassicSharedStore(Settings):
         return frozenset(broker.holder for site in self.sites.values() for broker in site.brokers)
 
 
-SETTINGS = ClassicSharedStore
+class FanoutBroker(ClassicBroker):
+    """A broker of a pair that producers write to side by side."""
+
+    producers: Names = Field(
+        min_length=1,
+        description="names of the transport connectors that producers use; they are open at both sites, and a fence "
+        "leaves them so",
+    )
+    sync: AgentAccess | None = Field(
+        default=None,
+        description="how dr-ctl itself reaches this broker to read messages that the other site lacks, and to put "
+        "those there that this one lacks",
+    )
+
+
+class ClassicFanout(Settings):
+    """An installation whose producers write to both sites."""
+
+    apart: ClassVar = (("clients", "producers"),)
+
+    topology: Literal["classic-fanout"]
+    sites: dict[SiteName, Site[FanoutBroker]]
+    id_header: str = Field(
+        default="UniqueMessageID",
+        pattern=r"^[A-Za-z_$][A-Za-z0-9_$]*$",
+        description="the property by which producers name a message, the same at both sites: each broker gives it a "
+        "JMSMessageID of its own",
+    )
+    ids: IdStore | None = Field(
+        default=None,
+        description="the store of processed ids that the consumers of both sites share, where dr-ctl can read it",
+    )

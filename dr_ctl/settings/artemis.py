@@ -1,0 +1,166 @@
+"""Settings of Artemis brokers, and of two sites of them: joined by a mirror, the continuity plugin, or bridges."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, Literal
+
+from pydantic import Field, field_validator
+
+from dr_ctl.settings.model import Broker, Settings, Site, SiteName
+from dr_ctl.settings.parts import HttpAddress, IdStore, Names, Part, Secret, StompAddress
+
+# Ids that a broker remembers per address, unless its broker.xml says otherwise.
+ID_CACHE_SIZE: Final = 20_000
+APART: Final = (("clients", "mirror"),)
+
+
+class LastingFence(Part):
+    """Roles that a fence keeps out, and the addresses: these roles may do nothing there until the fence is lifted."""
+
+    roles: Names = Field(
+        min_length=1,
+        description="roles of the clients that a fence keeps out until it is lifted, restarts included; never the "
+        "link's own. Without them a fence is listeners only",
+    )
+    matches: Names = Field(
+        default=("#",),
+        min_length=1,
+        description="the addresses that this is for, as `<security-setting match=…>` names them",
+    )
+
+
+class ArtemisBroker(Broker):
+    """An Artemis broker of a site, whatever joins it to its peer."""
+
+    jolokia: HttpAddress = Field(description="management address, `http` or `https`")
+    stomp: StompAddress | None = Field(
+        default=None,
+        description="`stomp://` or `stomp+ssl://` address of a client acceptor: greetings and the probe go there. "
+        "Without it fences are shown by flag only, and a finding says so",
+    )
+    username: str = Field(description="login for both")
+    password: Secret = Field(description="password for both: a secret, see below")
+    clients: Names = Field(min_length=1, description="names of the client acceptors")
+    broker: str | None = Field(default=None, description="the broker's own name; without: found out")
+
+    @property
+    def link_listeners(self) -> tuple[str, ...] | None:
+        """The acceptors that the peer's link uses; None where dr-ctl must find them out."""
+        return None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.jolokia, self.stomp)))
+
+
+class AmqpLinked(ArtemisBroker):
+    """A broker whose peer connects to it over AMQP."""
+
+    mirror: Names | None = Field(
+        default=None,
+        description="names of the acceptors that the peer's link uses; without: the only AMQP one not in `clients`",
+    )
+
+    @property
+    def link_listeners(self) -> tuple[str, ...] | None:
+        return self.mirror
+
+
+class MirrorBroker(AmqpLinked):
+    """A broker of a mirrored pair."""
+
+    link: str | None = Field(
+        default=None, description="the broker's connection to the peer, by its name; without: found out"
+    )
+    lasting_fence: LastingFence | None = None
+
+
+class ArtemisMirror(Settings):
+    """An installation whose sites are joined by a mirror."""
+
+    apart: ClassVar = APART
+
+    topology: Literal["artemis-mirror"]
+    sites: dict[SiteName, Site[MirrorBroker]]
+
+
+class ContinuityBroker(AmqpLinked):
+    """A broker with the plugin, which closes its listeners at every start and whose bridges are found out."""
+
+    id_cache_size: int = Field(
+        default=ID_CACHE_SIZE,
+        gt=0,
+        description="what the broker's `id-cache-size` says, which no broker tells; a deeper queue is a finding",
+    )
+
+
+class ArtemisContinuity(Settings):
+    """An installation whose sites are joined by the plugin."""
+
+    apart: ClassVar = APART
+
+    topology: Literal["artemis-continuity"]
+    sites: dict[SiteName, Site[ContinuityBroker]]
+
+    @property
+    def order(self) -> Sequence[tuple[str, str, str]]:
+        why = "what the serving site has staged and not delivered would be lost behind the fence"
+        return (("catch-up", "quiesce", why),)
+
+
+class ClientRoles(Part):
+    """Whom a fence of one queue keeps out of its address, restarts included."""
+
+    roles: Names = Field(
+        min_length=1,
+        description="roles of the clients: a fence takes from them what they may do at the address of one queue; never "
+        "those of the bridges or of what applies the ids",
+    )
+
+
+class BridgesIdStore(IdStore):
+    """The id store of a site's own consumers."""
+
+    header: str = Field(
+        default="ARTEMIS_MESSAGE_UUID",
+        description="the property in which producers name each message; a message without it is called "
+        "`ORIGIN:NUMBER`, by the site where it was sent and its number there",
+    )
+
+
+class BridgesBroker(ArtemisBroker):
+    """A broker whose diverts and bridges are found out."""
+
+    bridge: Names | None = Field(
+        default=None,
+        description="names of the acceptors that the peer's bridges use; without: the only CORE one not in `clients`",
+    )
+    lasting_fence: ClientRoles | None = None
+    ids: BridgesIdStore | None = None
+
+    @property
+    def link_listeners(self) -> tuple[str, ...] | None:
+        return self.bridge
+
+
+class ArtemisBridges(Settings):
+    """An installation whose sites are joined by diverts and bridges, a queue each."""
+
+    apart: ClassVar = (("clients", "bridge"),)
+
+    topology: Literal["artemis-bridges"]
+    sites: dict[SiteName, Site[BridgesBroker]]
+
+    @field_validator("sites")
+    @classmethod
+    def _one_store_a_broker(cls, sites: dict[SiteName, Site[BridgesBroker]]) -> dict[SiteName, Site[BridgesBroker]]:
+        """Compared with itself, a store says of every message that both sites have processed it."""
+        stores: dict[BridgesIdStore, str] = {}
+        for name, site in sites.items():
+            for broker in site.brokers:
+                if broker.ids is None:
+                    continue
+                mine = f"{broker.name} at {name}"
+                if (other := stores.setdefault(broker.ids, mine)) != mine:
+                    text = f"{mine} and {other} have the same id store, {broker.ids.sqlite}"
+                    raise ValueError(f"{text}: each needs the one that its own consumers keep")
+        return sites
