@@ -13,7 +13,6 @@ from typing import Final
 
 from dr_ctl.application import plans
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.request import Question
 from dr_ctl.application.result import Result
 from dr_ctl.core.document import mapping
 from dr_ctl.core.errors import UsageError
@@ -54,9 +53,10 @@ class Approvals:
         return {"plan_sha256": self.plan_sha256, "by": by}
 
 
-def permit(question: Question, runs: Runs) -> tuple[Approvals | None, Result | None]:
+def permit(
+    installation: Installation, ask: Ask, saved: plans.Saved | None, runs: Runs
+) -> tuple[Approvals | None, Result | None]:
     """The approvals of a run that is about to begin, or its refusal; neither where the settings ask for none."""
-    installation, ask, saved = question.opened.installation, question.ask, question.saved
     wanted = installation.settings.approvals
     if wanted is None or ask.operation not in wanted.of:
         return None, None

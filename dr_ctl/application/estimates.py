@@ -52,8 +52,8 @@ def _lines(estimate: Stored, now: datetime, limits: Objectives | None) -> str:
     total, age = estimate.data["total"], duration(round(estimate.age_s(now)))
     told = f"{at_stake.figures(total, 'p99')}; {at_stake.verdict(estimate.data, limits)}"
     first = f"estimate of {estimate.data['site']}, {age} old: p99 of all readings: {told}"
-    as_of = at_stake.as_of(estimate.data)
-    return "\n".join([first, *([f"  {as_of}"] if as_of else [])])
+    before = at_stake.as_of(estimate.data)
+    return "\n".join([first, *([f"  {before}"] if before else [])])
 
 
 def figure(value: Json) -> str:

@@ -13,7 +13,8 @@ from dr_ctl.application.installation import Opened
 from dr_ctl.application.lost_site import lost_pairs, not_read, without_rights
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
-from dr_ctl.application.verdicts import Judge, OpenRun
+from dr_ctl.application.open_run import OpenRun
+from dr_ctl.application.verdicts import Judge
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, TimedOut
 from dr_ctl.core.model import ExitCode, Health, Json, Role, some

@@ -1,14 +1,16 @@
 """The run that was interrupted: finding it, reading what it wrote, and what is said of it where it is in the way."""
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
+from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity
 from dr_ctl.core.system import Clock
 from dr_ctl.engine.ask import Ask, RunOptions
-from dr_ctl.engine.entries import read
+from dr_ctl.engine.entries import is_held, read
 from dr_ctl.engine.history import History, history
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import ALONE, FAILOVER, REINSTATE
@@ -16,6 +18,22 @@ from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.roles import alive, open_again, source_of
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """The newest run that has not ended, and whether its process lives on this host."""
+
+    files: RunFiles
+    lives: bool
+
+    @classmethod
+    def of(cls, caller: Caller) -> Self | None:
+        files = caller.runs().unfinished()
+        if files is None:
+            return None
+        lives = is_held(files.journal)
+        return cls(files, lives) if lives or files.open() else None  # else the run ended between the two looks
 
 
 def holding_state(runs: Runs, what: str, *, held: bool) -> AbstractContextManager[None]:

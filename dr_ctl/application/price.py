@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, TypedDict
 
+from dr_ctl.application.closed_site import bounds_of_closed
 from dr_ctl.application.estimates import objectives
 from dr_ctl.application.missing_package import unread
 from dr_ctl.application.out_of_lost import out_of_lost
@@ -237,8 +238,6 @@ class FailoverPrice:
             return self._of_history().without_loss(self._kept_at)
         if self._read is None:
             return self._of_history()
-        from dr_ctl.application.closed_site import bounds_of_closed  # noqa: PLC0415 - as above
-
         return bounds_of_closed(self._installation, self.lost, *self._read)
 
     def _of_history(self) -> Bounds:

@@ -6,8 +6,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from dr_ctl.application.open_run import refused_onward, why_not_undone
-from dr_ctl.application.verdicts import OpenRun
+from dr_ctl.application.open_run import OpenRun, refused_onward, why_not_undone
 from dr_ctl.core.document import key
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found

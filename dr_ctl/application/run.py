@@ -137,7 +137,11 @@ def _carried_out(caller: Caller, question: Question, how: RunOptions, files: Run
         return _trimmed(caller, planned, decided, question) if question.ask.operation == TRIM else planned
     if question.price is not None and files is None:
         caller.say(f"price: {price_text(question.price.bounds())}")
-    approved, refused = approvals.permit(question, runs) if files is None else (None, None)
+    approved, refused = (
+        approvals.permit(question.opened.installation, question.ask, question.saved, runs)
+        if files is None
+        else (None, None)
+    )
     if (declined := refused or _declined(caller, decided, how, question, snapshot)) is not None:
         declined = _priced(declined, question)
         return left_open(declined, files) if files is not None else declined

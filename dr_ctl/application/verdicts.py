@@ -14,7 +14,7 @@ from typing import Final, Literal
 from dr_ctl.application import approvals, lock
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
-from dr_ctl.application.open_run import still_open
+from dr_ctl.application.open_run import OpenRun, still_open
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.request import Question
 from dr_ctl.core.document import HIDDEN, key
@@ -22,36 +22,18 @@ from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.ending import price_text
-from dr_ctl.engine.entries import is_held
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, RETURNS, SWAPOVER
 from dr_ctl.engine.parts import by_site, is_split
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Check, Move
 from dr_ctl.engine.roles import stand_of
-from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
 _UNANSWERED: Final = (Role.UNKNOWN, Role.SICK, Role.DOWN)
 _REASON: Final = "--reason TEXT"
 _ROOM: Final = 1.5  # a drain is slower than what was seen a moment ago, with clients out or not
 _MINUTE_S: Final = 60
-
-
-@dataclass(frozen=True, slots=True)
-class OpenRun:
-    """The newest run that has not ended, and whether its process lives on this host."""
-
-    files: RunFiles
-    lives: bool
-
-    @classmethod
-    def of(cls, caller: Caller) -> OpenRun | None:
-        files = caller.runs().unfinished()
-        if files is None:
-            return None
-        lives = is_held(files.journal)
-        return cls(files, lives) if lives or files.open() else None  # else the run ended between the two looks
 
 
 @dataclass(frozen=True, slots=True)
