@@ -1,20 +1,23 @@
-"""The estimate that the settings ask for, and the stored one, shown at once: in `status`, beside a plan, and as the
-estimate of a failover."""
+"""The estimate that the settings ask for: the stored one in `status` and beside a plan, the one that a run makes beside
+its checks, and the sentences on them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
 
-from dr_ctl.application import at_stake
 from dr_ctl.application.result import Result
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.model import Finding, Json, Severity, some
 from dr_ctl.core.notation import duration
-from dr_ctl.core.system import system
+from dr_ctl.core.system import Clock, system
 from dr_ctl.engine.ports import Done, NotNeeded, Outcome
-from dr_ctl.rpo.estimate.request import FRESH_S, Found, Request, Stored, stored
+from dr_ctl.rpo.estimate.request import FRESH_S, Estimating, Found, Request, Stored, stored
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.settings.model import Installation
+
+_NOT_KNOWN: Final = "not known"
+_POLL_S: Final = 0.05
 
 
 def objectives(installation: Installation) -> Objectives | None:
@@ -50,9 +53,9 @@ def _lines(estimate: Stored, now: datetime, limits: Objectives | None) -> str:
     """The figures that are seldom exceeded, how old they are, and which objectives they miss. What a failover would
     cost now is no estimate's to say: `if_lost` has it."""
     total, age = estimate.data["total"], duration(round(estimate.age_s(now)))
-    told = f"{at_stake.figures(total, 'p99')}; {at_stake.verdict(estimate.data, limits)}"
+    told = f"{figures(total, 'p99')}; {verdict(estimate.data, limits)}"
     first = f"estimate of {estimate.data['site']}, {age} old: p99 of all readings: {told}"
-    before = at_stake.as_of(estimate.data)
+    before = as_of(estimate.data)
     return "\n".join([first, *([f"  {before}"] if before else [])])
 
 
@@ -118,3 +121,178 @@ class SkippedEstimate:
 
     def abandon(self) -> None:
         """There is nothing to end."""
+
+
+def figures(total: Mapping[str, Any], column: str) -> str:
+    """Figures in a sentence: messages at risk, the oldest one's age, possible doubles, and the time for a drain."""
+    lost, duplicates = (_both(total[key], column, _count) for key in ("loss", "duplicates"))
+    age_s, drain_s = (_both(total[key], column, _time) for key in ("age_s", "drain_s"))
+    return f"messages lost {lost}, age of the oldest {age_s}, duplicates {duplicates}, drain {drain_s}"
+
+
+TOO_FEW: Final = " (too few readings, or too late); no violation seen"
+
+
+def _both(row: Mapping[str, Any], column: str, write: Callable[[float | None], str]) -> str:
+    """The bound, with what is likely before it where that says more."""
+    most, likely = write(row.get(column)), row.get("likely", {}).get(column)
+    return most if likely is None or write(likely) == most else f"likely {write(likely)} (at most {most})"
+
+
+def as_of(data: Mapping[str, Any]) -> str:
+    """What the figures of a site that is away are not; empty for one that is not."""
+    outage = data.get("outage")
+    if not outage:
+        return ""
+    return f"as of {outage['last_served']}, before the outage of {data['site']}; not the price of a failover now"
+
+
+def limits(objectives: Objectives | None) -> Mapping[tuple[str, ...], Mapping[str, float]]:
+    """The limits by scope (of the total: no queues) and figure."""
+    if objectives is None:
+        return {}
+    told = {(): objectives.loss, **{each.queues: each.loss for each in objectives.classes}}
+    pairs = {queues: {"loss": limit.messages, "age_s": limit.age_s} for queues, limit in told.items()}
+    return {queues: {key: most for key, most in each.items() if most is not None} for queues, each in pairs.items()}
+
+
+def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
+    """Whether the objectives are met, which of them are missed by what is likely, and which nobody can tell."""
+    told = str(data.get("verdict"))
+    if told not in ("missed", "unknown"):
+        return "objectives met" if told == "met" else "no objectives set"
+    if objectives is None or data.get("total") is None:
+        return "objectives missed" if told == "missed" else "objectives: not known"
+    limits = list(_limited(data, objectives))
+    if told == "missed":
+        return f"objectives missed: {some([each.missed for each in limits if each.is_missed])}"
+    if all(each.most is not None for each in limits):
+        which = [each.untold for each in limits if each.is_untold]
+        return f"objectives: cannot tell: {some(which)}" if which else f"objectives: not known{TOO_FEW}"
+    return f"objectives: not known: {some([each.untold for each in limits if each.is_untold])}"
+
+
+class _Limited(NamedTuple):
+    """A limit beside the 99th percentile of its figure: likely, and at most."""
+
+    of: str
+    is_count: bool
+    limit: float
+    likely: float | None
+    most: float | None
+
+    @property
+    def is_missed(self) -> bool:
+        """By what is likely; by the bound where nothing else was told, as of an estimate that is older."""
+        told = self.most if self.likely is None else self.likely
+        return told is not None and told > self.limit
+
+    @property
+    def is_untold(self) -> bool:
+        return not self.is_missed and (self.most is None or self.most > self.limit)
+
+    @property
+    def missed(self) -> str:
+        told, likely = (self.most, "") if self.likely is None else (self.likely, "likely ")
+        if self.is_count:
+            return f"{likely}{_count(told)} message(s){self.of} lost where {_count(self.limit)} are allowed"
+        return f"the oldest{self.of} {likely}{_time(told)} old where {_time(self.limit)} are allowed"
+
+    @property
+    def untold(self) -> str:
+        write, what = (_count, "messages lost") if self.is_count else (_time, "age of the oldest")
+        both = _NOT_KNOWN if self.most is None else f"likely {write(self.likely)}, at most {write(self.most)}"
+        return f"{what}{self.of} {both}, where {write(self.limit)} are allowed"
+
+
+def _limited(data: Mapping[str, Any], objectives: Objectives) -> Iterator[_Limited]:
+    yield from _limits_of(data["total"], objectives.loss, "")
+    limits = {each.queues: each.loss for each in objectives.classes}
+    for row in data.get("classes", ()):
+        queues = tuple(row["queues"])
+        if queues in limits:
+            yield from _limits_of(row, limits[queues], f" of {', '.join(queues)}")
+
+
+def _limits_of(scope: Mapping[str, Any], limit: LossLimit, of: str) -> Iterator[_Limited]:
+    for key, most in (("loss", limit.messages), ("age_s", limit.age_s)):
+        if most is not None:
+            told = scope[key]
+            yield _Limited(of, key == "loss", most, told.get("likely", {}).get("p99"), told.get("p99"))
+
+
+def _count(value: float | None) -> str:
+    return _NOT_KNOWN if value is None else f"{value:g}"
+
+
+def _time(value_s: float | None) -> str:
+    return _NOT_KNOWN if value_s is None else duration(value_s)
+
+
+class Preflight:
+    """Implements `Estimator`. Missing history, Java or Spark is a finding, never an obstacle."""
+
+    def __init__(self, installation: Installation, source: str, clock: Clock) -> None:
+        self._installation, self._source, self._clock = installation, source, clock
+        self._estimating: Estimating | None = None
+        self._stored: Stored | None = None
+
+    def begin(self) -> None:
+        stored = of_site(self._installation, self._source).stored
+        # An estimate dated in the future, by a clock that ran ahead, is not fresh.
+        if stored is not None and timedelta() <= system().now() - stored.made_at <= timedelta(seconds=FRESH_S):
+            self._stored = stored
+            return
+        history = self._installation.history
+        # What a store elsewhere has is for the estimate to find out: nobody waits for it here.
+        if history.folder is None or next(history.near.glob("date=*/site=*/*.parquet"), None) is not None:
+            self._estimating = Estimating(request(self._installation))
+
+    def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
+        if self._stored is not None:
+            return _stored(self._stored, objectives(self._installation))
+        estimating = self._estimating
+        if estimating is None:
+            text = "no history: how much a failure would lose is not known"
+            remedy = "Let `dr-ctl monitor` run; it writes what the estimate reads."
+            return NotNeeded(text, findings=(found("DR-RPO-001", text, remedy, severity=Severity.INFO),))
+        until = self._clock.monotonic() + within_s
+        while estimating.runs and self._clock.monotonic() < until:
+            wait(_POLL_S)
+        is_late, answer = estimating.runs, estimating.answer()
+        self.abandon()
+        if is_late:
+            text = f"the estimate took longer than {within_s:g} s and was ended"
+            return NotNeeded(text, findings=(found("DR-RPO-008", text, "`dr-ctl rpo estimate` waits for it."),))
+        return _outcome(answer, objectives(self._installation))
+
+    def abandon(self) -> None:
+        if self._estimating is not None:
+            self._estimating.end()
+
+
+def _stored(estimate: Stored, limits: Objectives | None) -> Outcome:
+    now = system().now()
+    text = _summary({"data": estimate.data}, limits)
+    text = f"{text}; as stored {duration(round(estimate.age_s(now)))} ago"
+    return Done(text, {"estimate": estimate.as_json(now)}, _findings(estimate.findings))
+
+
+def _outcome(answer: dict[str, Any], limits: Objectives | None) -> Outcome:
+    if "error" in answer:
+        finding = found("DR-RPO-009", f"no estimate: {answer['error']}", str(answer.get("remedy", "")))
+        return NotNeeded(finding.text, findings=(finding,))
+    return Done(_summary(answer, limits), {"estimate": answer["data"]}, _findings(answer["findings"]))
+
+
+def _findings(rows: Iterable[Mapping[str, Any]]) -> tuple[Finding, ...]:
+    return tuple(Finding(each["id"], Severity(each["severity"]), each["text"], each["remedy"]) for each in rows)
+
+
+def _summary(answer: dict[str, Any], limits: Objectives | None) -> str:
+    data: dict[str, Any] = answer["data"] or {}
+    if data.get("total") is None:
+        return "no estimate from this history"
+    now, p99 = (figures(data["total"], column) for column in ("now", "p99"))
+    text = f"at the last reading of {data['site']}, {data['read_at']}: {now}; p99 of all readings: {p99}"
+    return f"{text}; {verdict(data, limits)}"

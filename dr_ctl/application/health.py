@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from dr_ctl.application import down_since, rehearsing
+from dr_ctl.application import lost_site, rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.installation import Opened
+from dr_ctl.application.loss_bound import FailoverPrice
 from dr_ctl.application.lost_site import lost_pairs, not_read, without_rights
-from dr_ctl.application.price import FailoverPrice
+from dr_ctl.application.recovery_options import OpenRun
 from dr_ctl.application.result import Result
-from dr_ctl.application.open_run import OpenRun
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, TimedOut
@@ -173,7 +173,7 @@ def _history(opened: Opened, serving: list[str], look_s: float | None) -> Iterat
         return
     if look_s is None or look_s > OLD_LOOK_S:
         age = "there is no look" if look_s is None else f"the newest look is {duration(round(look_s))} old"
-        unread = down_since.last_look(opened.installation).silent
+        unread = lost_site.last_look(opened.installation).silent
         yield from (Problem(Health.WARNING, each.text) for each in unread)
         if not unread:
             yield Problem(Health.WARNING, f"{age}: is `dr-ctl monitor` running?")

@@ -1,4 +1,5 @@
-"""An installation opened for one command: settings, topology and runbooks."""
+"""An installation opened for one command: settings, topology and runbooks; and two looks at both sites, begun before
+what tells of them is loaded."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
-from dr_ctl.core.system import Clock
+from dr_ctl.core.system import Clock, Work, beside
 from dr_ctl.engine import runbook
 from dr_ctl.engine.notes import Notes
 from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, HOOK, REINSTATE, RESTART, single_step
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.topology import Topology
+from dr_ctl.topologies.topology import Snapshot, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +92,26 @@ def unverified_at(installation: Installation, site: str) -> Finding | None:
     if installation.settings.sites[site].tls.verify:
         return None
     return found("DR-TLS-001", site=site, file=installation.file.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """An installation that is looked at, twice, so that rates are known; `snapshot` is there when both have
+    answered."""
+
+    installation: Installation
+    topology: Topology[Any]
+    snapshot: Work[Snapshot]
+
+
+@contextmanager
+def looking(caller: Caller) -> Iterator[Looking]:
+    """Begin to look. The topology is closed after the block, which also ends a look that still runs."""
+    installation = caller.installation()
+    topology = registry.opened(installation, caller.clock, caller.timeouts, caller.runs().documents)
+    snapshot = beside(lambda: topology.look(over_s=caller.timeouts.rates_s), "both looks")
+    try:
+        with closing(topology):
+            yield Looking(installation, topology, snapshot)
+    finally:
+        snapshot.wait()

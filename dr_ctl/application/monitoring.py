@@ -1,25 +1,53 @@
-"""The monitor as a command: samples both sites, and keeps the stored estimate fresh."""
+"""The monitor as a command: samples both sites, keeps the stored estimate fresh, shows figures to Prometheus, and takes
+a lost site that is back in again."""
 
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
 
-from dr_ctl.agents.exposing import exposing
+from dr_ctl import __version__
+from dr_ctl.agents.exposing import UNKNOWN, Metric, exposing
 from dr_ctl.agents.monitor import Look, Monitor, shown
 from dr_ctl.agents.refreshing import Refresher, stays_by_default
-from dr_ctl.application.auto_reinstate import AutoReinstate
+from dr_ctl.application import estimates, rehearsing
+from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import request
-from dr_ctl.application.figures import Figures
 from dr_ctl.application.installation import Opened
-from dr_ctl.application.result import Result
+from dr_ctl.application.result import Result, of_error
+from dr_ctl.application.run import run
+from dr_ctl.application.verdicts import Judge, targets
 from dr_ctl.core.document import document
-from dr_ctl.core.errors import Stopped
+from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json
+from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.core.system import stamp
-from dr_ctl.engine.operations import REINSTATE
+from dr_ctl.engine.ask import Ask, RunOptions
+from dr_ctl.engine.debts import Debt, DebtKind
+from dr_ctl.engine.operations import ALL, FAILBACK, FAILOVER, REHEARSE, REINSTATE, SWAPOVER
+from dr_ctl.engine.record import Record, record
+from dr_ctl.engine.roles import renamed_sites
+from dr_ctl.engine.runs import Runs
 from dr_ctl.processes import service
 from dr_ctl.settings.model import Installation
+from dr_ctl.topologies.topology import BrokerSnapshot, NoKeeper, Snapshot, keeper_of
+
+SELDOM_S: Final = 15.0
+"""How often files, debts and readiness are looked at: what they tell changes in minutes."""
+SHOWN_RUNS: Final = (SWAPOVER, FAILOVER, FAILBACK, REHEARSE)
+QUANTILES: Final = ("now", "p50", "p95", "p99", "max")
+_ESTIMATED: Final = {
+    "loss": ("dr_ctl_estimate_loss_messages", "messages that a failure of the serving site would lose"),
+    "age_s": ("dr_ctl_estimate_loss_age_seconds", "age of the oldest of these messages"),
+    "duplicates": ("dr_ctl_estimate_duplicate_messages", "messages that would come twice"),
+    "drain_s": ("dr_ctl_estimate_drain_seconds", "time until all that is under way would have arrived"),
+}
+_READY: Final = {ExitCode.OK: 1.0, ExitCode.PRECHECK_FAILED: 0.0}
+Labels = tuple[tuple[str, str], ...]
+AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every look
 
 
 def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, metrics: str | None = None) -> Result:
@@ -94,3 +122,224 @@ class Recorded:
             loss = f"{lost} row(s) were dropped meanwhile, the oldest of queues first" if lost else "nothing was lost"
             self.caller.say(f"the history is written again; {loss}")
             self._dropped = look.dropped
+
+
+@dataclass
+class Figures:
+    """Made once for a monitor. What costs more than a look is kept for `SELDOM_S`."""
+
+    caller: Caller
+    opened: Opened
+    _seldom: tuple[float, list[Metric]] | None = None
+
+    def of(self, snapshot: Snapshot, at: datetime) -> list[Metric]:
+        """The figures of one look."""
+        now = self.caller.clock.monotonic()
+        if self._seldom is None or now - self._seldom[0] >= SELDOM_S:
+            judge = Judge.of(self.caller, self.opened, snapshot, snapshot.links())
+            figures = [
+                *self._standing(snapshot),
+                *self._estimate(snapshot, judge),
+                *self._runs(),
+                *self._ready(snapshot, judge),
+            ]
+            self._seldom = now, figures
+        return [*self._seen(snapshot, at), *self._seldom[1]]
+
+    def _seen(self, snapshot: Snapshot, at: datetime) -> Iterator[Metric]:
+        yield Metric("dr_ctl_last_look_timestamp_seconds", "when both sites were looked at last", at.timestamp())
+        for site, role in snapshot.roles.items():
+            for each in Role:
+                labels = (("site", site), ("role", each.value))
+                yield Metric("dr_ctl_site_role", "1 for the role that a site has", float(role is each), labels)
+        links = {(link.site, link.pair): link for link in snapshot.links()}
+        for broker in snapshot.brokers:
+            labels = (("site", broker.site), ("pair", broker.pair))
+            link = links.get((broker.site, broker.pair))
+            attached = UNKNOWN if link is None or link.attached is None or not broker.start else float(link.attached)
+            ships = UNKNOWN if broker.to_ship is None or not broker.start else float(broker.to_ship)
+            known = [depth for depth in broker.depths.values() if depth is not None]
+            lies = float(sum(known)) if broker.start and len(known) == len(broker.depths) else UNKNOWN
+            yield Metric("dr_ctl_broker_answers", "1 if the broker answered", _answers(broker), labels)
+            yield Metric("dr_ctl_link_attached", "1 if the broker ships to its peer", attached, labels)
+            yield Metric("dr_ctl_outflow_messages", "what a broker still has to ship", ships, labels)
+            yield Metric("dr_ctl_queue_messages", "messages in the business queues of a broker", lies, labels)
+
+    def _standing(self, snapshot: Snapshot) -> Iterator[Metric]:
+        settings = self.opened.installation.settings
+        build = (("version", __version__), ("installation", settings.name), ("topology", settings.topology))
+        yield Metric("dr_ctl_build_info", "this dr-ctl, and what it watches", 1.0, build)
+        limits = settings.objectives
+        wanted = {
+            "dr_ctl_objective_loss_messages": limits.loss.messages if limits else None,
+            "dr_ctl_objective_loss_age_seconds": limits.loss.age if limits else None,
+            "dr_ctl_objective_duplicate_messages": limits.duplicates.messages if limits and limits.duplicates else None,
+            "dr_ctl_objective_recovery_seconds": limits.recovery if limits else None,
+        }
+        for name, most in wanted.items():
+            yield Metric(name, "what the settings allow at most", UNKNOWN if most is None else float(most))
+        debts = owed_now(self.caller, snapshot).debts
+        for kind in DebtKind:
+            owed = [each for each in debts if each.kind is kind]
+            labels: Labels = (("kind", kind.value),)
+            oldest = min((_since(each) for each in owed), default=UNKNOWN)
+            yield Metric("dr_ctl_debts", "debts that are not paid", float(len(owed)), labels)
+            yield Metric("dr_ctl_debt_oldest_timestamp_seconds", "since when the oldest is owed", oldest, labels)
+        yield Metric(
+            "dr_ctl_agent_healthy", "1 if the agent of `sync` does its work; NaN without one", self._agent(snapshot)
+        )
+
+    def _agent(self, snapshot: Snapshot) -> float:
+        try:
+            keeper_of(self.opened.topology, next(iter(snapshot.roles)), {}).close()
+        except NoKeeper:
+            return UNKNOWN
+        return float(not of_agent(self.opened, snapshot))
+
+    def _estimate(self, snapshot: Snapshot, judge: Judge) -> Iterator[Metric]:
+        serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+        stored = estimates.of_site(self.opened.installation, serving[0]).stored if len(serving) == 1 else None
+        made = stored.made_at.timestamp() if stored is not None else UNKNOWN
+        yield Metric("dr_ctl_estimate_timestamp_seconds", "when the stored estimate was made", made)
+        verdict = stored.data.get("verdict") if stored is not None else "unknown"
+        for word in ("met", "missed", "unknown"):
+            which: Labels = (("verdict", word),)
+            yield Metric(
+                "dr_ctl_estimate_verdict",
+                "1 for what the estimate says of the objectives",
+                float(verdict == word),
+                which,
+            )
+        total: Mapping[str, Any] = stored.data["total"] if stored is not None else {}
+        for key, (name, text) in _ESTIMATED.items():
+            row = total.get(key) or {}
+            for basis, of in (("bound", row), ("likely", row.get("likely") or {})):
+                for quantile in QUANTILES:
+                    value = of.get(quantile)
+                    labels = (("basis", basis), ("of", quantile))
+                    yield Metric(name, text, UNKNOWN if value is None else float(value), labels)
+        yield from self._price(serving, judge)
+
+    def _price(self, serving: list[str], judge: Judge) -> Iterator[Metric]:
+        """A failover's own bound, as if the serving site was lost at the newest look."""
+        bounds: Mapping[str, Any] = judge.if_lost(serving[0]).bounds() if len(serving) == 1 else {}
+        for key, name in (
+            ("lost", "dr_ctl_failover_loss_messages"),
+            ("duplicates", "dr_ctl_failover_duplicate_messages"),
+        ):
+            for basis, of in (("bound", "at_most"), ("likely", "likely")):
+                value = (bounds.get(key) or {}).get(of)
+                text = f"what a failover now would announce as {key}"
+                yield Metric(name, text, UNKNOWN if value is None else float(value), (("basis", basis),))
+
+    def _runs(self) -> Iterator[Metric]:
+        runs = self.caller.runs()
+        unfinished = runs.unfinished()
+        yield Metric(
+            "dr_ctl_open_run", "1 while a run is open: under way, or interrupted", float(unfinished is not None)
+        )
+        begun = _moment(record(unfinished).began) if unfinished is not None else UNKNOWN
+        yield Metric("dr_ctl_open_run_start_timestamp_seconds", "when the open run began", begun)
+        for operation in SHOWN_RUNS:
+            newest = _newest(runs, operation)
+            labels: Labels = (("operation", operation),)
+            at = None if newest is None else newest.began
+            out = None if newest is None or newest.out is None else newest.out.at_most_s
+            code = UNKNOWN if newest is None or newest.exit_code is None else float(newest.exit_code)
+            yield Metric("dr_ctl_last_run_start_timestamp_seconds", "when the last such run began", _moment(at), labels)
+            yield Metric("dr_ctl_last_run_exit_code", "how it ended", code, labels)
+            yield Metric(
+                "dr_ctl_last_run_outage_seconds",
+                "for how long it kept clients out, at most",
+                UNKNOWN if out is None else out,
+                labels,
+            )
+        rehearsed = _moment(rehearsing.last(runs))
+        yield Metric("dr_ctl_rehearsal_timestamp_seconds", "when the last rehearsal that went well began", rehearsed)
+
+    def _ready(self, snapshot: Snapshot, judge: Judge) -> Iterator[Metric]:
+        for operation in ALL:
+            code = judge.verdict(operation, targets(snapshot, operation)).code
+            text = "1 if `validate` calls the operation ready, 0 if it is refused"
+            yield Metric("dr_ctl_ready", text, _READY.get(code, UNKNOWN), (("operation", operation),))
+
+
+def _answers(broker: BrokerSnapshot) -> float:
+    """A broker that waits for a shared store has nothing that could answer: nobody knows whether it runs."""
+    if broker.silent is not None:
+        return 0.0
+    return 1.0 if broker.start else UNKNOWN
+
+
+def _since(debt: Debt) -> float:
+    return datetime.fromisoformat(debt.since).timestamp()
+
+
+def _newest(runs: Runs, operation: str) -> Record | None:
+    """The last run of this operation that has ended. The name of a run holds its operation; only such are read."""
+    for files in reversed(runs.all()):
+        if f"-{operation}-" in files.name and files.result.exists():
+            newest = record(files)
+            if newest.operation == operation:
+                return newest
+    return None
+
+
+def _moment(at: datetime | None) -> float:
+    return UNKNOWN if at is None else at.timestamp()
+
+
+def reinstatable(snapshot: Snapshot) -> tuple[str, ...]:
+    """The sites that a debt is owed for, that answer, and that need no person: the debt stands where the highest epoch
+    is, and the site that took over is seen serving in the same look."""
+    if renamed_sites(snapshot) is not None or len({debt.kept_at for debt in snapshot.debts}) > 1:
+        return ()  # lost in turn: which of them really serves is for a person to say
+    epochs = dict.fromkeys(snapshot.roles, 0)
+    for look in snapshot.locks:
+        epochs[look.site] = max(epochs[look.site], look.highest.epoch if look.highest is not None else 0)
+    highest = max(epochs.values())
+    sites = {
+        debt.about
+        for debt in snapshot.debts
+        if epochs[debt.kept_at] == highest
+        and snapshot.roles[debt.kept_at] is Role.SERVING
+        and snapshot.roles.get(debt.about) in (Role.STANDBY, Role.SERVING)
+    }
+    return tuple(sorted(sites))
+
+
+@dataclass
+class AutoReinstate:
+    """Takes a lost site that is back in again, by a run like any other. `runs` are those that it made, by name and
+    outcome."""
+
+    caller: Caller
+    runs: list[Json] = field(default_factory=list)
+    _not_before: dict[str, float] = field(default_factory=dict)
+
+    def reinstate(self, snapshot: Snapshot) -> None:
+        """Reinstate each site that may be, unless that failed a moment ago. Says what came of it."""
+        clock = self.caller.clock
+        for site in reinstatable(snapshot):
+            if clock.monotonic() < self._not_before.get(site, 0.0):
+                continue
+            self.caller.say(f"{site} is back: taking it in again")
+            result = self._reinstate(site)
+            if result.code is not ExitCode.OK:
+                self._not_before[site] = clock.monotonic() + AGAIN_S
+            # Refused beside an open run, a result names that one.
+            if result.run is not None and all(each.id != "DR-RUN-003" for each in result.findings):
+                self.runs.append({"run": result.run, "outcome": result.code.outcome, "exit_code": int(result.code)})
+            self.caller.line(result.envelope(REINSTATE), f"{result.code.outcome}: {result.summary}")
+
+    def _reinstate(self, site: str) -> Result:
+        """A signal during the run ends the monitor too, once the run has ended."""
+        try:
+            result = run(self.caller, Ask(REINSTATE, site), RunOptions(yes=True))
+        except Stopped:
+            raise
+        except DrCtlError as error:
+            return of_error(error)
+        if result.code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+            raise Stopped(int(result.code) - 128)
+        return result

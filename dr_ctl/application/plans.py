@@ -1,23 +1,41 @@
-"""A plan's title, and the plan as the file that `plan --out` wrote and `--plan` takes up again.
+"""A saved plan: its title, the file that `plan --out` writes and `--plan` takes up again, and the signatures beside it.
 
-A saved plan holds as long as what it was decided from does: counters move all the time and are no part of it.
+A saved plan holds as long as what it was decided from does: counters move all the time and are no part of it. A run
+judges the very bytes that it has read as its plan.
 """
 
+import hashlib
 import json
+import re
+import shlex
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.core.document import document
+from dr_ctl.application.caller import Caller
+from dr_ctl.application.result import Result
+from dr_ctl.core.document import document, mapping
 from dr_ctl.core.document import read as read_back
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Json, some
+from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
 from dr_ctl.engine.plan import Decision, Plan, PlannedStep, Refusal
-from dr_ctl.engine.runs import write
+from dr_ctl.engine.record import ABORTED, NEVER_BEGAN, how_ended, record
+from dr_ctl.engine.runs import Runs, write
+from dr_ctl.processes import ssh
+from dr_ctl.settings.model import Installation
+
+_NOTHING_LEFT: Final = (
+    *(code.outcome for code in (ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED, ExitCode.SERVING_SITE_ALIVE)),
+    *(code.outcome for code in (ExitCode.DECLINED, ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT)),
+    ABORTED,
+    NEVER_BEGAN,
+)
+"""Ends of runs that have changed nothing, or whose changes were undone."""
 
 
 def title(plan: Plan) -> str:
@@ -148,3 +166,183 @@ def _place(at: str) -> str:
 
 def _said(value: Json | Mapping[str, Any]) -> str:
     return {"None": "not there", "True": "yes", "False": "no"}.get(str(value), str(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    """The digest of a signed plan, and one signature a person."""
+
+    plan_sha256: str
+    by: tuple[tuple[ssh.Signer, str], ...]
+
+    @property
+    def names(self) -> list[str]:
+        return [signer.name for signer, _ in self.by]
+
+    def as_json(self) -> dict[str, Json]:
+        """For the journal: with the plan's file both can be verified by anybody."""
+        by: list[Json] = [
+            {"name": signer.name, "key": signer.key, "signature": signature} for signer, signature in self.by
+        ]
+        return {"plan_sha256": self.plan_sha256, "by": by}
+
+
+def permit(
+    installation: Installation, ask: Ask, saved: Saved | None, runs: Runs
+) -> tuple[Approvals | None, Result | None]:
+    """The approvals of a run that is about to begin, or its refusal; neither where the settings ask for none."""
+    wanted = installation.settings.approvals
+    if wanted is None or ask.operation not in wanted.of:
+        return None, None
+    if saved is None:
+        text = f"{ask.operation} needs a plan that {wanted.needed} people have signed; nothing was changed"
+        return None, _refused(found("DR-APPROVAL-001", text, _ways(ask, wanted.needed)))
+    if (blind := why_no_approval(installation)) is not None:
+        return None, _refused(blind)
+    approvals, others = _beside(installation, saved)
+    if len(approvals.by) < wanted.needed:
+        who = f": {some(approvals.names)}" if approvals.by else ""
+        text = f"{saved.path}: {len(approvals.by)} of {wanted.needed} people have signed it{who}; nothing was changed"
+        return None, _refused(
+            found("DR-APPROVAL-001", text, _ways(ask, wanted.needed, saved.path, signed=len(approvals.by))), *others
+        )
+    if (done := _carried_out(runs, approvals.plan_sha256)) is not None:
+        text = f"{saved.path}: was carried out by {done}; nothing was changed"
+        return None, _refused(found("DR-APPROVAL-002", text, _ways(ask, wanted.needed)))
+    return approvals, None
+
+
+def approval_options(installation: Installation, operation: str) -> tuple[str, ...]:
+    """The options without which a run is refused for want of signatures."""
+    wanted = installation.settings.approvals
+    return ("--plan FILE",) if wanted is not None and operation in wanted.of else ()
+
+
+def why_no_approval(installation: Installation) -> Finding | None:
+    """Why no signature could be verified here; None also where the settings ask for none."""
+    wanted = installation.settings.approvals
+    if wanted is None:
+        return None
+    if shutil.which(ssh.PROGRAM) is None:
+        return found(
+            "DR-APPROVAL-004", f"{ssh.PROGRAM} is not there, so no approval can be verified", ssh.SshFailed.remedy
+        )
+    path = installation.path(wanted.signers)
+    try:
+        path.read_bytes()
+    except OSError as problem:
+        text = f"approvals.signers: {path}: {problem.strerror or problem}"
+        return found("DR-APPROVAL-004", text, f"Mend `approvals.signers` in {installation.file.name}.")
+    return None
+
+
+def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Result:
+    """Sign a saved plan for the person who was shown it. Raises `UsageError`, `SshFailed`."""
+    installation = caller.installation()
+    wanted = installation.settings.approvals
+    if wanted is None:
+        text = f"{installation.file.name} has no `approvals:`, so no plan needs any"
+        raise UsageError(text, remedy="Name signers, how many are needed, and of which operations: docs/settings.md.")
+    saved = load(path, "`dr-ctl plan OPERATION --to SITE --out plan.json` writes one.")
+    if saved.ask.operation not in wanted.of:
+        text = f"{path}: is a plan for {saved.ask.operation}, which needs no approval"
+        raise UsageError(text, remedy=f"`approvals.of` in {installation.file.name} lists: {', '.join(wanted.of)}.")
+    if (blind := why_no_approval(installation)) is not None:
+        return _refused(blind)
+    if not yes and not caller.people.present():
+        return Result(ExitCode.DECLINED, "nobody could be asked, and --yes was not given; nothing was signed")
+    if not yes and not caller.people.approves(saved.plan):
+        return Result(ExitCode.DECLINED, "a person said no; nothing was signed", already_read=True)
+    used = key or Path.home() / ".ssh" / "id_ed25519"
+    signature = ssh.sign(saved.content, used)
+    signer = ssh.signer_of(saved.content, signature, installation.path(wanted.signers))
+    if isinstance(signer, str):
+        remedy = f"Whoever owns {wanted.signers} adds a line: your name, and what stands in {used}.pub."
+        return _refused(found("DR-APPROVAL-003", f"{used}: {signer}; nothing was written", remedy))
+    beside = path.with_name(f"{path.name}.{re.sub(r'[^A-Za-z0-9@._-]', '_', signer.name)}.sig")
+    try:
+        beside.write_text(signature, encoding="ascii")
+    except OSError as problem:
+        raise UsageError(
+            f"{beside}: {problem.strerror or problem}", remedy="Copy the plan to where you can write."
+        ) from problem
+    approvals, others = _beside(installation, saved)
+    data: dict[str, Json] = {
+        "plan": str(path),
+        "signature": str(beside),
+        "signer": signer.name,
+        "key": signer.key,
+        "approved_by": [*approvals.names],
+        "needed": wanted.needed,
+    }
+    count = f"{len(approvals.by)} of {wanted.needed}"
+    summary = f"{signer.name} has signed {title(saved.plan)}: {count} ({beside})"
+    text = "" if len(approvals.by) < wanted.needed else f"Carry it out: `{_with_plan(saved.ask, path)}`"
+    return Result(ExitCode.OK, summary, others, data, text=text)
+
+
+def _beside(installation: Installation, saved: Saved) -> tuple[Approvals, tuple[Finding, ...]]:
+    """Judge every signature beside a plan. Signatures that share a name or a key are of one person."""
+    wanted = installation.settings.approvals
+    assert wanted is not None  # the caller has looked
+    by: list[tuple[ssh.Signer, str]] = []
+    others: list[Finding] = []
+    for path in sorted(saved.path.parent.glob("*.sig")):
+        if not path.name.startswith(f"{saved.path.name}."):
+            continue
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+            signer = ssh.signer_of(saved.content, text, installation.path(wanted.signers))
+        except OSError as problem:
+            signer = f"not read: {problem.strerror or problem}"
+        if isinstance(signer, str):
+            others.append(found("DR-APPROVAL-003", f"{path}: does not count: {signer}", f"Remove {path}."))
+        elif not any({*signer.names} & {*each.names} or signer.key == each.key for each, _ in by):
+            by.append((signer, text))
+    return Approvals(hashlib.sha256(saved.content).hexdigest(), tuple(by)), tuple(others)
+
+
+def _carried_out(runs: Runs, plan_sha256: str) -> str | None:
+    """A run that has carried out that plan, if any; a run whose changes were undone does not count."""
+    for files in runs.all():
+        if record(files).plan_sha256 == plan_sha256:
+            outcome, _, result = how_ended(files)
+            if outcome not in _NOTHING_LEFT and mapping(result.get("data")).get("undone") is not True:
+                return f"{files.name}, which ended {outcome}"
+    return None
+
+
+def _ways(ask: Ask, needed: int, saved: Path | None = None, *, signed: int = 0) -> str:
+    """The commands that lead to a signed plan; a saved one is signed by so many as have not `signed` yet."""
+    plan = saved or Path("plan.json")
+    words = shlex.join(["plan", ask.operation, "--to", ask.target, *_words(ask), "--out", str(plan)])
+    made = "" if saved is not None else f"`dr-ctl {words}`, then "
+    more = f"{needed - signed} more of the signers" if signed else f"{needed} of the signers"
+    sign = f"{more}, each: `dr-ctl plan approve {shlex.quote(str(plan))}`"
+    return f"{made}{sign}; then `{_with_plan(ask, plan)}`."
+
+
+def _words(ask: Ask) -> list[str]:
+    """The options beside operation and site, as a person types them."""
+    given: list[tuple[str, object]] = [
+        ("--timeout", None if ask.timeout_s is None else f"{ask.timeout_s:g}s"),
+        ("--max-outage", None if ask.max_outage_s is None else f"{ask.max_outage_s:g}s"),
+        ("--queues", ask.queues),
+        *(("--accept-difference", f"{queue}={count}") for queue, count in ask.accept_difference.items()),
+        ("--accept-loss", ask.accept_loss),
+        ("--accept-duplicates", ask.accept_duplicates),
+        ("--presume-down", ask.presume_down),
+        ("--silent-since", ask.silent_since),
+        ("--reason", ask.reason),
+    ]
+    words = [word for option, value in given if value is not None for word in (option, str(value))]
+    return [*words, "--cut-in-flight"] if ask.cut_in_flight else words
+
+
+def _with_plan(ask: Ask, plan: Path) -> str:
+    where = ask.target if ask.operation == REINSTATE else f"--to {ask.target}"
+    return f"dr-ctl {ask.operation} {where} --plan {shlex.quote(str(plan))}"
+
+
+def _refused(*findings: Finding) -> Result:
+    return Result(ExitCode.PRECHECK_FAILED, f"refused: {findings[0].text}", findings)

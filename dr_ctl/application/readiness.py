@@ -1,38 +1,49 @@
-"""`validate` lists the obstacles to each operation, `verify` tests the gate now. The two only look."""
+"""`validate` lists the obstacles to each operation, offline those that the settings have by themselves; `verify` tests
+the gate now. They only look."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import shutil
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
+from typing import Final
 
-from dr_ctl.application import down_since, lock, rehearsing
+from dr_ctl.application import estimates, lock, lost_site, rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.estimates import with_age
-from dr_ctl.application.grouping import SETTINGS, grouped
-from dr_ctl.application.installation import Opened
-from dr_ctl.application.installed import installed
+from dr_ctl.application.installation import Opened, folder, unverified_at
 from dr_ctl.application.lost_site import lost_pairs, not_read
+from dr_ctl.application.plans import why_no_approval
 from dr_ctl.application.recovery_options import open_run_findings
-from dr_ctl.application.request import Question
-from dr_ctl.application.result import Result
-from dr_ctl.application.status import silent
+from dr_ctl.application.request import Request
+from dr_ctl.application.result import Group, Result, counted
+from dr_ctl.application.status import not_one, silent, silent_of
 from dr_ctl.application.verdicts import Judge, Verdict, targets
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.core.system import stamp
+from dr_ctl.engine import runbook
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.context import Onlooker
 from dr_ctl.engine.debts import lost_alone
-from dr_ctl.engine.operations import ALL, SWAPOVER, VERIFY
+from dr_ctl.engine.operations import ALL, HOOK, SWAPOVER, VERIFY
 from dr_ctl.engine.parts import in_part, is_split, part_of, served_where, unserved
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Check, Done, Move, Unknown
 from dr_ctl.engine.roles import stand
+from dr_ctl.settings import model
+from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import Snapshot
 
 VERIFY_S = 5.0
 _UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)
+SETTINGS: Final = "settings"
+"""The place of a check that is of the settings by themselves."""
+_ORDER: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
 def validate(caller: Caller, operation: str | None, to: str | None = None, *, verbose: bool = False) -> Result:
@@ -48,7 +59,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         verdicts = [judge.verdict(name, to or targets(snapshot, name)) for name in ([operation] if operation else ALL)]
         forbidden = lock.forbidden(opened, snapshot)
         checks = _checks(opened, snapshot, judge, forbidden, to)
-        looked = down_since.last_look(opened.installation)
+        looked = lost_site.last_look(opened.installation)
         findings = list(
             dict.fromkeys(
                 [
@@ -106,12 +117,12 @@ def _prices(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> Iterator[Finding
         yield from (verdict.price for verdict in verdicts if verdict.price is not None)
 
 
-def _unprepared(opened: Opened, snapshot: Snapshot, looked: down_since.LastLook, now: datetime) -> Iterator[Finding]:
+def _unprepared(opened: Opened, snapshot: Snapshot, looked: lost_site.LastLook, now: datetime) -> Iterator[Finding]:
     """What nobody would know of the loss of the serving site: no monitor looks, or its estimate is missing or old."""
     if looked.at is None and not looked.silent:
         text = "no monitor has ever looked: what a failover would cost is not known"
         yield found("DR-MON-002", text, "Let `dr-ctl monitor` run, on a machine that reaches both sites.")
-    yield from down_since.unwatched(opened.installation, looked, now)
+    yield from lost_site.unwatched(opened.installation, looked, now)
     serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
     if len(serving) != 1 or looked.at is None:
         return
@@ -154,7 +165,7 @@ def _findings(
     findings += [
         *(() if judge.open_run is not None else unserved(snapshot, parts=opened.topology.recipe.moves_parts)),
         *(() if judge.open_run is not None else lost_pairs(snapshot)),
-        *Question(ask, opened).decide(snapshot).findings,
+        *Request(ask, opened).decide(snapshot).findings,
         *opened.topology.recipe.why_not(snapshot, move),
         *forbidden.values(),
     ]
@@ -167,15 +178,15 @@ def _checks(
     """Every named check, the installation's own first."""
     target = to or targets(snapshot, SWAPOVER) or next(iter(snapshot.roles))
     move = Move(Ask(SWAPOVER, target), opened.other(target), {})
-    return [*installed(opened, snapshot, judge, forbidden), *opened.topology.recipe.checks(snapshot, move)]
+    return [*_installed(opened, snapshot, judge, forbidden), *opened.topology.recipe.checks(snapshot, move)]
 
 
 def verify(caller: Caller, asked: Ask) -> Result:
     """Test the whole gate over its window, without a run. An open listener is reported at once, without waiting."""
     with Opened.of(caller) as opened:
-        question = Question.of(asked, opened)
-        snapshot = question.look()
-        asked = question.narrowed(snapshot).ask
+        request = Request.of(asked, opened)
+        snapshot = request.look()
+        asked = request.narrowed(snapshot).ask
         roles = stand(part_of(snapshot, asked))
         data: dict[str, Json] = {"pairs": document(snapshot.units)}
         if any(role in _UNANSWERED for role in snapshot.roles.values()):
@@ -212,3 +223,256 @@ def _nothing_to_verify(opened: Opened, snapshot: Snapshot, asked: Ask, data: dic
         if away := [link for link in snapshot.links() if link.attached is False]:
             remedy = f"The link of {away[0].site} first: {opened.mending(away[0].site)} {remedy}"
     return Result(ExitCode.PRECHECK_FAILED, text, (found("DR-VERIFY-001", text, remedy),), data)
+
+
+def grouped(
+    installation: Installation,
+    findings: Sequence[Finding],
+    checks: Sequence[Check],
+    verdicts: Sequence[Verdict],
+    *,
+    verbose: bool,
+) -> list[Group]:
+    """The findings by the place of the check that makes them, else by the operation that they are against; those of
+    neither are the installation's. `verbose` adds the checks."""
+    of_check = {finding: check.where for check in checks for finding in check.found}
+    of_operation = {
+        finding: verdict.about for verdict in reversed(verdicts) for finding in (*verdict.findings, verdict.price)
+    }
+    own = installation.settings.name
+    places = [of_check.get(each) or of_operation.get(each) or own for each in findings]
+    titles = [own, *sorted({*places, *(check.where for check in checks)} - {own}, key=_rank(installation))]
+    return [
+        Group(
+            f"installation {title}" if title == own else title,
+            sorted(
+                (each for each, place in zip(findings, places, strict=True) if place == title),
+                key=lambda each: _ORDER.index(each.severity),
+            ),
+            [check for check in checks if check.where == title] if verbose else (),
+        )
+        for title in titles
+    ]
+
+
+def _rank(installation: Installation) -> Callable[[str], tuple[int, str]]:
+    """The settings first, then each site with its brokers, then pairs; operations at the end."""
+    settings = installation.settings
+    sites = [*settings.sites]
+    pairs = {broker.name for site in settings.sites.values() for broker in site.brokers}
+
+    def rank(title: str) -> tuple[int, str]:
+        site = title.partition("/")[0]
+        if title == SETTINGS:
+            return 0, title
+        if site in sites:
+            return 1 + sites.index(site), title
+        return 1 + len(sites) + (title not in pairs), title
+
+    return rank
+
+
+def _installed(
+    opened: Opened, snapshot: Snapshot, judge: Judge, forbidden: Mapping[tuple[str, str], Finding]
+) -> Iterator[Check]:
+    """Checks beside the brokers' own figures."""
+    yield from _answers(snapshot)
+    yield from _as_a_whole(opened, snapshot, judge)
+    yield from _can_be_made(snapshot, forbidden)
+    yield from checked(opened.installation)
+
+
+def _answers(snapshot: Snapshot) -> Iterator[Check]:
+    for broker in snapshot.brokers:
+        where = f"{broker.site}/{broker.pair}"
+        if broker.silent is None:
+            yield Check("the broker answers", where, broker.role.value)
+        else:
+            yield Check("the broker answers", where, None, silent_of(broker))
+
+
+def _as_a_whole(opened: Opened, snapshot: Snapshot, judge: Judge) -> Iterator[Check]:
+    name = opened.installation.settings.name
+    roles = stand(snapshot)
+    known = all(role in (Role.SERVING, Role.STANDBY, Role.DOWN) for role in snapshot.roles.values())
+    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+    yield Check("the roles of both sites are known", name, roles if known else None)
+    moved = opened.topology.recipe.moves_parts and is_split(snapshot)
+    who = f"each queue at one site: {served_where(snapshot)}" if moved else roles
+    yield Check("one site serves", name, who if len(serving) == 1 or known else None, list(not_one(judge)))
+    run = judge.open_run
+    yield Check("no run is open", name, run.files.name if run else "none", open_run_findings(run))
+    yield Check("no run holds the lock", name, judge.held or "nobody does", lock.holders(snapshot))
+    owed = [debt.text for debt in snapshot.debts]
+    yield Check("nothing is owed", name, "; ".join(owed) or "no debt")
+    site = serving[0] if len(serving) == 1 else None
+    if site is not None:
+        document, line, findings = estimates.with_age(opened.installation, site)
+        yield Check("an estimate is stored, and fresh", name, line if document is not None else None, findings)
+
+
+def _can_be_made(snapshot: Snapshot, forbidden: Mapping[tuple[str, str], Finding]) -> Iterator[Check]:
+    for site in snapshot.roles:
+        yield Check("a fence can be made", site, snapshot.fence_strength(site))
+    for broker in snapshot.brokers:
+        where = f"{broker.site}/{broker.pair}"
+        against = [forbidden[broker.site, broker.pair]] if (broker.site, broker.pair) in forbidden else []
+        answered = broker.silent is None
+        yield Check("a lock can be created", where, ("no" if against else "yes") if answered else None, against)
+
+
+def validate_offline(caller: Caller, *, verbose: bool = False) -> Result:
+    """Every check that needs no broker, 10 where one fails; `verbose` lists them."""
+    installation = caller.installation()
+    checks = list(checked(installation))
+    findings = list(dict.fromkeys(finding for each in checks for finding in each.found))
+    settings = installation.settings
+    pairs = {broker.name for site in settings.sites.values() for broker in site.brokers}
+    about = f"{installation.file.name}: {settings.topology}, {' and '.join(settings.sites)}, {len(pairs)} pair(s)"
+    failed = any(each.severity is Severity.ERROR for each in findings)
+    data: dict[str, Json] = {
+        "settings": str(installation.file),
+        "topology": settings.topology,
+        "checks": document([each.aged(0.0) for each in checks]),
+    }
+    groups = grouped(installation, findings, checks, (), verbose=verbose)
+    code = ExitCode.PRECHECK_FAILED if failed else ExitCode.OK
+    summary = f"{about}: {counted(findings)}; no broker was asked"
+    return Result(code, summary, findings, data, groups=groups)
+
+
+def checked(installation: Installation) -> Iterator[Check]:
+    """The checks of the settings by themselves, each with what it read."""
+    yield Check("the settings can be read", SETTINGS, str(installation.file))
+    yield _secrets(installation)
+    yield _addresses(installation)
+    yield _commands(installation)
+    yield _files(installation)
+    yield from _runbooks(installation)
+    yield from _approvals(installation)
+    for site in installation.settings.sites:
+        against = unverified_at(installation, site)
+        yield Check("certificates are verified", site, "not verified" if against else "verified", _listed(against))
+
+
+def _approvals(installation: Installation) -> Iterator[Check]:
+    if (wanted := installation.settings.approvals) is not None:
+        what = f"{wanted.needed} of {wanted.signers}, before {', '.join(wanted.of)}"
+        yield Check("signatures of plans can be verified", SETTINGS, what, _listed(why_no_approval(installation)))
+
+
+def _listed(finding: Finding | None) -> Sequence[Finding]:
+    return [] if finding is None else [finding]
+
+
+def _secrets(installation: Installation) -> Check:
+    secrets = dict(model.secrets(installation.settings))
+    against = [
+        found("DR-SETTINGS-003", where=where, file=installation.file.name)
+        for where, secret in secrets.items()
+        if secret.plain is not None
+    ]
+    sources = list(dict.fromkeys(secret.source for secret in secrets.values()))
+    return Check("no password stands in the settings", SETTINGS, some(sources) or "no password", against)
+
+
+def _addresses(installation: Installation) -> Check:
+    by_address: dict[str, list[str]] = {}
+    for site, settings in installation.settings.sites.items():
+        for broker in settings.brokers:
+            if address := getattr(broker, "jolokia", None):
+                by_address.setdefault(str(address).rstrip("/").lower(), []).append(f"{site}/{broker.name}")
+    shared = {address: names for address, names in by_address.items() if len(names) > 1}
+    against = [found("DR-SETTINGS-006", brokers=" and ".join(names)) for names in shared.values()]
+    return Check("each broker has a management address of its own", SETTINGS, f"{len(by_address)} address(es)", against)
+
+
+def _commands(installation: Installation) -> Check:
+    problems: dict[Finding, list[str]] = {}
+    names: list[str] = []
+    for where, words in model.commands(installation.settings):
+        names.append(words[0])
+        for finding in _command(installation, words):
+            problems.setdefault(finding, []).append(where)
+    name = "every command that the settings name can be started"
+    return Check(name, SETTINGS, some([*dict.fromkeys(names)]) or "no command", _placed(problems))
+
+
+def _command(installation: Installation, words: Sequence[str]) -> Iterator[Finding]:
+    """Against the words of a command: its program first, then files that it is given."""
+    program = words[0]
+    if os.sep not in program:
+        if shutil.which(program) is None:
+            yield found("DR-SETTINGS-002", f"no program {program} is on the PATH of this machine", _ON_HOST)
+    elif not (path := installation.path(program)).is_file():
+        yield _missing(program, path)
+    elif not os.access(path, os.X_OK):
+        yield found("DR-SETTINGS-001", f"{path} cannot be executed", f"`chmod +x {path}`.")
+    for word in words[1:]:
+        if word.startswith(("./", "../")) and not (path := installation.path(word)).exists():
+            remedy = "Mend the path, unless the command makes that file."
+            yield found("DR-SETTINGS-002", f"{path} is not there", remedy)
+
+
+def _placed(problems: Mapping[Finding, Sequence[str]]) -> list[Finding]:
+    """Each problem once, with all the places in the settings that name it."""
+    return [replace(finding, text=f"{finding.text} ({some(places)})") for finding, places in problems.items()]
+
+
+_ON_HOST: Final = "Nothing, where the machines that run dr-ctl have it."
+
+
+def _missing(name: str, path: Path) -> Finding:
+    """An absolute path may be there on another machine; a relative one is kept with the settings."""
+    if Path(name).is_absolute():
+        return found("DR-SETTINGS-002", f"{path} is not on this machine", _ON_HOST)
+    remedy = "Paths are relative to the settings file: mend the path, or put the file there."
+    return found("DR-SETTINGS-001", f"{path} is not there", remedy)
+
+
+def _files(installation: Installation) -> Check:
+    files = dict(model.files(installation.settings))
+    problems: dict[Finding, list[str]] = {}
+    for where, name in files.items():
+        path = installation.path(name)
+        if not path.exists():
+            problems.setdefault(_missing(name, path), []).append(where)
+        elif where.endswith(".tls.ca") and (why := _no_authority(path)) is not None:
+            finding = found("DR-SETTINGS-001", f"{path} {why}", "It is a file of PEM certificates.")
+            problems.setdefault(finding, []).append(where)
+    name = "every file that is kept with the settings is there"
+    return Check(name, SETTINGS, some([*files.values()]) or "no file", _placed(problems))
+
+
+def _no_authority(path: Path) -> str | None:
+    try:
+        ssl.create_default_context(cafile=str(path))
+    except (OSError, ssl.SSLError) as error:
+        return f"holds no certificates: {error.strerror or error}"
+    return None
+
+
+def _runbooks(installation: Installation) -> Iterator[Check]:
+    """The runbooks in force, and the hooks that they name against those that the settings have."""
+    place, hooks = folder(installation), installation.settings.hooks
+    called = {name for name in hooks if name.startswith(runbook.FENCING)}  # `fence` calls these by itself
+    if not place.exists():
+        return  # which the files' check tells
+    whole = True
+    for operation in runbook.OPERATIONS:
+        path = place / f"{operation}.yaml"
+        book, problems = runbook.lint(path, installation.settings.order)
+        against = [replace(each, remedy=f"Mend {path}; `dr-ctl runbook lint` checks it.") for each in problems]
+        whole = whole and book is not None
+        for step in book.steps if book is not None else ():
+            if step.verb == HOOK and (name := str(step.words["name"])) not in hooks:
+                against.append(
+                    found("DR-SETTINGS-004", runbook=path.name, line=step.line, hook=name, file=installation.file.name)
+                )
+            elif step.verb == HOOK:
+                called.add(str(step.words["name"]))
+        steps = ", ".join(step.verb for step in book.steps) if book is not None else f"{path} cannot be read"
+        yield Check(f"the runbook of {operation} can be read", SETTINGS, steps, against)
+    unused = [name for name in hooks if name not in called] if whole else []
+    against = [found("DR-SETTINGS-005", hook=name) for name in unused]
+    yield Check("every hook is called by a runbook", SETTINGS, some([*hooks]) or "no hook", against)

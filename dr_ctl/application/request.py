@@ -13,8 +13,8 @@ from typing import Final
 from dr_ctl.application import plans
 from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.installation import Opened
+from dr_ctl.application.loss_bound import FailoverPrice
 from dr_ctl.application.lost_site import as_things_stand, offered_for_what_is_lost
-from dr_ctl.application.price import FailoverPrice
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.core.notation import matches
@@ -46,7 +46,7 @@ _PASSWORDS: Final = {"__all__": {"password"}}
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Request:
     """`past` is the history of the run that is gone on with, None for a new one; `anew`: a failover in the place of an
     open run; `saved`: the plan that the decision has to be equal to."""
 
@@ -58,7 +58,7 @@ class Question:
     anew: bool = False
 
     @classmethod
-    def of(cls, ask: Ask, opened: Opened, *, past: History | None = None, saved: plans.Saved | None = None) -> Question:
+    def of(cls, ask: Ask, opened: Opened, *, past: History | None = None, saved: plans.Saved | None = None) -> Request:
         """Check what is asked; raises `UsageError` for a site or a step that there is not, or queues where whole sites
         move. From here on a lost site is waited for within bounds."""
         opened.must_know(ask.target, ask.expect_serving, ask.presume_down)
@@ -95,7 +95,7 @@ class Question:
             self.price.saw(snapshot)
         return snapshot
 
-    def narrowed(self, snapshot: Snapshot) -> Question:
+    def narrowed(self, snapshot: Snapshot) -> Request:
         """With the units that its pattern names, of those that were seen. A step at one site that names none is about
         what the other does not serve, where both serve a part."""
         ask = self.ask

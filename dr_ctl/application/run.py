@@ -1,35 +1,47 @@
 """The sequence of every operation: look, decide, agree, lock, look again, decide again, carry out. A resume, an
-escalation and a dry run use the same sequence with other arguments.
+escalation and a dry run use the same sequence with other arguments; an abort undoes.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
+from typing import Final
 
-from dr_ctl.application import approvals, carrying_out, disaster, lock, open_run, plans
-from dr_ctl.application.afterwards import telling
+from dr_ctl.application import execution, lock, plans, recovery_options, verdicts
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.cost import cost
 from dr_ctl.application.debts import with_units
+from dr_ctl.application.execution import telling
 from dr_ctl.application.installation import Opened
+from dr_ctl.application.loss_bound import FailoverPrice
 from dr_ctl.application.lost_site import taken_over
-from dr_ctl.application.open_run import left_open, no_open_run, still_open
-from dr_ctl.application.request import Question
+from dr_ctl.application.recovery_options import left_open, no_open_run, refused_onward, still_open, why_not_undone
+from dr_ctl.application.request import Request
 from dr_ctl.application.result import Result
 from dr_ctl.core.document import document
-from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Severity
+from dr_ctl.core.notation import duration, if_known, page
+from dr_ctl.engine import executor
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.context import Onlooker
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import read
+from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
+from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Move, Refused
-from dr_ctl.engine.runs import RunFiles
+from dr_ctl.engine.record import record
+from dr_ctl.engine.roles import other_brokers, other_sites, unexpected
+from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import Snapshot
 
 NOBODY_ASKED = "nobody could be asked, and --yes was not given; nothing was changed"
 SAID_NO = "a person said no; nothing was changed"
+_PLANNED: Final = (SWAPOVER, FAILBACK)
+_LATEST: Final = 5
+"""So many moves of the past are enough to tell how long one takes."""
 
 
 def run(caller: Caller, asked: Ask, how: RunOptions) -> Result:
@@ -41,15 +53,15 @@ def run(caller: Caller, asked: Ask, how: RunOptions) -> Result:
     asked = replace(asked, expect_serving=how.expect_serving)
     runs = caller.runs()
     with Opened.of(caller) as opened:
-        question = Question.of(asked, opened, saved=saved)
+        request = Request.of(asked, opened, saved=saved)
         if not how.dry_run:
-            with runs.lock(question.title):
+            with runs.lock(request.title):
                 pass  # a run of this STATE that lives is named before any broker is asked
         unfinished = runs.unfinished()
-        if unfinished is not None and not question.goes_beside:
-            return still_open(unfinished, question.ask)
-        question = replace(question, anew=unfinished is not None and question.supersedes)
-        return telling(caller, opened, lambda: _carried_out(caller, question, how))
+        if unfinished is not None and not request.goes_beside:
+            return still_open(unfinished, request.ask)
+        request = replace(request, anew=unfinished is not None and request.supersedes)
+        return telling(caller, opened, lambda: _carried_out(caller, request, how))
 
 
 def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
@@ -60,14 +72,14 @@ def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
 
 def _resumed(caller: Caller, opened: Opened, timeout_s: float | None, how: RunOptions) -> Result:
     runs = caller.runs()
-    with open_run.holding_state(runs, "resume", held=how.dry_run):
-        files = open_run.begun(runs, how)
+    with recovery_options.holding_state(runs, "resume", held=how.dry_run):
+        files = recovery_options.begun(runs, how)
         if files is None:
             return no_open_run()
-        past = open_run.past(files, caller.clock, how)
+        past = recovery_options.past(files, caller.clock, how)
         wait_s = timeout_s if timeout_s is not None else past.ask.timeout_s
         asked = replace(past.ask, timeout_s=wait_s, expect_serving=how.expect_serving)
-        return _carried_out(caller, Question.of(asked, opened, past=past), how, files)
+        return _carried_out(caller, Request.of(asked, opened, past=past), how, files)
 
 
 def escalate(caller: Caller, name: str | None, asked: Ask, how: RunOptions) -> Result:
@@ -77,8 +89,8 @@ def escalate(caller: Caller, name: str | None, asked: Ask, how: RunOptions) -> R
     files = runs.unfinished() if name is None else runs.find(name)
     if files is None or not files.open() or not read(files.journal):
         return no_open_run()
-    with open_run.holding_state(runs, "escalate", held=how.dry_run):
-        past = open_run.past(files, caller.clock, how)
+    with recovery_options.holding_state(runs, "escalate", held=how.dry_run):
+        past = recovery_options.past(files, caller.clock, how)
     if past.ask.operation not in (SWAPOVER, FAILBACK) or past.activation:
         text = f"{files.name} is no planned move before its point of no return; nothing was changed"
         finding = found("DR-RUN-006", text, "`dr-ctl resume` finishes it; `dr-ctl abort` undoes what can be undone.")
@@ -104,77 +116,75 @@ def plan(caller: Caller, asked: Ask, as_if_lost: str | None = None) -> Result:
     taken for lost, for this plan alone."""
     with Opened.of(caller) as opened:
         if as_if_lost is not None:
-            return disaster.planned(opened, asked, as_if_lost)
-        question = Question.of(asked, opened)
-        snapshot = question.look()
-        question = question.narrowed(snapshot)
-        decided = question.decide(snapshot)
-        result = _planned(decided, question) if isinstance(decided, Plan) else _unpriced(_undecided(decided), decided)
-        return _with(_priced(result, question), question.residue(snapshot))
+            return verdicts.planned_as_if_lost(opened, asked, as_if_lost)
+        request = Request.of(asked, opened)
+        snapshot = request.look()
+        request = request.narrowed(snapshot)
+        decided = request.decide(snapshot)
+        result = _planned(decided, request) if isinstance(decided, Plan) else _unpriced(_undecided(decided), decided)
+        return _with(_priced(result, request), request.residue(snapshot))
 
 
-def _carried_out(caller: Caller, question: Question, how: RunOptions, files: RunFiles | None = None) -> Result:
+def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFiles | None = None) -> Result:
     """`files` are those of the run that is gone on with."""
-    snapshot = _measured(caller, question)
-    runs, question = caller.runs(), question.narrowed(snapshot)
+    snapshot = _measured(caller, request)
+    runs, request = caller.runs(), request.narrowed(snapshot)
     if not how.dry_run:
         lock.refuse_if_held(snapshot, runs, break_lock=how.break_lock)
-    decided = question.decide(snapshot)
-    if files is None and isinstance(decided, AlreadyThere) and (why := question.why_not_so()) is not None:
+    decided = request.decide(snapshot)
+    if files is None and isinstance(decided, AlreadyThere) and (why := request.why_not_so()) is not None:
         finding = found("DR-ROLE-013", said=decided.text, why=why)
         return with_units(caller, Result(ExitCode.UNKNOWN, finding.text, (finding,)), snapshot)
-    if isinstance(decided, AlreadyThere) and question.price is not None:
-        told = taken_over(question.ask, snapshot, question.opened, runs)
-        price = price_text(question.price.bounds())
+    if isinstance(decided, AlreadyThere) and request.price is not None:
+        told = taken_over(request.ask, snapshot, request.opened, runs)
+        price = price_text(request.price.bounds())
         decided = decided if told is None else replace(decided, text=f"{told}; {price}; nothing was changed")
     if not isinstance(decided, Plan):
-        ended = _ended(caller, question, _undecided(decided), snapshot, files)
+        ended = _ended(caller, request, _undecided(decided), snapshot, files)
         return _unpriced(ended, decided) if how.dry_run else ended
     if how.dry_run:
         planned = _with(
-            _priced(_planned(decided, question), question), question.residue(snapshot) if files is None else {}
+            _priced(_planned(decided, request), request), request.residue(snapshot) if files is None else {}
         )
-        return _trimmed(caller, planned, decided, question) if question.ask.operation == TRIM else planned
-    if question.price is not None and files is None:
-        caller.say(f"price: {price_text(question.price.bounds())}")
+        return _trimmed(caller, planned, decided, request) if request.ask.operation == TRIM else planned
+    if request.price is not None and files is None:
+        caller.say(f"price: {price_text(request.price.bounds())}")
     approved, refused = (
-        approvals.permit(question.opened.installation, question.ask, question.saved, runs)
-        if files is None
-        else (None, None)
+        plans.permit(request.opened.installation, request.ask, request.saved, runs) if files is None else (None, None)
     )
-    if (declined := refused or _declined(caller, decided, how, question, snapshot)) is not None:
-        declined = _priced(declined, question)
+    if (declined := refused or _declined(caller, decided, how, request, snapshot)) is not None:
+        declined = _priced(declined, request)
         return left_open(declined, files) if files is not None else declined
-    name = files.name if files is not None else runs.name(question.ask.operation, question.site)
+    name = files.name if files is not None else runs.name(request.ask.operation, request.site)
     with (
-        open_run.holding_state(runs, question.title, held=files is not None),
-        lock.locked(question.opened, runs, snapshot, name, question.title, break_lock=how.break_lock) as lease,
+        recovery_options.holding_state(runs, request.title, held=files is not None),
+        lock.locked(request.opened, runs, snapshot, name, request.title, break_lock=how.break_lock) as lease,
     ):
         unfinished = runs.unfinished() if files is None else None
-        if unfinished is not None and not question.goes_beside:
-            return still_open(unfinished, question.ask)
-        before, snapshot = snapshot, question.look()
+        if unfinished is not None and not request.goes_beside:
+            return still_open(unfinished, request.ask)
+        before, snapshot = snapshot, request.look()
         if files is not None and (changed := lock.changed(before, snapshot)) is not None:
             return Result(ExitCode.PRECHECK_FAILED, changed.text, (changed,), run=name)
-        decided = question.decide(snapshot)
+        decided = request.decide(snapshot)
         if not isinstance(decided, Plan):
-            return _ended(caller, question, _undecided(decided), snapshot, files)
-        brings = question.residue(snapshot) if files is None else {}
+            return _ended(caller, request, _undecided(decided), snapshot, files)
+        brings = request.residue(snapshot) if files is None else {}
         if files is None:
-            files = runs.create(question.ask.operation, question.site, name)
+            files = runs.create(request.ask.operation, request.site, name)
             files.begin(document(decided))
-        work = carrying_out.Work(caller, question.opened, files, lease, how, approved)
-        superseded = unfinished if question.supersedes else None
-        return work.execute(decided, question.price, brings=brings, superseded=superseded)
+        work = execution.Work(caller, request.opened, files, lease, how, approved)
+        superseded = unfinished if request.supersedes else None
+        return work.execute(decided, request.price, brings=brings, superseded=superseded)
 
 
-def _measured(caller: Caller, question: Question) -> Snapshot:
+def _measured(caller: Caller, request: Request) -> Snapshot:
     """A look; for a planned move once the target's brokers can say whether clients could work there."""
-    snapshot, said = question.look(), ""
+    snapshot, said = request.look(), ""
     until = caller.clock.monotonic() + caller.timeouts.measured_s
-    is_planned = question.ask.operation in (SWAPOVER, FAILBACK) and not (question.past and question.past.activation)
+    is_planned = request.ask.operation in (SWAPOVER, FAILBACK) and not (request.past and request.past.activation)
     while is_planned and caller.clock.monotonic() < until:
-        target = [broker for broker in snapshot.brokers if broker.site == question.site]
+        target = [broker for broker in snapshot.brokers if broker.site == request.site]
         untold = [f"{own.site}/{own.pair}: {each.text}" for own in target for each in own.obstacles if not each.known]
         if not untold:
             break
@@ -182,17 +192,17 @@ def _measured(caller: Caller, question: Question) -> Snapshot:
             said = f"{untold[0]}; waiting up to {caller.timeouts.measured_s:.0f} s for it"
             caller.say(said)
         caller.clock.sleep(1)
-        snapshot = question.look()
+        snapshot = request.look()
     return snapshot
 
 
-def _declined(caller: Caller, decided: Plan, how: RunOptions, question: Question, snapshot: Snapshot) -> Result | None:
+def _declined(caller: Caller, decided: Plan, how: RunOptions, request: Request, snapshot: Snapshot) -> Result | None:
     """Ask a person, if there is one, with the cost beside the question; None is a yes."""
     if how.yes:
         return None
     if not caller.people.present():
         return Result(ExitCode.DECLINED, NOBODY_ASKED, decided.findings)
-    if caller.people.agrees(decided, cost(decided, snapshot, question.price, caller.runs())):
+    if caller.people.agrees(decided, cost(decided, snapshot, request.price, caller.runs())):
         return None
     return Result(ExitCode.DECLINED, SAID_NO, decided.findings, already_read=True)
 
@@ -214,19 +224,19 @@ def _unpriced(result: Result, decided: Decision) -> Result:
     return replace(result, plan=decided.plan, data={**result.data, "plan": document(decided.plan)})
 
 
-def _planned(decided: Plan, question: Question) -> Result:
+def _planned(decided: Plan, request: Request) -> Result:
     calls = sum(call.when is None for step in decided.steps for call in step.calls)
     summary = f"{plans.title(decided)}: {calls} call(s) for certain; nothing was changed"
-    text = "" if question.price is None else f"price: {price_text(question.price.bounds())}"
+    text = "" if request.price is None else f"price: {price_text(request.price.bounds())}"
     return Result(ExitCode.OK, summary, decided.findings, {"plan": document(decided)}, plan=decided, text=text)
 
 
-def _trimmed(caller: Caller, planned: Result, decided: Plan, question: Question) -> Result:
+def _trimmed(caller: Caller, planned: Result, decided: Plan, request: Request) -> Result:
     """With what the trim itself would find now, as it looks before it removes."""
     [step] = [each for each in decided.steps if each.verb == TRIM]
     move = Move(decided.ask, decided.source, decided.baseline)
     try:
-        outcome = question.opened.topology.driver().apply(step, move, Onlooker(caller.clock, caller.listener()))
+        outcome = request.opened.topology.driver().apply(step, move, Onlooker(caller.clock, caller.listener()))
     except BrokerError as error:
         outcome = Refused(str(error))
     summary = f"{plans.title(decided)}: {outcome.text}; nothing was changed"
@@ -234,22 +244,144 @@ def _trimmed(caller: Caller, planned: Result, decided: Plan, question: Question)
     return replace(planned, code=code, summary=summary, findings=(*planned.findings, *outcome.findings))
 
 
-def _ended(caller: Caller, question: Question, result: Result, snapshot: Snapshot, files: RunFiles | None) -> Result:
+def _ended(caller: Caller, request: Request, result: Result, snapshot: Snapshot, files: RunFiles | None) -> Result:
     result = with_units(caller, result, snapshot)
     if files is not None:
         return replace(result, run=files.name)
     text = result.text
-    if question.price is not None and result.code is ExitCode.SERVING_SITE_ALIVE:
-        text = (
-            f"price, once {question.opened.other(question.ask.target)} is ended: {price_text(question.price.bounds())}"
-        )
-    return _priced(replace(result, text=text), question)
+    if request.price is not None and result.code is ExitCode.SERVING_SITE_ALIVE:
+        text = f"price, once {request.opened.other(request.ask.target)} is ended: {price_text(request.price.bounds())}"
+    return _priced(replace(result, text=text), request)
 
 
 def _with(result: Result, data: dict[str, Json]) -> Result:
     return replace(result, data={**result.data, **data})
 
 
-def _priced(result: Result, question: Question) -> Result:
+def _priced(result: Result, request: Request) -> Result:
     """Say what a failover may cost beside whatever came of it."""
-    return result if question.price is None else _with(result, {"bounds": dict(question.price.bounds())})
+    return result if request.price is None else _with(result, {"bounds": dict(request.price.bounds())})
+
+
+def abort(caller: Caller, how: RunOptions) -> Result:
+    """Look, agree, lock, look again, undo."""
+    with Opened.of(caller) as opened:
+        return telling(caller, opened, lambda: _aborted(caller, opened, how))
+
+
+def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
+    runs = caller.runs()
+    with recovery_options.holding_state(runs, "abort", held=how.dry_run):
+        files = recovery_options.begun(runs, how)
+        if files is None:
+            return no_open_run()
+        past = recovery_options.past(files, caller.clock, how)
+        snapshot: Snapshot = opened.topology.observe()
+        if not how.dry_run:
+            lock.refuse_if_held(snapshot, runs, break_lock=how.break_lock)
+        asked = replace(past.ask, expect_serving=how.expect_serving)
+        opened.must_know(asked.target, asked.expect_serving, asked.presume_down)
+        others = other_sites(snapshot, past) or other_brokers(opened.topology.recipe.basis(snapshot), past)
+        if (others := others or unexpected(part_of(snapshot, asked), asked)) is not None:
+            return Result(ExitCode.PRECHECK_FAILED, others.text, (others,), run=files.name)
+        if (refused := _past_no_return(past, snapshot, files)) is not None:
+            return refused
+        if how.dry_run:
+            return _undo_planned(past, files)
+        if not how.yes and not caller.people.says_yes(f"Undo {files.name}?"):
+            text = SAID_NO if caller.people.present() else NOBODY_ASKED
+            return left_open(Result(ExitCode.DECLINED, text), files)
+        what = f"abort of {past.ask.operation} to {past.ask.target}"
+        with lock.locked(opened, runs, snapshot, files.name, what, break_lock=how.break_lock) as lease:
+            if (refused := _past_no_return(past, opened.topology.observe(), files)) is not None:
+                return refused
+            return execution.Work(caller, opened, files, lease, how).undo(past)
+
+
+def _undo_planned(past: History, files: RunFiles) -> Result:
+    """The calls that an abort would make, and the sites that would serve then."""
+    steps = executor.to_undo(past)
+    text = page(f"undo {step.verb}: {call.about}, if {if_known(call.when)}" for step in steps for call in step.inverse)
+    undo: list[Json] = [{"step": step.id, "calls": document(step.inverse)} for step in steps]
+    serves = " and ".join(past.serving)
+    ending = f"{serves} would serve" if serves else "nobody would be served, as before the run"
+    data: dict[str, Json] = {"undo": undo, "serves": [*past.serving]}
+    return Result(ExitCode.OK, f"{ending}; nothing was changed", data=data, run=files.name, text=text)
+
+
+def forget(caller: Caller, name: str, how: RunOptions) -> Result:
+    """Close an open run as it is, whatever its journal says or does not say. Asks no broker and undoes nothing."""
+    if how.reason is None:
+        raise UsageError("--forget needs --reason", remedy="Say who serves, and how that is known: --reason TEXT.")
+    runs = caller.runs()
+    files = runs.find(name)
+    if not files.open():
+        text = f"{files.name} is not open; nothing was changed"
+        return Result(ExitCode.PRECHECK_FAILED, text, (found("DR-RUN-004", text, "`dr-ctl runs list`."),))
+    if how.dry_run:
+        return Result(ExitCode.OK, f"{files.name} would be given up; nothing was changed", run=files.name)
+    if not how.yes and not caller.people.says_yes(f"Give up {files.name}? Nothing of it is undone."):
+        text = SAID_NO if caller.people.present() else NOBODY_ASKED
+        return left_open(Result(ExitCode.DECLINED, text), files)
+    with runs.lock(f"giving up {files.name}"):
+        given_up = Result(ExitCode.UNKNOWN, f"given up: {how.reason}; nothing was undone", run=files.name)
+        execution.give_up(caller, files, given_up.envelope(caller.command))
+    finding = found("DR-RUN-007", run=files.name)
+    return Result(ExitCode.OK, f"{files.name} is given up", (finding,), run=files.name)
+
+
+def _past_no_return(past: History, snapshot: Snapshot, files: RunFiles) -> Result | None:
+    if (text := why_not_undone(past, snapshot)) is None:
+        return None
+    remedy = "`dr-ctl resume` finishes the move; a swapover back undoes it safely."
+    if refused_onward(past, snapshot):
+        remedy = f"`dr-ctl abort --forget {files.name} --reason TEXT` gives it up."
+    finding = found("DR-RUN-005", text, remedy)
+    return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)
+
+
+def cost(plan: Plan, snapshot: Snapshot, price: FailoverPrice | None, runs: Runs) -> str:
+    """The cost of a failover or of a planned move; empty for any other operation."""
+    operation = plan.ask.operation
+    if operation == FAILOVER and price is not None:
+        return f"{price_text(price.bounds())}; {_clients(plan, snapshot, plan.target)} are served by {plan.target} then"
+    if operation not in _PLANNED:
+        return ""
+    most_s = plan.ask.max_outage_s
+    limit = "" if most_s is None else f", at most {duration(most_s)} (then it is undone)"
+    kept = "what clients hold comes again" if plan.ask.cut_in_flight else "nothing is lost, nothing comes twice"
+    return f"{_clients(plan, snapshot, plan.source)} will be out for {_time(plan, snapshot, runs)}{limit}; {kept}"
+
+
+def _clients(plan: Plan, snapshot: Snapshot, site: str) -> str:
+    if plan.ask.units is not None:
+        count = len(plan.ask.units)
+    else:
+        count = len({name for each in snapshot.brokers if each.site == site for name in each.depths})
+    return f"clients of {count} queue{'' if count == 1 else 's'}" if count else f"clients of {site}"
+
+
+def _time(plan: Plan, snapshot: Snapshot, runs: Runs) -> str:
+    """For how long clients will be out: by what earlier moves took, and never a figure that nobody has measured."""
+    took = _earlier(runs)
+    if took:
+        moves = "the last move" if len(took) == 1 else f"the last {len(took)} moves"
+        between = f"{duration(min(took))} to {duration(max(took))}" if len(took) > 1 else duration(took[0])
+        return f"about {duration(median(took))} ({moves}: {between})"
+    ships = [link.outflow for link in snapshot.links() if link.site == plan.source]
+    now = "" if None in ships or not ships else f" ({sum(each or 0 for each in ships)} to ship now)"
+    return f"a time that no move from here has measured yet{now}"
+
+
+def _earlier(runs: Runs) -> Sequence[float]:
+    """The outages of the last planned moves that ended well, by the runs of this STATE."""
+    took: list[float] = []
+    for files in reversed(runs.all()):
+        if files.name.split("-")[1:2] not in [[each] for each in _PLANNED]:
+            continue
+        told = record(files)
+        if told.exit_code in (ExitCode.OK, ExitCode.WARNINGS) and told.out is not None:
+            took += [told.out.at_most_s] if told.out.at_most_s is not None else []
+        if len(took) == _LATEST:
+            break
+    return took

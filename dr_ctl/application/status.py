@@ -4,13 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from dr_ctl.application import down_since, if_lost, lock
+from dr_ctl.application import lock, lost_site, verdicts
 from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
-from dr_ctl.application.installation import Opened
-from dr_ctl.application.looking import Looking
+from dr_ctl.application.installation import Looking, Opened
 from dr_ctl.application.lost_site import ending_holder, lost_pairs, not_read, without_rights
 from dr_ctl.application.recovery_options import Interrupted, open_run_findings
 from dr_ctl.application.result import Result
@@ -38,7 +37,7 @@ class Status:
     snapshot: Snapshot
     links: Sequence[LinkSnapshot]
     estimate: str
-    down: Mapping[tuple[str, str], down_since.Since] = field(default_factory=dict)
+    down: Mapping[tuple[str, str], lost_site.Since] = field(default_factory=dict)
     serves: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -53,7 +52,7 @@ def status(caller: Caller, looked: Looking) -> Status:
     run = judge.open_run
     interrupted = Interrupted.of(run) if run is not None and not run.lives else None
     serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
-    last_look = down_since.last_look(opened.installation)
+    last_look = lost_site.last_look(opened.installation)
     findings = [
         *filter(None, [renamed_sites(snapshot)]),
         *_open_again(snapshot, interrupted),
@@ -67,19 +66,19 @@ def status(caller: Caller, looked: Looking) -> Status:
         *lock.holders(snapshot, run.files.name if run is not None and not run.lives else None),
         *_pauses(snapshot),
         *nobody,
-        *down_since.unwatched(opened.installation, last_look, caller.clock.now()),
+        *lost_site.unwatched(opened.installation, last_look, caller.clock.now()),
     ]
     estimated, line, stale = with_age(opened.installation, serving[0]) if len(serving) == 1 else (None, "", [])
     priced = serving[0] if len(serving) == 1 and not is_split(snapshot) else None
     unsure = [stand_of(snapshot, site) for site, role in snapshot.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
-    out = None if serving else down_since.unserved(opened.installation, caller.runs(), sure=not unsure)
-    down = down_since.links(opened.installation, snapshot, links)
+    out = None if serving else lost_site.unserved(opened.installation, caller.runs(), sure=not unsure)
+    down = lost_site.links(opened.installation, snapshot, links)
     if priced is not None:
         away = [since for (site, _), since in down.items() if site == priced]
-        head = if_lost.headline(judge, priced, away, caller.clock.now())
+        head = verdicts.headline(judge, priced, away, caller.clock.now())
         # What was usual while all was well says nothing of now.
         line, stale = (head, []) if away else ("\n".join(filter(None, (head, line))), stale)
-        findings += if_lost.differing(opened, snapshot, priced, judge.if_lost(priced).differ())
+        findings += verdicts.differing(opened, snapshot, priced, judge.if_lost(priced).differ())
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value, **_at_work(snapshot, site)} for site, role in snapshot.roles.items()},
         "pairs": document(snapshot.units),
@@ -126,7 +125,7 @@ def _at_work(snapshot: Snapshot, site: str) -> dict[str, Json]:
     }
 
 
-def _down(down: Mapping[tuple[str, str], down_since.Since], link: LinkSnapshot) -> dict[str, Json]:
+def _down(down: Mapping[tuple[str, str], lost_site.Since], link: LinkSnapshot) -> dict[str, Json]:
     silence = down.get((link.site, link.pair))
     return {} if silence is None else {"last_attached": silence.at}
 

@@ -1,5 +1,5 @@
-"""The answer that a command would give now, and its conditions: `validate`, `status` and the command share this
-judgement.
+"""The answer that a command would give now, and its conditions, also as if a site was lost: `validate`, `status`, `plan
+--as-if-lost` and the command share this judgement.
 
 A verdict comes from a look that was made, without asking a broker.
 """
@@ -7,19 +7,24 @@ A verdict comes from a look that was made, without asking a broker.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from datetime import datetime
+from typing import Any, Final, Literal
 
-from dr_ctl.application import approvals, lock
+from dr_ctl.application import lock, plans
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
-from dr_ctl.application.open_run import OpenRun, still_open
-from dr_ctl.application.price import FailoverPrice
-from dr_ctl.application.request import Question
-from dr_ctl.core.document import HIDDEN, key
-from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
-from dr_ctl.core.notation import if_known
+from dr_ctl.application.loss_bound import FailoverPrice
+from dr_ctl.application.lost_site import Since
+from dr_ctl.application.recovery_options import OpenRun, still_open
+from dr_ctl.application.request import Request
+from dr_ctl.application.result import Result
+from dr_ctl.core.document import HIDDEN, document, key
+from dr_ctl.core.errors import UsageError
+from dr_ctl.core.findings import found
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
+from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.goals import Goal
@@ -93,7 +98,7 @@ class Judge:
         granted, needs, decided = self._needed(ask, needs, price)
         judged = self._of(granted, needs, decided)
         if price is None and granted.accept_duplicates is not None:
-            refused = Question(ask, self.opened).decide(self.snapshot)
+            refused = Request(ask, self.opened).decide(self.snapshot)
             text = f"refused without {' '.join(judged.needs)}: {refused.findings[0].text}; who owns that limit decides"
             if judged.code is ExitCode.OK:
                 return replace(judged, text=text, code=ExitCode.PRECHECK_FAILED, findings=refused.findings)
@@ -109,7 +114,7 @@ class Judge:
         self, ask: Ask, needs: tuple[str, ...], price: FailoverPrice | None
     ) -> tuple[Ask, tuple[str, ...], Decision]:
         """Add what the command would ask for, as far as a person may grant it, until it would go on or never would."""
-        decided = Question(ask, self.opened, price).decide(self.snapshot)
+        decided = Request(ask, self.opened, price).decide(self.snapshot)
         if not isinstance(decided, Refusal):
             return ask, needs, decided
         if price is None:
@@ -140,7 +145,7 @@ class Judge:
         if not all(each.duplicates for each in errors):
             return ask, needs, decided
         granted = replace(ask, accept_duplicates=_ANYTHING)
-        return granted, (*needs, f"--accept-duplicates {most}"), Question(granted, self.opened).decide(self.snapshot)
+        return granted, (*needs, f"--accept-duplicates {most}"), Request(granted, self.opened).decide(self.snapshot)
 
     def _priced(self, ask: Ask) -> FailoverPrice | None:
         if ask.operation != FAILOVER:
@@ -180,8 +185,8 @@ class Judge:
 
     def _ready(self, ask: Ask, needs: tuple[str, ...], decided: Plan) -> Verdict:
         """Ready by its checks; a move also needs a link that ships, and time to drain."""
-        needed = approvals.options(self.opened.installation, ask.operation)
-        if needed and (blind := approvals.why_none(self.opened.installation)) is not None:
+        needed = plans.approval_options(self.opened.installation, ask.operation)
+        if needed and (blind := plans.why_no_approval(self.opened.installation)) is not None:
             text, findings = f"not ready: {blind.text}", (blind, *decided.findings)
             return Verdict(ask.operation, ask.target, text, ExitCode.PRECHECK_FAILED, (), findings)
         unread = [check for check in self._checks(decided) if check.evidence is None]
@@ -297,3 +302,69 @@ _ANYTHING: Final = 1 << 62
 def _anything(quoted: str) -> int | Literal["unknown"]:
     """What accepts any such price, for judging on."""
     return "unknown" if quoted == "unknown" else _ANYTHING
+
+
+def headline(judge: Judge, site: str, away: Collection[Since], now: datetime) -> str:
+    """`away`: since when each link of the site is away that is. Empty where no monitor has looked and all are there."""
+    bounds: Mapping[str, Any] = judge.if_lost(site).bounds()
+    cost = f"if {site} died now: {price_text(bounds)}{_age(bounds, now)}"
+    if not away:
+        return cost if bounds["lost"]["read_at"] is not None else ""
+    since = [each.at for each in away if each.at is not None]
+    when = f"since {min(since)}" if len(since) == len(away) else "for a time that nobody knows"
+    return f"nothing has reached {judge.opened.other(site)} {when}; {cost}"
+
+
+def _age(bounds: Mapping[str, Any], now: datetime) -> str:
+    read_at = bounds["lost"]["read_at"]
+    if read_at is None:
+        return ""
+    age_s = max(0.0, (now - datetime.fromisoformat(read_at)).total_seconds())
+    return f" (reading of {duration(round(age_s, 1))} ago)"
+
+
+def differing(opened: Opened, snapshot: Snapshot, site: str, by_history: Sequence[Finding]) -> Sequence[Finding]:
+    """That the sites differ by more than what was on its way, by this look; where it does not tell, by the history."""
+    move = Move(Ask(SWAPOVER, opened.other(site)), site, {})
+    found = [each for check in opened.topology.recipe.checks(snapshot, move) for each in check.found]
+    own = [replace(each, severity=Severity.WARNING) for each in found if each.id == "DR-PARITY-001"]
+    return own or by_history
+
+
+def planned_as_if_lost(opened: Opened, asked: Ask, lost: str) -> Result:
+    """Decide from a look in which no port of that site answers. What a person would have to accept is accepted for the
+    plan, and told."""
+    opened.must_know(lost)
+    if asked.operation != FAILOVER or lost == asked.target:
+        remedy = f"As in `dr-ctl plan failover --to {opened.other(lost)} --as-if-lost {lost}`."
+        raise UsageError(f"--as-if-lost {lost}: is for a failover to the other site", remedy=remedy)
+    request = Request.of(asked, opened)
+    assert request.price is not None  # a failover has one
+    looked: Snapshot = opened.topology.observe()
+    snapshot = looked.as_if_lost(lost)
+    request.price.saw(snapshot)
+    decided = request.decide(snapshot)
+    if isinstance(decided, Refusal) and decided.plan is not None:
+        decided = decided.plan
+    refused = request.price.too_high(asked)
+    bounds = request.price.bounds()
+    findings = [found("DR-PLAN-002", lost=lost, role=looked.roles[lost].value, target=asked.target)]
+    findings += differing(opened, looked, lost, request.price.differ())
+    if refused is not None:
+        findings.append(agreed_today(refused, request.price, asked))
+    data: dict[str, Json] = {"bounds": dict(bounds), "as_if_lost": lost, "role": looked.roles[lost].value}
+    if not isinstance(decided, Plan):
+        word = "nothing to do" if isinstance(decided, AlreadyThere) else "not possible"
+        why = decided.text if isinstance(decided, AlreadyThere) else _first_error(decided.findings)
+        code = ExitCode.OK if isinstance(decided, AlreadyThere) else ExitCode.PRECHECK_FAILED
+        summary = f"as if {lost} was lost: a failover to {asked.target} is {word}: {why}"
+        return Result(code, summary, [*decided.findings, *findings], data)
+    own = [each for each in besides(decided.findings, lost) if each.id != "DR-PARITY-001"]
+    plan = replace(decided, as_if_lost=lost, findings=(*own, *findings))
+    summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {price_text(bounds)}"
+    text = f"price, if {lost} was lost now: {price_text(bounds)}"
+    return Result(ExitCode.OK, summary, plan.findings, {"plan": document(plan), **data}, plan=plan, text=text)
+
+
+def _first_error(findings: tuple[Finding, ...]) -> str:
+    return next(each.text for each in findings if each.severity is Severity.ERROR)

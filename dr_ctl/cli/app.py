@@ -105,14 +105,12 @@ def validate(
 ) -> Result:
     """Check the installation: named checks, then what each operation would answer now. The exit code is that of the
     first operation: of `swapover`, or of `--for`."""
-    if offline:
-        from dr_ctl.application import offline as settings_alone  # noqa: PLC0415 - each command imports what it needs
+    from dr_ctl.application import readiness  # noqa: PLC0415 - each command imports what it needs
 
+    if offline:
         if operation is not None or to is not None:
             raise UsageError("--offline says nothing of an operation", remedy="Leave --for and --to out.")
-        return settings_alone.validate(session, verbose=verbose or session.verbose)
-    from dr_ctl.application import readiness  # noqa: PLC0415
-
+        return readiness.validate_offline(session, verbose=verbose or session.verbose)
     return readiness.validate(session, operation, to, verbose=verbose or session.verbose)
 
 

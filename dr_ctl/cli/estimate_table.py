@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dr_ctl.application import at_stake
+from dr_ctl.application import estimates
 from dr_ctl.application.estimates import figure
 from dr_ctl.core.notation import duration
 from dr_ctl.rpo.estimate.result import Objectives
@@ -24,7 +24,7 @@ def estimate_table(data: Mapping[str, Any], objectives: Objectives | None) -> st
     """Empty where there is no estimate."""
     if not data or data.get("total") is None:
         return ""
-    limits = at_stake.limits(objectives)
+    limits = estimates.limits(objectives)
     rows = [*_rows(data["total"], limits.get((), {}), _NAMES)]
     for each in data["classes"]:
         queues = tuple(each["queues"])

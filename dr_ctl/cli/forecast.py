@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dr_ctl.application import at_stake
+from dr_ctl.application import estimates
 from dr_ctl.application.estimates import figure, request
 from dr_ctl.application.result import Result
 from dr_ctl.cli.estimate_table import estimate_table
@@ -87,9 +87,9 @@ def _told(installation: Installation, answer: EstimateAnswer, objectives: Object
         window = answer.estimate.window
         over = f" over {window.samples} samples from {stamp(window.first)} to {stamp(window.last)}"
     made = f"Made {stamp(system().now())} by dr-ctl {version()}{over}, in {installation.history.shown}."
-    as_of = at_stake.as_of(data)
+    as_of = estimates.as_of(data)
     first, second = (f"{each[:1].upper()}{each[1:]}." if each else "" for each in (summary, as_of))
-    return pages.Told(first, second, made, at_stake.limits(objectives))
+    return pages.Told(first, second, made, estimates.limits(objectives))
 
 
 def backtest(
@@ -160,8 +160,8 @@ def _summary(answer: EstimateAnswer, objectives: Objectives | None, *, away: boo
     if answer.estimate is None:
         return "how much a failure would lose is not known"
     data = answer.data
-    as_of = at_stake.as_of(data) if away else ""
-    told = f"if {answer.estimate.site} died: {at_stake.verdict(data, objectives)}"
+    as_of = estimates.as_of(data) if away else ""
+    told = f"if {answer.estimate.site} died: {estimates.verdict(data, objectives)}"
     return f"{told}; {as_of}" if as_of else told
 
 

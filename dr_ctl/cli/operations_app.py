@@ -68,9 +68,9 @@ def plan_approve(
     yes: Annotated[bool, option("--yes", "Ask nothing.")] = False,
 ) -> Result:
     """Sign a saved plan, where the settings ask for more than one person: `approvals:`."""
-    from dr_ctl.application import approvals  # noqa: PLC0415
+    from dr_ctl.application import plans  # noqa: PLC0415
 
-    return approvals.approve(session, file, key, yes=yes)
+    return plans.approve(session, file, key, yes=yes)
 
 
 def _operation(
@@ -215,9 +215,9 @@ def abort(
     ] = None,
 ) -> Result:
     """Undo the run that was interrupted, where it has not passed the point of no return."""
-    from dr_ctl.application import abort as undoing  # noqa: PLC0415
+    from dr_ctl.application import run  # noqa: PLC0415
 
-    return undoing.forget(session, forget, how) if forget is not None else undoing.abort(session, how)
+    return run.forget(session, forget, how) if forget is not None else run.abort(session, how)
 
 
 @command(

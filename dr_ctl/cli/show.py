@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dr_ctl.application.looking import looking
+from dr_ctl.application.installation import looking
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import Role, some

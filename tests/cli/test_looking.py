@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application.looking import looking
+from dr_ctl.application.installation import looking
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts

@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application import at_stake
-from dr_ctl.application.estimates import StoredEstimate
-from dr_ctl.application.preflight import Preflight
+from dr_ctl.application import estimates
+from dr_ctl.application.estimates import Preflight, StoredEstimate
 from dr_ctl.cli import reconciling
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.core.system import SystemClock, system
@@ -139,7 +138,7 @@ def test_one_is_made_where_none_is_fresh_and_clients_are_not_out(
     says: str,
 ) -> None:
     monkeypatch.setattr(Counted, "begun", 0)
-    monkeypatch.setattr("dr_ctl.application.preflight.Estimating", Counted)
+    monkeypatch.setattr("dr_ctl.application.estimates.Estimating", Counted)
     write(history("london"), dr_ctl.folder / "history")
     if minutes_ago is not None:
         keep(dr_ctl, minutes_ago=minutes_ago)
@@ -297,7 +296,7 @@ def test_the_words_on_objectives(
 ) -> None:
     told = {"verdict": verdict, "total": total, "classes": [{"queues": ["audit.#"], **total}]}
 
-    said = at_stake.verdict(told, limits)
+    said = estimates.verdict(told, limits)
 
     assert said.startswith(text)
     assert ("no violation seen" in said) is ("no violation seen" in text)

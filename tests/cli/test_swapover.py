@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application.auto_reinstate import reinstatable
-from dr_ctl.application.price import FailoverPrice
+from dr_ctl.application.loss_bound import FailoverPrice
+from dr_ctl.application.monitoring import reinstatable
 from dr_ctl.cli.asking import moment
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.system import SystemClock, stamp, system

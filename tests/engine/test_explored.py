@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from dr_ctl.application.open_run import why_not_undone
+from dr_ctl.application.recovery_options import why_not_undone
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt, DebtKind

@@ -10,7 +10,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from dr_ctl.application import at_stake
+from dr_ctl.application import estimates
 from dr_ctl.cli.estimate_table import estimate_table
 from dr_ctl.core.document import document
 from dr_ctl.rpo.core.quantities import Quantity
@@ -394,7 +394,7 @@ def test_a_site_that_is_away_is_told_with_when_it_served_last(
     expected = "" if outage is None else (
         "as of 2026-03-01T13:59:50.000Z, before the outage of london; not the price of a failover now"
     )  # fmt: skip
-    assert at_stake.as_of(document(found)) == expected
+    assert estimates.as_of(document(found)) == expected
     assert "what a failover costs, with what may have come since: `dr-ctl status`" in estimate_table(
         document(found), OBJECTIVES
     )

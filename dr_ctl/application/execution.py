@@ -1,24 +1,27 @@
-"""Carries out a plan that was decided and agreed to, with its journal open, and writes down how it ended."""
+"""Carries out a plan that was decided and agreed to, with its journal open, writes down how it ended, and tells the
+installation's own commands (`after:` of the settings).
 
+Those run once the run is written down and its lock is given back. Whatever becomes of them, the run has ended as its
+result says: one that fails, hangs or is missing is a warning.
+"""
+
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
 from dr_ctl.application import lock
-from dr_ctl.application.about import about
-from dr_ctl.application.approvals import Approvals
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed
-from dr_ctl.application.estimates import SkippedEstimate, StoredEstimate
+from dr_ctl.application.estimates import Preflight, SkippedEstimate, StoredEstimate
 from dr_ctl.application.installation import Opened
-from dr_ctl.application.left_behind import left_behind
-from dr_ctl.application.preflight import Preflight
-from dr_ctl.application.price import FailoverPrice
-from dr_ctl.application.result import Result
+from dr_ctl.application.loss_bound import FailoverPrice
+from dr_ctl.application.plans import Approvals
+from dr_ctl.application.result import Result, of_error
 from dr_ctl.core.document import document, mapping
-from dr_ctl.core.errors import DrCtlError
+from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Json, Role
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine import executor
 from dr_ctl.engine.ask import Ask, RunOptions
@@ -28,12 +31,16 @@ from dr_ctl.engine.executor import Callbacks, RunResult
 from dr_ctl.engine.history import History, fenced_at, let_in_at, outage_s
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import Journal
+from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
+from dr_ctl.engine.parts import option
 from dr_ctl.engine.plan import Plan
-from dr_ctl.engine.ports import Estimator
+from dr_ctl.engine.ports import Done, Estimator
 from dr_ctl.engine.record import approvers
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
-from dr_ctl.processes.hooks import HookRunner
+from dr_ctl.processes.hooks import HookRunner, Place
+from dr_ctl.processes.secrets import variables
+from dr_ctl.settings.model import DEBT, After, Installation, Objectives
 from dr_ctl.topologies.topology import Snapshot, keeps_one_store, workloads_of
 
 
@@ -98,7 +105,12 @@ class Work:
     def _by(self) -> dict[str, Json]:
         """Who carries out this part of the run, by which words, and in which installation."""
         approved = {} if self.approved is None else {"approved": self.approved.as_json()}
-        return {**lock.by(), "command": self.caller.typed, "about": about(self.opened.installation), **approved}
+        return {
+            **lock.by(),
+            "command": self.caller.typed,
+            "about": installation_facts(self.opened.installation),
+            **approved,
+        }
 
     def _estimator(self, decided: Plan, price: FailoverPrice | None, entries: Sequence[Entry]) -> Estimator:
         """The maker of the run's estimate; `entries` are the journal before this process."""
@@ -245,3 +257,122 @@ def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None
     journal.end(result)
     sealed: dict[str, Json] = {"last_hash": journal.last_hash, "count": journal.count}
     write(files.result, {**result, "journal": sealed})
+
+
+def telling(caller: Caller, opened: Opened, act: Callable[[], Result]) -> Result:
+    """Act, and tell how the run ended where the act was one. Call it where no lock is held."""
+    try:
+        result = act()
+    except Broken as error:
+        for finding in _told(caller, opened, replace(of_error(error), ended=error.ended)):
+            caller.say(f"{finding.id}  {finding.text}")
+        raise
+    return replace(result, findings=(*result.findings, *_told(caller, opened, result)))
+
+
+def _told(caller: Caller, opened: Opened, result: Result) -> list[Finding]:
+    """Tell each command that listens for this end; gives a finding for each that could not be told."""
+    if result.ended is None:
+        return []
+    words = {result.code.outcome, *([DEBT] if result.debts else [])}
+    listeners = [each for each in opened.installation.settings.after if words.intersection(each.on)]
+    if not listeners:
+        return []
+    caller.say(f"{result.code.outcome}: {result.summary}")
+    place = Place(opened.installation.file.parent, variables(opened.installation.settings))
+    document = result.envelope(caller.command)
+    facts: dict[str, Json] = {
+        **{key: document[key] for key in ("run", "command", "outcome", "exit_code", "summary")},
+        **result.ended,
+        "installation": opened.installation.settings.name,
+        "state_dir": str(caller.state()),
+    }
+    findings: list[Finding] = []
+    waiting = [*listeners]
+    with stoppable() as stop:  # as in a run, no closed terminal ends this
+        try:
+            while waiting:
+                caller.say(f"telling {waiting[0].run[0]}")
+                if (why := _why_not(place, waiting[0], facts, document, stop)) is not None:
+                    findings.append(_finding(f"a command was not told how the run ended: {why}", result))
+                waiting.pop(0)
+        except Stopped as stopped:
+            stop.over()
+            late = ", ".join(each.run[0] for each in waiting)
+            findings.append(_finding(f"{stopped} before these were told how the run ended: {late}", result))
+    return findings
+
+
+def _why_not(
+    place: Place, each: After, facts: dict[str, Json], document: dict[str, Json], stop: StopRequest
+) -> str | None:
+    try:
+        outcome = place.run(each.run[0], each.run, each.timeout, facts, document, stop)
+    except (OSError, ValueError) as error:  # no room for its input, or a word that no variable can hold
+        return f"{each.run[0]} could not be started: {error}"
+    return None if isinstance(outcome, Done) else outcome.text
+
+
+def _finding(text: str, result: Result) -> Finding:
+    remedy = f"Tell them by hand: `dr-ctl runs show {if_known(result.run)}`. The run itself ended as it says."
+    return found("DR-HOOK-002", text, remedy)
+
+
+def installation_facts(installation: Installation) -> dict[str, Json]:
+    """The facts of the settings. `sha256` is null where the file is not there any more."""
+    settings, digest = installation.settings, None
+    with suppress(OSError):
+        digest = hashlib.sha256(installation.file.read_bytes()).hexdigest()
+    return {
+        "name": settings.name,
+        "topology": settings.topology,
+        "settings": {"file": installation.file.name, "sha256": digest},
+        "brokers": {
+            site: [f"{pair} at {addresses[0]}" for pair, addresses in sorted(pairs.items())]
+            for site, pairs in installation.addresses.items()
+        },
+        "objectives": None if settings.objectives is None else _objectives(settings.objectives),
+    }
+
+
+def _objectives(objectives: Objectives) -> dict[str, Json]:
+    return {
+        "recovery_s": objectives.recovery,
+        "lost": objectives.loss.messages,
+        "lost_age_s": objectives.loss.age,
+        "duplicates": None if objectives.duplicates is None else objectives.duplicates.messages,
+    }
+
+
+def left_behind(plan: Plan, *, one_store: bool = False) -> list[str]:
+    """Empty where nothing was moved."""
+    source, target = plan.source, plan.target
+    which = option(plan.ask) if plan.untouched else ""
+    doubt = (
+        f"In doubt: what a client sent to {source} without seeing a receipt. It sends that again, "
+        "and it may then be there twice."
+    )
+    stays, away = (
+        f"{source} stays up and closed and takes what {target} ships; switched off, there is none.",
+        f"none until {source} is taken in again; what {target} takes lies at {target} alone.",
+    )
+    if one_store:
+        stays = away = f"none, both sites use one store; {source} can take it while its broker runs and waits."
+    if which:
+        named = some([*(plan.ask.units or ())])
+        stays = f"{source} lets no client of {named} in and takes what {target} ships; switched off, there is none."
+    if plan.ask.operation in (SWAPOVER, FAILBACK):
+        return [
+            f"Second copy: {stays}",
+            doubt,
+            f"Outage: counted until {target} let clients in, not until they work on the first new message.",
+            f"To come back: `dr-ctl swapover --to {source}{which}`.",
+        ]
+    if plan.ask.operation == FAILOVER:
+        back = f"`dr-ctl failback --to {source}` once {source} is up, or `dr-ctl reinstate {source}`, then a swapover."
+        return [
+            f"Second copy: {away}",
+            doubt,
+            f"To come back: {back}",
+        ]
+    return []

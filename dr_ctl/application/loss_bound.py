@@ -1,34 +1,31 @@
-"""The price of a failover. A closed site that answers gives its own counts; any other site is judged by the last
-samples of the history. Contacts no broker, needs neither Java nor Spark.
-"""
+"""What a failover costs. A closed site that answers gives its own counts; any other site is judged by the last samples
+of the history. Contacts no broker, needs neither Java nor Spark."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import Final, TypedDict
 
-from dr_ctl.application.closed_site import bounds_of_closed
 from dr_ctl.application.estimates import objectives
-from dr_ctl.application.missing_package import unread
-from dr_ctl.application.out_of_lost import out_of_lost
+from dr_ctl.application.lost_site import missing_package, out_of_lost
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, Role
+from dr_ctl.core.model import Finding, Json, Role, Severity, some
+from dr_ctl.core.notation import matches
 from dr_ctl.core.system import Clock, beside, stamp
 from dr_ctl.engine.ask import Accepted, Ask
 from dr_ctl.engine.ending import price_text
+from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, QueueBound
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot, keeps_one_store
-
-if TYPE_CHECKING:
-    from dr_ctl.rpo.bounds.result import Bound, Bounds
-
+from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot, Stake, keeps_one_store
 
 SKEW: Final = timedelta(seconds=2)
 
@@ -279,7 +276,7 @@ class FailoverPrice:
         """Nothing is known, and which package tells more."""
         from dr_ctl.rpo.bounds.result import Bound, Bounds, Loss  # noqa: PLC0415 - as above
 
-        return Bounds(self.lost, Loss(None, None), Bound(None, None), findings=(unread(error),))
+        return Bounds(self.lost, Loss(None, None), Bound(None, None), findings=(missing_package(error),))
 
     def _pairs(self) -> list[str]:
         return [broker.name for broker in self._installation.settings.sites[self.lost].brokers]
@@ -301,3 +298,117 @@ def _beneath(now: Bounds, *, doubled: bool) -> Iterator[str]:
         yield f"      duplicates by queue, at most: {most}"
     kinds = ("DR-RPO-032", *(("DR-RPO-022", "DR-RPO-021") if doubled else ()))
     yield from (f"      {each.text}" for each in now.findings if each.id in kinds)
+
+
+def bounds_of_closed(installation: Installation, site: str, snapshot: Snapshot, at: datetime) -> Bounds:
+    """By one look, in which all brokers of the site answered."""
+    return _Closed(installation, site, snapshot, at, snapshot.stake(site)).bounds()
+
+
+@dataclass(frozen=True)
+class _Closed:
+    installation: Installation
+    site: str
+    snapshot: Snapshot
+    at: datetime
+    held: Sequence[Stake]
+
+    def bounds(self) -> Bounds:
+        limits, apart, depths = objectives(self.installation), self._apart(), self._depths()
+        held_lost = _total([each.lost for each in self.held])
+        held_duplicates = _total([each.duplicates for each in self.held])
+        # One stream for all queues says of none of them what it holds: the queues themselves do.
+        is_stream = any(each.queues is None for each in self.held)
+        here = {name: count for name, count in apart.items() if count > 0}
+        there = {name: -count for name, count in apart.items() if count < 0 and is_stream}
+        untold = set[str]()
+        if is_stream:
+            untold = {*_more(here, held_lost), *_more(there, held_duplicates)} - {*self.snapshot.differing()}
+        lost = None if untold & here.keys() else _at_least(held_lost, sum(here.values()))
+        duplicates = None if untold & there.keys() else _at_least(held_duplicates, sum(there.values()))
+        queues = tuple(
+            QueueBound(
+                name,
+                None if name in untold & here.keys() else _at_least(own_lost, here.get(name, 0)),
+                None if name in untold & there.keys() else _at_least(own_duplicates, there.get(name, 0)),
+            )
+            for name in sorted({*depths, *apart})
+            for own_lost, own_duplicates in [self._of_queue(name, lost, duplicates, depths)]
+        )
+        classes = tuple(
+            ClassBound(
+                each.queues,
+                _least(lost, _total([n for name, n in depths.items() if matches(each.queues, name)])),
+                each.loss.messages,
+            )
+            for each in (limits.classes if limits is not None else ())
+        )
+        findings = tuple(self._differ(untold))
+        return Bounds(self.site, Loss(lost, self.at), Bound(duplicates, self.at), queues, classes, findings)
+
+    def _of_queue(
+        self, name: str, lost: int | None, duplicates: int | None, depths: Mapping[str, int | None]
+    ) -> tuple[int | None, int | None]:
+        """By its own outflows; without those at most the site's total and the queue's depth."""
+        own = [each.queues for each in self.held]
+        if any(each is None for each in own):
+            return _least(lost, depths.get(name, 0)), duplicates
+        counts = [each.get(name, (0, 0)) for each in own if each is not None]
+        return sum(each for each, _ in counts), _total([each for _, each in counts])
+
+    def _depths(self) -> Mapping[str, int | None]:
+        depths: dict[str, int | None] = {}
+        for broker in self.snapshot.brokers:
+            for name, depth in broker.depths.items() if broker.site == self.site else ():
+                if self._is_selected(name):
+                    depths[name] = _total([depths.get(name, 0), depth])
+        return depths
+
+    def _apart(self) -> Mapping[str, int]:
+        """By queue how many more messages lie here than at the other site, where that was read."""
+        if any(each.silent is not None for each in self.snapshot.brokers):
+            return {}
+        here, there = defaultdict[str, int](int), defaultdict[str, int](int)
+        staged = {row.name: row for row in self._rows("staged") if row.site == self.site}
+        for row in self._rows("queue"):
+            if row.site == self.site:
+                here[row.name] += row.depth or 0
+            elif row.name not in staged:
+                there[row.name] += row.depth or 0
+        for name, row in staged.items():
+            there[name] += row.depth or 0
+        return {name: here[name] - there[name] for name in {*here, *there} if here[name] != there[name]}
+
+    def _rows(self, kind: str) -> Iterator[Row]:
+        rows = self.snapshot.rows(self.at)
+        return (row for row in rows if row.kind == kind and self._is_selected(row.name))
+
+    def _is_selected(self, name: str) -> bool:
+        queues = self.installation.settings.queues
+        return matches(queues.include, name) and not matches(queues.exclude, name)
+
+    def _differ(self, untold: set[str]) -> Iterator[Finding]:
+        if untold:
+            yield found(
+                "DR-PARITY-001",
+                f"{self.site} and the other site differ by more than what is under way: {some(sorted(untold))}",
+                "How many messages are lost, or come twice, nobody can say: find out why.",
+                severity=Severity.WARNING,
+            )
+
+
+def _more(counts: Mapping[str, int], under_way: int | None) -> set[str]:
+    return {name for name, count in counts.items() if under_way is not None and count > under_way}
+
+
+def _at_least(bound: int | None, snapshot: int) -> int | None:
+    return None if bound is None else max(bound, snapshot)
+
+
+def _total(parts: Sequence[int | None]) -> int | None:
+    return None if None in parts else sum(each or 0 for each in parts)
+
+
+def _least(lost: int | None, lying: int | None) -> int | None:
+    """No more than is lost in all, and than lies there where that was read."""
+    return lost if lost is None or lying is None else min(lost, lying)
