@@ -20,8 +20,8 @@ from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.settings.artemis import ArtemisBroker
 from dr_ctl.settings.loader import load
-from dr_ctl.topologies.artemis.look import QUEUE
-from dr_ctl.topologies.mirror.look import Observer
+from dr_ctl.topologies.artemis.reading import QUEUE
+from dr_ctl.topologies.mirror.reading import READS, Observer
 from dr_ctl_lab.lab.lab import Lab
 
 SIZES, MOST = (1, 1_000, 10_000), 10_000
@@ -64,11 +64,11 @@ def _looks(lab: Lab) -> list[Figure]:
     [broker] = told.settings.sites["london"].brokers
     assert isinstance(broker, ArtemisBroker)
     ours, bare = [], []
-    with closing(Observer(told, SystemClock(), Timeouts(), Path())) as observer:
+    with closing(Observer(READS, told, SystemClock(), Timeouts(), Path())) as observer:
         access = observer.brokers["london"]["orders-1"]
         for _ in range(LOOKS + 2):  # the first ones warm the broker
             began = time.perf_counter()
-            view = access.look()
+            view = access.read()
             ours.append(time.perf_counter() - began)
             began = time.perf_counter()
             answer = json.loads(http.post(broker.jolokia, json=body, timeout=30).text)

@@ -49,7 +49,7 @@ BELOW = {
 # What stands beside the packages of topologies, whatever the topology; the registry knows them all, none knows it.
 SHARED = {"topology", "proposing"}
 # What decides may not hold what acts.
-ACTING = {"access", "listeners", "gate", "look", "observer", "tools"}
+ACTING = {"access", "listeners", "gate", "observer", "reading", "tools"}
 
 
 @cache

@@ -42,8 +42,8 @@ PROPOSERS: Final[Registry[Proposer]] = Registry(
 
 
 _PROBES: Final[Mapping[Family, str]] = {
-    Family.ARTEMIS: "dr_ctl.topologies.artemis.look",
-    Family.CLASSIC: "dr_ctl.topologies.classic.look",
+    Family.ARTEMIS: "dr_ctl.topologies.artemis.reading",
+    Family.CLASSIC: "dr_ctl.topologies.classic.reading",
 }
 
 

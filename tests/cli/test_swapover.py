@@ -66,7 +66,7 @@ def test_what_clients_hold_is_not_told_by_a_sum(
     dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch, told: dict[str, Any]
 ) -> None:
     before = sites.settable
-    monkeypatch.setattr("dr_ctl.topologies.artemis.look.dispatch", lambda reader, view: told)
+    monkeypatch.setattr("dr_ctl.topologies.artemis.reading.dispatch", lambda reader, view: told)
     books = dr_ctl.folder / "runbooks"
     books.mkdir()
     text = (shipped() / "swapover.yaml").read_text(encoding="utf-8")

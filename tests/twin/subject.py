@@ -20,10 +20,10 @@ from dr_ctl.stomp_io.connection import Frame
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.documents import CREATE_FILTERED
 from dr_ctl.topologies.common.view import Config
-from dr_ctl.topologies.continuity.look import aged, service_bean
-from dr_ctl.topologies.continuity.look import look as plugin_look
+from dr_ctl.topologies.continuity.reading import aged, service_bean
+from dr_ctl.topologies.continuity.reading import look as plugin_look
 from dr_ctl.topologies.continuity.view import Flow, SiteView
-from dr_ctl.topologies.mirror.look import look
+from dr_ctl.topologies.mirror.reading import look
 from dr_ctl.topologies.mirror.view import BrokerView
 from dr_ctl.topologies.sharedstore.lock import FileLock
 from dr_ctl_lab.lab.artemis.admin import jolokia

@@ -18,10 +18,10 @@ from dr_ctl.settings.loader import load
 from dr_ctl.stomp_io.address import Address, Closed, Connected, Login, Refused
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import ConnectionLost
-from dr_ctl.topologies.brokersync.access import Observer
+from dr_ctl.topologies.brokersync.reading import READS, Observer
 from dr_ctl.topologies.brokersync.sync.brokers import End, RealPrimary, RealStandby
 from dr_ctl.topologies.brokersync.sync.ports import Primary, Standby
-from dr_ctl.topologies.classic import look
+from dr_ctl.topologies.classic import reading
 from dr_ctl.topologies.classic.operations import PAUSES, REMOVES, REMOVES_QUEUES, RESUMES, STOPS
 from dr_ctl.topologies.common.access import Gate
 from dr_ctl.topologies.common.consumed import Consumed, Word
@@ -105,9 +105,9 @@ def test_a_policy_refuses_what_it_denies_before_it_looks_for_a_bean(twin: Played
     pair, host = ClassicSubject(twin), twin.host("london")
     assert isinstance(host.broker, ClassicBroker)
     with closing(Wire(Account(f"{host.jolokia}/", *host.admin, "http://127.0.0.1"))) as wire:
-        whole = look.ask(Reader(wire), look.find_broker(Reader(wire)))
+        whole = reading.ask(Reader(wire), reading.find_broker(Reader(wire)))
         host.broker.policy = HARDENED
-        denied = look.ask(Reader(wire), "london").denied
+        denied = reading.ask(Reader(wire), "london").denied
 
     assert {(each.name, each.started) for each in whole.connectors} == {
         (listener, True) for listener in ("stomp", "openwire", "sync")
@@ -497,7 +497,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
         yield InMemory()
         return
     subject: ClassicSubject = request.getfixturevalue("made_of")(request.param)
-    with closing(Observer(load(subject.stage.settings_path), SystemClock(), Timeouts(), tmp_path)) as observer:
+    with closing(Observer(READS, load(subject.stage.settings_path), SystemClock(), Timeouts(), tmp_path)) as observer:
         real = Brokers(subject, observer)
         yield real
         real.primary.close()

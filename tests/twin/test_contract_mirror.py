@@ -11,10 +11,11 @@ from dr_ctl.stomp_io.address import Closed, Connected, Login, Refused
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.look import LIMITS, MOVING, find_broker, limits_of_addresses
+from dr_ctl.topologies.artemis.reading import LIMITS, find_broker, limits_of_addresses
+from dr_ctl.topologies.common.access import FOR_HISTORY
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
-from dr_ctl.topologies.mirror.look import Size, look_again
 from dr_ctl.topologies.mirror.origins import browsed, residue
+from dr_ctl.topologies.mirror.reading import look_again
 from tests.twin.conftest import ON_THE_WIRE_TOO
 from tests.twin.subject import ADD, IN, OUT, REMOVE, SITES, TEXT, Subject, comes, until
 
@@ -330,7 +331,7 @@ def test_a_look_that_asks_for_less_tells_the_same_of_queues_that_were_filled_mad
     subject.put("london", since)
 
     with subject.reader("london") as reader:
-        again = look_again(reader, known, Size(MOVING), timeout_s=READ_S)
+        again = look_again(reader, known, FOR_HISTORY, timeout_s=READ_S)
 
     try:
         assert again.business == subject.view("london").business

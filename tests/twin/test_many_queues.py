@@ -16,7 +16,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.access import READ_S
-from dr_ctl.topologies.mirror import look as looks
+from dr_ctl.topologies.mirror import reading as looks
 from dr_ctl.topologies.mirror.view import BrokerView
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
@@ -187,12 +187,12 @@ def test_only_a_broker_with_many_queues_is_given_more_time_to_tell_of_them(
     monkeypatch.setattr(looks, "look", slow)
     monkeypatch.setattr(looks, "MANY", many)
 
-    with closing(looks.Observer(load(twin.settings_path), SystemClock(), Timeouts(), Path())) as observer:
+    with closing(looks.Observer(looks.READS, load(twin.settings_path), SystemClock(), Timeouts(), Path())) as observer:
         [london] = observer.at("london")
         if many > len(ALIKE):
             with pytest.raises(TimedOut):
-                london.look()
+                london.read()
             assert given == [READ_S]
         else:
-            assert set(ALIKE) < set(london.look().business)
+            assert set(ALIKE) < set(london.read().business)
             assert given[0] == READ_S < given[1] < READ_S + 1

@@ -145,7 +145,7 @@ def _sides(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], list[Brok
         )
         return there, snapshot.views(move.source), lives
     sites = [tools.observer.at(site) for site in (move.target, move.source)]
-    views = tools.observer.together(lambda access: access.look(), [each for site in sites for each in site])
+    views = tools.observer.together(lambda access: access.read(), [each for site in sites for each in site])
     return views[: len(sites[0])], views[len(sites[0]) :], False
 
 

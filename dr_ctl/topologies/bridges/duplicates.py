@@ -10,8 +10,8 @@ from typing import Final
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.ask import Ask
-from dr_ctl.topologies.bridges.look import Access, Way
 from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, Message, Origin, pages
+from dr_ctl.topologies.bridges.reading import Access, Way
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, whole
 from dr_ctl.topologies.common.idstore import WITHIN_S, NotRead, Store
 from dr_ctl.topologies.common.view import Queue

@@ -13,7 +13,7 @@ from typing import Any, Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Reader
 from dr_ctl.jolokia.http import BadValue
-from dr_ctl.topologies.artemis.look import Shown
+from dr_ctl.topologies.artemis.reading import Shown
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common.idstore import NotRead, Store
 from dr_ctl.topologies.common.view import Queue

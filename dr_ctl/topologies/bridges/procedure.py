@@ -5,7 +5,7 @@ from typing import Final
 from dr_ctl.engine.operations import FAILOVER, FENCE
 from dr_ctl.topologies.bridges import activate, checks, fence, reinstate, shipping, trim
 from dr_ctl.topologies.bridges.checks import BY_BROKER, BY_PAIR
-from dr_ctl.topologies.bridges.look import Observer
+from dr_ctl.topologies.bridges.reading import READS
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common.failover import nothing_owed
@@ -44,7 +44,7 @@ CHECKS: Final = Checks(
 open_: Final = Kind(
     PROCEDURE,
     CHECKS,
-    Observer,
+    READS,
     BridgesTools,
     "give the clients' roles their rights at each queue's address back",
     moves_parts=True,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dr_ctl.topologies.artemis.look import BRIDGES, DIVERTS
+from dr_ctl.topologies.artemis.reading import BRIDGES, DIVERTS
 from dr_ctl.topologies.proposing import Family, Key, Place, Proposal, Proposer, by_site, clients, link_listeners
 
 OWN_LISTENER: Final = '<acceptor name="bridge">tcp://0.0.0.0:61617?protocols=CORE</acceptor>'

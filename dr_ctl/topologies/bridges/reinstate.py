@@ -127,7 +127,7 @@ def _done_there(tools: BridgesTools, move: Move) -> Iterator[Finding]:
     for pair, serving in tools.observer.brokers[move.source].items():
         way = tools.observer.brokers[move.target][pair], serving
         try:
-            yield from duplicates.done_at(way, serving.look(), timeout_s=LOOK_S)
+            yield from duplicates.done_at(way, serving.read(), timeout_s=LOOK_S)
         except NotRead as error:
             yield duplicates.not_compared(error)
 

@@ -16,7 +16,7 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis.operations import START, STOP
 from dr_ctl.topologies.bridges.duplicates import Lacking, lacking, told
-from dr_ctl.topologies.bridges.look import Access
+from dr_ctl.topologies.bridges.reading import Access
 from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen
 from dr_ctl.topologies.common import waiting
@@ -158,7 +158,7 @@ def _ids_lacking(tools: BridgesTools, move: Move) -> dict[str, Lacking]:
     found = {}
     for way in tools.observer.ways(move):
         with suppress(BrokerError):
-            found[way[1].pair] = lacking(way, way[1].look(), move.moves) or {}
+            found[way[1].pair] = lacking(way, way[1].read(), move.moves) or {}
     return found
 
 
@@ -168,7 +168,7 @@ def _ids_lost(tools: BridgesTools, move: Move, before: Mapping[str, Lacking], un
     found: list[Finding] = []
     for way in tools.observer.ways(move) if any(before.values()) else ():
         with suppress(BrokerError):
-            copies = way[1].look()
+            copies = way[1].read()
             now = lacking(way, copies, move.moves) or {}
             still_ = {queue: now.get(queue, frozenset()) & ids for queue, ids in before[way[1].pair].items()}
             if sum(map(len, still_.values())) > under_way:

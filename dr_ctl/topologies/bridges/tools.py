@@ -7,7 +7,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.topologies.bridges.duplicates import Side, lacking, missing, not_compared, told
-from dr_ctl.topologies.bridges.look import Observer
+from dr_ctl.topologies.bridges.reading import Observer
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, lying
 from dr_ctl.topologies.common.figures import Residue, said
 from dr_ctl.topologies.common.gate import Sample, Verifier

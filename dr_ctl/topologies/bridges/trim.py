@@ -15,8 +15,8 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia.client import Read, Reader
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.bridges.look import Access, Way
 from dr_ctl.topologies.bridges.messages import NUMBER, Message, Origin, pages
+from dr_ctl.topologies.bridges.reading import Access, Way
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView
 from dr_ctl.topologies.common.calls import call
@@ -151,7 +151,7 @@ def _lacking(one: BrokerView, other: BrokerView) -> str:
 
 def _compared(serving: Access, waiting: Access, names: set[str]) -> Mapping[str, Compared]:
     """Compare the copies with both sites' stores, by queue. Raises `BrokerError`."""
-    here, there = serving.look(), waiting.look()
+    here, there = serving.read(), waiting.read()
     found = {}
     for name in sorted(names):
         copy = there.business.get(name)
@@ -203,7 +203,7 @@ def _removed(
     stay: dict[str, Json], context: StepContext,
 ) -> Outcome | None:  # fmt: skip
     """Remove them, queue by queue, and look again; gives None where all are gone. Raises `BrokerError`."""
-    view = waiting.look()
+    view = waiting.read()
     for name, compared in found.items():
         consumed = compared.done
         if context.only_looks:
@@ -212,7 +212,7 @@ def _removed(
         queue = view.business[name]
         if consumed.ids:
             tools.change(list(removes(view, queue, consumed)), context)
-        queue = waiting.look().business[name]
+        queue = waiting.read().business[name]
         copies = _copies(waiting, queue, view.origin_of(queue.address) or view.site)
         left = consumed.ids & copies.keys()
         removed[name], stay[name] = len(consumed.ids) - len(left), len(copies) - len(left)

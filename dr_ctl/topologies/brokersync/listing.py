@@ -6,8 +6,8 @@ from typing import Final
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import Read
 from dr_ctl.topologies.brokersync import parity
-from dr_ctl.topologies.brokersync.access import Access
 from dr_ctl.topologies.brokersync.proven import covered
+from dr_ctl.topologies.brokersync.reading import Access
 from dr_ctl.topologies.brokersync.sync.accounts import SHOWN
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView
 from dr_ctl.topologies.classic import browsing, ids

@@ -8,9 +8,9 @@ from dr_ctl.engine.operations import FAILOVER, FENCE
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Move, Outcome, StepContext
 from dr_ctl.topologies.brokersync import checks, proven, reinstate, settling, shipping
-from dr_ctl.topologies.brokersync.access import Observer
 from dr_ctl.topologies.brokersync.checks import BY_BROKER, BY_PAIR
 from dr_ctl.topologies.brokersync.listing import unproven
+from dr_ctl.topologies.brokersync.reading import READS, Observer
 from dr_ctl.topologies.brokersync.sync.keeper import keeper
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView
@@ -83,7 +83,7 @@ class SyncTopology(PairTopology[BrokerView]):
         found = []
         for pair, there in self._brokers.brokers[waiting].items():
             way = self._brokers.brokers[serving][pair], there
-            views = way[0].look(), there.look()
+            views = way[0].read(), there.read()
             for name, queue in views[1].business.items():
                 if (
                     not queue.depth
@@ -108,6 +108,4 @@ CHECKS: Final = Checks(
     BY_PAIR,
     of_opening=checks.of_opening,
 )
-open_: Final = Kind(
-    PROCEDURE, CHECKS, Observer, SyncTools, "start its clients' connectors", NOT_COPIED, made=SyncTopology
-)
+open_: Final = Kind(PROCEDURE, CHECKS, READS, SyncTools, "start its clients' connectors", NOT_COPIED, made=SyncTopology)

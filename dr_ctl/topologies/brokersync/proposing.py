@@ -4,7 +4,7 @@ from typing import Final
 
 from dr_ctl.core.model import Json
 from dr_ctl.core.notation import if_known
-from dr_ctl.topologies.classic.look import NETWORKS
+from dr_ctl.topologies.classic.reading import NETWORKS
 from dr_ctl.topologies.proposing import (
     Family,
     Key,

@@ -20,7 +20,7 @@ from dr_ctl.jolokia.client import Answer, Read
 from dr_ctl.topologies.brokersync.sync.accounts import COUNTERS, DELETED, HANDED, OPENED, SHOWN, Counters, counters
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import beans
-from dr_ctl.topologies.classic.look import Answered, found
+from dr_ctl.topologies.classic.reading import Answered, found
 from dr_ctl.topologies.common.consumed import Consumed, Covered, Whole
 
 

@@ -10,10 +10,10 @@ from dr_ctl.engine.plan import Call, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.brokersync import parity
-from dr_ctl.topologies.brokersync.access import Access, Looked
 from dr_ctl.topologies.brokersync.checks import nothing_owed
 from dr_ctl.topologies.brokersync.listing import listed
 from dr_ctl.topologies.brokersync.proven import covered
+from dr_ctl.topologies.brokersync.reading import Access, Looked
 from dr_ctl.topologies.brokersync.shipping import SMALL, UNDER_WAY, Copies, may_move, may_remove, remove, restarts
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
@@ -118,7 +118,7 @@ class _Return:
         """Raises `BrokerError`."""
         self._tools, self._context = tools, context
         self._returned, self._serving = returned, serving
-        self._there, self._here = returned.look(), serving.look()
+        self._there, self._here = returned.read(), serving.read()
         self.findings: list[Finding] = []
 
     def tell_apart(self) -> Refused | None:
@@ -180,7 +180,7 @@ def reconcile(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     sites, findings = tools.observer.brokers, list[Finding]()
     for pair, serving in sites[move.source].items():
         returned = sites[move.target][pair]
-        here, view = serving.look(), returned.look()
+        here, view = serving.read(), returned.read()
         for name, queue in view.business.items():
             if name not in view.copying or not queue.depth:
                 continue

@@ -8,8 +8,8 @@ from dr_ctl.core.notation import matches
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.brokersync.access import Access
 from dr_ctl.topologies.brokersync.listing import unproven
+from dr_ctl.topologies.brokersync.reading import Access
 from dr_ctl.topologies.brokersync.shipping import may_move
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
@@ -70,7 +70,7 @@ def keep_aside(tools: SyncTools, step: PlannedStep, move: Move, context: StepCon
     moved: dict[str, Json] = {}
     for pair, waiting in sites[move.source].items():
         serving = sites[move.target][pair]
-        views = serving.look(), waiting.look()
+        views = serving.read(), waiting.read()
         for name, queue in views[1].business.items():
             if not (named(move, name) and queue.depth and name in views[0].copying):
                 continue
@@ -97,7 +97,7 @@ def put_back(tools: SyncTools, step: PlannedStep, move: Move, context: StepConte
     back: dict[str, Json] = {}
     findings: list[Finding] = []
     for access in tools.observer.at(move.source):
-        view = access.look()
+        view = access.read()
         for queue, to in kept(view, move):
             if to is None:
                 findings.append(found("DR-SYNC-008", depth=queue.depth, name=queue.name, site=view.site))

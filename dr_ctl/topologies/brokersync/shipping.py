@@ -20,10 +20,10 @@ from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepCon
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.brokersync import listing, parity
-from dr_ctl.topologies.brokersync.access import Access, Way
 from dr_ctl.topologies.brokersync.checks import not_compared, possible_duplicates, unproven
 from dr_ctl.topologies.brokersync.listing import listed, own
 from dr_ctl.topologies.brokersync.proven import covered
+from dr_ctl.topologies.brokersync.reading import Access, Way
 from dr_ctl.topologies.brokersync.sync.accounts import DELETED
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
@@ -169,7 +169,7 @@ def cleared(tools: SyncTools, way: Way, move: Move, context: StepContext) -> Out
     """Compare every queue by id, then remove at the target what the fenced source has consumed, where its counters
     cover that and nobody holds. Nothing is removed where the target lacks what the source holds, or has what nothing
     proves. Raises `BrokerError`."""
-    source, target = (access.look() for access in way)
+    source, target = (access.read() for access in way)
     deep = listing.too_deep(tools.rules, source, target, move)
     found: list[tuple[parity.Counts, Apart]] = []
     left: list[Finding] = []
@@ -191,7 +191,7 @@ def cleared(tools: SyncTools, way: Way, move: Move, context: StepContext) -> Out
             return Refused(f"{each.queue}: {apart.why}", findings=(finding,))
         if apart.stays:
             left.append(possible_duplicates(each.queue, len(apart.stays), target.site))
-    if any(apart.gone is not None for _, apart in found) and way[0].look().start != source.start:
+    if any(apart.gone is not None for _, apart in found) and way[0].read().start != source.start:
         return Refused(f"the broker of {source.site} was restarted: its counters prove nothing any more")
     removed: dict[str, Json] = {}
     for each, apart in found:
@@ -231,7 +231,7 @@ def remove(
     # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
     counts.note(view.start, DELETED, queue.name, len(gone.ids))
     outcomes = tools.change(list(removes(access.names(), queue, gone)), context)
-    now = access.look().named.get(queue.name)
+    now = access.read().named.get(queue.name)
     if now is None or now.depth == queue.depth - len(gone.ids):
         return None
     left = ids.shown(access, now).keys() & gone.ids

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.topologies.brokersync import parity
-from dr_ctl.topologies.brokersync.access import Observer
 from dr_ctl.topologies.brokersync.checks import not_compared
 from dr_ctl.topologies.brokersync.listing import Compared, listed, too_deep
+from dr_ctl.topologies.brokersync.reading import Observer
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.common.gate import Sample, Verifier, refused
 from dr_ctl.topologies.common.recipe import Recipe

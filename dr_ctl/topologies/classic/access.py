@@ -1,30 +1,29 @@
-"""The way to a Classic broker, for looks and for changes; its documents are files in STATE, beside the locks there."""
+"""The way to a Classic broker, for readings and changes; its documents are files in STATE, beside the locks there."""
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
-from dr_ctl.core.errors import BrokerError, Unreachable
+from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import Clock
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.lease import LOCK, FolderStore, Store
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Outcome, Refused
 from dr_ctl.engine.runs import write_text
-from dr_ctl.jolokia.client import Answer, Changer, Wire
+from dr_ctl.jolokia.client import Wire
 from dr_ctl.settings.classic import ClassicBroker as Settings
 from dr_ctl.settings.model import Installation
-from dr_ctl.stomp_io.address import parse_address
-from dr_ctl.topologies.classic import look
+from dr_ctl.topologies.classic import reading
 from dr_ctl.topologies.classic.broker import B_co
 from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT
+from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import access as common
-from dr_ctl.topologies.common.access import CHANGE_S
 from dr_ctl.topologies.common.names import OWN
-from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.console import access as console
 from dr_ctl.topologies.console.access import ConsoleAccess
-from dr_ctl.topologies.console.requests import change
 
 
 class BrokerStore:
@@ -69,34 +68,37 @@ class BrokerStore:
 
 
 class Access(ConsoleAccess[B_co]):
+    settings: Settings
+    find_broker = staticmethod(reading.find_broker)
+
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
-        self._settings, self._peer = installation.broker(site, pair, Settings), installation.other(site)
-        super().__init__(installation, site, pair, self._settings)
-        self._broker = self._settings.broker
+        super().__init__(installation, site, pair, documents, clock)
         self.document_files = BrokerStore(documents, site, pair, clock)
 
-    def _config(self) -> Config:
-        """Read the settings that all such brokers have; a topology adds its own."""
-        stomp = self._settings.stomp
-        greets_at = parse_address(stomp).port if stomp is not None else None
-        return Config(self._settings.clients, None, None, greets_at=greets_at, peer=self._peer)
-
-    def _jolokia(self) -> str:
-        if self._settings.jolokia is None:
-            raise Unreachable(
-                f"{self.site}/{self.pair}: the settings name no `jolokia:`, so nothing can be managed there",
-                refused=False,
-            )
-        return self._settings.jolokia
-
-    @abstractmethod
-    def _ask(self, broker: str, timeout_s: float) -> B_co:
-        """Ask that broker for everything."""
-
-    def _look(self, timeout_s: float) -> B_co:
-        if self._broker is None:
-            self._broker = look.find_broker(self.reader(), timeout_s=timeout_s)
-        return self._ask(self._broker, timeout_s)
+    def told(self, answer: Answered) -> dict[str, Any]:
+        """What any view of such a broker is made of. Raises `BrokerError`."""
+        return {
+            "pair": self.pair,
+            "site": self.site,
+            "config": self.config,
+            "broker": answer.broker.text("BrokerName"),
+            "managed": answer.managed,
+            "version": answer.broker.text("BrokerVersion"),
+            "node": answer.broker.text("BrokerName"),
+            "start": answer.broker.text("BrokerId"),
+            "now_ms": self.document_files.now_ms,
+            "acceptors": answer.connectors,
+            "queues": answer.queues,
+            "connections": tuple(each for each, network in answer.connections if not network),
+            "consumers": tuple(each for each, network in answer.consumers if not network),
+            "prepared": answer.prepared,
+            "documents": self.document_files.texts(),
+            "disk_used": answer.share,
+            "obstacles": answer.obstacles,
+            "networks": answer.networks,
+            "denied": answer.denied,
+            "bridges": tuple(each for each, network in answer.connections if network),
+        }
 
     def store(self) -> Store:
         return self.document_files.store
@@ -105,53 +107,32 @@ class Access(ConsoleAccess[B_co]):
         return Channel(self.wire(), self.document_files)
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
-        return look.open_listeners(self.reader(), self.names().broker, self.config.clients, timeout_s=timeout_s)
+        return reading.open_listeners(self.reader(), self.names().broker, self.config.clients, timeout_s=timeout_s)
 
     def dispatch(self) -> Mapping[str, tuple[int, bool]]:
-        return look.dispatch(self.reader(), self.names().broker)
-
-    def uncovered(self) -> list[str]:
-        return []
+        return reading.dispatch(self.reader(), self.names().broker)
 
     @staticmethod
     def destination(queue: str) -> str:
         return f"/queue/{queue}"
 
 
-class Channel:
-    """Implements `common.access.Channel`: a document is a file here, all else goes to the broker."""
+class Channel(console.Channel):
+    """A document is a file here, all else goes to the broker."""
 
     def __init__(self, wire: Wire, document_files: BrokerStore) -> None:
-        self._wire, self._changer, self._papers = wire, Changer(wire), document_files
+        super().__init__(wire)
+        self._papers = document_files
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
         """Send the calls in batches between documents, so that their order is kept."""
         outcomes: list[Outcome] = []
-        for batch in _batches(calls):
-            if DOCUMENT in batch[0].request:
-                outcomes.append(self._file(batch[0]))
-            else:
-                changes = [change(call) for call in batch]
-                outcomes += [_outcome(answer) for answer in self._changer.change(changes, timeout_s=CHANGE_S)]
+        for is_document, several in groupby(calls, lambda call: DOCUMENT in call.request):
+            batch = [*several]
+            outcomes += [self._file(call) for call in batch] if is_document else super().send(batch)
         return outcomes
 
     def _file(self, call: Call) -> Outcome:
         name = str(call.request[DOCUMENT])
         text = call.request.get(TEXT)
         return self._papers.remove(name) if text is None else self._papers.write(name, str(text))
-
-    def close(self) -> None:
-        self._wire.close()
-
-
-def _batches(calls: Sequence[Call]) -> list[list[Call]]:
-    batches: list[list[Call]] = []
-    for call in calls:
-        if DOCUMENT in call.request or not batches or DOCUMENT in batches[-1][0].request:
-            batches.append([])
-        batches[-1].append(call)
-    return batches
-
-
-def _outcome(answer: Answer) -> Outcome:
-    return Done("answered") if answer.error is None else Refused(str(answer.error))

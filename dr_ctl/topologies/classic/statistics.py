@@ -16,8 +16,8 @@ from dr_ctl.stomp_io.address import Connected, Refused
 from dr_ctl.stomp_io.client import probe
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Frame
 from dr_ctl.topologies.classic.broker import Network
-from dr_ctl.topologies.classic.look import DEAD_LETTERS, Answered
 from dr_ctl.topologies.classic.operations import EVERY
+from dr_ctl.topologies.classic.reading import DEAD_LETTERS, Answered
 from dr_ctl.topologies.common.access import Gate
 from dr_ctl.topologies.common.view import Acceptor, Consumer, Queue
 

@@ -1,11 +1,13 @@
 """The way to one broker: management, which a family supplies, and a STOMP listener, opened when first needed."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Generic, Protocol
+from enum import Flag, auto
+from pathlib import Path
+from typing import Any, ClassVar, Final, Generic, Protocol, Self
 
-from dr_ctl.core.system import growing_s
+from dr_ctl.core.system import Clock, growing_s
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Outcome
@@ -16,10 +18,41 @@ from dr_ctl.stomp_io.address import Address, Greeting, Login, RoundTrip, TlsFile
 from dr_ctl.topologies.common.snapshot import V_co
 from dr_ctl.topologies.common.view import Config
 
-# For a look at everything, and for a call.
+# For a reading of everything, and for a call.
 READ_S: Final = 5.0
 A_QUEUE_S: Final = 0.001
 CHANGE_S: Final = 30.0
+
+
+class Part(Flag):
+    """What can be read of a broker; of queues that are known, where a part is of queues."""
+
+    STATE = auto()
+    """The broker itself, its listeners, link and documents."""
+    COUNTS = auto()
+    """What lies in queues, is in delivery, and was added."""
+    LEFT = auto()
+    """What left them."""
+    PAUSES = auto()
+    QUEUES = auto()
+    """All of them, with all that they tell."""
+    CLIENTS = auto()
+    RIGHTS = auto()
+    AGES = auto()
+    """Of the oldest messages to ship: only those need these who tell them."""
+    LIMITS = auto()
+    """What keeps clients from working behind open listeners, beside what the broker's state tells."""
+    OUTFLOW = auto()
+    """The role, the links and the queues to ship alone, by the names of an earlier reading."""
+
+
+EVERYTHING: Final = Part.STATE | Part.QUEUES | Part.CLIENTS | Part.RIGHTS
+FOR_PEOPLE: Final = EVERYTHING | Part.AGES | Part.LIMITS
+FOR_HISTORY: Final = Part.STATE | Part.COUNTS | Part.LEFT | Part.CLIENTS | Part.RIGHTS | Part.AGES
+FOR_GATE: Final = Part.STATE | Part.COUNTS | Part.CLIENTS
+FOR_OPENING: Final = Part.STATE | Part.COUNTS | Part.RIGHTS
+FOR_FENCE: Final = Part.STATE | Part.CLIENTS | Part.RIGHTS
+FOR_PAUSES: Final = Part.STATE | Part.PAUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +89,9 @@ class Clients(Protocol):
     @property
     def password(self) -> Secret: ...
 
+    @property
+    def clients(self) -> tuple[str, ...]: ...
+
 
 class Channel(Protocol):
     """A way to change one broker, on a connection of its own: a change never waits behind a look."""
@@ -72,18 +108,33 @@ class Access(ABC, Generic[V_co]):
     out, nobody is greeted."""
 
     fenced_by_listener: ClassVar[bool] = True
+    apart: Part = Part(0)
+    """The parts that such a broker can be asked for without the others; it is asked for everything otherwise."""
 
-    def __init__(self, installation: Installation, site: str, pair: str, settings: Clients) -> None:
-        self.site, self.pair, self.settings = site, pair, settings
-        self._installation = installation
+    settings_of: ClassVar[type[Any]]
+    settings: Clients
+
+    def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
+        """`documents`: the folder for those of brokers that can keep none."""
+        self.site, self.pair = site, pair
+        self.settings = installation.broker(site, pair, self.settings_of)
+        self._installation, self._documents, self._clock = installation, documents, clock
         self.config = self._config()
         self._password: str | None = None
-        # The newest look, and the moment at which it began: the values are no older.
+        # The newest reading, and the moment at which it began: the values are no older.
         self.newest: tuple[float, V_co] | None = None
 
-    @abstractmethod
+    @classmethod
+    def each(cls, installation: Installation, documents: Path, clock: Clock) -> Callable[[str, str], Self]:
+        """How the way to a broker of that installation is opened, by site and pair."""
+        return lambda site, pair: cls(installation, site, pair, documents, clock)
+
     def _config(self) -> Config:
-        """The broker's listeners and names, by the settings."""
+        """The broker's listeners and names, by the settings; a topology adds its own."""
+        stomp = self.settings.stomp
+        greets_at = parse_address(stomp).port if stomp is not None else None
+        peer = self._installation.other(self.site)
+        return Config(self.settings.clients, None, None, greets_at=greets_at, peer=peer)
 
     @abstractmethod
     def store(self) -> Store:
@@ -94,20 +145,33 @@ class Access(ABC, Generic[V_co]):
         """A way to change it."""
 
     @abstractmethod
-    def _look(self, timeout_s: float) -> V_co:
+    def _everything(self, timeout_s: float) -> V_co:
         """Ask it for everything."""
+
+    def _some(self, known: V_co, parts: Part, timeout_s: float) -> V_co:  # type: ignore[misc] # its own
+        """Ask it for these of the parts that it can be asked for alone; all else stays as it was `known`."""
+        raise NotImplementedError(parts)
+
+    def _beside(self, view: V_co, parts: Part, timeout_s: float) -> V_co:  # type: ignore[misc] # its own
+        """Ask it for what questions of their own are for."""
+        del parts, timeout_s
+        return view
 
     @abstractmethod
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
-        """The client acceptors through which it says that it serves, in one small look."""
+        """The client acceptors through which it says that it serves, in one small reading."""
 
     @abstractmethod
     def dispatch(self) -> Mapping[str, tuple[int, bool]]:
         """Messages in delivery of each queue, and whether it is paused: the poll of a quiesce."""
 
-    @abstractmethod
     def uncovered(self) -> list[str]:
         """Business addresses that the lasting fence leaves out."""
+        return []
+
+    def unapplied(self, *, timeout_s: float) -> int | None:
+        """How many acknowledgements of the peer have arrived and are not applied, or None if unread."""
+        return self.read(timeout_s=timeout_s).link.unapplied
 
     @abstractmethod
     def close(self) -> None: ...
@@ -117,66 +181,30 @@ class Access(ABC, Generic[V_co]):
         """The host that clients use, if the settings name a STOMP address."""
         return parse_address(self.settings.stomp).host if self.settings.stomp is not None else None
 
-    def look(self, *, timeout_s: float = READ_S) -> V_co:
-        began = growing_s()
-        view = self._look(self.long_enough_s(timeout_s))
-        self.newest = began, view
-        return view
+    def read(self, parts: Part = EVERYTHING, *, timeout_s: float = READ_S) -> V_co:
+        """These parts as they are now, and no less. Others may be from the newest reading."""
+        began, enough_s = growing_s(), self._enough_s(timeout_s)
+        known = self.names() if parts is Part.OUTFLOW else self._last
+        if known is None or parts not in self.apart or EVERYTHING in parts:
+            parts, view = parts | EVERYTHING, self._everything(enough_s)
+        else:
+            view = self._some(known, parts, enough_s)
+        if Part.STATE in parts:
+            self.newest = began, view
+        return self._beside(view, parts, timeout_s)
 
     @property
     def _last(self) -> V_co | None:
         return self.newest[1] if self.newest is not None else None
 
-    def long_enough_s(self, timeout_s: float) -> float:
-        """For a look that nothing cuts short: a broker known to have very many queues is given time for them."""
+    def _enough_s(self, timeout_s: float) -> float:
+        """For a reading that nothing cuts short: a broker known to have very many queues is given time for them."""
         known = len(self._last.queues) if self._last is not None else 0
         return timeout_s + known * A_QUEUE_S if timeout_s >= READ_S else timeout_s
 
-    def counts(self) -> V_co:
-        """A look for the gate: of queues that are known, at least what lies in them, is in delivery, and was added.
-        Other values may be from the last look."""
-        return self.look()
-
-    def pauses(self) -> V_co:
-        """A look for pauses: of queues that are known, at least whether they are."""
-        return self.look()
-
-    def before_opening(self) -> V_co:
-        """A look right before clients are let in: counts, listeners and links as for the gate, and the rights of roles.
-        Clients may be from the last look."""
-        return self.look()
-
-    def listeners(self) -> V_co:
-        """A look for listeners, who is connected, links and the rights of roles; queues may be from the last look."""
-        return self.look()
-
-    def rights(self) -> V_co:
-        """A look for the rights of roles; everything else may be from the last look."""
-        return self.listeners()
-
-    def aged(self, *, timeout_s: float = READ_S) -> V_co:
-        """Look, and at ages that only those need who tell them, where a topology asks for these by themselves."""
-        return self.look(timeout_s=timeout_s)
-
-    def whole(self, *, timeout_s: float = READ_S) -> V_co:
-        """Look, at ages, and at what keeps clients from working behind open listeners: everything that commands
-        tell."""
-        return self.aged(timeout_s=timeout_s)
-
-    def moving(self, *, timeout_s: float = READ_S) -> V_co:
-        """A look for the history: of queues that are known, at least what it keeps of them. Other values may be from
-        the last look."""
-        return self.aged(timeout_s=timeout_s)
-
-    def glance(self, *, timeout_s: float = READ_S) -> V_co | None:
-        """Look at the role, the links and the queues to ship alone, by the names of the last look. Gives None if the
-        broker cannot be asked so little."""
-        del timeout_s
-        return None
-
     def names(self) -> V_co:
-        """The last look, where only its names matter: which acceptors, link and outflow there are."""
-        return self._last if self._last is not None else self.look()
+        """The newest reading, where only its names matter: which acceptors, link and outflow there are."""
+        return self._last if self._last is not None else self.read()
 
     def gate(self) -> Gate | None:
         """The STOMP listener, if the settings name one."""

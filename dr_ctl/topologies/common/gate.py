@@ -17,7 +17,7 @@ from dr_ctl.core.model import ExitCode, Json, some
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until_next
-from dr_ctl.topologies.common.access import Access
+from dr_ctl.topologies.common.access import FOR_GATE, Access
 from dr_ctl.topologies.common.figures import evidence
 from dr_ctl.topologies.common.names import CLUSTER_PREFIX
 from dr_ctl.topologies.common.observer import Observer, V
@@ -158,13 +158,7 @@ class Verifier(ABC, Generic[V]):
         return Done("the gate holds, and both sites hold the same", compared, findings)
 
     def _look(self, waits: Sequence[_AtTheGate[V]]) -> list[tuple[V | BrokerError, V | BrokerError]]:
-        def ask(access: Access[V]) -> V | BrokerError:
-            try:
-                return access.counts()
-            except BrokerError as error:
-                return error
-
-        answers = self.observer.together(ask, [access for each in waits for access in each.way])
+        answers = self.observer.answers([access for each in waits for access in each.way], FOR_GATE)
         return list(zip(answers[::2], answers[1::2], strict=True))
 
 

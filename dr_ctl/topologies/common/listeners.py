@@ -17,7 +17,7 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.address import Closed, Connected, Greeting, Silent
 from dr_ctl.stomp_io.address import Refused as LoginDenied
 from dr_ctl.topologies.common import checks
-from dr_ctl.topologies.common.access import Access
+from dr_ctl.topologies.common.access import FOR_FENCE, Access
 from dr_ctl.topologies.common.calls import left_of
 from dr_ctl.topologies.common.observer import AnyObserver
 from dr_ctl.topologies.common.snapshot import Silent as NoAnswer
@@ -108,7 +108,7 @@ class Listeners:
     def _answering(self, site: str) -> Sequence[Broker]:
         """The brokers that answer. A broker that is down lets nobody in; any other silent broker is an error."""
         try:
-            return self._observer.listeners_at(site)
+            return self._observer.look_at(site, parts=FOR_FENCE)
         except BrokerError:
             snapshot = self._observer.look_once()
         for each in snapshot.sites[site].values():

@@ -1,11 +1,10 @@
-"""Looks at both sites of an installation at once, and again where one look cannot explain what it saw.
+"""Looks at both sites of an installation at once, and again where one reading cannot explain what it shows.
 
 For who watches all the time, a broker that is late keeps nobody from what the others say.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -14,11 +13,11 @@ from dr_ctl.core.errors import BrokerError, Passive, Unreachable
 from dr_ctl.core.system import Clock, Work, all_ended, beside, stamp, together
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Move
-from dr_ctl.settings.model import Installation
+from dr_ctl.settings.model import Installation, Queues
 from dr_ctl.stomp_io.address import Address, Closed
 from dr_ctl.stomp_io.stream import speaks_amqp, takes_connections
 from dr_ctl.topologies.common import rules
-from dr_ctl.topologies.common.access import READ_S, Access
+from dr_ctl.topologies.common.access import EVERYTHING, FOR_HISTORY, FOR_PEOPLE, READ_S, Access, Part
 from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.link import AnyLink
 from dr_ctl.topologies.common.nodes import told_by
@@ -99,51 +98,75 @@ class Watch:
         return self._silent.get(access, Silent(access.pair, access.site, Unreachable(text, refused=False)))
 
 
-class Observer(ABC, Generic[V_co, A_co]):
+Sites = Mapping[str, Mapping[str, V | Silent]]
+
+
+def _never(source: V, target: V, queues: Queues, moved: Mapping[str, int]) -> bool:
+    del source, target, queues, moved
+    return False
+
+
+def _as_seen(observer: object, look: Callable[[], Snapshot[V]]) -> Snapshot[V]:
+    del observer
+    return look()
+
+
+@dataclass(frozen=True, slots=True)
+class Reads(Generic[V, A]):
+    """How the brokers of a topology are read. `access` opens the way to one; `snapshot` puts both sites together.
+
+    `unlike` says whether the two brokers of a pair differ by more than one reading can explain, whatever moved between
+    two; never where counts of the two say nothing about each other. `source` is open where one of them is. `observed`
+    adds to such a look what only commands need. `by_pair`: a pair moves as a whole, and one that has moved is left."""
+
+    access: Callable[[Installation, Path, Clock], Callable[[str, str], A]]
+    snapshot: Callable[[Sites[V]], Snapshot[V]] = Snapshot
+    unlike: Callable[[V, V, Queues, Mapping[str, int]], bool] = _never
+    observed: Callable[[Any, Callable[[], Snapshot[V]]], Snapshot[V]] = _as_seen
+    by_pair: bool = True
+
+
+class Observer(Generic[V_co, A_co]):
     """Looks at both sites of one installation, at each broker in the way of its kind. Holds nothing that could change
     a broker."""
 
-    def __init__(self, installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path) -> None:
+    def __init__(
+        self,
+        reads: Reads[V_co, A_co],
+        installation: Installation,
+        clock: Clock,
+        timeouts: Timeouts,
+        documents: Path,
+    ) -> None:
         """`documents`: the folder for those of brokers that can keep none."""
         settings = installation.settings
         self.installation, self.queues = installation, settings.queues
         self.clock, self.timeouts, self.documents = clock, timeouts, documents
+        access = reads.access(installation, documents, clock)
         self.brokers: Mapping[str, Mapping[str, A_co]] = {
-            site: {broker.name: self._access(installation, site, broker.name) for broker in section.brokers}
+            site: {broker.name: access(site, broker.name) for broker in section.brokers}
             for site, section in settings.sites.items()
         }
+        self._reads = reads
         self._left_s: dict[str, float] = {}
         self._remembered: dict[str, Sequence[Node]] = {}
         self._watch = Watch(clock)
-
-    @abstractmethod
-    def _access(self, installation: Installation, site: str, pair: str) -> A_co:
-        """The way to one broker."""
-
-    def _unlike(self, source: V_co, target: V_co, moved: Mapping[str, int]) -> bool:  # type: ignore[misc] # its own
-        """Say whether the two brokers of a pair differ by more than one look can explain, whatever `moved` between two;
-        never where counts of the two say nothing about each other. `source` is open where one of them is."""
-        del source, target, moved
-        return False
 
     def _differ(self, snapshot: Snapshot[V_co], pair: str) -> bool:
         here, there = (snapshot.view(site, pair) for site in snapshot.sites)
         if here is None or there is None:
             return False
         source, target = (there, here) if there.open and not here.open else (here, there)
-        return self._unlike(source, target, snapshot.moved.get(pair, {}))
+        return self._reads.unlike(source, target, self.queues, snapshot.moved.get(pair, {}))
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         """How many acknowledgements have arrived at a site and are not applied, or None if unread. Raises
         `BrokerError`."""
 
-        def look(access: Access[V_co]) -> V_co:
-            return access.look(timeout_s=timeout_s)
+        def unapplied(access: Access[V_co]) -> int | None:
+            return access.unapplied(timeout_s=timeout_s)
 
-        return total(view.link.unapplied for view in self.together(look, self.at(site)))
-
-    def _seen(self, sites: Mapping[str, Mapping[str, V_co | Silent]]) -> Snapshot[V_co]:
-        return Snapshot(sites)
+        return total(self.together(unapplied, self.at(site)))
 
     def spend_at_most(self, seconds: float, site: str) -> None:
         """Bound all waiting for a site that may be lost, name lookup included, over all looks of this command. The two
@@ -157,38 +180,25 @@ class Observer(ABC, Generic[V_co, A_co]):
         """The brokers of one site."""
         return list(self.brokers[site].values())
 
-    def look_at(self, site: str, pairs: Collection[str] | None = None) -> list[V_co]:
-        """Look at every broker of one site, or at those of some pairs; raises `BrokerError` where one does not
+    def look_at(self, site: str, pairs: Collection[str] | None = None, parts: Part = EVERYTHING) -> list[V_co]:
+        """These parts of every broker of one site, or of those of some pairs; raises `BrokerError` where one does not
         answer."""
 
-        def look(access: Access[V_co]) -> V_co:
-            return access.look()
+        def read(access: Access[V_co]) -> V_co:
+            return access.read(parts)
 
-        return self.together(look, [each for each in self.at(site) if pairs is None or each.pair in pairs])
+        return self.together(read, [each for each in self.at(site) if pairs is None or each.pair in pairs])
 
-    def pauses_at(self, site: str) -> list[V_co]:
-        """Look at every broker's pauses; other values of the queues may be older."""
+    def answers(self, of: Iterable[Access[V]], parts: Part = EVERYTHING) -> list[V | BrokerError]:
+        """These parts of each of these brokers, or the error that stands in their place."""
 
-        def pauses(access: Access[V_co]) -> V_co:
-            return access.pauses()
+        def read(access: Access[V]) -> V | BrokerError:
+            try:
+                return access.read(parts)
+            except BrokerError as error:
+                return error
 
-        return self.together(pauses, self.at(site))
-
-    def listeners_at(self, site: str) -> list[V_co]:
-        """Look at listeners and the rights of roles; values of queues and clients may be older."""
-
-        def listeners(access: Access[V_co]) -> V_co:
-            return access.listeners()
-
-        return self.together(listeners, self.at(site))
-
-    def rights_at(self, site: str, pairs: Collection[str]) -> list[V_co]:
-        """Look at the rights of roles at the brokers of some pairs; every other value may be older."""
-
-        def rights(access: Access[V_co]) -> V_co:
-            return access.rights()
-
-        return self.together(rights, [each for each in self.at(site) if each.pair in pairs])
+        return self.together(read, of)
 
     def answering(self, site: str) -> list[V_co]:
         """Look at one site; only those of its brokers that answer."""
@@ -200,8 +210,8 @@ class Observer(ABC, Generic[V_co, A_co]):
 
     def ways(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
         """The brokers of each pair that is still to move, the source's first."""
-        there = self.brokers[move.target]
-        return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if not move.leaves(pair)]
+        there, leaves = self.brokers[move.target], move.leaves if self._reads.by_pair else lambda _: False
+        return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if not leaves(pair)]
 
     def close(self) -> None:
         self._watch.close()
@@ -214,13 +224,16 @@ class Observer(ABC, Generic[V_co, A_co]):
 
     def observe(self, *, least_s: float = 0.0) -> Snapshot[V_co]:
         """Look at both sites at once; look again where counts differ by more than one look can explain."""
+        return self._reads.observed(self, partial(self._observed, least_s))
+
+    def _observed(self, least_s: float) -> Snapshot[V_co]:
         snapshot = self.look_once(least_s=least_s)
         for _ in range(LOOKS - 1):
             if not self._puzzling(snapshot):
                 break
             self.clock.sleep(self.timeouts.apart_s)
             before, after = snapshot, self.look_once(least_s=least_s)
-            snapshot = self._with_movement(before, self._seen(_heard_from(before, after)))
+            snapshot = self._with_movement(before, self._reads.snapshot(_heard_from(before, after)))
         return snapshot
 
     def observe_over(self, seconds: float) -> Snapshot[V_co]:
@@ -244,15 +257,15 @@ class Observer(ABC, Generic[V_co, A_co]):
     def glance(self, *, whole: bool) -> Glance[Snapshot[V_co]] | None:
         """Look once for a watch, at everything or at the outflows alone; gives None if some broker cannot be asked so
         little."""
+        if not whole and not all(Part.OUTFLOW in access.apart for access in self.all()):
+            return None
 
-        def view(access: Access[V_co]) -> V_co | Silent | None:
-            return self._answer(access, partial(access.moving if whole else access.glance, timeout_s=READ_S))
+        def view(access: Access[V_co]) -> V_co | Silent:
+            return self._answer(access, FOR_HISTORY if whole else Part.OUTFLOW, READ_S)
 
         began = self.clock.monotonic()
         answers, ago_s = self._watch.ask(self.all(), view, small=not whole)
-        took_s = self.clock.monotonic() - began - ago_s
-        views = [each for each in answers if each is not None]
-        return Glance(self._told(views), ago_s, took_s) if len(views) == len(answers) else None
+        return Glance(self._told(answers), ago_s, self.clock.monotonic() - began - ago_s)
 
     def _told(self, answers: Sequence[V_co | Silent]) -> Snapshot[V_co]:
         views = dict(zip(((each.site, each.pair) for each in self.all()), answers, strict=True))
@@ -260,19 +273,19 @@ class Observer(ABC, Generic[V_co, A_co]):
             site: {pair: self._alive_if_seen(access, views) for pair, access in brokers.items()}
             for site, brokers in self.brokers.items()
         }
-        return self._seen(sites)
+        return self._reads.snapshot(sites)
 
     def _view(self, access: Access[V_co], least_s: float) -> V_co | Silent:
         left_s = self._left_s.get(access.site)
         if left_s is None:
-            return self._asked(access, READ_S)
+            return self._answer(access, FOR_PEOPLE, READ_S)
         within_s = max(left_s, least_s)
         text = f"{access.site}/{access.pair}: no answer in the time that a site which may be lost is given"
         given_up = Silent(access.pair, access.site, Unreachable(text, refused=False))
         if within_s <= 0:
             return given_up
         # Half of it for an answer: a broker that takes the connection and says nothing is sick, and must be told so.
-        ask = partial(self._asked, access, min(READ_S, max(left_s / 2, _MOST * least_s)))
+        ask = partial(self._answer, access, FOR_PEOPLE, min(READ_S, max(left_s / 2, _MOST * least_s)))
         began = self.clock.monotonic()
         # Not waited for longer: a name look-up that hangs keeps neither this look nor the end of the command waiting.
         looking = beside(ask, f"look at {access.site}")
@@ -282,12 +295,9 @@ class Observer(ABC, Generic[V_co, A_co]):
         self._spent(access.site, began)
         return view
 
-    def _asked(self, access: Access[V_co], timeout_s: float) -> V_co | Silent:
-        return self._answer(access, partial(access.whole, timeout_s=timeout_s))
-
-    def _answer(self, access: Access[V_co], look: Callable[[], T]) -> T | Silent:
+    def _answer(self, access: Access[V_co], parts: Part, timeout_s: float) -> V_co | Silent:
         try:
-            return look()
+            return access.read(parts, timeout_s=timeout_s)
         except BrokerError as error:
             refuse = False
             if isinstance(error, Unreachable) and error.refused:

@@ -12,7 +12,7 @@ from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, Unknown
 from dr_ctl.processes.secrets import SecretMissing
-from dr_ctl.topologies.common.access import CHANGE_S, Access, Channel
+from dr_ctl.topologies.common.access import CHANGE_S, Access, Channel, Part
 from dr_ctl.topologies.common.calls import holds, queues_of, still, to_undo
 from dr_ctl.topologies.common.gate import Verifier
 from dr_ctl.topologies.common.listeners import Listeners
@@ -186,7 +186,7 @@ class Tools(Generic[V_co]):
         return f"{site}: has not come true: {some([call.about for call in missing])}" if missing else None
 
     def _missing(self, calls: Sequence[Call], site: str) -> list[Call]:
-        views = self.observer.rights_at(site, {call.unit for call in calls})
+        views = self.observer.look_at(site, {call.unit for call in calls}, Part.RIGHTS)
         return [call for call in calls if not holds(call, views)]
 
     def put_back(self, step: PlannedStep, site: str, context: StepContext) -> Outcome:

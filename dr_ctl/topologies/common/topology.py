@@ -22,7 +22,7 @@ from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.common import recipe
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.listeners import Listeners
-from dr_ctl.topologies.common.observer import Observer
+from dr_ctl.topologies.common.observer import Observer, Reads
 from dr_ctl.topologies.common.recipe import Procedure
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot, V_co
@@ -137,7 +137,7 @@ class Kind(Generic[V]):
 
     procedure: Procedure[Any, Any]
     checks: recipe.Checks[V]
-    observer: Callable[[Installation, Clock, Timeouts, Path], Observer[V, Any]]
+    reads: Reads[V, Any]
     tools: Callable[[Any, recipe.Recipe[V], Sender], Tools[V]]
     by_console: str
     lost_on_the_way: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ class Kind(Generic[V]):
     def __call__(
         self, installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path
     ) -> PairTopology[V]:
-        observer = self.observer(installation, clock, timeouts, documents)
+        observer = Observer(self.reads, installation, clock, timeouts, documents)
         decides = self.recipe(installation.settings.queues, installation.settings.drain, timeouts)
 
         def acts_by(sender: Sender) -> PairDriver[V]:

@@ -106,16 +106,10 @@ class Wait(Generic[V]):
         return _Look(views, left, why)
 
     def _look(self) -> Views[V]:
-        def ask(access: Access[V]) -> V | BrokerError:
-            try:
-                return access.look()
-            except BrokerError as error:
-                return error
-
         every = list(
             {(each.site, each.pair): each for way in self._directions for each in (way.here, way.there)}.values()
         )
-        answers = self._tools.observer.together(ask, every)
+        answers = self._tools.observer.answers(every)
         return {(access.site, access.pair): each for access, each in zip(every, answers, strict=True)}
 
     def _told(self, views: Views[V]) -> tuple[int | None, list[str]]:

@@ -9,7 +9,7 @@ from dr_ctl.topologies.common.verbs import activate, canary, fence, plain, provi
 from dr_ctl.topologies.continuity import activate as own_activate
 from dr_ctl.topologies.continuity import checks, reconcile, reinstate, shipping
 from dr_ctl.topologies.continuity.checks import BY_BROKER, BY_PAIR
-from dr_ctl.topologies.continuity.look import Observer
+from dr_ctl.topologies.continuity.reading import READS
 from dr_ctl.topologies.continuity.tools import ContinuityTools
 from dr_ctl.topologies.continuity.view import ContinuitySnapshot
 
@@ -54,4 +54,4 @@ CHECKS: Final = Checks(
     BY_PAIR,
     checks.of_opening,
 )
-open_: Final = Kind(PROCEDURE, CHECKS, Observer, ContinuityTools, BY_CONSOLE, LOST_ON_THE_WAY)
+open_: Final = Kind(PROCEDURE, CHECKS, READS, ContinuityTools, BY_CONSOLE, LOST_ON_THE_WAY)

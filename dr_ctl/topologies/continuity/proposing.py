@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dr_ctl.topologies.artemis.look import PLUGIN
+from dr_ctl.topologies.artemis.reading import PLUGIN
 from dr_ctl.topologies.proposing import Family, Key, Place, Proposal, Proposer, by_site, clients, link_listeners, moving
 
 OWN_LISTENER: Final = '<acceptor name="mirror">tcp://0.0.0.0:61617?protocols=CORE</acceptor>'

@@ -25,7 +25,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
     left = {key: now[key] & ids for key, ids in first.items() if key in now and now[key] & ids}
     moved: dict[str, Json] = {}
     for (pair, queue), ids in left.items():
-        view = tools.observer.brokers[move.target][pair].look()
+        view = tools.observer.brokers[move.target][pair].read()
         name = quarantine_queue(view.site, queue)
         kept = document(
             view, name, view.requests.of_server(view.document_queue.keep(name)), f"create {name} at {view.site}"

@@ -28,7 +28,7 @@ from dr_ctl.topologies.common.verbs import quarantine
 from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
 from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.continuity import checks, copies
-from dr_ctl.topologies.continuity.look import Access, Way
+from dr_ctl.topologies.continuity.reading import Access, Way
 from dr_ctl.topologies.continuity.tools import Applied, Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import Bridge, ContinuitySnapshot, SiteView
 
@@ -203,7 +203,7 @@ def count_residue(tools: ContinuityTools, step: PlannedStep, move: Move, context
 def _residue(access: Access) -> Residue | None:
     """Count the messages and acknowledgements that a closed broker holds for its peer, or give None if unread. Ids show
     which messages to ship lie in their queue unacknowledged; the counts are an upper bound where ids cannot be had."""
-    view = access.look()
+    view = access.read()
     counted = view.link.residue
     if counted is None:
         return None
@@ -362,7 +362,7 @@ def _compared(tools: ContinuityTools, way: Way, context: StepContext) -> str | N
     staged = copies.ids(here.reader(), [flow.in_mirror for flow in flows])
     still = copies.present(there.reader(), [returned.business[name] for name in names])
     lying = copies.present(here.reader(), [serving.business[name] for name in names])
-    later = there.look()
+    later = there.read()
     found: dict[str, frozenset[str]] = {}
     surplus: dict[str, list[Consumed]] = {}
     for flow, mine, theirs, ours in zip(flows, staged, still, lying, strict=True):

@@ -23,7 +23,7 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while_serving
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.copies import Compared
-from dr_ctl.topologies.continuity.look import Way
+from dr_ctl.topologies.continuity.reading import Way
 from dr_ctl.topologies.continuity.tools import Both, ContinuityTools, PluginTimeouts
 from dr_ctl.topologies.continuity.view import ContinuitySnapshot, SiteView
 

@@ -14,8 +14,8 @@ from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.copies import Compared
-from dr_ctl.topologies.continuity.look import Observer, Way
 from dr_ctl.topologies.continuity.plugin import WAITS_MS
+from dr_ctl.topologies.continuity.reading import Observer, Way
 from dr_ctl.topologies.continuity.view import SiteView
 
 Both = tuple[SiteView, SiteView]
@@ -181,5 +181,5 @@ class ContinuityTools(Tools[SiteView]):
 
     def look(self, ways: Sequence[Way], *, timeout_s: float = READ_S) -> list[Both]:
         both = [access for way in ways for access in way]
-        snapshot = self.observer.together(lambda access: access.look(timeout_s=timeout_s), both)
+        snapshot = self.observer.together(lambda access: access.read(timeout_s=timeout_s), both)
         return list(zip(snapshot[::2], snapshot[1::2], strict=True))

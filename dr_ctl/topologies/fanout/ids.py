@@ -13,8 +13,8 @@ from dr_ctl.topologies.common.consumed import Consumed, Covered, InBothStores, N
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout.counting import CHECKPOINTS, EMPTY, At, Checkpoints, Counters, Mark, Since
-from dr_ctl.topologies.fanout.look import COUNTERS, Access, Way, counters_of
 from dr_ctl.topologies.fanout.parity import ALONE, NOT_COUNTED, ONE_SITE_ALONE, TAKEN, Untold
+from dr_ctl.topologies.fanout.reading import COUNTERS, Access, Way, counters_of
 
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
 TRYING_S: Final = 5.0

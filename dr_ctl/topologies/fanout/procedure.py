@@ -10,7 +10,7 @@ from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.common.verbs import activate, canary, fence, plain, proving, quarantine, quiesce
 from dr_ctl.topologies.fanout import checks, reconciling, reinstate
 from dr_ctl.topologies.fanout.checks import BY_BROKER, BY_PAIR
-from dr_ctl.topologies.fanout.tools import FanoutTools, Observer
+from dr_ctl.topologies.fanout.tools import READS, FanoutTools
 from dr_ctl.topologies.fanout.view import BrokerView
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], FanoutTools]] = Procedure(
@@ -50,4 +50,4 @@ CHECKS: Final = Checks(
     BY_PAIR,
     of_failover=checks.of_failover,
 )
-open_: Final = Kind(PROCEDURE, CHECKS, Observer, FanoutTools, "start its clients' connectors", NOT_WRITTEN_TWICE)
+open_: Final = Kind(PROCEDURE, CHECKS, READS, FanoutTools, "start its clients' connectors", NOT_WRITTEN_TWICE)

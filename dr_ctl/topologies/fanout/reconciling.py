@@ -27,7 +27,7 @@ from dr_ctl.topologies.fanout import ids, parity
 from dr_ctl.topologies.fanout.checks import possible_duplicates
 from dr_ctl.topologies.fanout.copying import Lacking, copies, may_copy, may_remove, removes
 from dr_ctl.topologies.fanout.ids import Pace
-from dr_ctl.topologies.fanout.look import Access, Way
+from dr_ctl.topologies.fanout.reading import Access, Way
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
 from dr_ctl.topologies.fanout.view import FanoutSnapshot
 
@@ -162,7 +162,7 @@ def even(
     """Remove at the second broker the messages that were consumed at the first, in every queue. If `copied`, also copy
     the messages that the second lacks, until a comparison shows that it lacks none. Gives None where all came true.
     Raises `BrokerError`."""
-    source, target = (access.look() for access in way)
+    source, target = (access.read() for access in way)
     queues = {
         each.queue: (source.named.get(each.queue), target.named.get(each.queue))
         for each in parity.counts(source, target, Queues())
@@ -262,7 +262,7 @@ def _copy(tools: FanoutTools, way: Way, queue: str, lacks: Collection[str], cont
     target.carries = {(queue, ident): message for ident, message in messages.items()}
     outcomes = tools.change(list(copies(target.names(), queue, messages)), context)
     target.carries = {}
-    there = ids.lying(target, target.look().named.get(queue))
+    there = ids.lying(target, target.read().named.get(queue))
     tools.evened.note(tools.evened.copied, queue, messages.keys() & there)
     if not (left := messages.keys() - there):
         return None
@@ -275,7 +275,7 @@ def settle(tools: FanoutTools, step: PlannedStep, move: Move, context: StepConte
     for them."""
     del step
     tools.evened = Evened()
-    if (store := tools.observer.store) is None:
+    if (store := tools.comparing.store) is None:
         text = f"which messages the consumers of {move.source} had done is not known: these come twice"
         return Done(text, findings=(found("DR-FAN-005", text, SERVED_ON),))
     try:
@@ -291,7 +291,7 @@ def settle(tools: FanoutTools, step: PlannedStep, move: Move, context: StepConte
 def _without_done(tools: FanoutTools, store: Store, site: str, context: StepContext) -> str | None:
     """Remove there what the store knows, queue by queue; says why that was not done. Raises `BrokerError`."""
     for access in tools.observer.brokers[site].values():
-        for name, queue in access.look().business.items():
+        for name, queue in access.read().business.items():
             if not queue.depth:
                 continue
             if (refused := remove(tools, access, name, ids.consumed(store, access, queue), context)) is not None:

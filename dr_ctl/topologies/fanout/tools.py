@@ -1,16 +1,13 @@
 """What looks, waits and judges at a fan-out pair: its looks, its gate, and the tools of acts."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Json, Severity, some
-from dr_ctl.core.system import Clock
-from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
-from dr_ctl.settings.model import Installation, Queues
+from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.gate import Sample, Verifier, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe
@@ -20,8 +17,8 @@ from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.checks import possible_duplicates
 from dr_ctl.topologies.fanout.counting import Counted, Counters
 from dr_ctl.topologies.fanout.ids import Comparing, kept, listed_to_the_end
-from dr_ctl.topologies.fanout.look import Access, Way, counters, ids_of
 from dr_ctl.topologies.fanout.parity import Untold
+from dr_ctl.topologies.fanout.reading import Access, Way, counters
 from dr_ctl.topologies.fanout.view import BrokerView
 
 READINGS: Final = 15  # of counters, where messages come all the time
@@ -32,79 +29,78 @@ Reading = tuple[Sequence[Counters], Sequence[Counters]]
 LISTED: Final = 1000  # ids of a queue; the calls in the journal name all of them
 
 
-class Observer(observer.Observer[BrokerView, Access]):
-    def __init__(self, installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path) -> None:
-        self.store = ids_of(installation)
-        super().__init__(installation, clock, timeouts, documents)
+Observer = observer.Observer[BrokerView, Access]
 
-    def _access(self, installation: Installation, site: str, pair: str) -> Access:
-        return Access(installation, site, pair, self.documents, self.clock)
 
-    def _unlike(self, source: BrokerView, target: BrokerView, moved: Mapping[str, int]) -> bool:
-        return source.open and bool(parity.lacking(source, target, self.queues, moved))
+def _unlike(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> bool:
+    return source.open and bool(parity.lacking(source, target, queues, moved))
 
-    def observe(self, *, least_s: float = 0.0) -> Snapshot[BrokerView]:
-        """Look, and read the counters of queues that do not hold the same several times: what is on its way to one of
-        the sites differs each time, and a message that came to one site alone does not."""
-        snapshot = super().observe(least_s=least_s)
-        if self.store is not None:
-            return snapshot
-        sites: dict[str, dict[str, BrokerView | Silent]] = {site: {**views} for site, views in snapshot.sites.items()}
-        for way in zip(*(brokers.values() for brokers in self.brokers.values()), strict=True):
-            here, there = (snapshot.view(access.site, access.pair) for access in way)
-            if here is not None and there is not None:
-                counted = self._counted(way, here, there)
-                for view in (here, there):
-                    sites[view.site][view.pair] = replace(view, counted=counted)
-        return replace(snapshot, sites=sites)
 
-    def _counted(self, way: tuple[Access, ...], here: BrokerView, there: BrokerView) -> Mapping[str, Counted]:
-        names = [each.queue for each in parity.counts(here, there, Queues()) if each.source != each.target]
-        try:
-            now = self._read(way, here, there, names)
-            if apart := [name for name, each in now.items() if not _level(way, name, each)]:
-                self.clock.sleep(self.timeouts.apart_s)  # a message may have been on its way all that time
-                now |= self._read(way, here, there, apart)
-        except BrokerError:
-            return {}  # it has just answered: what its counters say now the next look tells
-        return {name: self._listed(way, name, each) for name, each in now.items()}
+def with_counters(observer: Observer, look: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
+    """Look, and read the counters of queues that do not hold the same several times: what is on its way to one of the
+    sites differs each time, and a message that came to one site alone does not."""
+    snapshot = look()
+    if observer.all()[0].ids is not None:
+        return snapshot
+    sites: dict[str, dict[str, BrokerView | Silent]] = {site: {**views} for site, views in snapshot.sites.items()}
+    for way in zip(*(brokers.values() for brokers in observer.brokers.values()), strict=True):
+        here, there = (snapshot.view(access.site, access.pair) for access in way)
+        if here is not None and there is not None:
+            counted = _counted(observer, way, here, there)
+            for view in (here, there):
+                sites[view.site][view.pair] = replace(view, counted=counted)
+    return replace(snapshot, sites=sites)
 
-    def _read(
-        self, way: tuple[Access, ...], here: BrokerView, there: BrokerView, names: Sequence[str]
-    ) -> dict[str, Counted]:
-        began = self.clock.monotonic()
-        readings = self._readings(way, names)
-        took_s = self.clock.monotonic() - began
+
+def _counted(observer: Observer, way: tuple[Access, ...], here: BrokerView, there: BrokerView) -> Mapping[str, Counted]:
+    def read(names: Sequence[str]) -> dict[str, Counted]:
+        began = observer.clock.monotonic()
+        readings = _readings(observer, way, names)
+        took_s = observer.clock.monotonic() - began
         return {
             name: parity.counted(here, there, [(one[at], other[at]) for one, other in readings], took_s)
             for at, name in enumerate(names)
         }
 
-    def _readings(self, way: tuple[Access, ...], names: Sequence[str]) -> list[Reading]:
-        readings: list[Reading] = []
+    try:
+        now = read([each.queue for each in parity.counts(here, there, Queues()) if each.source != each.target])
+        if apart := [name for name, each in now.items() if not _level(way, name, each)]:
+            observer.clock.sleep(observer.timeouts.apart_s)  # a message may have been on its way all that time
+            now |= read(apart)
+    except BrokerError:
+        return {}  # it has just answered: what its counters say now the next look tells
+    return {name: _listed_by_id(way, name, each) for name, each in now.items()}
 
-        def read(access: Access) -> Sequence[Counters]:
-            return counters(access.reader(), [access.names().named.get(name) for name in names])
 
-        while names and len(readings) < READINGS and not _rests(readings):
-            if readings:
-                self.clock.sleep(self.timeouts.poll_s)
-            first, second = self.together(read, way)
-            readings.append((first, second))
-        return readings
+def _readings(observer: Observer, way: tuple[Access, ...], names: Sequence[str]) -> list[Reading]:
+    readings: list[Reading] = []
 
-    def _listed(self, way: tuple[Access, ...], name: str, now: Counted) -> Counted:
-        """With the ids of both sites, where no counter tells anything and the queue is shallow enough to look at each
-        message."""
-        if kept(way).since(name, now.first, now.second) is not None:
-            return now
-        if max(at.counters.depth for at in (now.first, now.second)) > LISTED_UP_TO:
-            return now
-        try:
-            ids = [listed_to_the_end(access, access.names().named.get(name), name).ids for access in way]
-        except BrokerError:
-            return now
-        return now.with_ids(*ids)
+    def read(access: Access) -> Sequence[Counters]:
+        return counters(access.reader(), [access.names().named.get(name) for name in names])
+
+    while names and len(readings) < READINGS and not _rests(readings):
+        if readings:
+            observer.clock.sleep(observer.timeouts.poll_s)
+        first, second = observer.together(read, way)
+        readings.append((first, second))
+    return readings
+
+
+def _listed_by_id(way: tuple[Access, ...], name: str, now: Counted) -> Counted:
+    """With the ids of both sites, where no counter tells anything and the queue is shallow enough to look at each
+    message."""
+    if kept(way).since(name, now.first, now.second) is not None:
+        return now
+    if max(at.counters.depth for at in (now.first, now.second)) > LISTED_UP_TO:
+        return now
+    try:
+        ids = [listed_to_the_end(access, access.names().named.get(name), name).ids for access in way]
+    except BrokerError:
+        return now
+    return now.with_ids(*ids)
+
+
+READS: Final = observer.Reads(Access.each, unlike=_unlike, observed=with_counters)
 
 
 def _level(way: Sequence[Access], name: str, now: Counted) -> bool:
@@ -203,7 +199,7 @@ class FanoutTools(Tools[BrokerView]):
     observer: Observer
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
-        self.comparing = Comparing(observer.store, observer.timeouts.differs_s)
+        self.comparing = Comparing(observer.all()[0].ids, observer.timeouts.differs_s)
         gate = FanoutVerifier(observer, self.comparing, recipe.rules.drain.poll)
         super().__init__(observer, recipe, sender, gate)
         self.evened = Evened()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
 from dr_ctl.jolokia.http import BadValue, NoSuchBean
-from dr_ctl.topologies.artemis.look import Shown
+from dr_ctl.topologies.artemis.reading import Shown
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.view import Broker, Queue
 from dr_ctl.topologies.mirror.view import BrokerView

@@ -9,8 +9,8 @@ from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.common.verbs import activate, canary, fence, plain, proving, quarantine, quiesce
 from dr_ctl.topologies.mirror import checks, reconcile, reinstate, shipping
 from dr_ctl.topologies.mirror.checks import BY_BROKER, BY_PAIR
-from dr_ctl.topologies.mirror.look import Observer
 from dr_ctl.topologies.mirror.parity import ORIGINS_UP_TO
+from dr_ctl.topologies.mirror.reading import READS
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import MirrorSnapshot
 
@@ -54,7 +54,7 @@ CHECKS: Final = Checks(
 open_: Final = Kind(
     PROCEDURE,
     CHECKS,
-    Observer,
+    READS,
     MirrorTools,
     "start its client acceptors",
     cannot_tell=(BY_COUNT,),

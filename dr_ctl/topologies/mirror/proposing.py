@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dr_ctl.topologies.artemis.look import BROKER_CONNECTIONS
+from dr_ctl.topologies.artemis.reading import BROKER_CONNECTIONS
 from dr_ctl.topologies.proposing import Family, Place, Proposal, Proposer, by_site, clients, link_listeners
 
 OWN_LISTENER: Final = (

@@ -157,7 +157,7 @@ def taken_out(tools: MirrorTools, left: Iterable[LeftOver], context: StepContext
             continue
         name = quarantine_queue(each.view.site, each.queue)
         outcomes = tools.change(take_out(each.view, each.queue, each.only_there), context)
-        after = _messages(tools, tools.observer.brokers[each.view.site][each.view.pair].look(), each.queue)
+        after = _messages(tools, tools.observer.brokers[each.view.site][each.view.pair].read(), each.queue)
         if stayed := [origin for origin in each.only_there if origin in after.ids]:
             refused = [outcome.text for outcome in outcomes if not isinstance(outcome, Done)]
             text = f"{len(stayed)} message(s) of {each.queue} could not be moved to {name}"

@@ -35,8 +35,8 @@ from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.rules import Rules, selected
 from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
 from dr_ctl.topologies.mirror import origins, parity
-from dr_ctl.topologies.mirror.look import Flow, Way
 from dr_ctl.topologies.mirror.origins import Origin, browsed, residue
+from dr_ctl.topologies.mirror.reading import Flow, Way
 from dr_ctl.topologies.mirror.reconcile import LeftOver, taken_out
 from dr_ctl.topologies.mirror.shipping import Flows, PairWait, flows, start_link, until_all
 from dr_ctl.topologies.mirror.tools import HalfWay, MirrorTools
@@ -112,7 +112,7 @@ def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: St
         remedy = "Its clients may have worked beside those of the other site: compare what they did."
         findings.append(found("DR-RETURN-002", text, remedy))
     for access in tools.observer.at(move.target):
-        counted = residue(access.reader(), access.look())
+        counted = residue(access.reader(), access.read())
         # Where its clients were let in, what it wrote since its start may be their work.
         tools.residue[access.pair] = replace(counted, since={}) if shut else counted
     total = Residue.together(tools.residue.values())
@@ -291,7 +291,7 @@ def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | Non
     access = tools.observer.brokers[site][pair]
     counted = tools.residue.get(pair)
     try:
-        now = origins.residue(access.reader(), access.look())
+        now = origins.residue(access.reader(), access.read())
     except BrokerError as error:
         return counted, f"which were done there could not be read: {error}"
     too_deep = f"which of them were done there is not known: {now.messages + now.acks} events are too many to look at"

@@ -24,7 +24,7 @@ from dr_ctl.topologies.common.figures import evidence, said, total
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while_serving
 from dr_ctl.topologies.console.requests import request
-from dr_ctl.topologies.mirror.look import Access, Flow, Way
+from dr_ctl.topologies.mirror.reading import Access, Flow, Way
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, MirrorSnapshot
 
@@ -406,7 +406,7 @@ def _stopped_links(tools: MirrorTools) -> tuple[set[tuple[str, str]], list[Acces
 
     def look(access: Access) -> BrokerView | None:
         try:
-            return access.look()
+            return access.read()
         except BrokerError:
             return None
 

@@ -13,8 +13,8 @@ from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.look import Access, Observer, scheduled
 from dr_ctl.topologies.mirror.origins import Browsed, Origin, browsed, told
+from dr_ctl.topologies.mirror.reading import Access, Observer, scheduled
 from dr_ctl.topologies.mirror.view import BrokerView
 
 

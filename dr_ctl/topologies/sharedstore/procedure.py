@@ -14,8 +14,8 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.common.verbs import canary, fence, plain, proving, quiesce
 from dr_ctl.topologies.sharedstore import activate, checks, waits
-from dr_ctl.topologies.sharedstore.access import Observer
 from dr_ctl.topologies.sharedstore.checks import BY_BROKER
+from dr_ctl.topologies.sharedstore.reading import READS
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
@@ -75,7 +75,7 @@ CHECKS: Final = Checks(
 open_: Final = Kind(
     PROCEDURE,
     CHECKS,
-    Observer,
+    READS,
     StoreTools,
     "start its clients' connectors, or its broker",
     NOT_IN_THE_STORE,

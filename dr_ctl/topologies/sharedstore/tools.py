@@ -5,14 +5,14 @@ from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.topologies.common.gate import Sample, Verifier
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.tools import Sender, Tools
-from dr_ctl.topologies.sharedstore.access import Observer
 from dr_ctl.topologies.sharedstore.checks import not_in_store
+from dr_ctl.topologies.sharedstore.reading import Observer
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
 
 class StoreVerifier(Verifier[BrokerView]):
     def __init__(self, observer: Observer, poll_s: float) -> None:
-        self._shared = observer.shared
+        self._shared = observer.all()[0].shared
         super().__init__(observer, poll_s, observer.timeouts.window_s)
 
     def why_not_yet(self, now: Sample[BrokerView], before: Sample[BrokerView] | None, move: Move) -> list[str]:
@@ -45,6 +45,7 @@ class StoreTools(Tools[BrokerView]):
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, StoreVerifier(observer, recipe.rules.drain.poll))
+        self.shared = observer.all()[0].shared
 
     def by_hand(self, site: str, by_console: str) -> str:
         """A broker that has ended has no console: the first broker that starts takes the store and serves."""

@@ -58,7 +58,7 @@ def drain(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext
 
 def _replicated(tools: StoreTools, step: PlannedStep, context: StepContext, small: int, poll_s: float) -> Outcome:
     """Wait until the replica lacks no more than that."""
-    if tools.observer.shared.settings.replica is None:
+    if tools.shared.settings.replica is None:
         return NotNeeded(step.about)
 
     def show(lag: Lag | None) -> None:
@@ -68,7 +68,7 @@ def _replicated(tools: StoreTools, step: PlannedStep, context: StepContext, smal
 
     waited = until(
         context,
-        tools.observer.shared.lag,
+        tools.shared.lag,
         holds=lambda lag: lag is not None and lag.size <= small,
         within_s=step.limits["within"],
         poll_s=poll_s,

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,10 +18,11 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis.broker import Group, must_be_active, others, read_group
 from dr_ctl.topologies.artemis.checks import of_both
 from dr_ctl.topologies.artemis.documents import IN_USER, Documents
+from dr_ctl.topologies.common.access import EVERYTHING, FOR_FENCE, Part
 from dr_ctl.topologies.common.debts import debts_of, document, is_debt
 from dr_ctl.topologies.common.names import numbered
 from dr_ctl.topologies.common.view import Connection, Queue
-from dr_ctl.topologies.mirror.look import Access
+from dr_ctl.topologies.mirror.reading import Access
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.mirror.pair import Management, _Direct, failed
 from tests.topologies.mirror.views import broker, queue
@@ -47,9 +47,9 @@ def london() -> Management:
     return Management("london", "paris", open=True)
 
 
-@pytest.mark.parametrize("look", [Access.look, Access.listeners], ids=["whole", "listeners"])
+@pytest.mark.parametrize("parts", [EVERYTHING, FOR_FENCE], ids=["whole", "listeners"])
 def test_a_look_from_before_the_machine_slept_is_old(
-    london: Management, look: Callable[[Access], object], monkeypatch: pytest.MonkeyPatch
+    london: Management, parts: Part, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clock that stands still in suspend would take it for a young one, beside a lock that has run out."""
     awake_s = 1000.0
@@ -57,12 +57,12 @@ def test_a_look_from_before_the_machine_slept_is_old(
     monkeypatch.setattr(time, "monotonic", lambda: awake_s)
     monkeypatch.setattr(time, "clock_gettime", lambda _: awake_s + asleep_s[0])
     view = SimpleNamespace(documents={}, forged=(), now_ms=1, queues=())
-    monkeypatch.setattr("dr_ctl.topologies.mirror.look.look_again", lambda *_, **__: view)
+    monkeypatch.setattr("dr_ctl.topologies.mirror.reading.look_again", lambda *_, **__: view)
     mine = Access.__new__(Access)
     mine.site, mine.pair, mine.newest = "london", "orders-1", (awake_s, cast("BrokerView", view))
-    monkeypatch.setattr(mine, "_look", lambda _: view)
+    monkeypatch.setattr(mine, "_everything", lambda _: view)
     monkeypatch.setattr(mine, "reader", lambda: None)
-    look(mine)
+    mine.read(parts)
 
     asleep_s[0] = 600.0
 

@@ -26,8 +26,8 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges import procedure
 from dr_ctl.topologies.bridges.checks import SKIPS_PER_S, of_broker, of_move
 from dr_ctl.topologies.bridges.duplicates import count_lacking
-from dr_ctl.topologies.bridges.look import BridgesSnapshot, Roles, joined
 from dr_ctl.topologies.bridges.messages import COMPARED, _latest_s, _message
+from dr_ctl.topologies.bridges.reading import BridgesSnapshot, Roles, joined
 from dr_ctl.topologies.bridges.reinstate import HELD
 from dr_ctl.topologies.bridges.tools import IdBarrier
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,13 +14,13 @@ from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.brokersync import look, parity, proven
+from dr_ctl.topologies.brokersync import parity, proven, reading
 from dr_ctl.topologies.brokersync.procedure import open_
 from dr_ctl.topologies.brokersync.sync.accounts import SHOWN, Counters
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncConfig
 from dr_ctl.topologies.classic.broker import Network
-from dr_ctl.topologies.classic.look import Answered
 from dr_ctl.topologies.classic.operations import CLOSES, PAUSES, REMOVES
+from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common.consumed import Consumed, Whole
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer, Queue
@@ -92,9 +93,14 @@ def answered(*names: str, bridged: str = "", consumers: tuple[Consumer, ...] = (
 CONFIG = Config(("stomp",), None, None, greets_at=1)
 
 
+def made_of(told: Answered) -> dict[str, Any]:
+    access: Any = SimpleNamespace(pair="b", site="london", config=CONFIG, document_files=NoPapers())
+    return reading.Access.told(access, told)
+
+
 def looked(told: Answered, copies: str = "{queue}.DR") -> dict[str, str]:
     own = SyncConfig(copies, copies, "sync")
-    view = look.as_view(told, NoPapers(), pair="b", site="london", config=CONFIG, own=own)  # type: ignore[arg-type]
+    view = reading.as_view(made_of(told), told, own)
     return {name: each.name for name, each in view.copying.items()}
 
 
@@ -107,8 +113,8 @@ def test_copy_queues_are_those_that_the_settings_name_or_that_a_bridge_takes_fro
 
 def test_what_the_agent_takes_is_no_clients() -> None:
     mine, theirs = (Consumer("orders.in", None, client, "", "", 0) for client in (f"{AGENT}1", "app"))
-    own, more = SyncConfig("{queue}.DR", "{queue}.DR", "sync"), {"pair": "b", "site": "x", "config": CONFIG}
-    view = look.as_view(answered("orders.in", consumers=(mine, theirs)), NoPapers(), own=own, **more)  # type: ignore[arg-type]
+    told = answered("orders.in", consumers=(mine, theirs))
+    view = reading.as_view(made_of(told), told, SyncConfig("{queue}.DR", "{queue}.DR", "sync"))
     assert [each.client for each in view.consumers] == ["app"]
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from dr_ctl.jolokia.client import Answer, MayCall
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, PolicyRefused
-from dr_ctl.stomp_io.connection import Frame
-from dr_ctl.topologies.classic import beans, ids, look, statistics
+from dr_ctl.topologies.classic import beans, ids, reading, statistics
 from dr_ctl.topologies.classic.operations import CLOSES, EVERY, PAUSES, by_ids
 from dr_ctl.topologies.common.consumed import NotWhole
+from dr_ctl_lab.twin.frames import Frame
 
 CONNECTOR = "org.apache.activemq:brokerName=b,connector=clientConnectors,connectorName=stomp,type=Broker"
 QUEUE = "org.apache.activemq:brokerName=b,destinationName=q,destinationType=Queue,type=Broker"
@@ -44,7 +44,7 @@ def test_whether_an_operation_may_be_called_is_asked_of_a_bean_that_nobody_has()
         MayCall(CONNECTOR, "stop()")
     # Only a refusal by the policy denies, and says the line of the policy to change.
     answers = [Answer(PolicyRefused("no") if each is PAUSES else NoSuchBean("none")) for each in EVERY]
-    assert look.denied(EVERY, answers) == frozenset({PAUSES})
+    assert reading.denied(EVERY, answers) == frozenset({PAUSES})
     assert CLOSES.line == (
         "<allow><mbean><name>org.apache.activemq:type=Broker,brokerName=*,connector=clientConnectors,connectorName=*</name>"
         "<operation>stop</operation></mbean></allow>"
@@ -55,16 +55,16 @@ def test_what_a_queue_counts_below_zero_is_told_by_those_who_hold_it() -> None:
     queues = Answer(None, {QUEUE: {"Name": "q", "InFlightCount": -2, "Paused": False}})
     held = {"DestinationName": "q", "MessageCountAwaitingAcknowledge": 3}
     reader: Any = Told(Answer(None, {f"{QUEUE},endpoint=Consumer,clientId=a,consumerId=1": held}), queues)
-    assert look.dispatch(reader, "b") == {"q": (3, False)}
+    assert reading.dispatch(reader, "b") == {"q": (3, False)}
 
 
 def test_several_brokers_have_to_be_told_apart_and_an_error_in_the_place_of_beans_is_no_empty_listing() -> None:
     reader: Any = Told(Answer(None, [beans.broker("a"), beans.broker("b")]))
     with pytest.raises(NoSuchBean, match="broker:"):
-        look.find_broker(reader)
-    assert look.found(Answer(NoSuchBean("none"))) == []
+        reading.find_broker(reader)
+    assert reading.found(Answer(NoSuchBean("none"))) == []
     with pytest.raises(BadValue):
-        look.found(Answer(None, "ERROR: …"))
+        reading.found(Answer(None, "ERROR: …"))
 
 
 def frame(told: dict[str, Any]) -> Frame:

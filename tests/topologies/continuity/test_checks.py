@@ -41,8 +41,8 @@ from dr_ctl.topologies.continuity.copies import (
     ids,
     removals,
 )
-from dr_ctl.topologies.continuity.look import look, serving
 from dr_ctl.topologies.continuity.plugin import ACTIVATE_SITE, DEACTIVATE_SITE, InFilter
+from dr_ctl.topologies.continuity.reading import look, serving
 from dr_ctl.topologies.continuity.tools import ContinuityVerifier, PluginTimeouts
 from dr_ctl.topologies.continuity.view import ContinuitySnapshot, Flow, SiteView
 from tests.topologies import made
@@ -500,7 +500,7 @@ class World(made.StepContext):
         return [self.views]
 
     def at(self, site: str) -> list[Any]:
-        return [SimpleNamespace(look=lambda view=view: view) for view in self.views if view.site == site]
+        return [SimpleNamespace(read=lambda view=view: view) for view in self.views if view.site == site]
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         return next(view.link.unapplied for view in self.views if view.site == site)

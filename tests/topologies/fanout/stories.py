@@ -11,10 +11,9 @@ import pytest
 import yaml
 
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.fanout import ids
+from dr_ctl.topologies.fanout import ids, tools
 from dr_ctl.topologies.fanout.ids import Listed, listed_to_the_end
-from dr_ctl.topologies.fanout.look import Access
-from dr_ctl.topologies.fanout.tools import Observer
+from dr_ctl.topologies.fanout.reading import Access
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, LEAST, FanoutBroker
 from dr_ctl_lab.twin.messages import Message, Taker
@@ -120,7 +119,7 @@ class Story:
         consume(self.twin, site, *ids)
 
     def shows_none(self, _: str) -> None:
-        self.patch.setattr("dr_ctl.topologies.fanout.look.read", lambda *_: {})
+        self.patch.setattr("dr_ctl.topologies.fanout.reading.read", lambda *_: {})
 
     def hold(self, rest: str) -> None:
         """A client has it in hand."""
@@ -186,14 +185,14 @@ class Story:
 
     def cross(self, ident: str) -> None:
         """A message comes to one site before the counters are read, and to the other before they are read again."""
-        readings, sites = Observer._readings, iter(("paris", "london"))
+        readings, sites = tools._readings, iter(("paris", "london"))
 
         def crossing(*words: Any) -> Any:
             for site in itertools.islice(sites, 1):
                 send(self.twin, ident, to=(site,))
             return readings(*words)
 
-        self.patch.setattr(Observer, "_readings", crossing)
+        self.patch.setattr(tools, "_readings", crossing)
 
     def without(self, key: str) -> None:
         """Take a key out of the settings: of the installation, and of each broker."""

@@ -13,11 +13,12 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.settings.artemis import LastingFence
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.look import COUNTS, MOVING, PAUSES, dispatch, find_broker
+from dr_ctl.topologies.artemis.reading import dispatch, find_broker
+from dr_ctl.topologies.common.access import FOR_GATE, FOR_HISTORY, FOR_OPENING, FOR_PAUSES, Part
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.view import Config, Connection, Consumer
-from dr_ctl.topologies.mirror.look import Size, look, look_again, look_at_flow, look_at_rights
 from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Browsed, browsed, residue
+from dr_ctl.topologies.mirror.reading import look, look_again, look_at_flow
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.mirror.pair import NO_BEAN, PAIR, Management, broker_of, connection, consumer, failed
 from tests.topologies.mirror.views import broker, outflow, with_queue
@@ -38,8 +39,8 @@ def snapshot(broker: Management, config: Config = CONFIG) -> BrokerView:
     return look(broker.reader(), pair=PAIR, site=broker.site, config=config, broker=broker.broker)
 
 
-def again(broker: Management, known: BrokerView, asked: Any = COUNTS, **size: bool) -> BrokerView:
-    return look_again(broker.reader(), known, Size(asked, **size), timeout_s=1)
+def again(broker: Management, known: BrokerView, parts: Part = Part.STATE | Part.COUNTS) -> BrokerView:
+    return look_again(broker.reader(), known, parts, timeout_s=1)
 
 
 def flow(broker: Management, view: BrokerView | None = None) -> Any:
@@ -243,7 +244,9 @@ class TestAgain:
     def test_what_is_asked_for_is_as_it_is_now_and_the_rest_as_it_was(
         self, london: Management, known: BrokerView
     ) -> None:
-        counted, paused, moved, none = (again(london, known, each) for each in (COUNTS, PAUSES, MOVING, ()))
+        counted, paused, moved, none = (
+            again(london, known, each) for each in (FOR_GATE, FOR_PAUSES, FOR_HISTORY, Part.STATE)
+        )
         held = [each.business["held"] for each in (counted, paused, moved, none)]
 
         assert [each.depth for each in held] == [3, 9, 3, 9]
@@ -270,22 +273,22 @@ class TestAgain:
         london.connections.clear()
         london.instead["getRolesAsJSON"] = may["others"]
 
-        views = [again(london, known), again(london, known, clients=False), again(london, known, rights=False)]
-        views = [known, *views, look_at_rights(london.reader(), known)]
+        wanted = (FOR_HISTORY, FOR_OPENING, FOR_GATE, Part.RIGHTS)
+        views = [known, *(again(london, known, parts) for parts in wanted)]
 
         assert [len(each.connections) for each in views] == [1, 0, 1, 0, 1]
         assert [each.lets_in("#") for each in views] == [True, False, False, True, False]
 
-    @pytest.mark.parametrize("asked", [COUNTS, PAUSES, ()], ids=["counts", "pauses", "listeners"])
+    @pytest.mark.parametrize("asked", [FOR_GATE, FOR_PAUSES, Part.STATE], ids=["counts", "pauses", "listeners"])
     def test_of_a_broker_that_was_restarted_everything_is_asked_for(
-        self, london: Management, known: BrokerView, asked: tuple[str, ...]
+        self, london: Management, known: BrokerView, asked: Part
     ) -> None:
         london.instead["runtime"] = ok({"StartTime": 1795251999000})
         held = again(london, known, asked).business["held"]
         assert (held.ring, held.depth) == (False, 3)
 
-    @pytest.mark.parametrize(("asked", "told"), [(COUNTS, {"MessageCount": None}), (PAUSES, {"Paused": None})])
-    def test_what_was_not_told_is_an_error(self, london: Management, asked: Any, told: dict[str, Any]) -> None:
+    @pytest.mark.parametrize(("asked", "told"), [(FOR_GATE, {"MessageCount": None}), (FOR_PAUSES, {"Paused": None})])
+    def test_what_was_not_told_is_an_error(self, london: Management, asked: Part, told: dict[str, Any]) -> None:
         known = snapshot(london)
         london.queue("orders.in", **told)
         with pytest.raises(BadValue):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import Group
 from dr_ctl.topologies.common import rules
+from dr_ctl.topologies.common.access import FOR_GATE, Part
 from dr_ctl.topologies.common.gate import Sample, clients_of
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import Rules
@@ -32,8 +34,8 @@ from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
 from dr_ctl.topologies.console.requests import change
 from dr_ctl.topologies.mirror import parity, procedure
 from dr_ctl.topologies.mirror.checks import of_move
-from dr_ctl.topologies.mirror.look import Flow, Observer
 from dr_ctl.topologies.mirror.parity import Difference
+from dr_ctl.topologies.mirror.reading import Flow, Observer
 from dr_ctl.topologies.mirror.shipping import LINK_RESTARTS, Flows, Mender, Movement, PairWait, until_all
 from dr_ctl.topologies.mirror.tools import MirrorTimeouts, MirrorVerifier
 from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, MirrorSnapshot
@@ -419,7 +421,8 @@ class Scripted:
     def names(self) -> BrokerView:
         return closed(self.site)
 
-    def counts(self) -> BrokerView:
+    def read(self, parts: Part) -> BrokerView:
+        assert parts is FOR_GATE
         told = self.looks[min(self.taken, len(self.looks) - 1)]
         self.taken += 1
         if isinstance(told, TimedOut):
@@ -461,6 +464,7 @@ class Gate:
             together=lambda ask, of: [ask(each) for each in of],
             ways=lambda move: [(self.london, self.paris)],
         )
+        observer.answers = partial(Observer.answers, observer)
         verifying = MirrorVerifier(cast("Observer", observer), drain.poll)
         verifying.begun = more.get("begun", {})
         step = PlannedStep(8, "verify", "paris", "", limits={"within": 10.0, "stable": more.get("stable", 3)})

@@ -31,8 +31,8 @@ from dr_ctl.topologies.classic.operations import STOPS
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.sharedstore import procedure
-from dr_ctl.topologies.sharedstore.access import between
 from dr_ctl.topologies.sharedstore.lock import FileLock, Lag, LockSnapshot, LockUnreadable
+from dr_ctl.topologies.sharedstore.reading import between
 from dr_ctl.topologies.sharedstore.store import KINDS, Database, Dsn, Kind, RowLock, counts, lag
 from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSnapshot, beside
 from dr_ctl_lab.played import PlayedTwin

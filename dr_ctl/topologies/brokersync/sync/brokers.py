@@ -15,14 +15,14 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.classic import AgentAccess, BrokerSyncBroker
 from dr_ctl.settings.model import Installation
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Frame
-from dr_ctl.topologies.brokersync.access import Access
+from dr_ctl.topologies.brokersync.reading import Access
 from dr_ctl.topologies.brokersync.sync.accounts import COUNTERS, counters
 from dr_ctl.topologies.brokersync.sync.ports import Count, Glance, Listed, Opened, There
 from dr_ctl.topologies.brokersync.view import AGENT
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.browsing import browse, connected
-from dr_ctl.topologies.classic.look import find_broker, found
 from dr_ctl.topologies.classic.operations import REMOVE_MATCHING, by_ids
+from dr_ctl.topologies.classic.reading import find_broker, found
 from dr_ctl.topologies.common.access import Gate
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Whole
 

@@ -9,7 +9,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.debts import Debt
 from dr_ctl.topologies.brokersync import proven
-from dr_ctl.topologies.brokersync.access import Observer
+from dr_ctl.topologies.brokersync.reading import Observer
 from dr_ctl.topologies.brokersync.sync.brokers import End, RealPrimary, RealStandby
 from dr_ctl.topologies.brokersync.sync.pair import Pair
 from dr_ctl.topologies.classic.operations import REMOVES

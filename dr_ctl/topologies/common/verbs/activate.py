@@ -17,6 +17,7 @@ from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepCon
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common import checks, receipts
+from dr_ctl.topologies.common.access import FOR_OPENING, Part
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import holds, left_of, resume, still, to_undo
 from dr_ctl.topologies.common.failover import came_back_open, let_in_again
@@ -118,7 +119,7 @@ def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> l
         return None
     if any(view.open for each in brokers for view in (each.source, each.target)):
         return None
-    return tools.observer.rights_at(move.target, {each.target.pair for each in brokers})
+    return tools.observer.look_at(move.target, {each.target.pair for each in brokers}, Part.RIGHTS)
 
 
 def _roles_let_in(
@@ -154,7 +155,7 @@ def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | Non
     else:
         sites = [tools.observer.at(site) for site in (move.target, move.source)]
         views = tools.observer.together(
-            lambda access: access.before_opening(), [each for site in sites for each in site]
+            lambda access: access.read(FOR_OPENING), [each for site in sites for each in site]
         )
         there, here = views[: len(sites[0])], views[len(sites[0]) :]
     if any(view.open for view in here):

@@ -118,7 +118,7 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepConte
     """Take what lies in a queue that has to stay, and remove every other."""
     name = queue_of(move.source)
     for here in tools.observer.at(move.source):
-        view = here.look()
+        view = here.read()
         depth = view.named[name].depth if name in view.named else 0
         if not (view.link.keeps and depth):
             continue
@@ -128,7 +128,7 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepConte
             return [Done("taken") if isinstance(trip, Passed) else Unknown(if_known(trip)) for _ in calls]
 
         context.change([call for call in step.inverse if call.part == TAKE and call.unit == here.pair], empty)
-        if (after := here.look().named.get(name)) is not None and after.depth:
+        if (after := here.read().named.get(name)) is not None and after.depth:
             text = f"{after.depth} message(s) of the rehearsal lie in {name} at {here.site}/{here.pair}"
             return Refused(text, findings=(found("DR-REHEARSE-002", text, "`dr-ctl rehearse` takes them first."),))
     left = _removed(tools, step, context, move)
@@ -207,7 +207,7 @@ class _Pair:
         began = self._context.monotonic()
 
         def look() -> int | None:
-            held: int | None = self._there.look().link.holds_of(self._name)
+            held: int | None = self._there.read().link.holds_of(self._name)
             return held
 
         def arrived(held: int | None) -> bool:

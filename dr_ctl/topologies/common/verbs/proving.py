@@ -14,7 +14,7 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.address import Failed, Passed
 from dr_ctl.topologies.common import receipts
-from dr_ctl.topologies.common.access import Access
+from dr_ctl.topologies.common.access import FOR_PEOPLE, Access
 from dr_ctl.topologies.common.calls import document, remove_document
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
@@ -189,7 +189,7 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
 def _why_no_probe(access: Access[Broker]) -> str:
     """What to do at a broker that serves and takes no message."""
     try:
-        obstacles = access.whole().obstacles
+        obstacles = access.read(FOR_PEOPLE).obstacles
     except BrokerError as error:
         return error.remedy
     first = f"{obstacles[0].text}. {obstacles[0].remedy}" if obstacles else f"See the log of {access.site}."

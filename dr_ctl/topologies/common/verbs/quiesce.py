@@ -18,6 +18,7 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
+from dr_ctl.topologies.common.access import FOR_PAUSES
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import TOGETHER, of_new_queues, of_those_left, pause, queues_of, resume, together
 from dr_ctl.topologies.common.rules import Rules, selected
@@ -151,7 +152,7 @@ def while_serving(snapshot: Snapshot[Broker], move: Move) -> str:
 
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    views = tools.observer.pauses_at(move.source)
+    views = tools.observer.look_at(move.source, parts=FOR_PAUSES)
     if not any(view.open for view in views):
         return NotNeeded(f"{move.source} is closed to clients already")
     views, paused = _pause(tools, step, views, move, context)
@@ -195,7 +196,7 @@ def _pause(
             calls.append(plan if plan is not None and plan.request == each.request else new)
     count = sum(len(to_pause(tools.rules, view, move)) for view in views)
     if _left_out(calls, tools.change(calls, context)):
-        views = tools.observer.pauses_at(move.source)
+        views = tools.observer.look_at(move.source, parts=FOR_PAUSES)
         left = [(view, queue) for view in views for queue in to_pause(tools.rules, view, move)]
         tools.change([pause(view, queue, LEFT_OUT) for view, queue in left], context)
     return views, count
@@ -253,7 +254,7 @@ def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dis
         if found := [name for name, (_, paused) in queues.items() if paused and name not in view.named]:
             now.new[view.pair] = found
         if missing := [name for name in mine if name not in queues]:
-            there = access.look()
+            there = access.read()
             gone = set(missing) - set(there.business) if there.queues else set()
             now.unknown += [f"{name} was not read" for name in missing if name not in gone]
     return now
@@ -334,7 +335,7 @@ def _paused_now(tools: Tools[Broker], known: Sequence[Broker]) -> list[Broker]:
         access = tools.observer.brokers[view.site][view.pair]
         paused = {name: paused for name, (_, paused) in access.dispatch().items()}
         if any(each and name not in view.named for name, each in paused.items()):
-            return access.pauses()
+            return access.read(FOR_PAUSES)
         there = [queue for queue in view.queues if queue.name in paused or not queue.business]
         return replace(view, queues=tuple(replace(each, paused=paused.get(each.name, each.paused)) for each in there))
 

@@ -1,27 +1,27 @@
-"""The way to each broker that bridges join, the looks at it, and a look at both sites, whose units are queues."""
+"""The way to each broker that bridges join, the readings of it, and a look at both sites, whose units are queues."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from dr_ctl.core.model import Finding
-from dr_ctl.engine.ports import Move, UnitSnapshot
+from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Post, Read, Reader
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.artemis import BridgesBroker, BridgesIdStore
-from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.artemis import access, beans
-from dr_ctl.topologies.artemis import look as parts
+from dr_ctl.topologies.artemis import reading as parts
 from dr_ctl.topologies.artemis.broker import GROUP, must_be_active, read_group
 from dr_ctl.topologies.artemis.documents import IN_USER
 from dr_ctl.topologies.bridges import checks
 from dr_ctl.topologies.bridges.messages import Message, Origin, forwarded, unannounced, with_due
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle
 from dr_ctl.topologies.common import observer, snapshot
+from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot
@@ -235,8 +235,12 @@ class Roles:
 class Access(access.Access[BrokerView]):
     fenced_by_listener = False
 
+    settings_of = BridgesBroker
+    settings: BridgesBroker
+    apart = Part.OUTFLOW
+
     def _config(self) -> Config:
-        fence = self._installation.broker(self.site, self.pair, BridgesBroker).lasting_fence
+        fence = self.settings.lasting_fence
         return replace(super()._config(), lasting=Roles(fence.roles) if fence is not None else None)
 
     def processed(self, queue: str, messages: Sequence[Message]) -> frozenset[Origin] | None:
@@ -250,7 +254,7 @@ class Access(access.Access[BrokerView]):
 
     @property
     def id_settings(self) -> BridgesIdStore | None:
-        return self._installation.broker(self.site, self.pair, BridgesBroker).ids
+        return self.settings.ids
 
     @property
     def ids(self) -> Store | None:
@@ -267,53 +271,46 @@ class Access(access.Access[BrokerView]):
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
 
-    def glance(self, *, timeout_s: float = READ_S) -> BrokerView:
-        return glance(self.reader(), self.names(), timeout_s=timeout_s)
+    def _some(self, known: BrokerView, wanted: Part, timeout_s: float) -> BrokerView:
+        del wanted
+        return glance(self.reader(), known, timeout_s=timeout_s)
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
         """The acceptors through which clients of an open queue come."""
-        view = self.look(timeout_s=timeout_s)
+        view = self.read(timeout_s=timeout_s)
         return tuple(listener.name for listener in view.listeners if listener.started) if view.open else ()
-
-    def uncovered(self) -> list[str]:
-        return []
 
 
 Way = tuple[Access, Access]
 
 
-class Observer(observer.Observer[BrokerView, Access]):
-    """Looks at both sites of such an installation."""
+Observer = observer.Observer[BrokerView, Access]
 
-    def observe(self, *, least_s: float = 0.0) -> Snapshot[BrokerView]:
-        """Beside it, what clients forward with another site's origin, and when delayed messages are due. That takes a
-        moment: no wait asks for it."""
-        snapshot = super().observe(least_s=least_s)
-        owed = {debt.about for debt in snapshot.debts}
-        return replace(
-            snapshot,
-            sites={site: self._read(brokers, returned=site in owed) for site, brokers in snapshot.sites.items()},
-        )
 
-    def _read(self, brokers: Mapping[str, BrokerView | Silent], *, returned: bool) -> Mapping[str, BrokerView | Silent]:
-        found = {**brokers}
-        for pair, view in brokers.items():
-            if isinstance(view, BrokerView):
-                access = self.brokers[view.site][pair]
-                reader = access.reader()
-                read = replace(with_due(reader, view), forwarded=forwarded(reader, view))
-                if returned:
-                    header = access.id_settings.header if access.id_settings is not None else ""
-                    read = replace(read, unannounced=unannounced(reader, read, access.ids, header))
-                found[pair] = read
-        return found
+def _with_what_is_forwarded(observer: Observer, look: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
+    """Beside it, what clients forward with another site's origin, and when delayed messages are due. That takes a
+    moment: no wait asks for it."""
+    snapshot = look()
+    owed = {debt.about for debt in snapshot.debts}
 
-    def ways(self, move: Move) -> Sequence[Way]:
-        there = self.brokers[move.target]
-        return [(here, there[pair]) for pair, here in self.brokers[move.source].items()]
+    def read(view: BrokerView) -> BrokerView:
+        access = observer.brokers[view.site][view.pair]
+        reader = access.reader()
+        view = replace(with_due(reader, view), forwarded=forwarded(reader, view))
+        if view.site not in owed:
+            return view
+        header = access.id_settings.header if access.id_settings is not None else ""
+        return replace(view, unannounced=unannounced(reader, view, access.ids, header))
 
-    def _access(self, installation: Installation, site: str, pair: str) -> Access:
-        return Access(installation, site, pair)
+    sites = {
+        site: {pair: each if isinstance(each, Silent) else read(each) for pair, each in brokers.items()}
+        for site, brokers in snapshot.sites.items()
+    }
+    return replace(snapshot, sites=sites)
 
-    def _seen(self, sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> Snapshot[BrokerView]:
-        return BridgesSnapshot(with_idle(sites))
+
+def _snapshot(sites: observer.Sites[BrokerView]) -> BridgesSnapshot:
+    return BridgesSnapshot(with_idle(sites))
+
+
+READS: Final = observer.Reads(Access.each, _snapshot, observed=_with_what_is_forwarded, by_pair=False)

@@ -1,4 +1,4 @@
-"""The way to each broker of a fan-out installation: looks, changes, and the messages that are copied."""
+"""The way to each broker of a fan-out installation: readings, changes, and the messages that are copied."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.classic import access
 from dr_ctl.topologies.classic.access import BrokerStore
 from dr_ctl.topologies.classic.browsing import OWN_CLIENT
-from dr_ctl.topologies.classic.look import ask
+from dr_ctl.topologies.classic.reading import ask
 from dr_ctl.topologies.common.access import Gate, gate
 from dr_ctl.topologies.common.calls import items
 from dr_ctl.topologies.common.idstore import Store
-from dr_ctl.topologies.common.view import Config, Queue
+from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout.copying import COPY, IDS, CannotCopy, CopiedMessage, put, read
 from dr_ctl.topologies.fanout.counting import EMPTY, Counters
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
@@ -33,48 +33,8 @@ from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 COUNTERS: Final = ("QueueSize", "EnqueueCount", "DequeueCount", "ExpiredCount", "DispatchCount", "InFlightCount")
 
 
-def look(
-    reader: Reader,
-    document_files: BrokerStore,
-    *,
-    pair: str,
-    site: str,
-    config: Config,
-    own: FanoutConfig,
-    broker: str,
-    timeout_s: float,
-) -> BrokerView:
-    """Raises `BrokerError`."""
-    answer = ask(reader, broker, timeout_s=timeout_s)
-    return BrokerView(
-        pair=pair,
-        site=site,
-        config=config,
-        own=own,
-        broker=answer.broker.text("BrokerName"),
-        version=answer.broker.text("BrokerVersion"),
-        node=answer.broker.text("BrokerName"),
-        start=answer.broker.text("BrokerId"),
-        now_ms=document_files.now_ms,
-        acceptors=answer.connectors,
-        queues=answer.queues,
-        connections=tuple(each for each, network in answer.connections if not network),
-        # A browse of dr-ctl's own counts as a consumer and takes nothing.
-        consumers=tuple(
-            each for each, network in answer.consumers if not network and not each.client.startswith(OWN_CLIENT)
-        ),
-        prepared=answer.prepared,
-        documents=document_files.texts(),
-        disk_used=answer.share,
-        obstacles=answer.obstacles,
-        networks=answer.networks,
-        denied=answer.denied,
-        bridges=tuple(each for each, network in answer.connections if network),
-    )
-
-
 def counters(reader: Reader, queues: Sequence[Queue | None]) -> list[Counters]:
-    """The counters of these queues in one small look; of one that is not there none ever counted. Raises
+    """The counters of these queues in one small reading; of one that is not there none ever counted. Raises
     `BrokerError`."""
     there = [queue for queue in queues if queue is not None]
     answers = iter(reader.look([Read(queue.bean, COUNTERS) for queue in there]) if there else ())
@@ -99,30 +59,26 @@ def ids_of(installation: Installation) -> Store | None:
 class Access(access.Access[BrokerView]):
     """`carries` holds messages read at the peer that are to be put down here, by queue and id."""
 
+    settings_of = FanoutBroker
+    settings: FanoutBroker
+
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
-        settings, pairs = installation.broker(site, pair, FanoutBroker), installation.of(ClassicFanout)
-        self._sync = settings.sync
-        connector = settings.sync.connector if settings.sync is not None else None
-        self.ids = ids_of(installation)
-        self.own = FanoutConfig(settings.producers, connector, pairs.id_header, self.ids is not None)
-        self.carries: dict[tuple[str, str], CopiedMessage] = {}
         super().__init__(installation, site, pair, documents, clock)
+        sync = self.settings.sync
+        connector = sync.connector if sync is not None else None
+        self.ids, header = ids_of(installation), installation.of(ClassicFanout).id_header
+        self.own = FanoutConfig(self.settings.producers, connector, header, self.ids is not None)
+        self.carries: dict[tuple[str, str], CopiedMessage] = {}
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
-        return look(
-            self.reader(),
-            self.document_files,
-            pair=self.pair,
-            site=self.site,
-            config=self.config,
-            own=replace(self.own, unread=self.ids.unread() if self.ids is not None else None),
-            broker=broker,
-            timeout_s=timeout_s,
-        )
+        told = self.told(ask(self.reader(), broker, timeout_s=timeout_s))
+        # A browse of dr-ctl's own counts as a consumer and takes nothing.
+        told["consumers"] = tuple(each for each in told["consumers"] if not each.client.startswith(OWN_CLIENT))
+        return BrokerView(**told, own=replace(self.own, unread=self.ids.unread() if self.ids is not None else None))
 
     def _own_gate(self) -> Gate:
         """dr-ctl's own way in for messages. Raises `BrokerError`."""
-        sync = self._sync
+        sync = self.settings.sync
         if sync is None:
             raise CannotCopy(
                 f"{self.site}/{self.pair}: the settings name no `sync:`, so no message can be copied",

@@ -18,6 +18,7 @@ from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.documents import BrokerStore
+from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.names import BROKERS, DOCUMENT
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Queue
 from dr_ctl.topologies.proposing import Family, Listener, Probed
@@ -56,6 +57,12 @@ BROKER_CONNECTIONS: Final = ",component=broker-connections,name=*"
 PLUGIN: Final = ',component=continuity,name="continuity.service"'
 BRIDGES: Final = ",component=bridges,name=*"
 DIVERTS: Final = ",component=addresses,address=*,subcomponent=diverts,divert=*"
+
+
+def figures(parts: Part) -> tuple[str, ...]:
+    """What of each queue these parts are."""
+    of = ((Part.QUEUES, QUEUE), (Part.LEFT, MOVING), (Part.COUNTS, COUNTS), (Part.PAUSES, PAUSES))
+    return next((attributes for part, attributes in of if part in parts), ())
 
 
 class Documents(NamedTuple):

@@ -1,6 +1,6 @@
-"""The way to each mirrored broker, and the looks at it: the questions, in one POST, and the view that answers make.
+"""The way to each mirrored broker, and the readings of it: questions, in one POST, and the view that answers make.
 
-Its sizes: everything (a few hundred bytes a queue); less of known queues, with or without clients and the rights of
+It may be everything (a few hundred bytes a queue); less of known queues, with or without clients and the rights of
 their roles, as a gate, a fence or an opening needs; and the gate's own numbers (the same few milliseconds however many
 queues there are) for the tight polls of a drain.
 """
@@ -12,19 +12,17 @@ from functools import partial
 from typing import Final
 
 from dr_ctl.core.errors import TimedOut
-from dr_ctl.core.system import growing_s
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Asked, Listing, Post, Read, Reader
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import MirrorBroker
-from dr_ctl.settings.model import Installation
+from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis import access, beans
-from dr_ctl.topologies.artemis import look as parts
+from dr_ctl.topologies.artemis import reading as parts
 from dr_ctl.topologies.artemis.broker import GROUP, must_be_active, read_group
 from dr_ctl.topologies.artemis.documents import IN_USER
-from dr_ctl.topologies.artemis.look import COUNTS, MOVING, PAUSES
 from dr_ctl.topologies.common import observer
-from dr_ctl.topologies.common.access import A_QUEUE_S
+from dr_ctl.topologies.common.access import A_QUEUE_S, EVERYTHING, Part
 from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.view import Config, Connection, Consumer, Grants, Queue
 from dr_ctl.topologies.mirror import parity
@@ -40,19 +38,6 @@ FEW: Final = 100
 # Queues whose number alone may make a look take longer than a look may; and how long a broker has to tell the number.
 MANY: Final = 1000
 SMALL_S: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """The part of a broker that a look asks for beside its state, listeners, link, outflow and documents. Everything
-    else stays as an earlier look has shown it."""
-
-    queue: tuple[str, ...] = parts.QUEUE
-    clients: bool = True
-    rights: bool = True
-
-
-EVERYTHING: Final = Size()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +59,13 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     return _checked(reader, partial(_look, reader, pair, site, config, broker, timeout_s, None, EVERYTHING))
 
 
-def look_again(reader: Reader, known: BrokerView, size: Size, *, timeout_s: float) -> BrokerView:
+def look_again(reader: Reader, known: BrokerView, wanted: Part, *, timeout_s: float) -> BrokerView:
     """Read less than everything; the rest stays as in `known`, an earlier look. A restarted broker, or many new queues,
     get a whole look; a few new queues are read whole. Raises `BrokerError`."""
+    if Part.STATE not in wanted:
+        return look_at_rights(reader, known)
     look_at = partial(_look, reader, known.pair, known.site, known.config, known.broker, timeout_s)
-    return _checked(reader, partial(look_at, known, size))
+    return _checked(reader, partial(look_at, known, wanted))
 
 
 def _checked(reader: Reader, look_at: Callable[[], BrokerView]) -> BrokerView:
@@ -96,9 +83,9 @@ def _look(
     broker: str,
     timeout_s: float,
     known: BrokerView | None,
-    size: Size,
+    wanted: Part,
 ) -> BrokerView:
-    server = beans.server(broker)
+    server, figures = beans.server(broker), parts.figures(wanted)
     post = Post()
     itself = post.ask(Read(server, _SERVER))
     topology = post.ask(Ask(server, Listing.TOPOLOGY))
@@ -107,11 +94,11 @@ def _look(
     links = post.ask(Read(beans.all_broker_connections(broker), _LINK))
     outflows = post.ask(Read(beans.outflows(broker), (*parts.QUEUE, "FirstMessageTimestamp")))
     kept = post.ask(Read(beans.documents(broker), IN_USER.attributes))
-    asked_clients = _clients(post, server, known if not size.clients else None)
-    asked_rights = _rights(post, server, config, known if not size.rights else None)
+    asked_clients = _clients(post, server, known if Part.CLIENTS not in wanted else None)
+    asked_rights = _rights(post, server, config, known if Part.RIGHTS not in wanted else None)
     lasting = config.lasting is not None and known is None
     users = post.ask(Ask(server, Listing.USERS, ("",))) if lasting else None
-    listed = post.ask(Read(beans.all_queues(broker), size.queue)) if size.queue else None
+    listed = post.ask(Read(beans.all_queues(broker), figures)) if figures else None
     post.send(reader, timeout_s=timeout_s)
     fields = itself.fields()
     joined_to = read_group(reader.url, fields, fields.text("NodeID"), topology.answer(), active=fields.flag("Active"))
@@ -128,8 +115,8 @@ def _look(
         whole = [(bean, answer) for bean, answer in zip(others, answers, strict=True) if not _is_gone(answer)]
         queues |= {bean: parts.queue(bean, Fields(bean, answer.value())) for bean, answer in whole}
         rows = [(bean, row) for bean, row in rows if bean in queues]
-    if size.queue:
-        queues = {bean: _queue(queues.get(bean), bean, row, size.queue) for bean, row in rows}
+    if figures:
+        queues = {bean: _queue(queues.get(bean), bean, row, figures) for bean, row in rows}
     queues |= {bean: _aged(parts.queue(bean, row), row, now_ms) for bean, row in parts.found(outflows.answer())}
     documents = parts.documents(IN_USER, parts.found(kept.answer()))
     clients, rights = asked_clients(), asked_rights()
@@ -372,9 +359,12 @@ def _coordinators(answer: Answer) -> tuple[str, ...]:
 
 
 class Access(access.Access[BrokerView]):
+    settings_of = MirrorBroker
+    settings: MirrorBroker
+    apart = ~Part(0)
+
     def _config(self) -> Config:
-        settings = self._installation.broker(self.site, self.pair, MirrorBroker)
-        return replace(super()._config(), link=settings.link, lasting=settings.lasting_fence)
+        return replace(super()._config(), link=self.settings.link, lasting=self.settings.lasting_fence)
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         ask = partial(look, self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker)
@@ -389,34 +379,10 @@ class Access(access.Access[BrokerView]):
                 raise
             return ask(timeout_s=timeout_s + count * A_QUEUE_S)
 
-    def counts(self) -> BrokerView:
-        return self._again(Size(COUNTS, rights=False))
-
-    def before_opening(self) -> BrokerView:
-        return self._again(Size(COUNTS, clients=False))
-
-    def pauses(self) -> BrokerView:
-        return self._again(Size(PAUSES, clients=False, rights=False))
-
-    def listeners(self) -> BrokerView:
-        return self._again(Size(()))
-
-    def rights(self) -> BrokerView:
-        return look_at_rights(self.reader(), self.names())
-
-    def moving(self, *, timeout_s: float = READ_S) -> BrokerView:
-        return self._again(Size(MOVING), timeout_s=timeout_s)
-
-    def _again(self, size: Size, *, timeout_s: float = READ_S) -> BrokerView:
-        if self._last is None:
-            return self.look(timeout_s=timeout_s)
-        began = growing_s()
-        view = look_again(self.reader(), self._last, size, timeout_s=self.long_enough_s(timeout_s))
-        self.newest = began, view
-        return view
-
-    def glance(self, *, timeout_s: float = READ_S) -> BrokerView:
-        return glance(self.reader(), self.names(), timeout_s=timeout_s)
+    def _some(self, known: BrokerView, wanted: Part, timeout_s: float) -> BrokerView:
+        if wanted is Part.OUTFLOW:
+            return glance(self.reader(), known, timeout_s=timeout_s)
+        return look_again(self.reader(), known, wanted, timeout_s=timeout_s)
 
     def flow(self, *, timeout_s: float) -> Flow:
         return look_at_flow(self.reader(), self.names(), timeout_s=timeout_s)
@@ -431,14 +397,11 @@ class Access(access.Access[BrokerView]):
 Way = tuple[Access, Access]
 
 
-class Observer(observer.Observer[BrokerView, Access]):
-    """Looks at both sites of a mirrored installation."""
+Observer = observer.Observer[BrokerView, Access]
 
-    def unapplied_at(self, site: str, *, timeout_s: float) -> int:
-        return sum(self.together(lambda access: access.unapplied(timeout_s=timeout_s), self.at(site)))
 
-    def _access(self, installation: Installation, site: str, pair: str) -> Access:
-        return Access(installation, site, pair)
+def _unlike(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> bool:
+    return bool(parity.unexplained(source, target, queues, moved))
 
-    def _unlike(self, source: BrokerView, target: BrokerView, moved: Mapping[str, int]) -> bool:
-        return bool(parity.unexplained(source, target, self.queues, moved))
+
+READS: Final = observer.Reads(Access.each, unlike=_unlike)

@@ -1,4 +1,4 @@
-"""The way to each broker with the plugin, and the looks at it: the questions, in one POST, and the answers' view."""
+"""The way to each broker with the plugin, and the readings of it: questions, in one POST, and the answers' view."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,11 +9,11 @@ from dr_ctl.jolokia.client import READ_S, Answer, Ask, Asked, Listing, Post, Rea
 from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import ContinuityBroker
-from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.artemis import access, beans
-from dr_ctl.topologies.artemis import look as parts
+from dr_ctl.topologies.artemis import reading as parts
 from dr_ctl.topologies.artemis.broker import GROUP, read_group
 from dr_ctl.topologies.common import observer
+from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.continuity.plugin import InFilter
@@ -313,20 +313,25 @@ def _commands(plugin: Service | None, queues: Mapping[str, Queue], bridges: Mapp
 
 
 class Access(access.Access[SiteView]):
+    settings_of = ContinuityBroker
+    settings: ContinuityBroker
+    apart = Part.OUTFLOW
+
     def _config(self) -> Config:
-        settings = self._installation.broker(self.site, self.pair, ContinuityBroker)
-        return replace(super()._config(), id_cache=settings.id_cache_size)
+        return replace(super()._config(), id_cache=self.settings.id_cache_size)
 
     def _ask(self, broker: str, timeout_s: float) -> SiteView:
         return look(
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
 
-    def aged(self, *, timeout_s: float = READ_S) -> SiteView:
-        return aged(self.reader(), self.look(timeout_s=timeout_s), timeout_s=timeout_s)
+    def _beside(self, view: SiteView, parts: Part, timeout_s: float) -> SiteView:
+        view = aged(self.reader(), view, timeout_s=timeout_s) if Part.AGES in parts else view
+        return super()._beside(view, parts, timeout_s)
 
-    def glance(self, *, timeout_s: float = READ_S) -> SiteView:
-        return glance(self.reader(), self.names(), timeout_s=timeout_s)
+    def _some(self, known: SiteView, wanted: Part, timeout_s: float) -> SiteView:
+        del wanted
+        return glance(self.reader(), known, timeout_s=timeout_s)
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
         """Empty while the plugin does not deliver: an acceptor whose port is taken says that it is started."""
@@ -345,8 +350,5 @@ class Access(access.Access[SiteView]):
 Way = tuple[Access, Access]
 
 
-class Observer(observer.Observer[SiteView, Access]):
-    """Looks at both sites."""
-
-    def _access(self, installation: Installation, site: str, pair: str) -> Access:
-        return Access(installation, site, pair)
+Observer = observer.Observer[SiteView, Access]
+READS: Final[observer.Reads[SiteView, Access]] = observer.Reads(Access.each)

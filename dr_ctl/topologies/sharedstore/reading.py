@@ -1,13 +1,14 @@
 """The way to each broker of a shared store, by management where it answers, or by the lock and its process."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from dr_ctl.core.errors import Between, BrokerError, Passive, Sick, Unreachable
 from dr_ctl.core.system import Clock
-from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Outcome
@@ -19,7 +20,7 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.stomp_io.address import parse_address
 from dr_ctl.stomp_io.stream import takes_connections
 from dr_ctl.topologies.classic import access
-from dr_ctl.topologies.classic.look import ask
+from dr_ctl.topologies.classic.reading import ask
 from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot
@@ -32,13 +33,17 @@ READINGS: Final = 4
 
 
 class Access(access.Access[BrokerView]):
+    settings_of = SharedStoreBroker
+    settings: SharedStoreBroker
+
     def __init__(
         self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock, shared: SharedStore
     ) -> None:
-        settings = installation.broker(site, pair, SharedStoreBroker)
+        super().__init__(installation, site, pair, documents, clock)
+        settings, self.shared = self.settings, shared
         place = Place(installation.file.parent, variables(installation.settings))
         self.process = BrokerProcess(settings.process, place, settings.broker, site, clock)
-        self._shared, self._own_name = shared, settings.broker
+        self._own_name = settings.broker
         self.own = StoreConfig(
             broker=settings.broker,
             holder=settings.holder,
@@ -50,9 +55,22 @@ class Access(access.Access[BrokerView]):
             starts=self.process.starts,
             replicated=shared.settings.replica is not None,
         )
-        super().__init__(installation, site, pair, documents, clock)
 
-    def _look(self, timeout_s: float) -> BrokerView:
+    @classmethod
+    def each(cls, installation: Installation, documents: Path, clock: Clock) -> Callable[[str, str], Access]:
+        """Both have the same store."""
+        shared = SharedStore.of(installation, clock)
+        return lambda site, pair: cls(installation, site, pair, documents, clock, shared)
+
+    def close(self) -> None:
+        super().close()
+        self.shared.close()
+
+    def unapplied(self, *, timeout_s: float) -> int | None:
+        del timeout_s
+        return 0
+
+    def _everything(self, timeout_s: float) -> BrokerView:
         """Take refused ports for a waiting broker, where the lock can be read. A broker that has lost the store still
         has its management, which says only that it waits."""
         try:
@@ -80,46 +98,21 @@ class Access(access.Access[BrokerView]):
         return Sick(f"{error}; and {lock.text}", remedy="Wait until that has run out: the other broker then takes it.")
 
     def _takes_connections(self) -> bool:
-        if self._settings.stomp is None:
+        if self.settings.stomp is None:
             return False
-        address = parse_address(self._settings.stomp)
+        address = parse_address(self.settings.stomp)
         return takes_connections(address, timeout_s=KNOCK_S)
 
     def _lock(self) -> tuple[LockSnapshot | None, str]:
         try:
-            return self._shared.lock.read(), ""
+            return self.shared.lock.read(), ""
         except LockUnreadable as error:
             return None, str(error)
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
-        answers = ask(self.reader(), broker, timeout_s=timeout_s)
+        told = self.told(ask(self.reader(), broker, timeout_s=timeout_s))
         lock, unread = self._lock()
-        return BrokerView(
-            pair=self.pair,
-            site=self.site,
-            config=self.config,
-            own=self.own,
-            broker=answers.broker.text("BrokerName"),
-            version=answers.broker.text("BrokerVersion"),
-            node=answers.broker.text("BrokerName"),
-            start=answers.broker.text("BrokerId"),
-            now_ms=self.document_files.now_ms,
-            acceptors=answers.connectors,
-            queues=answers.queues,
-            connections=tuple(each for each, network in answers.connections if not network),
-            consumers=tuple(each for each, network in answers.consumers if not network),
-            prepared=answers.prepared,
-            documents=self.document_files.texts(),
-            disk_used=answers.share,
-            obstacles=answers.obstacles,
-            networks=answers.networks,
-            denied=answers.denied,
-            bridges=tuple(each for each, network in answers.connections if network),
-            lock=lock,
-            unread=unread,
-            runs=True,
-            lag=self._shared.lag(),
-        )
+        return BrokerView(**told, own=self.own, lock=lock, unread=unread, runs=True, lag=self.shared.lag())
 
     def _waiting(self, lock: LockSnapshot | None, unread: str, *, runs: bool | None) -> BrokerView:
         return BrokerView(
@@ -142,7 +135,7 @@ class Access(access.Access[BrokerView]):
             lock=lock,
             unread=unread,
             runs=runs,
-            lag=self._shared.lag(),
+            lag=self.shared.lag(),
         )
 
     def channel(self) -> common.Channel:
@@ -166,60 +159,51 @@ class Channel:
         self._to.close()
 
 
-class Observer(observer.Observer[BrokerView, Access]):
-    """Looks at both brokers of a shared store."""
+Observer = observer.Observer[BrokerView, Access]
 
-    def __init__(self, installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path) -> None:
-        self.shared = SharedStore.of(installation, clock)
-        super().__init__(installation, clock, timeouts, documents)
 
-    def observe(self, *, least_s: float = 0.0) -> Snapshot[BrokerView]:
-        """A broker that takes the store is a moment later one that serves."""
-        until = self.clock.monotonic() + self.timeouts.store_starts_s
-        snapshot = super().observe(least_s=least_s)
-        while between(snapshot) and self.clock.monotonic() < until:
-            self.clock.sleep(self.timeouts.apart_s)
-            snapshot = super().observe(least_s=least_s)
-        return replace(snapshot, sites={site: self._counted(views) for site, views in snapshot.sites.items()})
+def settled(observer: Observer, look: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
+    """A broker that takes the store is a moment later one that serves."""
+    until = observer.clock.monotonic() + observer.timeouts.store_starts_s
+    snapshot = look()
+    while between(snapshot) and observer.clock.monotonic() < until:
+        observer.clock.sleep(observer.timeouts.apart_s)
+        snapshot = look()
+    return replace(snapshot, sites={site: _counted(observer, views) for site, views in snapshot.sites.items()})
 
-    def _counted(self, views: Mapping[str, BrokerView | Silent]) -> Mapping[str, BrokerView | Silent]:
-        """A holder with the messages that its store lacks, in every one of several readings: clients go on working."""
-        return {
-            pair: replace(view, in_memory=self._in_memory(view))
-            if isinstance(view, BrokerView) and view.has_the_store
-            else view
-            for pair, view in views.items()
-        }
 
-    def _in_memory(self, view: BrokerView) -> Mapping[str, int]:
-        least: Mapping[str, int] | None = None
-        try:
-            before = self.shared.counts()
-            for _ in range(READINGS):
-                now, was, before = self.brokers[view.site][view.pair].look(), before, self.shared.counts()
-                if was is None or before is None:
-                    return {}
-                found = now.lacking({name: max(was.get(name, 0), before.get(name, 0)) for name in was | before})
-                least = found if least is None else {name: min(n, found.get(name, 0)) for name, n in least.items()}
-                if not any(least.values()):
-                    return {}
-        except BrokerError:
-            return {}  # the gate reads it again
-        return {name: count for name, count in (least or {}).items() if count}
+def _counted(observer: Observer, views: Mapping[str, BrokerView | Silent]) -> Mapping[str, BrokerView | Silent]:
+    """A holder with the messages that its store lacks, in every one of several readings: clients go on working."""
+    return {
+        pair: replace(view, in_memory=_in_memory(observer.brokers[view.site][pair]))
+        if isinstance(view, BrokerView) and view.has_the_store
+        else view
+        for pair, view in views.items()
+    }
 
-    def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
-        del site, timeout_s
-        return 0
 
-    def _access(self, installation: Installation, site: str, pair: str) -> Access:
-        return Access(installation, site, pair, self.documents, self.clock, self.shared)
+def _in_memory(access: Access) -> Mapping[str, int]:
+    least: Mapping[str, int] | None = None
+    try:
+        before = access.shared.counts()
+        for _ in range(READINGS):
+            now, was, before = access.read(), before, access.shared.counts()
+            if was is None or before is None:
+                return {}
+            found = now.lacking({name: max(was.get(name, 0), before.get(name, 0)) for name in was | before})
+            least = found if least is None else {name: min(n, found.get(name, 0)) for name, n in least.items()}
+            if not any(least.values()):
+                return {}
+    except BrokerError:
+        return {}  # the gate reads it again
+    return {name: count for name, count in (least or {}).items() if count}
 
-    def _seen(self, sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSnapshot:
-        return StoreSnapshot(beside(sites))
 
-    def close(self) -> None:
-        super().close()
-        self.shared.close()
+def _snapshot(sites: observer.Sites[BrokerView]) -> StoreSnapshot:
+    return StoreSnapshot(beside(sites))
+
+
+READS: Final = observer.Reads(Access.each, _snapshot, observed=settled)
 
 
 def between(snapshot: Snapshot[BrokerView]) -> bool:

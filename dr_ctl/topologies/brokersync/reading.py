@@ -1,0 +1,203 @@
+"""The way to each broker of a BrokerSync pair, the readings of it, and a look at both sites.
+
+Of a broker's queues are told those that hold copies, and the queue of each copy; of a look, the copies that nothing
+proves to be consumed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from dr_ctl.core.errors import TimedOut
+from dr_ctl.core.findings import found
+from dr_ctl.core.model import Finding
+from dr_ctl.core.notation import if_known
+from dr_ctl.core.system import Clock
+from dr_ctl.jolokia.client import Read, Reader
+from dr_ctl.jolokia.values import Fields
+from dr_ctl.processes.secrets import resolve
+from dr_ctl.settings.classic import BrokerSyncBroker
+from dr_ctl.settings.model import Installation, Queues
+from dr_ctl.stomp_io.address import Closed, Connected, Login
+from dr_ctl.topologies.brokersync import parity, proven
+from dr_ctl.topologies.brokersync.view import AGENT, QUEUE, BrokerView, SyncConfig
+from dr_ctl.topologies.classic import access, beans, statistics
+from dr_ctl.topologies.classic import reading as parts
+from dr_ctl.topologies.classic.reading import Answered
+from dr_ctl.topologies.common import observer, snapshot
+from dr_ctl.topologies.common.access import Gate, Part, gate
+from dr_ctl.topologies.common.names import OWN
+from dr_ctl.topologies.common.view import Config, Queue
+
+
+class Looked(snapshot.Snapshot[BrokerView]):
+    kept_aside = (
+        "Where they were never done: `dr-ctl sync --settle --put-back --site {} --reason TEXT` lets clients have them. "
+        "Where they were: purge that queue in the console."
+    )
+
+    def findings(self) -> Sequence[Finding]:
+        return [*snapshot.Snapshot.findings(self), *self._unproven()]
+
+    def _unproven(self) -> Iterator[Finding]:
+        """Copies at a waiting site that the counters of the serving one do not cover, queue by queue."""
+        for here in self._all():
+            there = self.peer(here)
+            if there is None or not here.open or there.open:
+                continue
+            for each, copies, why in parity.unproven(here, there, Queues(), self.moved.get(here.pair, {})):
+                text = (
+                    f"{copies} message(s) of {each.queue} lie at {there.site} beyond those at {here.site}: so many may "
+                    f"come twice after a move; nothing proves that they were consumed: {why}"
+                )
+                remedy = f"`dr-ctl sync --settle --site {there.site} --dry-run` lists them by id."
+                yield found("DR-SYNC-007", text, remedy)
+
+
+class Access(access.Access[BrokerView]):
+    settings_of = BrokerSyncBroker
+    settings: BrokerSyncBroker
+
+    def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
+        super().__init__(installation, site, pair, documents, clock)
+        # Without a console the statistics show everything or nothing.
+        self.apart = Part.OUTFLOW if self.settings.jolokia is not None else Part(0)
+        agent = self.settings.sync.connector if self.settings.sync is not None else None
+        peer = installation.broker(installation.other(site), pair, BrokerSyncBroker)
+        self.own = SyncConfig(self.settings.copies, peer.copies, agent)
+
+    def _config(self) -> Config:
+        return replace(super()._config(), link=self.settings.network, mirror=self.settings.bridge)
+
+    def _everything(self, timeout_s: float) -> BrokerView:
+        if self.settings.jolokia is not None:
+            return super()._everything(timeout_s)
+        return self._seen(statistics.ask(*self._listeners(timeout_s), timeout_s=timeout_s))
+
+    def _ask(self, broker: str, timeout_s: float) -> BrokerView:
+        return self._seen(parts.ask(self.reader(), broker, timeout_s=timeout_s, more=[proven.asked(broker)]))
+
+    def _some(self, known: BrokerView, wanted: Part, timeout_s: float) -> BrokerView:
+        del wanted
+        return glance(self.reader(), known, timeout_s=timeout_s)
+
+    def _seen(self, answer: Answered) -> BrokerView:
+        consumed = proven.consumed(answer, self.site, self.pair, self._documents)
+        view = as_view(self.told(answer), answer, self.own)
+        return replace(view, consumed=consumed, held=proven.held(self._documents))
+
+    def _listeners(self, timeout_s: float) -> tuple[Gate, Mapping[str, bool]]:
+        """Where the statistics are asked for, and which of the clients' listeners are open: without a listener of the
+        agent's own the clients' is all there is."""
+        mine, theirs = self.agents_listener(), self.gate()
+        assert theirs is not None  # the settings ask for one of both
+        if mine is None:
+            return theirs, dict.fromkeys(self.config.clients, True)
+        greeting = self.greet(timeout_s=timeout_s)
+        if not isinstance(greeting, Connected | Closed):
+            raise TimedOut(f"{theirs.address}: whether clients are let in cannot be told: {if_known(greeting)}")
+        return mine, dict.fromkeys(self.config.clients, isinstance(greeting, Connected))
+
+    def agents_listener(self) -> Gate | None:
+        """The agent's own STOMP listener, which stays open behind a fence, if the settings name one."""
+        own = self.settings.sync
+        if own is None:
+            return None
+        password = resolve(own.password, self._installation.file.parent)
+        return gate(self._installation, self.site, own.stomp, Login(own.username, password))
+
+    def note_opening(self) -> None:
+        """Note its counters, before clients are let in. Raises `BrokerError`."""
+        name = self.names().broker
+        broker, rows = self.reader().look([Read(beans.broker(name), ("BrokerId",)), proven.asked(name)])
+        start = Fields(name, broker.value()).text("BrokerId")
+        proven.note_opening(self._documents, self.site, self.pair, start, proven.rows_of(rows))
+
+    def note(self, start: str, what: str, queue: str, count: int) -> None:
+        """Note what a run did that this start's counters cannot tell from clients."""
+        proven.note(self._documents, self.site, self.pair, start, what, queue, count)
+
+    def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
+        if self.settings.jolokia is not None:
+            return super().open_listeners(timeout_s=timeout_s)
+        return tuple(listener.name for listener in self.read(timeout_s=timeout_s).listeners if listener.started)
+
+
+def as_view(told: Mapping[str, Any], answer: Answered, own: SyncConfig) -> BrokerView:
+    """Make the view of a pair's broker from the answer."""
+    bridged = {consumer.queue for consumer, network in answer.consumers if network}
+    named = {queue.name: queue for queue in answer.queues}
+    copying = {name: replace(each, internal=True) for name, each in _copying(named, bridged, own).items()}
+    # No client owns queues that carry messages. An arriving message is passed on at once to its own queue.
+    internal = {queue.name for queue in copying.values()} | {
+        own.arrives.replace(QUEUE, name) for name in named if QUEUE in own.arrives
+    }
+    own_values = {
+        "own": own,
+        "copying": copying,
+        "queues": tuple(replace(each, internal=each.name in internal) for each in answer.queues),
+        "consumers": tuple(each for each in told["consumers"] if not each.client.startswith(AGENT)),
+    }
+    return BrokerView(**{**told, **own_values})
+
+
+def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
+    """Read a broker's listeners, link, copy queues and clients' queues again; other queues stay as in the last look."""
+    own = [*view.copying.values(), *view.business.values()]
+    answers = reader.look(
+        [
+            Read(beans.broker(view.broker), ("BrokerId", "Slave")),
+            Read(beans.all_connectors(view.broker), ("Started",)),
+            Read(beans.all_networks(view.broker), ("Name",)),
+            Read(beans.all_bridges(view.broker), ("RemoteBrokerName",)),
+            *(Read(queue.bean, parts.QUEUE) for queue in own),
+        ],
+        timeout_s=timeout_s,
+    )
+    fields = Fields(view.broker, answers[0].value())
+    parts.must_be_active(reader.url, fields)
+    started = {bean: each.flag("Started") for bean, each in parts.found(answers[1])}
+    queues = {
+        old.name: replace(parts.queue(old.bean, Fields(old.bean, answer.value())), internal=old.internal)
+        for old, answer in zip(own, answers[4:], strict=True)
+    }
+    return replace(
+        view,
+        start=fields.text("BrokerId"),
+        acceptors=tuple(replace(each, started=started.get(each.bean, False)) for each in view.acceptors),
+        networks=tuple(parts.networks(answers[2], answers[3])),
+        queues=tuple(queues.get(each.name, each) for each in view.queues),
+        copying={name: queues[each.name] for name, each in view.copying.items()},
+    )
+
+
+def _copying(named: Mapping[str, Queue], bridged: set[str], own: SyncConfig) -> dict[str, Queue]:
+    """Find the copy queues by the queue they copy: named as in the settings, or taken from by a bridge and named with
+    another queue's name at the beginning."""
+    before, after = own.copies.split(QUEUE)
+    found = {}
+    for name, queue in named.items():
+        if name.startswith(OWN):  # copies that were kept aside are not shipped
+            continue
+        if name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after):
+            found[name[len(before) : len(name) - len(after)]] = queue
+        elif name in bridged and (origin := _origin(name, named)) is not None:
+            found[origin] = queue
+    return found
+
+
+def _origin(name: str, named: Mapping[str, Queue]) -> str | None:
+    return max((each for each in named if each != name and name.startswith(each)), key=len, default=None)
+
+
+Way = tuple[Access, Access]
+Observer = observer.Observer[BrokerView, Access]
+
+
+def _unlike(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> bool:
+    judges = (parity.lacking, parity.unproven)
+    return source.open and any(judge(source, target, queues, moved) for judge in judges)
+
+
+READS: Final = observer.Reads(Access.each, Looked, _unlike)
