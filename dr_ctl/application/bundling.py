@@ -35,8 +35,8 @@ from dr_ctl.engine.record import Record, check, record
 from dr_ctl.engine.runs import RunFiles, write_bytes
 from dr_ctl.processes.secrets import SecretMissing, resolve
 from dr_ctl.report.html import render
-from dr_ctl.report.reading import read_run
-from dr_ctl.report.view import view
+from dr_ctl.report.run_page import run_page
+from dr_ctl.report.story import read_run
 from dr_ctl.settings.loader import SettingsError
 from dr_ctl.settings.model import Installation, SparkSettings
 from dr_ctl.settings.parts import Part, Secret
@@ -108,7 +108,7 @@ def _parts(files: RunFiles, installation: Installation | None) -> tuple[dict[str
             continue  # an open run has no result
         except OSError as problem:
             findings.append(_missing(f"{path.name} could not be read: {problem.strerror or problem}"))
-    parts[files.report.name] = render(view(read_run(files))).encode("utf-8", "backslashreplace")
+    parts[files.report.name] = render(run_page(read_run(files))).encode("utf-8", "backslashreplace")
     about = record(files)
     parts["versions.json"] = _json(_versions(parts))
     if installation is None:

@@ -15,14 +15,13 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import duration, seconds
 from dr_ctl.core.system import stamp, system
-from dr_ctl.report import history_page as pages
-from dr_ctl.report.history_page import HistoryPage
-from dr_ctl.report.html import write_page
+from dr_ctl.engine.runs import write_text
+from dr_ctl.report.estimate_page import EstimatePage, estimate_page
+from dr_ctl.report.html import render
 from dr_ctl.rpo.core.quantities import Calibration
 from dr_ctl.rpo.estimate.estimate import HORIZONS_S
 from dr_ctl.rpo.estimate.estimate import backtest as make_backtest
 from dr_ctl.rpo.estimate.estimate import estimate as make_estimate
-from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import EstimateAnswer, Objectives, Verdict
 from dr_ctl.rpo.pipeline.make import reading
 from dr_ctl.rpo.pipeline.session import master
@@ -60,36 +59,32 @@ def estimate(session: Session, window: Window, horizon: str, report: Path | None
     )
     with telling(color=session.color, quiet=session.quiet) as say, reading(say) as make:
         answer = make_estimate(asked, make, charted=report is not None)
-    data = answer.data
-    verdict = answer.verdict
-    code = _CODES[verdict] if verdict is not None else ExitCode.OK
-    name, told = installation.settings.name, _told(installation, answer, asked.objectives)
-    page = pages.of_estimate(name, data, answer.curves, answer.findings, told)
-    method = pages.method_of_estimate(name, data, answer.curves, told)
-    return Result(
-        code,
-        _summary(answer, asked.objectives),
-        answer.findings,
-        data,
-        text=_with_page(_table(answer, asked), page, report, method),
-    )
+    code = _CODES[answer.verdict] if answer.verdict is not None else ExitCode.OK
+    text = estimate_table(answer.data, asked.objectives)
+    text += f"\nmade by Spark on {master(asked.master)}" if text else ""
+    if report is not None:
+        _write(_page(installation, answer, asked.objectives), report)
+        text = f"{text}\n{report}" if text else str(report)
+    return Result(code, _summary(answer, asked.objectives), answer.findings, answer.data, text=text)
 
 
-def _table(answer: EstimateAnswer, asked: Request) -> str:
-    table = estimate_table(answer.data, asked.objectives)
-    return f"{table}\nmade by Spark on {master(asked.master)}" if table else ""
-
-
-def _told(installation: Installation, answer: EstimateAnswer, objectives: Objectives | None) -> pages.Told:
-    data = answer.data
-    summary, over = _summary(answer, objectives, away=False), ""
+def _page(installation: Installation, answer: EstimateAnswer, objectives: Objectives | None) -> EstimatePage:
+    over = ""
     if answer.estimate is not None:
         window = answer.estimate.window
         over = f" over {window.samples} samples from {stamp(window.first)} to {stamp(window.last)}"
-    made = f"Made {stamp(system().now())} by dr-ctl {version()}{over}, in {installation.history.shown}."
-    as_of = estimates.as_of(data)
-    first, second = (f"{each[:1].upper()}{each[1:]}." if each else "" for each in (summary, as_of))
-    return pages.Told(first, second, made, estimates.limits(objectives))
+    said = (
+        (estimates.as_of(answer.data), _summary(answer, objectives, away=False)) if answer.estimate is not None else ()
+    )
+    return estimate_page(
+        installation.settings.name,
+        answer.data,
+        answer.curves,
+        answer.findings,
+        sentences=[f"{sentence[:1].upper()}{sentence[1:]}." for sentence in said if sentence],
+        made=f"Made {stamp(system().now())} by dr-ctl {version()}{over}, in {installation.history.shown}.",
+        limits=estimates.limits(objectives),
+    )
 
 
 def backtest(
@@ -117,16 +112,13 @@ def _installation(session: Session, site: str | None) -> Installation:
     return installation
 
 
-def _with_page(text: str, page: HistoryPage, report: Path | None, method: HistoryPage | None) -> str:
-    if report is None:
-        return text
+def _write(page: EstimatePage, report: Path) -> None:
     try:
-        write_page(report, page, method)
+        write_text(report, render(page))
     except OSError as error:
         raise UsageError(
             f"--report {report}: {error.strerror or error}", remedy="Name a file that can be written."
         ) from error
-    return f"{text}\n{report}" if text else str(report)
 
 
 def _calibration(data: Any) -> str:

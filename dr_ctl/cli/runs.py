@@ -13,7 +13,8 @@ from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.notation import duration, if_known, page, table
 from dr_ctl.engine.entries import Entry, JournalDamaged, read
 from dr_ctl.engine.record import CheckedRun, Verdict, check, how_ended, record
-from dr_ctl.report.html import write_index, write_report
+from dr_ctl.engine.runs import write_text
+from dr_ctl.report.html import render, write_report
 
 _YEAR: Final = timedelta(days=365)
 _HEADING: Final = ("began (UTC)", "took", "clients out", "by", "outcome", "run", "why, or how it ended")
@@ -103,7 +104,7 @@ def runs_index(session: Session, since: datetime | None, out: Path | None) -> Re
     path = (out or runs.index).absolute()
     page = index_page(runs.all(), runs.rehearsals, since or now - _YEAR, now, beside=path.parent)
     try:
-        write_index(path, page)
+        write_text(path, render(page))
     except OSError as problem:
         raise UsageError(
             f"{path}: {problem.strerror or problem}", remedy="Name a file that can be written: --out FILE."

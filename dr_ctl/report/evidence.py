@@ -1,22 +1,28 @@
-"""What an auditor asks of a run: of which installation it was, by whose word, and its results against objectives."""
+"""What an auditor asks of a run: by whose word, of which installation, how long clients were out, and its results
+against objectives.
+
+Clients are out from the fence to the activation, or to the undo of the fence.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
-from dr_ctl.core.document import items, mapping, number, text
-from dr_ctl.report.outage import Outage
-from dr_ctl.report.reading import Material
-from dr_ctl.report.values import NOT_KNOWN, count, many, seconds
+from dr_ctl.core.document import items, mapping, moment, number, text
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.history import LET_IN_AT
+from dr_ctl.report.story import Act, Mark, Material, Story
+from dr_ctl.report.values import NOT_KNOWN, clock, count, many, seconds
 
 _SILENT: Final = "the journal does not say"
+_AT_ONCE_S: Final = 0.25
 RECOVERY: Final = "Clients served again"
 LOST: Final = "Messages lost"
 NOT_KEPT: Final = "not kept"
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(NamedTuple):
     name: str
     text: str
 
@@ -33,16 +39,29 @@ class Measured:
     sign: str
 
 
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """`began` is None where this run kept nobody out; `ended` where the journal holds no moment of letting them in. The
+    seconds are None where nothing tells."""
+
+    began: datetime | None
+    ended: datetime | None
+    figure: str
+    sentence: str
+    at_least_s: float | None = None
+    at_most_s: float | None = None
+
+
 def authors(material: Material) -> list[Mapping[str, Any]]:
     """Who carried out each part of the run: those who ran or resumed it, and those who undid it."""
-    begun = [entry.evidence for entry in material.entries if entry.kind in ("run", "lock")]
-    return [mapping(each.get("by")) for each in begun if mapping(each.get("by"))]
+    begun = [mapping(entry.evidence.get("by")) for entry in material.entries if entry.kind in ("run", "lock")]
+    return [author for author in begun if author]
 
 
 def of_what(material: Material) -> tuple[Fact, ...]:
     """The installation with its brokers, and who asked for the run, by which words."""
     by = authors(material)
-    about = next((mapping(each["about"]) for each in by if "about" in each), None)
+    about = next((mapping(author["about"]) for author in by if "about" in author), None)
     facts = [Fact("Run", material.name)]
     if about is None:
         facts.append(Fact("Installation", _SILENT))
@@ -55,86 +74,163 @@ def of_what(material: Material) -> tuple[Fact, ...]:
             Fact("Settings", f"{text(settings.get('file'))}, SHA-256 `{digest}`"),
             *_brokers(mapping(about.get("brokers")), material),
         ]
-    names = [("version", "Version of dr-ctl"), ("command", "Command"), ("user", "By"), ("host", "On host")]
-    for key, name in names:
-        values = list(dict.fromkeys(text(each.get(key)) for each in by if text(each.get(key))))
-        values = [f"`{each}`" for each in values] if key == "command" else values
-        facts.append(Fact(name, "; then ".join(values) or _SILENT))
-    facts += _approved(by)
-    ask = mapping(material.plans[0].get("ask")) if material.plans else {}
-    facts.append(Fact("Reason, or number of the change", text(ask.get("reason")) or "none was given"))
-    return tuple(facts)
-
-
-def _approved(by: list[Mapping[str, Any]]) -> Iterator[Fact]:
-    """The people whose signatures stand under the plan; no fact where the settings ask for none."""
-    approved = next((mapping(each["approved"]) for each in by if "approved" in each), None)
+    names = {"version": "Version of dr-ctl", "command": "Command", "user": "By", "host": "On host"}
+    for key, name in names.items():
+        values = filter(None, dict.fromkeys(text(author.get(key)) for author in by))
+        written = "; then ".join(f"`{value}`" if key == "command" else value for value in values)
+        facts.append(Fact(name, written or _SILENT))
+    approved = next((mapping(author["approved"]) for author in by if "approved" in author), None)
     if approved is not None:
-        signed = [
-            f"{text(row.get('name'))} ({text(row.get('key'))})" for row in map(mapping, items(approved.get("by")))
-        ]
-        yield Fact("Approved by", "; ".join(signed) or NOT_KNOWN)
-        yield Fact("Approved plan", f"SHA-256 `{text(approved.get('plan_sha256')) or NOT_KNOWN}`")
+        signers = map(mapping, items(approved.get("by")))
+        signed = "; ".join(f"{text(signer.get('name'))} ({text(signer.get('key'))})" for signer in signers)
+        facts.append(Fact("Approved by", signed or NOT_KNOWN))
+        facts.append(Fact("Approved plan", f"SHA-256 `{text(approved.get('plan_sha256')) or NOT_KNOWN}`"))
+    reason = text(mapping(material.plan.get("ask")).get("reason"))
+    return (*facts, Fact("Reason, or number of the change", reason or "none was given"))
 
 
 def _brokers(addresses: Mapping[str, Any], material: Material) -> Iterator[Fact]:
     """A site a line; the versions are those that the plan was decided by."""
-    plan = material.plans[0] if material.plans else {}
-    snapshot = mapping(mapping(plan.get("basis")).get("brokers"))
+    sites = mapping(mapping(material.plan.get("basis")).get("brokers"))
     for site, brokers in addresses.items():
         lines = []
         for broker in map(str, items(brokers)):
-            version = text(mapping(mapping(snapshot.get(site)).get(broker.partition(" at ")[0])).get("version"))
-            lines.append(f"{broker}, version {version}" if version else f"{broker}, version {NOT_KNOWN}")
+            row = mapping(mapping(sites.get(site)).get(broker.partition(" at ")[0]))
+            lines.append(f"{broker}, version {text(row.get('version')) or NOT_KNOWN}")
         yield Fact(f"Brokers of {site}", "; ".join(lines) or NOT_KNOWN)
 
 
 def measured(material: Material, out: Outage) -> tuple[Measured, ...]:
     """Each objective against its result; none for a run that moved nothing."""
-    by = authors(material)
-    limits = next((mapping(mapping(each["about"]).get("objectives")) for each in by if "about" in each), {})
-    data = mapping(mapping(material.result).get("data"))
+    abouts = [mapping(author["about"]) for author in authors(material) if "about" in author]
+    limits = mapping(abouts[0].get("objectives")) if abouts else {}
     rows = []
     if out.at_most_s is not None or out.at_least_s is not None or out.figure == NOT_KNOWN:
-        rows.append(_recovery(number(limits.get("recovery_s")), out, put_back=data.get("undone") is True))
-    ask = mapping(material.plans[-1].get("ask")) if material.plans else {}
-    bounds = mapping(data.get("bounds"))
-    for key, name in (("lost", LOST), ("duplicates", "Duplicates")):
+        rows.append(_recovery(number(limits.get("recovery_s")), out, put_back=material.data.get("undone") is True))
+    ask, bounds = mapping(material.last_plan.get("ask")), mapping(material.data.get("bounds"))
+    for key, name, accepted in (("lost", LOST, "accept_loss"), ("duplicates", "Duplicates", "accept_duplicates")):
         if key in bounds:
-            accepted = ask.get("accept_loss" if key == "lost" else "accept_duplicates")
-            rows.append(_price(name, number(limits.get(key)), accepted, mapping(bounds[key])))
+            rows.append(_bounded(name, number(limits.get(key)), ask.get(accepted), mapping(bounds[key])))
     return tuple(rows)
 
 
 def _recovery(limit: float | None, out: Outage, *, put_back: bool) -> Measured:
     """A move that was put back kept no objective, however short clients were out for it."""
-    name, objective = RECOVERY, f"within {seconds(limit)}" if limit is not None else "none is set"
+    judged, sign = "cannot tell", "open"
     if limit is None:
-        return Measured(name, objective, out.figure, "no objective", "info")
-    if put_back:
-        return Measured(name, objective, out.figure, f"{NOT_KEPT}: put back", "owed")
-    if out.at_most_s is not None and out.at_most_s <= limit:
-        return Measured(name, objective, out.figure, "kept", "good")
-    if out.at_least_s is not None and out.at_least_s > limit:
-        return Measured(name, objective, out.figure, NOT_KEPT, "owed")
-    return Measured(name, objective, out.figure, "cannot tell", "open")
+        judged, sign = "no objective", "info"
+    elif put_back:
+        judged, sign = f"{NOT_KEPT}: put back", "owed"
+    elif out.at_most_s is not None and out.at_most_s <= limit:
+        judged, sign = "kept", "good"
+    elif out.at_least_s is not None and out.at_least_s > limit:
+        judged, sign = NOT_KEPT, "owed"
+    objective = f"within {seconds(limit)}" if limit is not None else "none is set"
+    return Measured(RECOVERY, objective, out.figure, judged, sign)
 
 
-def _price(name: str, limit: float | None, accepted: object, bound: Mapping[str, Any]) -> Measured:
+def _bounded(name: str, limit: float | None, accepted: object, bound: Mapping[str, Any]) -> Measured:
     at_most, likely = number(bound.get("at_most")), number(bound.get("likely"))
     result = f"at most {count(at_most)}" if at_most is not None else NOT_KNOWN
     result += f", likely {count(likely)}" if likely is not None and likely != at_most else ""
-    objective = f"at most {count(limit)}" if limit is not None else "none is set"
-    by_word = "" if accepted is None else f"; a person accepted {_words(accepted)}"
+    judged, sign = "cannot tell", "open"
     if limit is None:
-        return Measured(name, objective, result, f"no objective{by_word}", "info")
-    if at_most is not None and at_most <= limit:
-        return Measured(name, objective, result, "kept", "good")
-    if likely is not None and likely > limit:
-        return Measured(name, objective, result, f"{NOT_KEPT}{by_word}", "owed")
-    return Measured(name, objective, result, f"cannot tell{by_word}", "open")
+        judged, sign = "no objective", "info"
+    elif at_most is not None and at_most <= limit:
+        judged, sign = "kept", "good"
+    elif likely is not None and likely > limit:
+        judged, sign = NOT_KEPT, "owed"
+    if accepted is not None and judged != "kept":
+        figure = number(accepted)
+        judged += f"; a person accepted {accepted if figure is None else many(int(figure), 'message')}"
+    return Measured(name, f"at most {count(limit)}" if limit is not None else "none is set", result, judged, sign)
 
 
-def _words(accepted: object) -> str:
-    figure = number(accepted)
-    return str(accepted) if figure is None else many(int(figure), "message")
+def outage(story: Story, material: Material) -> Outage:
+    """Work out the outage from the steps; the executor's own measure is taken where it covers the same stretch."""
+    if text(mapping(material.last_plan.get("ask")).get("operation")) == "failover":
+        lost = text(material.last_plan.get("source")) or "the source"
+        return _since_the_loss(story, lost, mapping(material.data.get("out_s")))
+    held = _held(story)
+    fence = next((act for act in story.of("fence") if any(call.outcome != "refused" for call in act.calls)), None)
+    if fence is None:
+        return _without_fence(story, held)
+    since = f"from {clock(fence.began)}, when the fence of {fence.site or 'the source'} began"
+    end = next((act for act in story.acts[story.acts.index(fence) + 1 :] if _lets_in(act)), None)
+    if end is None or end.ended is None:
+        sentence = f"Out {since}; the journal holds no moment at which they were let in again."
+        return Outage(fence.began, None, "no end written", sentence)
+    let_in = _let_in(end)
+    took = max(0.0, (let_in - fence.began).total_seconds())
+    as_measured = number(material.data.get("outage_s"))
+    if len(story.parts) == 1 and not end.undo and as_measured is not None:
+        took = as_measured
+    until = f"to {clock(let_in)}, when {end.site or 'the target'} let them in"
+    if end.undo:
+        until = f"to {clock(end.ended)}, when the fence was undone"
+    # The exact seconds, where minutes and hours would round them away.
+    exact = f": {took:.1f} s" if took >= 60 else ""  # noqa: PLR2004
+    sentence = f"{since[0].upper()}{since[1:]}, {until}{exact}."
+    if not end.undo and (end.ended - let_in).total_seconds() >= _AT_ONCE_S:
+        sentence += f" What was held back there is delivered since {clock(end.ended)}."
+    if (quiesce := next((act for act in story.of("quiesce") if act.calls), None)) is not None:
+        before = seconds(max(0.0, (fence.began - quiesce.began).total_seconds()))
+        sentence += f" Delivery had stopped {before} before that fence, with the quiesce at {clock(quiesce.began)}."
+    if held is not None:
+        sentence += f" Earlier, none got a message for {seconds(held)}, while residue came in."
+    # A resumed run that finds the target open cannot tell when between its parts that came about.
+    is_bound = end.mark is Mark.NOT_NEEDED
+    figure = f"{'at most ' if is_bound else ''}{seconds(took)}"
+    return Outage(fence.began, let_in, figure, sentence, None if is_bound else took, took)
+
+
+def _without_fence(story: Story, held: float | None) -> Outage:
+    closed = next((act for act in story.of("fence") if act.mark is Mark.NOT_NEEDED), None)
+    if closed is not None:
+        sentence = f"Out of {closed.site or 'the source'} since before this run; its journal does not say since when."
+        return Outage(None, None, NOT_KNOWN, sentence)
+    if held is None:
+        sentence = "No call of a fence went out that could have had an effect: this run kept no client out."
+        return Outage(None, None, "none", sentence)
+    sentence = "No client was kept out, but none got a message while the lost site's residue came in"
+    return Outage(None, None, f"none; no delivery for {seconds(held)}", f"{sentence}: for {seconds(held)}.")
+
+
+def _let_in(end: Act) -> datetime:
+    """When clients got in: an activation may go on until all that was held back is delivered too."""
+    return moment(end.evidence.get(LET_IN_AT)) or end.ended or end.began
+
+
+def _since_the_loss(story: Story, lost: str, bounds: Mapping[str, Any]) -> Outage:
+    """The outage of a failover: clients were out before the run began. The journal has only its end, and samples that
+    were read at that end bound its beginning."""
+    end = next((act for act in story.acts if _lets_in(act) and act.ended is not None), None)
+    if end is None:
+        sentence = f"Out since {lost} was lost; the journal holds no moment at which they were let in."
+        return Outage(None, None, NOT_KNOWN, sentence)
+    at_least, at_most = number(bounds.get("at_least")), number(bounds.get("at_most"))
+    served, gone = moment(bounds.get("last_served")), moment(bounds.get("seen_down"))
+    samples = [f"{lost} was last seen to serve at {clock(served)}" if served is not None else ""]
+    samples.append(f"{'' if served else f'{lost} was '}first seen down at {clock(gone)}" if gone is not None else "")
+    since = ", ".join(filter(None, samples)) or f"Out since {lost} was lost, which no look tells"
+    sentence = f"{since[0].upper()}{since[1:]}; let in at {clock(_let_in(end))} by {end.site or 'the target'}."
+    parts = [f"at least {seconds(at_least)}" if at_least is not None else ""]
+    parts.append(f"at most {seconds(at_most)}" if at_most is not None else "")
+    return Outage(None, None, ", ".join(filter(None, parts)) or NOT_KNOWN, sentence, at_least, at_most)
+
+
+def _lets_in(act: Act) -> bool:
+    if act.undo:
+        return act.verb == "fence" and act.mark is Mark.UNDONE
+    return act.verb == "activate" and act.mark in (Mark.DONE, Mark.NOT_NEEDED)
+
+
+def _held(story: Story) -> float | None:
+    """Seconds for which taking in a lost site paused delivery at the serving site; None without a pause."""
+    for act in reversed(story.of("reinstate")):
+        pauses = [made for made in act.calls if made.call.get("goal") == Goal.PAUSE.value and made.outcome != "refused"]
+        if pauses:
+            lifted = [made.ended for made in act.calls if made.call.get("goal") == Goal.RESUME.value]
+            end = max((ended for ended in lifted if ended is not None), default=act.ended)
+            return None if end is None else max(0.0, (end - pauses[0].began).total_seconds())
+    return None

@@ -22,16 +22,13 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.history import StepEvent
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.runs import RunFiles
-from dr_ctl.report.forecast import judged
-from dr_ctl.report.history_page import HistoryPage, Told, method_of_estimate, of_estimate
-from dr_ctl.report.html import pieces, render, write_index, write_page, write_report
+from dr_ctl.report.charts import Chart, over_time
+from dr_ctl.report.estimate_page import EstimatePage, Forecast, as_words, estimate_page
+from dr_ctl.report.html import pieces, render, write_report
 from dr_ctl.report.index_page import IndexPage, index_page
-from dr_ctl.report.outflow import Chart
-from dr_ctl.report.over_time import over_time
-from dr_ctl.report.reading import read_run
-from dr_ctl.report.story import Mark
+from dr_ctl.report.run_page import RunPage, run_page
+from dr_ctl.report.story import Mark, read_run
 from dr_ctl.report.values import count, seconds
-from dr_ctl.report.view import Page, view
 from dr_ctl.rpo.estimate.result import Curves
 from tests.documents import no_none
 from tests.report import scribe
@@ -96,8 +93,8 @@ def read(run: Scribe) -> Form:
     return form
 
 
-def page_of(run: Scribe) -> Page:
-    return view(read_run(run.files))
+def page_of(run: Scribe) -> RunPage:
+    return run_page(read_run(run.files))
 
 
 @pytest.mark.parametrize(
@@ -296,10 +293,10 @@ everything owed
   bounds: Duplicates, at most not known not known
   bounds: {NASTY} 1 not known
   estimate: If london died: the objectives are missed. From 1 209 samples between A and B
-  estimate: Loss, messages 3 not known not known 1 890 1 200 to 2 600 not known
-  estimate: Duplicates, messages 0 not known
-  estimate: Time to drain not known not known not known not known not known
-  estimate: Loss within the next 5 min, messages not known 7
+  estimate: Loss, messages at most 3 not known not known 1 890 1 200 to 2 600 not known
+  estimate: Duplicates, messages at most 0 not known
+  estimate: Time to drain at most not known not known not known not known not known
+  estimate: Loss, messages within the next 5 min at most not known 7
   estimate: 3% of the outflow
   estimate: audit.#
   estimate: london/orders-1: all queues
@@ -447,7 +444,7 @@ def test_many_samples_keep_their_peak(tmp_path: Path) -> None:
     assert plain(chart.lines[0].course) == "3 000 → 1, at most 99 000"
 
 
-def measured(page: Page) -> list[tuple[str, str, str, str]]:
+def measured(page: RunPage) -> list[tuple[str, str, str, str]]:
     return [(plain(row.objective), plain(row.result), row.judged, row.sign) for row in page.measured]
 
 
@@ -587,7 +584,7 @@ def test_the_style_survives_escaping() -> None:
 def test_each_printed_page_has_the_runs_name_and_its_own_number_and_an_odd_one_gets_into_no_style_sheet(
     tmp_path: Path, name: str
 ) -> None:
-    page = render(replace(view(read_run(scribe.done(tmp_path).files)), name=name))
+    page = render(replace(run_page(read_run(scribe.done(tmp_path).files)), name=name))
     assert f'@bottom-left {{ content: "{name if name == scribe.NAME else ""}";' in page
     assert 'counter(page) " of " counter(pages)' in page
 
@@ -653,11 +650,6 @@ def shelf(tmp_path: Path) -> Shelf:
     return Shelf(tmp_path)
 
 
-def summed(page: IndexPage) -> dict[str, tuple[str, str, str, str]]:
-    lines = [(line.name, line.runs, line.worst, line.last, line.judged) for line in page.lines]
-    return {name: (runs, plain(worst), plain(last), judged) for name, runs, worst, last, judged in lines}
-
-
 def test_a_year_in_which_all_went_well(shelf: Shelf) -> None:
     shelf.move(200, 1.5)
     shelf.move(20, 0.4)
@@ -670,19 +662,16 @@ def test_a_year_in_which_all_went_well(shelf: Shelf) -> None:
     assert page.title == "Runs and rehearsals of orders"
     assert (page.tone, page.words) == (Tone.GOOD, "Every objective that was set was kept")
     assert page.sentence == "2 planned moves, 1 loss of a site, 2 rehearsals."
-    assert summed(page) == {
-        "Planned moves: clients out": ("2", "1.50 s", "400 ms", "kept: 2"),
-        "Losses of a site: clients out (RTO)": ("1", "3.00 s", "at least 2.00 s, at most 3.00 s", "kept: 1"),
-        "Losses of a site: messages lost (RPO)": ("1", "at most 0", "at most 0", "kept: 1"),
-    }
     assert [row.lost.text for row in page.rows] == ["", "drained first", "", "at most 0", "drained first"]
     assert [row.what.split()[0] for row in page.rows] == ["Rehearsal", "Swapover", "Rehearse", "Failover", "Swapover"]
-    assert [(name, figure) for name, figure, _ in page.tiles] == [
-        ("Last planned move that went well", "2026-11-05"),
-        ("Last loss of a site", "2026-08-17"),
-        ("Last rehearsal that went well", "2026-11-15"),
-        ("Runs and rehearsals", "5"),
+    assert [plain(row.out.text) for row in page.rows] == [
+        "300 ms, at most 900 ms",
+        "400 ms",
+        "none",
+        "at least 2.00 s, at most 3.00 s",
+        "1.50 s",
     ]
+    assert {row.out.judged for row in page.rows} == {"kept", ""}
 
 
 @pytest.mark.parametrize(
@@ -708,23 +697,8 @@ def test_nothing_is_no_success(shelf: Shelf) -> None:
     shelf.move(400)
     page = shelf.page()
     assert (page.tone, page.words, page.rows) == (Tone.OPEN, "No run and no rehearsal in this time", ())
-    assert {figure for _, figure, _ in page.tiles} == {"none in this time", "0"}
     shelf.rehearsal(3)
     assert shelf.page().words == "No run of this time was held against an objective"
-
-
-def test_a_figure_that_is_not_known_is_none_of_the_best(shelf: Shelf) -> None:
-    shelf.loss(20, 3, {"at_least": 1.0, "at_most": 2.0})
-    shelf.loss(10, None, {"at_least": 1.0, "at_most": None})
-
-    lines = summed(shelf.page())
-
-    assert lines["Losses of a site: clients out (RTO)"][1:] == (
-        "2.00 s; not known of 1",
-        "at least 1.00 s",
-        "cannot tell: 1, kept: 1",
-    )
-    assert lines["Losses of a site: messages lost (RPO)"][1] == "at most 3; not known of 1"
 
 
 def test_an_undone_and_an_open_run_count_as_neither_well_nor_moved(shelf: Shelf) -> None:
@@ -733,8 +707,6 @@ def test_an_undone_and_an_open_run_count_as_neither_well_nor_moved(shelf: Shelf)
     page = shelf.page()
     assert [row.tone for row in page.rows] == [Tone.OPEN, Tone.UNDONE]
     assert [row.lost.text for row in page.rows] == ["", ""]
-    assert page.tiles[0][1] == "none in this time"
-    assert page.tiles[3][1:] == ("2", "2 put back, not ended, or not well")
 
 
 def test_objectives_are_those_of_the_run_itself(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -743,8 +715,10 @@ def test_objectives_are_those_of_the_run_itself(shelf: Shelf, monkeypatch: pytes
     monkeypatch.setitem(scribe.ADA, "about", tight)
     shelf.move(10, 0.5)
     page = shelf.page()
-    assert summed(page)["Planned moves: clients out"][3] == "kept: 2"
-    assert plain(page.lines[0].objective) == "within 1.00 s"
+    assert [(plain(row.measured[0].objective), row.out.judged) for row in page.rows] == [
+        ("within 1.00 s", "kept"),
+        ("within 2 min", "kept"),
+    ]
 
 
 def test_a_record_that_was_altered_is_told_before_all_else(shelf: Shelf) -> None:
@@ -787,8 +761,7 @@ def test_the_index_is_well_formed_and_leads_to_the_reports(shelf: Shelf, monkeyp
     run.end(0, "ok", NASTY)
     moved = shelf.move(8)
     path = shelf.state / "index.html"
-    write_index(path, shelf.page())
-    text = path.read_text("utf-8")
+    text = render(shelf.page())
     form = Form(text)
 
     links = [attributes["href"] for tag, attributes in form.tags if tag == "a"]
@@ -808,14 +781,8 @@ CURVES = Curves(
     BEGIN,
     TIMES[-1],
     {"loss": LINE, "age_ms": LINE, "duplicates": LINE, "drain": NOTHING},
-    {"loss": ((0.5, 0.0), (1.0, 9.0)), "age_ms": ((1.0, 3.0),), "duplicates": (), "drain": ()},
 )
 QUEUE = {"pair": "orders-1", "name": NASTY, "share": 0.75, "most": 12}
-
-
-def form(page: HistoryPage, folder: Path, method: HistoryPage | None = None) -> Form:
-    write_page(folder / "page.html", page, method)
-    return Form((folder / "page.html").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -824,38 +791,36 @@ def form(page: HistoryPage, folder: Path, method: HistoryPage | None = None) -> 
 def test_a_figure_stands_beside_its_limit(likely: int | None, most: int | None, word: str) -> None:
     loss = {"p99": most, "likely": {"p99": likely}}
     data = {"total": {"loss": loss}, "classes": [{"queues": ["a", "b"], "loss": loss}, {"queues": ["c"], "loss": loss}]}
-    of_total, age, *_, of_class = judged(data, {(): {"loss": 5}, ("a", "b"): {"loss": 5}})
-    assert (of_total.word, of_total.allowed, of_class.word) == (word, "5", word)
-    assert (of_class.name, age.allowed, age.word) == ("a, b: loss, messages", "", "")
+    of_total, age, *_, of_class = as_words(data, {(): {"loss": 5}, ("a", "b"): {"loss": 5}}).figures
+    assert (of_total.judged, of_total.allowed, of_class.judged) == (word, "5", word)
+    assert (of_class.name, age.allowed, age.judged) == ("a, b: loss, messages", "", "")
 
 
-def test_an_estimate_is_drawn_over_time_and_by_share(tmp_path: Path) -> None:
+def test_the_page_of_an_estimate() -> None:
     finding = Finding("DR-RPO-003", Severity.WARNING, f"old {NASTY}", "look")
-
     data = {**estimate(), "advice": [f"consume {NASTY}"], "queues": [QUEUE]}
-    told = Told(f"missed {NASTY}", "As of then", "Made now.", {(): {"loss": 5}, ("orders.#",): {"age_s": 1}})
+    said = (f"missed {NASTY}", "As of then")
+    limits = {(): {"loss": 5}, ("audit.#",): {"age_s": 1}}
 
-    page, method = of_estimate(NASTY, data, CURVES, [finding], told), method_of_estimate(NASTY, data, CURVES, told)
+    page = estimate_page(NASTY, data, CURVES, [finding], sentences=said, made="Made now.", limits=limits)
 
-    assert method is not None
-    titles = {chart.title: chart for chart in (*page.charts, *method.charts)}
-    over_time = titles["Loss over time"]
-    assert len(over_time.lines[0].pieces) == 2  # the gap stays a gap
-    assert over_time.y[-1].label == "10"
+    titles = {chart.title: chart for chart in page.charts}
+    assert len(titles["Loss over time"].lines[0].pieces) == 2  # the gap stays a gap
+    assert titles["Loss over time"].y[-1].label == "10"
     assert titles["Time to drain over time"].note
     assert not titles["Time to drain over time"].lines
-    assert titles["Loss: how much of the time it was no more"].lines
-    found = form(page, tmp_path, method)
-    sections = [dict(attrs).get("id") for tag, attrs in found.tags if tag == "section"]
-    assert sections == ["verdict", "judged", "advice", "queues", "charts", "findings"]
-    assert found.text.count(NASTY) >= 5
-    assert "DR-RPO-003" in found.text
-    assert "Made now." in found.text
-    assert ("a", {"href": "page-method.html"}) in found.tags
-    beside = Form((tmp_path / "page-method.html").read_text(encoding="utf-8"))
-    sections = [dict(attrs).get("id") for tag, attrs in beside.tags if tag == "section"]
-    assert sections == ["verdict", "estimate", "charts"]
-    assert ("a", {"href": "page.html"}) in beside.tags
+    form = Form(render(page))
+    ids = [dict(attrs).get("id") for tag, attrs in form.tags if tag == "section"]
+    assert ids == ["verdict", "estimate", "advice", "queues", "charts", "findings", "method"]
+    assert form.text.count(NASTY) >= 5
+    assert "DR-RPO-003" in form.sections["findings"]
+    assert "Made now." in form.text
+    for text in (
+        "Loss, messages at most 3 not known not known 1 890 1 200 to 2 600 not known 5 cannot tell",
+        "audit.#: age of the oldest lost at most 400 ms",
+        "3% of the outflow is not in the queues' counters",
+    ):
+        assert text in form.sections["estimate"]
 
 
 def over_time_(**more: float) -> Chart:
@@ -872,13 +837,13 @@ def test_the_bound_is_a_band_above_what_was_likely() -> None:
                                         "33.333,85", "22.222,90", "11.111,95", "0,100"]  # fmt: skip
 
 
-def test_excursions_above_the_objective_are_marked(tmp_path: Path) -> None:
+def test_excursions_above_the_objective_are_marked() -> None:
     chart = over_time_(limit=5)
     assert [line.label for line in chart.lines] == ["at most", "likely", "objective"]
     assert chart.lines[2].pieces == ("0,50 100,50",)
     assert [area.label for area in chart.areas] == ["between likely and at most", "1 excursion above the objective"]
-    page = HistoryPage("orders", "", (), None, (chart,), ())
-    classes = [dict(attrs).get("class") for tag, attrs in form(page, tmp_path).tags if tag == "polygon"]
+    page = EstimatePage("orders", "", (), Forecast(), (chart,), (), "")
+    classes = [dict(attrs).get("class") for tag, attrs in Form(render(page)).tags if tag == "polygon"]
     assert classes == ["area band", "area band", "area above"]
 
 
@@ -890,8 +855,8 @@ def test_an_objective_that_was_kept_is_said_and_one_far_above_flattens_no_curve(
     assert "lies far above" in far.caption
 
 
-def test_without_a_history_the_page_says_so(tmp_path: Path) -> None:
+def test_without_a_history_the_page_says_so() -> None:
     finding = Finding("DR-RPO-001", Severity.WARNING, "no history", "record")
-    text = form(of_estimate("orders", {"total": None}, None, [finding], Told()), tmp_path).text
+    text = Form(render(estimate_page("orders", {"total": None}, None, [finding]))).text
     assert "How much would be lost is not known" in text
     assert "There is no history to draw." in text

@@ -114,11 +114,6 @@ class Histogram:
         rows = weights.sum(axis=1) > 0
         return Histogram(self.buckets[rows], weights[rows], self.largest[:, blocks][rows], self.unknown[blocks])
 
-    def shares(self) -> list[tuple[float, int]]:
-        """Up to which figure which share of time."""
-        below = np.cumsum(self.weights.sum(axis=1)) / max(1, self.whole)
-        return [(float(share), int(top)) for share, top in zip(below, self.tops, strict=True)]
-
 
 def covered_blocks(weight: Ints, count: int) -> Ints:
     """Cut covered time into blocks of equal length: the number of that in which each step begins."""

@@ -90,12 +90,10 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """By metric, over equal bins of the time: the most (None: not covered) and what was likely the most; and up to
-    which figure which share of time."""
+    """By metric, over equal bins of the time: the most (None: not covered) and what was likely the most."""
 
     most: Mapping[str, Sequence[Number | None]]
     likely: Mapping[str, Sequence[Number | None]]
-    shares: Mapping[str, Sequence[tuple[float, float]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,12 +307,8 @@ class Scope:
         return np.array([fineness(us, self._ask.end_us).curve_us for us in cells.tolist()], np.int64)
 
     def drawn(self) -> Drawn:
-        most, likely = {}, {each: self._drawn(each, likely=True) for each in METRICS}
-        shares: dict[str, list[tuple[float, float]]] = {}
-        for metric, unit in UNITS.items():
-            most[metric] = self._drawn(metric)
-            shares[metric] = [(share, top / unit) for share, top in self.histogram(metric).shares()]
-        return Drawn(most, likely, shares)
+        most = {metric: self._drawn(metric) for metric in UNITS}
+        return Drawn(most, {metric: self._drawn(metric, likely=True) for metric in METRICS})
 
     def _drawn(self, metric: str, *, likely: bool = False) -> list[Number | None]:
         """The most of the cells that touch each bin."""

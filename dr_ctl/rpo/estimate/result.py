@@ -212,19 +212,16 @@ def _is_settled(told: Quantity, most: Number) -> bool:
 
 
 BINS: Final = 200
-Points = tuple[tuple[float, float], ...]
 Line = tuple[tuple[datetime, float | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """In total, by metric: the most at each moment (None: not covered), up to which figure which share of time, and
-    what was likely the most at each moment."""
+    """In total, by metric: the most at each moment (None: not covered), and what was likely the most then."""
 
     began: datetime
     ended: datetime
     over_time: Mapping[str, Line]
-    shares: Mapping[str, Points]
     likely: Mapping[str, Line] = field(default_factory=dict)
 
 
@@ -237,8 +234,7 @@ def curves_of(drawn: Drawn, span_us: tuple[int, int]) -> Curves:
         return tuple((moment(int(first + (number + 0.5) * step)), value) for number, value in enumerate(values))
 
     over_time, likely = ({name: line(each) for name, each in told.items()} for told in (drawn.most, drawn.likely))
-    shares = {name: tuple((share, top) for share, top in each) for name, each in drawn.shares.items()}
-    return Curves(moment(first), moment(last), over_time, shares, likely)
+    return Curves(moment(first), moment(last), over_time, likely)
 
 
 @dataclass(frozen=True, slots=True)

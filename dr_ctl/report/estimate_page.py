@@ -1,0 +1,195 @@
+"""The page of an estimate, for whoever decides: one table of what is likely, at most and allowed, then the history.
+
+The report of a run has the same table, of the estimate that was made before the move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from dr_ctl.core.document import items, mapping, number, text
+from dr_ctl.core.model import Finding
+from dr_ctl.report.charts import Chart, over_time
+from dr_ctl.report.story import Story
+from dr_ctl.report.values import NOT_KNOWN, count, seconds
+
+if TYPE_CHECKING:
+    from dr_ctl.rpo.estimate.result import Curves
+
+Limits = Mapping[tuple[str, ...], Mapping[str, float]]
+"""What is allowed of each figure: of all under `()`, of a class under its queues."""
+NO_LIMITS: Final[Limits] = MappingProxyType({})
+COLUMNS: Final = ("now", "p50", "p95", "p99", "max")
+_FIGURES: Final[Mapping[str, tuple[str, Callable[[object], str]]]] = {
+    "loss": ("Loss, messages", count),
+    "age_s": ("Age of the oldest lost", seconds),
+    "duplicates": ("Duplicates, messages", count),
+    "drain_s": ("Time to drain", seconds),
+}
+_AHEAD: Final = ("loss", "age_s")
+_CHARTS: Final = (
+    ("loss", "Loss over time", "messages", "loss"),
+    ("age_ms", "Age of the oldest lost over time", "seconds", "age_s"),
+    ("drain", "Time to drain over time", "seconds", ""),
+)
+_VERDICTS: Final = {
+    "met": "The objectives are met",
+    "missed": "The objectives are missed",
+    "unknown": "Whether the objectives are met is not known",
+}
+_UNEXPLAINED: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure, column by column: what is likely, empty where it is not known, at most, and the 95 % intervals of that.
+    `judged` says how it stands to what is `allowed`, `sign` whether that is good."""
+
+    name: str
+    likely: tuple[str, ...]
+    most: tuple[str, ...]
+    intervals: tuple[str, ...]
+    allowed: str = ""
+    judged: str = ""
+    sign: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """An estimate as words. `note` says why there is none, or what to keep in mind of it; `scopes` are classes and
+    flows with their 99th percentiles and a verdict."""
+
+    sentence: str = ""
+    note: str = ""
+    figures: tuple[Figure, ...] = ()
+    scopes: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatePage:
+    """`sentences` stand first; `made` says when, over what and by which version."""
+
+    template: ClassVar = "estimate.html.j2"
+    columns: ClassVar = COLUMNS
+    title: str
+    verdict: str
+    sentences: tuple[str, ...]
+    forecast: Forecast
+    charts: tuple[Chart, ...]
+    findings: tuple[tuple[str, str, str, str], ...]
+    made: str
+    queues: tuple[tuple[str, ...], ...] = ()
+    advice: tuple[str, ...] = ()
+
+
+def estimate_page(
+    name: str,
+    data: Mapping[str, Any],
+    curves: Curves | None,
+    findings: Sequence[Finding],
+    *,
+    sentences: Sequence[str] = (),
+    made: str = "",
+    limits: Limits = NO_LIMITS,
+) -> EstimatePage:
+    """`data` is that of the command, `sentences` what it says of it."""
+    is_known = data.get("total") is not None
+    without_verdict = "No objectives are set" if is_known else "How much would be lost is not known"
+    queues = data["queues"] if is_known else ()
+    return EstimatePage(
+        title=f"{name}: what a failure would lose",
+        verdict=_VERDICTS.get(str(data.get("verdict")), without_verdict),
+        sentences=tuple(filter(None, sentences)),
+        forecast=as_words(data, limits) if is_known else Forecast(),
+        charts=_charts(curves, limits.get((), {})) if curves is not None else (),
+        findings=tuple((each.severity.value, each.text, each.remedy, each.id) for each in findings),
+        made=made,
+        queues=tuple((row["name"], row["pair"], f"{row['share']:.0%}", count(row["most"])) for row in queues),
+        advice=tuple(data["advice"]) if is_known else (),
+    )
+
+
+def of_run(story: Story) -> Forecast | None:
+    """The last estimate that a step of the run left; None where it had no such step."""
+    acts = story.of("estimate")
+    estimates = [mapping(act.evidence.get("estimate")) for act in reversed(acts)]
+    made = next((as_words(estimate) for estimate in estimates if estimate.get("total") is not None), None)
+    return made or (Forecast(note=acts[-1].text or "no estimate was made") if acts else None)
+
+
+def as_words(estimate: Mapping[str, Any], limits: Limits = NO_LIMITS) -> Forecast:
+    """The `data` of an estimate."""
+    total, window = mapping(estimate.get("total")), mapping(estimate.get("window"))
+    classes = [(tuple(map(str, items(row.get("queues")))), row) for row in map(mapping, items(estimate.get("classes")))]
+    horizon = mapping(total.get("horizon"))
+    figures = [_figure(key, name, total, limits.get((), {})) for key, (name, _) in _FIGURES.items()]
+    if horizon:
+        within = f" within the next {seconds(horizon.get('seconds'))}"
+        figures += [_figure(key, f"{_FIGURES[key][0]}{within}", horizon, {}) for key in _AHEAD]
+    figures += [
+        _figure(key, f"{', '.join(queues)}: {name[0].lower()}{name[1:]}", row, limits[queues])
+        for queues, row in classes
+        for key, (name, _) in _FIGURES.items()
+        if key in limits.get(queues, {})
+    ]
+    site = text(estimate.get("site")) or "the serving site"
+    verdict = _VERDICTS.get(text(estimate.get("verdict")), "No objectives are set")
+    first, last = (text(window.get(end)) or NOT_KNOWN for end in ("from", "to"))
+    sentence = (
+        f"If {site} died: {verdict[0].lower()}{verdict[1:]}. From {count(window.get('samples'))} samples between "
+        f"{first} and {last}, which cover {seconds(window.get('covered_s'))}; "
+        f"the last sample was {seconds(estimate.get('stale_s'))} old."
+    )
+    share = number(total.get("unexplained"))
+    note = ""
+    if share is not None and share > _UNEXPLAINED:
+        note = f"{share:.0%} of the outflow is not in the queues' counters: figures per queue are upper bounds."
+    scopes = [_scope(", ".join(queues), text(row.get("verdict")), row) for queues, row in classes]
+    scopes += [_scope(_flow(flow), "", flow) for flow in map(mapping, items(estimate.get("flows")))]
+    return Forecast(sentence, note, tuple(figures), tuple(scopes))
+
+
+def _figure(key: str, name: str, scope: Mapping[str, Any], limits: Mapping[str, float]) -> Figure:
+    row, write = mapping(scope.get(key)), _FIGURES[key][1]
+    likely, intervals = mapping(row.get("likely")), mapping(row.get("ci95"))
+    figure = Figure(
+        name,
+        tuple(write(likely.get(column)) for column in COLUMNS) if likely else (),
+        tuple(write(row.get(column)) for column in COLUMNS),
+        tuple(_interval(intervals.get(column), write) for column in COLUMNS),
+    )
+    limit = limits.get(key)
+    if limit is None:
+        return figure
+    likely_p99, p99 = number(likely.get("p99")), number(row.get("p99"))
+    judged, sign = ("kept", "good") if p99 is not None and p99 <= limit else ("cannot tell", "open")
+    if likely_p99 is not None and likely_p99 > limit:
+        judged, sign = "missed", "bad"
+    return replace(figure, allowed=write(limit), judged=judged, sign=sign)
+
+
+def _interval(interval: object, write: Callable[[object], str]) -> str:
+    ends = items(interval)
+    if len(ends) != 2:  # noqa: PLR2004 - an interval has two
+        return ""
+    return f"from {write(ends[0])}" if ends[1] is None else f"{write(ends[0])} to {write(ends[1])}"
+
+
+def _flow(flow: Mapping[str, Any]) -> str:
+    name = text(flow.get("name"))
+    return f"{text(flow.get('from'))}/{text(flow.get('pair'))}: {'all queues' if name == '*' else name}"
+
+
+def _scope(name: str, verdict: str, row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (name, *(write(mapping(row.get(key)).get("p99")) for key, (_, write) in _FIGURES.items()), verdict)
+
+
+def _charts(curves: Curves, limits: Mapping[str, float]) -> tuple[Chart, ...]:
+    span = (curves.began, curves.ended)
+    return tuple(
+        over_time(title, unit, span, curves.over_time[curve], curves.likely.get(curve, ()), limit=limits.get(limited))
+        for curve, title, unit, limited in _CHARTS
+    )

@@ -1,0 +1,456 @@
+"""The report of a run as values: how it ended and what to do, its time line, and all that its files say of it."""
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple
+
+from dr_ctl.core.document import items, mapping, number, stamp, text
+from dr_ctl.core.findings import MEANINGS, Tone
+from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.ending import did
+from dr_ctl.engine.operations import ESTIMATE
+from dr_ctl.report.charts import Chart, Tick, TimeAxis, of_waits
+from dr_ctl.report.estimate_page import COLUMNS, Forecast, of_run
+from dr_ctl.report.evidence import NOT_KEPT, RECOVERY, Fact, Measured, Outage, authors, measured, of_what, outage
+from dr_ctl.report.story import NO_RETURN, Act, CallMade, Mark, Material, Part, Story, calls_of, tell
+from dr_ctl.report.values import NOT_KNOWN, clock, count, many, seconds
+
+_ORDER: Final = {"error": 0, "warning": 1, "info": 2}
+_PROOFS: Final = {
+    ("fence", "attempt"): "by attempt: no greeting where a client was greeted before",
+    ("fence", "flag"): "by flag only: no client was greeted before, so none could be seen to be refused",
+    ("activate", "attempt"): "by attempt: an open listener answered a client",
+    ("activate", "flag"): "by flag only: no client's greeting was tried",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The headline. `units` are the units with the site that serves each at the end; `price` is what it cost to reach
+    the wanted state, or is left to do."""
+
+    tone: Tone
+    words: str
+    outcome: str
+    exit_code: str
+    summary: str = ""
+    units: tuple[tuple[str, str], ...] = ()
+    advice: str = ""
+    notes: tuple[str, ...] = ()
+    price: tuple[str, ...] = ()
+
+
+class Span(NamedTuple):
+    """From `left`, `width` wide, both in per cent. A bar may go on past the axis at either side."""
+
+    left: float
+    width: float
+    before: bool = False
+    after: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A step or a signal; a `moment` is too short for a bar."""
+
+    label: str
+    site: str
+    text: str
+    mark: Mark
+    undo: bool
+    moment: bool
+    took: str
+    began: str
+    times: str
+    bar: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """A part of the run. `band` is the time in which clients were out, `no_return` the point of no return."""
+
+    title: str
+    gap: str
+    began: str
+    ticks: tuple[Tick, ...]
+    rows: tuple[Row, ...]
+    band: Span | None
+    no_return: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """A call that went out. `text` is empty where the answer says no more than the outcome."""
+
+    time: str
+    site: str
+    unit: str
+    about: str
+    request: str
+    when: str
+    outcome: str
+    text: str
+    took: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """`gates`: the gate's figures of each unit before the activation, a sentence and the depths. `bounds`: those of a
+    failover, in all and by queue. `calls`: those of each step, in order."""
+
+    template: ClassVar = "run.html.j2"
+    columns: ClassVar = COLUMNS
+    title: str
+    name: str
+    verdict: Verdict
+    outage: Outage
+    took: str
+    calls_sentence: str
+    of_what: tuple[Fact, ...]
+    asked: tuple[Fact, ...]
+    measured: tuple[Measured, ...]
+    chapters: tuple[Chapter, ...]
+    not_begun: tuple[str, ...]
+    charts: tuple[Chart, ...]
+    findings: tuple[tuple[str, str, str, str], ...]
+    findings_note: str
+    debts: tuple[str, ...]
+    proofs: tuple[Fact, ...]
+    gates: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]
+    forecast: Forecast | None
+    bounds: tuple[tuple[str, str, str], ...]
+    bounded_queues: tuple[tuple[str, str, str], ...]
+    calls: tuple[tuple[str, tuple[CallRow, ...]], ...]
+    not_replicated: tuple[str, ...]
+    cannot_know: tuple[str, ...]
+    journal: tuple[Fact, ...]
+    problems: tuple[str, ...]
+
+
+def run_page(material: Material) -> RunPage:
+    """Compute the page. Works for any run: ended, open, resumed, cut off, or never begun."""
+    story = tell(material)
+    out = outage(story, material)
+    judged = measured(material, out)
+    forecast = of_run(story)
+    ask, bounds = mapping(material.plan.get("ask")), mapping(material.data.get("bounds"))
+    operation = text(ask.get("operation"))
+    title = f"{operation.capitalize()} from {text(material.plan.get('source'))} to {text(ask.get('target'))}"
+    return RunPage(
+        title=title if operation else material.name,
+        name=material.name,
+        verdict=verdict(material, story, judged),
+        outage=out,
+        took=_took(story),
+        calls_sentence=_calls_sentence(story),
+        of_what=of_what(material),
+        asked=_asked(material.plan, story),
+        measured=judged,
+        chapters=chapters(story, out, elsewhere=ESTIMATE if forecast is not None and forecast.figures else ""),
+        not_begun=story.not_begun,
+        charts=of_waits(story),
+        findings=_findings(material),
+        findings_note=""
+        if material.result is not None
+        else "The run has not ended: these are the findings of its plan; those of its steps are told with its end.",
+        debts=tuple(_debt(debt) for debt in items(mapping(material.result).get("debts"))),
+        proofs=_proofs(story),
+        gates=_gates(story),
+        forecast=forecast,
+        bounds=tuple(
+            _bound(name, mapping(bounds.get(key)))
+            for key, name in (("lost", "Lost, at most"), ("duplicates", "Duplicates, at most"))
+            if bounds
+        ),
+        bounded_queues=tuple(
+            (text(queue.get("name")), count(queue.get("lost")), count(queue.get("duplicates")))
+            for queue in map(mapping, items(bounds.get("queues")))
+        ),
+        calls=tuple(
+            (step, tuple(_call(made) for _, made in group))
+            for step, group in itertools.groupby(calls_of(story), key=lambda made: made[0].label)
+        ),
+        not_replicated=tuple(map(str, items(material.last_plan.get("not_replicated")))),
+        cannot_know=tuple(map(str, items(material.last_plan.get("cannot_know")))),
+        journal=_journal(material, story),
+        problems=material.problems,
+    )
+
+
+def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -> Verdict:
+    """Judge by the result alone; a run without one has not ended, whatever its steps say."""
+    notes = _gone_on(material, story)
+    if material.result is None:
+        words, advice = _open(story)
+        return Verdict(Tone.OPEN, words, "open", "none yet", advice=advice, notes=notes)
+    result, data = material.result, material.data
+    code = number(result.get("exit_code"))
+    tone, words = _ended(code, text(result.get("command")), data.get("undone"), _did(material))
+    price = [*_price(result, mapping(data.get("bounds"))), *_missed(judged)]
+    if tone is Tone.GOOD and price:
+        tone, words = Tone.OWED, f"{words}; {', '.join(price)}"
+    return Verdict(
+        tone,
+        words,
+        outcome=text(result.get("outcome")),
+        exit_code=f"{code:g}" if code is not None else NOT_KNOWN,
+        summary=text(result.get("summary")),
+        units=tuple(
+            (text(unit.get("name")), text(unit.get("serving")) or "no site was seen to serve it")
+            for unit in map(mapping, items(data.get("pairs")))
+        ),
+        notes=notes,
+        price=tuple(price),
+    )
+
+
+def _gone_on(material: Material, story: Story) -> tuple[str, ...]:
+    """A sentence for each time that another process went on with the run."""
+    by = authors(material)
+    notes = []
+    for place, (before, after) in enumerate(itertools.pairwise(story.parts), start=1):
+        gap_s = max(0.0, (after.began - before.ended).total_seconds())
+        who = text(by[place].get("user")) if place < len(by) else ""
+        what = "undone by another process" if after.kind == "aborted" else "interrupted, and gone on with"
+        silent = f"nothing was written for {seconds(gap_s)}, from {clock(before.ended)} to {clock(after.began)}"
+        notes.append(f"The run was {what}{f' ({who})' if who else ''}: {silent}.")
+    return tuple(notes)
+
+
+def _missed(judged: Sequence[Measured]) -> list[str]:
+    """What was asked of a planned move and not kept; what may be lost stands for itself."""
+    late = [row.objective.removeprefix("within ") for row in judged if (row.name, row.judged) == (RECOVERY, NOT_KEPT)]
+    return [f"clients were out for longer than the {limit} planned" for limit in late]
+
+
+def _price(result: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]:
+    """What a run that reached its state has cost, or has left to do."""
+    price = []
+    for key, of, may in (("lost", "message", "may be lost"), ("duplicates", "duplicate", "are possible")):
+        if key in bounds and (at_most := number(mapping(bounds[key]).get("at_most"))) != 0:
+            amount = f"an unknown number of {of}s" if at_most is None else f"at most {at_most:g} {of}(s)"
+            price.append(f"{amount} {may}")
+    if debts := items(result.get("debts")):
+        price.append(f"{len(debts)} thing(s) are owed")
+    return price
+
+
+def _did(material: Material) -> str:
+    """What the run was for, as a thing done."""
+    ask = mapping(material.plan.get("ask"))
+    named = f" {text(ask.get('queues'))}" if ask.get("queues") else ""
+    return did(text(ask.get("operation")), text(material.plan.get("source")), text(ask.get("target")), named)
+
+
+def _ended(code: float | None, command: str, undone: object, what: str) -> tuple[Tone, str]:
+    """The headline; `what` is what the run was for."""
+    known = next((known for known in ExitCode if known == code), None)
+    if known is None:
+        return Tone.BAD, "How it ended could not be read"
+    if known in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        if undone is True:
+            return Tone.UNDONE, "Stopped by a signal; undone"
+        return Tone.BAD, "Stopped by a signal; what was changed was not undone"
+    if known is ExitCode.OK and command == "abort":
+        return Tone.UNDONE, "Aborted: all that the run changed was undone, and the undo was verified"
+    tone, brief = MEANINGS[known].tone, MEANINGS[known].brief
+    if undone is True:
+        why = ", because the drain did not finish in time" if known is ExitCode.DRAIN_TIMEOUT else ""
+        return tone, f"Not {what}{why}: put back, and verified"
+    if known is ExitCode.DRAIN_TIMEOUT:
+        return Tone.BAD, "The drain did not finish in time"
+    done = f"{what[:1].upper()}{what[1:]}"
+    headlines = {
+        ExitCode.OK: f"{done}; verified",
+        ExitCode.INCOMPLETE: f"{done}, but something is left to do",
+        ExitCode.UNKNOWN: f"Not known to have {what}: {brief}",
+    }
+    return tone, headlines.get(known, f"Not {what}: {brief}")
+
+
+def _open(story: Story) -> tuple[str, str]:
+    if not story.parts:
+        return "Never begun", "Nothing was changed by it."
+    words = "Not ended: under way, or cut off"
+    look = "`dr-ctl status` says where things stand."
+    # Only the undo of an activation, or its proven failure, takes the run back before the point of no return.
+    if any(act.calls and act.mark is not Mark.REFUSED for act in story.of("activate")):
+        past = "An activating call has gone out: this cannot be undone any more."
+        return words, f"{past} {look} `dr-ctl resume` finishes it."
+    return words, f"{look} If no process works on it, `dr-ctl resume` goes on with it and `dr-ctl abort` undoes it."
+
+
+def chapters(story: Story, out: Outage, *, elsewhere: str = "") -> tuple[Chapter, ...]:
+    """Lay out every part on an axis of its own: hours between two of them would leave nothing to see of either. What
+    steps of the verb `elsewhere` say has a section of its own."""
+    parts = story.parts
+    return tuple(
+        _chapter(part, f"Part {place} of {len(parts)}: {part.kind}" if len(parts) > 1 else "", last, out, elsewhere)
+        for place, (part, last) in enumerate(zip(parts, (None, *parts), strict=False), start=1)
+    )
+
+
+def _chapter(part: Part, title: str, last: Part | None, out: Outage, elsewhere: str) -> Chapter:
+    axis = TimeAxis(part.began, part.ended)
+    gap = max(0.0, (part.began - last.ended).total_seconds()) if last is not None else None
+    passed = next((act for act in part.acts if act.verb == NO_RETURN and act.mark is Mark.DONE), None)
+    return Chapter(
+        title=title,
+        gap=f"Nothing was written for {seconds(gap)}." if gap is not None else "",
+        began=stamp(part.began),
+        ticks=axis.ticks(),
+        rows=tuple(_row(act, axis, elsewhere) for act in part.acts),
+        band=_band(part, axis, out),
+        no_return=axis.at(passed.ended) if passed is not None and passed.ended is not None else None,
+    )
+
+
+def _row(act: Act, axis: TimeAxis, elsewhere: str) -> Row:
+    moment = act.mark is Mark.SIGNAL or act.verb == NO_RETURN
+    until = clock(act.ended) if act.ended is not None else "no end written"
+    said = act.text or ("" if act.undo else act.about)
+    left = axis.at(act.began)
+    return Row(
+        label=f"signal: {act.verb}" if act.mark is Mark.SIGNAL else act.label,
+        site=act.site,
+        text="told below, under its own heading" if act.verb == elsewhere and not act.undo else said,
+        mark=act.mark,
+        undo=act.undo,
+        moment=moment,
+        took=seconds(act.took_s) if act.took_s is not None and not moment else "",
+        began=clock(act.began),
+        times=clock(act.began) if moment else f"{clock(act.began)} to {until}",
+        bar=Span(left, round(axis.at(act.ended or axis.ended) - left, 3), after=act.ended is None),
+    )
+
+
+def _band(part: Part, axis: TimeAxis, out: Outage) -> Span | None:
+    if out.began is None or out.began > part.ended or (out.ended is not None and out.ended < part.began):
+        return None
+    left, right = axis.at(out.began), axis.at(out.ended or part.ended)
+    after = out.ended is None or out.ended > part.ended
+    return Span(left, round(right - left, 3), before=out.began < part.began, after=after)
+
+
+def _took(story: Story) -> str:
+    worked = sum((part.ended - part.began).total_seconds() for part in story.parts)
+    return seconds(max(0.0, worked)) if story.parts else "nothing was done"
+
+
+def _asked(plan: Mapping[str, Any], story: Story) -> tuple[Fact, ...]:
+    ask = mapping(plan.get("ask"))
+    timeout, differences = number(ask.get("timeout_s")), mapping(ask.get("accept_difference"))
+    facts = [
+        Fact("Operation", text(ask.get("operation")) or NOT_KNOWN),
+        Fact("Source", text(plan.get("source")) or NOT_KNOWN),
+        Fact("Target", text(ask.get("target")) or NOT_KNOWN),
+    ]
+    if ask.get("operation") == "failover":
+        accepted, duplicates = ask.get("accept_loss"), ask.get("accept_duplicates")
+        facts.append(Fact("Loss accepted", "as the objectives say" if accepted is None else str(accepted)))
+        facts += [] if duplicates is None else [Fact("Duplicates accepted", str(duplicates))]
+    else:
+        cut = "may be cut" if ask.get("cut_in_flight") is True else "must come to zero first"
+        drain = seconds(timeout) if timeout is not None else "as the settings say"
+        facts += [Fact("Timeout of the drain", drain), Fact("Messages in delivery", cut)]
+    optional = (
+        Fact("Taken for down", text(ask.get("presume_down"))),
+        Fact("Differences accepted", ", ".join(f"{queue}: {count(n)}" for queue, n in differences.items())),
+        Fact("Expected to serve before", text(ask.get("expect_serving"))),
+    )
+    facts += [fact for fact in optional if fact.text]
+    if story.parts:
+        facts += [Fact("Begun", stamp(story.parts[0].began)), Fact("Last entry", stamp(story.parts[-1].ended))]
+    return tuple(facts)
+
+
+def _findings(material: Material) -> tuple[tuple[str, str, str, str], ...]:
+    """Severity, text, remedy and id of each, errors first: of the end, or else of the plans."""
+    sources = material.plans if material.result is None else (material.result,)
+    rows = [mapping(row) for source in sources for row in items(source.get("findings"))]
+    unique = dict.fromkeys(tuple(text(row.get(key)) for key in ("severity", "text", "remedy", "id")) for row in rows)
+    return tuple(sorted(unique, key=lambda finding: _ORDER.get(finding[0], 0)))  # type: ignore[arg-type]
+
+
+def _debt(debt: object) -> str:
+    if not isinstance(debt, Mapping):
+        return str(debt)
+    return text(debt.get("text")) or "; ".join(f"{key}: {value}" for key, value in debt.items())
+
+
+def _proofs(story: Story) -> tuple[Fact, ...]:
+    """How fence and activation were proven."""
+    proofs = [(act, text(act.evidence.get("proof"))) for act in story.acts if not act.undo]
+    return tuple(
+        Fact(f"{act.verb} {act.site}".strip(), _PROOFS.get((act.verb, proof), proof)) for act, proof in proofs if proof
+    )
+
+
+def _gates(story: Story) -> tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]:
+    acts = story.of("verify")
+    units = acts[-1].evidence if acts else {}
+    return tuple((unit, *_gate(row)) for unit, row in units.items() if isinstance(row, Mapping) and "depths" in row)
+
+
+def _gate(row: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, str], ...]]:
+    depths = mapping(row.get("depths"))
+    sentence = (
+        f"The gate held in {count(row.get('samples'))} samples in a row; both sites were compared queue by queue, and "
+        f"{count(row.get('ids_compared'))} messages by id{'' if depths else '; all queues were empty'}."
+    )
+    return sentence, tuple((queue, count(depth)) for queue, depth in depths.items())
+
+
+def _bound(name: str, row: Mapping[str, Any]) -> tuple[str, str, str]:
+    likely = row.get("likely")
+    beside = "" if likely is None else f" (likely {count(likely)})"
+    return name, f"{count(row.get('at_most'))}{beside}", text(row.get("read_at")) or NOT_KNOWN
+
+
+def _call(made: CallMade) -> CallRow:
+    call = made.call
+    operation = text(call.get("operation")).partition("(")[0]
+    arguments = ", ".join(json.dumps(argument, ensure_ascii=False) for argument in items(call.get("arguments")))
+    return CallRow(
+        time=clock(made.began),
+        site=text(call.get("site")),
+        unit=text(call.get("pair")),
+        about=text(call.get("about")),
+        request=f"{operation}({arguments}) on {text(call.get('bean'))}",
+        when=text(call.get("when")),
+        outcome=made.outcome,
+        text="" if made.outcome == "done" else made.text,
+        took=seconds((made.ended - made.began).total_seconds()) if made.ended is not None else NOT_KNOWN,
+    )
+
+
+def _calls_sentence(story: Story) -> str:
+    made = list(calls_of(story))
+    if not made:
+        return "none went out"
+    outcomes = Counter(call.outcome for _, call in made)
+    counts = ", ".join(f"{count(amount)} {outcome}" for outcome, amount in outcomes.items())
+    undone = sum(act.undo for act, _ in made)
+    return f"{many(len(made), 'call')} went out: {counts}{f'; {count(undone)} of them to undo' if undone else ''}"
+
+
+def _journal(material: Material, story: Story) -> tuple[Fact, ...]:
+    sealed = mapping(mapping(material.result).get("journal"))
+    seal = "none: the run has not ended" if material.result is None else "none"
+    if sealed:
+        same = sealed.get("last_hash") == material.last_hash and sealed.get("count") == len(material.entries)
+        altered = "ANOTHER count or last hash: one of the two files was altered"
+        seal = "the same count and last hash" if same else altered
+    facts = [
+        Fact("Entries", count(len(material.entries))),
+        Fact("Last hash", f"`{material.last_hash}`"),
+        Fact("Seal in result.json", seal),
+    ]
+    if story.back:
+        entries = ", ".join(map(count, story.back))
+        sentence = f"at entry {entries}: order is by entry; times around it are not to be trusted"
+        facts.append(Fact("The clock went back", sentence))
+    return tuple(facts)
