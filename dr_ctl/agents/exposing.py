@@ -1,4 +1,5 @@
-"""An agent's figures for Prometheus under `/metrics`, whether it is well under `/health`, and ready under `/ready`."""
+"""What an agent shows: a sample as its line, figures for Prometheus under `/metrics`, whether it is well (`/health`)
+and ready (`/ready`)."""
 
 from __future__ import annotations
 
@@ -6,14 +7,18 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.errors import EnvironmentFault, UsageError
-from dr_ctl.core.model import Json
-from dr_ctl.core.system import growing_s
+from dr_ctl.core.model import Json, Role
+from dr_ctl.core.notation import if_known
+from dr_ctl.core.system import growing_s, stamp
+from dr_ctl.topologies.topology import Snapshot
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -44,6 +49,31 @@ class Shown:
     metrics: Sequence[Metric]
     ready: bool = True
     good_for_s: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A sample. `outflows` holds None where one was not read. `trouble` is a fault of the history; `waiting` and
+    `dropped` count the rows affected."""
+
+    __pydantic_config__: ClassVar = {"arbitrary_types_allowed": True}
+
+    at: datetime = field(metadata=key("ts"))
+    roles: Mapping[str, Role]
+    outflows: Mapping[str, int | None]
+    snapshot: Snapshot = field(metadata=HIDDEN)
+    trouble: str | None = field(default=None, metadata=HIDDEN)
+    waiting: int = field(default=0, metadata=HIDDEN)
+    dropped: int = field(default=0, metadata=HIDDEN)
+
+    @derived
+    def history(self) -> dict[str, str | int | None]:
+        return {"trouble": self.trouble, "waiting": self.waiting, "dropped": self.dropped}
+
+    @property
+    def line(self) -> str:
+        parts = [f"{site} {role.value}, {if_known(self.outflows[site])} to ship" for site, role in self.roles.items()]
+        return f"{stamp(self.at)}  " + "; ".join(parts)
 
 
 class Board:

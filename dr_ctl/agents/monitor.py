@@ -2,19 +2,18 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from dr_ctl.agents.exposing import Metric, Shown
-from dr_ctl.core.document import HIDDEN, derived, document, key
+from dr_ctl.agents.exposing import Look, Metric, Shown
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
-from dr_ctl.core.model import ExitCode, Role
-from dr_ctl.core.notation import if_known
-from dr_ctl.core.system import Clock, SystemClock, Work, beside, stamp, system
+from dr_ctl.core.model import ExitCode
+from dr_ctl.core.system import Clock, SystemClock, Work, beside, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.rpo.history.row import GLANCED, Row
 from dr_ctl.rpo.history.upkeep import Upkeep
@@ -30,31 +29,6 @@ LEAST_S: Final = 0.25
 """Looks at everything are no nearer to each other."""
 SHARE: Final = 20
 """Looks at everything take a twentieth of the time at most, unless `history.every` asks for more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A sample. `outflows` holds None where one was not read. `trouble` is a fault of the history; `waiting` and
-    `dropped` count the rows affected."""
-
-    __pydantic_config__: ClassVar = {"arbitrary_types_allowed": True}
-
-    at: datetime = field(metadata=key("ts"))
-    roles: Mapping[str, Role]
-    outflows: Mapping[str, int | None]
-    snapshot: Snapshot = field(metadata=HIDDEN)
-    trouble: str | None = field(default=None, metadata=HIDDEN)
-    waiting: int = field(default=0, metadata=HIDDEN)
-    dropped: int = field(default=0, metadata=HIDDEN)
-
-    @derived
-    def history(self) -> dict[str, str | int | None]:
-        return {"trouble": self.trouble, "waiting": self.waiting, "dropped": self.dropped}
-
-    @property
-    def line(self) -> str:
-        parts = [f"{site} {role.value}, {if_known(self.outflows[site])} to ship" for site, role in self.roles.items()]
-        return f"{stamp(self.at)}  " + "; ".join(parts)
 
 
 class AnotherMonitor(DrCtlError):

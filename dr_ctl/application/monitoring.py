@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from dr_ctl import __version__
-from dr_ctl.agents.exposing import UNKNOWN, Metric, exposing
-from dr_ctl.agents.monitor import Look, Monitor, shown
+from dr_ctl.agents.exposing import UNKNOWN, Look, Metric, exposing
+from dr_ctl.agents.monitor import Monitor, shown
 from dr_ctl.agents.refreshing import Refresher, stays_by_default
 from dr_ctl.application import estimates, rehearsing
 from dr_ctl.application.agent_state import of_agent

@@ -20,8 +20,8 @@ from urllib.error import HTTPError
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.agents.exposing import Board, Metric, Shown, exposing, registry_of
-from dr_ctl.agents.monitor import AnotherMonitor, Look, Monitor, shown
+from dr_ctl.agents.exposing import Board, Look, Metric, Shown, exposing, registry_of
+from dr_ctl.agents.monitor import AnotherMonitor, Monitor, shown
 from dr_ctl.agents.refreshing import SHARE, Refresher
 from dr_ctl.agents.sync import Phase, SyncAgent
 from dr_ctl.application.monitoring import Recorded

@@ -104,7 +104,7 @@ DATA: Final[Mapping[str, str]] = {
 value is the only one of its kind."""
 
 LINES: Final[Mapping[str, str]] = {
-    "monitor": "agents.monitor:Look MonitoredRun",
+    "monitor": "agents.exposing:Look MonitoredRun",
     "sync": "AgentDocument",
     "runs show": "engine.entries:Entry",
 }
