@@ -48,18 +48,10 @@ SEEN_WITHIN_S: Final = 20.0
 COMMAND_S: Final = 900.0  # a command that hangs; on a busy machine the estimate alone takes minutes
 AGAIN_S: Final = 0.2
 # A twin needs no Java, so a machine without any may well run it; Spark is the one part that does.
-NO_ESTIMATE: Final = found(
-    "DR-DEMO-002",
-    "no estimate was made: Spark needs Java, and there is none on this machine",
-    "Install Java 17 or later to see it; all else ran.",
-)
+NO_ESTIMATE: Final = found("DR-DEMO-002.no_java")
 
 # Where nothing is at risk, no objective can be missed either, and a few seconds show of none that it is met.
-FEW_LOOKS: Final = found(
-    "DR-DEMO-002",
-    "the estimate did not say that the objectives are met: some seconds of history are too few for that",
-    "`dr-ctl monitor` for some minutes, then `dr-ctl rpo estimate`.",
-)
+FEW_LOOKS: Final = found("DR-DEMO-002.too_short")
 
 Stage = Lab | PlayedTwin
 
@@ -228,7 +220,7 @@ def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, in
     findings = [*notes]
     if codes.get("estimate") == ExitCode.UNKNOWN:
         findings.append(FEW_LOOKS)
-    findings += [found("DR-DEMO-001", text, "Look at its output above.") for text in (*wrong, *unkept)]
+    findings += [found("DR-DEMO-001", wrong=text) for text in (*wrong, *unkept)]
     text = page(
         (
             f"swapover: {planned.told}",

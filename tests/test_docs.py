@@ -15,7 +15,7 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.runbook import OPERATIONS, load, shipped
 
 ROOT = Path(__file__).parents[1]
-ID = re.compile(r"DR-[A-Z]+-\d{3}")
+KEY = re.compile(r"DR-[A-Z]+-\d{3}(\.\w+)?")
 MADE = {"README.md": 1, "docs/command-line.md": 1, "docs/findings.md": 2}
 LINK = re.compile(r"\]\(([^)#]+)\)")
 
@@ -38,18 +38,34 @@ def test_every_finding_is_in_the_catalogue_and_is_made_of_what_its_texts_name() 
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Constant | ast.Call)
     ]
-    named = {str(node.value) for _, node in nodes if isinstance(node, ast.Constant) and ID.fullmatch(str(node.value))}
+    named = {str(node.value) for _, node in nodes if isinstance(node, ast.Constant) and KEY.fullmatch(str(node.value))}
+    cases = {f"{kind.id}.{case}": shown for kind in catalogue().values() for case, shown in kind.cases.items()}
 
-    assert named == set(catalogue())
+    assert {key.partition(".")[0] for key in named} == set(catalogue())
+    assert {key for key in named if "." in key} == set(cases)
     for path, call in nodes:
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "found":
-            id_, *own = call.args
-            if isinstance(id_, ast.Constant):
-                kind = catalogue()[str(id_.value)]
-                shown = (kind.text, kind.remedy)[len(own) :]
-                places = {name for text in shown for _, name, *_ in Formatter().parse(text) if name}
-                given = {each.arg for each in call.keywords} - {"more", "severity"}
-                assert (given, bool(own or kind.text)) == (places, True), f"{path}:{call.lineno}"
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("found", "refused") and call.args:
+            given = {keyword.arg for keyword in call.keywords}
+            for key in (each.value for each in ast.walk(call.args[0]) if isinstance(each, ast.Constant)):
+                if not KEY.fullmatch(str(key)):
+                    continue
+                kind = catalogue()[str(key).partition(".")[0]]
+                text, remedy = cases.get(str(key), (kind.text, kind.remedy))
+                shown = ("" if "text" in given else text, "" if "remedy" in given else remedy)
+                places = {name for each in shown for _, name, *_ in Formatter().parse(each) if name}
+                assert given - {"more", "severity", "text", "remedy"} == places, f"{path}:{call.lineno}"
+                assert text or "text" in given, f"{path}:{call.lineno}"
+
+
+def test_a_text_beside_the_catalogue_is_one_that_another_layer_has_worded() -> None:
+    calls = [node for text in sources().values() for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    own = [
+        call
+        for call in calls
+        if getattr(call.func, "id", "") == "found" and {"text", "remedy"} & {each.arg for each in call.keywords}
+    ]
+
+    assert len(own) <= 20
 
 
 def test_every_exit_code_is_explained() -> None:
@@ -66,7 +82,10 @@ def test_what_is_made_of_the_tables_is_up_to_date(page: str, parts: int) -> None
 
 def test_a_command_that_the_table_names_is_one() -> None:
     known = get_command(app).commands  # type: ignore[attr-defined]
-    remedies = {kind.id: kind.remedy for kind in catalogue().values()}
+    remedies = {
+        kind.id: " ".join((kind.remedy, *(remedy for _, remedy in kind.cases.values())))
+        for kind in catalogue().values()
+    }
     for entry in (*explaining.findings().values(), *explaining.codes().values()):
         advice = f"{entry.do} {entry.costs} {entry.undo} {remedies.get(entry.name, '')}"
         for words in re.findall(r"`dr-ctl ([^`]+)`", advice):

@@ -28,33 +28,22 @@ def of_agent(opened: Opened, snapshot: Snapshot) -> list[Finding]:
     except NoKeeper:
         return []
     except UsageError as error:
-        return [found("DR-AGENT-008", f"no agent deletes copies of what is consumed: {error}", error.remedy)]
+        return [found("DR-AGENT-008.unusable", remedy=error.remedy, why=error)]
     if site is None:  # nobody serves, and no agent has ever worked
-        text = "no agent with this STATE has ever worked: copies of what is consumed stay, and are duplicates then"
-        return [found("DR-AGENT-008", text, START)]
+        return [found("DR-AGENT-008.never")]
     return [*_stands(opened, last, site), *_said(last, site)]
 
 
 def _stands(opened: Opened, last: Mapping[str, Any], site: str) -> Iterator[Finding]:
     if last.get("primary") != site:
-        yield found(
-            "DR-AGENT-008", f"no agent with this STATE has worked for {site}: copies of what is consumed stay", START
-        )
+        yield found("DR-AGENT-008.never_of_site", site=site)
     elif last.get("phase") == Phase.FINISHED.value:
         ended, why = if_known(last.get("at")), if_known(last.get("why"))
-        text = f"the agent for {site} ended at {ended} ({why}): copies of what is consumed stay"
-        yield found("DR-AGENT-008", text, START)
+        yield found("DR-AGENT-008.ended", site=site, ended=ended, why=why)
     elif opened.clock.now() - _at(last) > GONE:
-        yield found(
-            "DR-AGENT-008",
-            f"the agent for {site} is gone since {if_known(last.get('at'))}: copies of what is consumed stay",
-            START,
-        )
+        yield found("DR-AGENT-008.gone", site=site, since=if_known(last.get("at")))
     if (hold := opened.notes.hold()) is not None:
-        text = f"no copy of what is consumed is deleted: held by {hold.text}"
-        yield found(
-            "DR-AGENT-008", text, "`dr-ctl sync --go-on` ends that; the copies of what left meanwhile then go too."
-        )
+        yield found("DR-AGENT-008.held", hold=hold.text)
 
 
 def _said(last: Mapping[str, Any], site: str) -> Iterator[Finding]:

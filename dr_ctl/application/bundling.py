@@ -66,8 +66,7 @@ def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: b
     secret = frozenset() if installation is None else texts(installation)
     whole = {name: content for name, content in parts.items() if not any(each in content for each in secret)}
     for name in parts.keys() - whole.keys():
-        text = f"{name} was left out: a password of the settings stands in it"
-        findings.append(found("DR-BUNDLE-001", text))
+        findings.append(found("DR-BUNDLE-001.secret", file=name))
     sealed = check(files)
     listed: dict[str, Json] = {
         name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in whole.items()
@@ -181,7 +180,7 @@ def _json(document: Mapping[str, Json]) -> bytes:
 
 
 def _missing(text: str) -> Finding:
-    return found("DR-BUNDLE-001", text)
+    return found("DR-BUNDLE-001", why=text)
 
 
 def redacted(part: Part) -> dict[str, Json]:

@@ -253,17 +253,14 @@ class Preflight:
             return _stored(self._stored, objectives(self._installation))
         estimating = self._estimating
         if estimating is None:
-            text = "no history: how much a failure would lose is not known"
-            remedy = "Let `dr-ctl monitor` run; it writes what the estimate reads."
-            return NotNeeded(text, findings=(found("DR-RPO-001", text, remedy, severity=Severity.INFO),))
+            return NotNeeded.of(found("DR-RPO-001.no_history", severity=Severity.INFO))
         until = self._clock.monotonic() + within_s
         while estimating.runs and self._clock.monotonic() < until:
             wait(_POLL_S)
         is_late, answer = estimating.runs, estimating.answer()
         self.abandon()
         if is_late:
-            text = f"the estimate took longer than {within_s:g} s and was ended"
-            return NotNeeded(text, findings=(found("DR-RPO-008", text, "`dr-ctl rpo estimate` waits for it."),))
+            return NotNeeded.of(found("DR-RPO-008", within=f"{within_s:g}"))
         return _outcome(answer, objectives(self._installation))
 
     def abandon(self) -> None:
@@ -280,8 +277,7 @@ def _stored(estimate: Stored, limits: Objectives | None) -> Outcome:
 
 def _outcome(answer: dict[str, Any], limits: Objectives | None) -> Outcome:
     if "error" in answer:
-        finding = found("DR-RPO-009", f"no estimate: {answer['error']}", str(answer.get("remedy", "")))
-        return NotNeeded(finding.text, findings=(finding,))
+        return NotNeeded.of(found("DR-RPO-009", remedy=str(answer.get("remedy", "")), why=answer["error"]))
     return Done(_summary(answer, limits), {"estimate": answer["data"]}, _findings(answer["findings"]))
 
 

@@ -243,13 +243,9 @@ def _reported(result: Result, files: RunFiles) -> Result:
 
 
 def _stopped_at_once(stopped: StopAtOnce, files: RunFiles, journal: Journal) -> Result:
-    text = f"stopped {stopped.why}: nothing was changed, and the run stays open"
-    remedy = "`dr-ctl resume` goes on with it, `dr-ctl abort` ends it."
-    if any(entry.kind == "intent" for entry in journal.entries()):
-        text = f"stopped {stopped.why}: nothing was undone, clients may be locked out of both sites"
-        remedy = "`dr-ctl status` says who is locked out; then `dr-ctl resume` or `dr-ctl abort`."
-    finding = found("DR-RUN-002", text, remedy)
-    return Result(ExitCode(128 + stopped.signum), text, (finding,), {"undone": False}, files.name)
+    changed = any(entry.kind == "intent" for entry in journal.entries())
+    finding = found("DR-RUN-002.not_undone" if changed else "DR-RUN-002.nothing_changed", why=stopped.why)
+    return Result.of(ExitCode(128 + stopped.signum), finding, data={"undone": False}, run=files.name)
 
 
 def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None:
@@ -314,8 +310,7 @@ def _why_not(
 
 
 def _finding(text: str, result: Result) -> Finding:
-    remedy = f"Tell them by hand: `dr-ctl runs show {if_known(result.run)}`. The run itself ended as it says."
-    return found("DR-HOOK-002", text, remedy)
+    return found("DR-HOOK-002", run=if_known(result.run), why=text)
 
 
 def installation_facts(installation: Installation) -> dict[str, Json]:

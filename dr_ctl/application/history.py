@@ -103,14 +103,12 @@ def _looks(installation: Installation | None, since: datetime | None) -> tuple[l
         return [], []
     history = installation.history
     if history.folder is not None and not history.folder.is_dir():
-        text = f"there are no looks in {history.shown}: what no run did is not known"
-        return [], [found("DR-HISTORY-001", text, "`dr-ctl monitor` records them.")]
+        return [], [found("DR-HISTORY-001.none", place=history.shown)]
     try:
         from dr_ctl.rpo.history.newest import spells  # noqa: PLC0415 - runs are shown without pyarrow too
     except ModuleNotFoundError as error:
         lacks = error.name or str(error)
-        text = f"the looks in {history.shown} were not read: {lacks} is not installed; what no run did is not known"
-        return [], [found("DR-HISTORY-001", text, f"Install {lacks} beside dr-ctl.")]
+        return [], [found("DR-HISTORY-001.not_read", place=history.shown, package=lacks)]
     # What served before has to be known for the first turn after `since`.
     return spells(history, tuple(installation.settings.sites), None if since is None else since - timedelta(days=1))
 

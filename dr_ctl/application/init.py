@@ -55,7 +55,7 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
     try:
         places = [_place(site, url, wanted, passwords[site]) for site, url in addresses]
     except BrokerError as error:
-        finding = found("DR-INIT-001", str(error), error.remedy)
+        finding = found("DR-INIT-001.silent", remedy=error.remedy, why=error)
         return Result(ExitCode.UNKNOWN, f"nothing was written: {error}", (finding,))
     first, second = ([*of] for _, of in groupby(places, key=lambda place: place.site))
     if len(first) != len(second):
@@ -70,15 +70,14 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
             "what joins these brokers was not recognized" if not proposals else "the pairs are joined in several ways"
         )
         seen = some([f"{place.site}: {_seen(place)}" for place in places])
-        remedy = "Name it beside the addresses: `--topology ID`; without addresses that writes its example."
-        if wanted.topology is not None:
-            text += f" as {wanted.topology}"
-            remedy = "Leave `--topology` out: what joins them is looked for. Without addresses it writes its example."
+        text += f" as {wanted.topology}" if wanted.topology is not None else ""
         if silent := [place.url for place in places if place.probed is None]:
-            remedy = f"Start the broker of {some(silent)} first, or mend that address: connections are refused there."
-        return Result(
-            ExitCode.UNKNOWN, f"nothing was written: {text}", (found("DR-INIT-001", f"{text} ({seen})", remedy),)
-        )
+            finding = found("DR-INIT-001.refused", what=text, seen=seen, addresses=some(silent))
+        elif wanted.topology is not None:
+            finding = found("DR-INIT-001.not_as_named", what=text, seen=seen)
+        else:
+            finding = found("DR-INIT-001.not_recognized", what=text, seen=seen)
+        return Result(ExitCode.UNKNOWN, f"nothing was written: {text}", (finding,))
     text = _document(wanted, [(here, there, each) for here, there, each in pairs if each is not None])
     write_text(wanted.out, text)
     decide = [line.strip() for line in text.splitlines() if f"# {DECIDE}: " in line]

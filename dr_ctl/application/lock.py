@@ -140,13 +140,16 @@ def holders(snapshot: Snapshot, but: str | None = None) -> list[Finding]:
         if each.released or each.run == but:
             continue
         if each.live(look.now_ms):
-            text, remedy = f"a run holds the lock: {each.described}", "Other runs wait until it has ended."
-            severity = Severity.INFO
+            finding = found("DR-LOCK-003.held", severity=Severity.INFO, holder=each.described)
         else:
-            text = f"a run of another host or STATE was begun and never ended; its lock ran out: {each.described}"
-            remedy = f"On {each.host}, as {each.holder}: `dr-ctl status` names the ways out of it."
-            severity = Severity.WARNING
-        findings[each.run] = found("DR-LOCK-003", text, remedy, severity=severity)
+            finding = found(
+                "DR-LOCK-003.ran_out",
+                severity=Severity.WARNING,
+                holder=each.described,
+                host=each.host,
+                person=each.holder,
+            )
+        findings[each.run] = finding
     return list(findings.values())
 
 

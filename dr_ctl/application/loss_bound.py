@@ -115,7 +115,7 @@ class FailoverPrice:
 
     def findings(self) -> Sequence[Finding]:
         bounds = self._now()
-        because = [] if bounds.because is None else [found("DR-LOSS-002", bounds.because)]
+        because = [] if bounds.because is None else [found("DR-LOSS-002", because=bounds.because)]
         return (*because, *bounds.findings, *self._clocks())
 
     def differ(self) -> Sequence[Finding]:
@@ -139,14 +139,18 @@ class FailoverPrice:
         if ask.accept_loss == "unknown":
             over = "What is lost is known, and `unknown` accepts only what is not. "
         typed = f"{accepting}{self._holds(now)}"
-        remedy = f"{over}Whoever owns that limit decides: {self._instead()}, or add {typed}.{self._by_word(now, ask)}"
+        adds = f"add {typed}.{self._by_word(now, ask)}"
         if self._begun:
-            again = f"`dr-ctl failover --to {ask.target} {accepting} --reason TEXT`"
-            remedy = f"{over}Whoever owns that limit decides: {self._instead()}, or {again} in place of the open run."
+            adds = f"`dr-ctl failover --to {ask.target} {accepting} --reason TEXT` in place of the open run."
         # Beneath the sentence that is refused with, which the end of the command says once more.
         more = tuple(f"      {each}" for each in (now.because, price_text(document(now)), doubles) if each is not None)
         return found(
-            "DR-LOSS-001", "; ".join(reasons), remedy, more=(*more, *_beneath(now, doubled=doubles is not None))
+            "DR-LOSS-001",
+            more=(*more, *_beneath(now, doubled=doubles is not None)),
+            reasons="; ".join(reasons),
+            over=over,
+            instead=self._instead(),
+            adds=adds,
         )
 
     def accepting(self, ask: Ask) -> str:
@@ -208,10 +212,8 @@ class FailoverPrice:
 
     def _doubled(self, now: Bounds, why: str) -> Finding:
         accepting = f"{_accepting(now, lost=False, duplicates=True)}{self._holds(now)}"
-        remedy = f"Whoever owns that limit decides: {self._instead()}, or add {accepting}."
-        return found(
-            "DR-LOSS-005", why, remedy, more=(f"      {price_text(document(now))}", *_beneath(now, doubled=True))
-        )
+        more = (f"      {price_text(document(now))}", *_beneath(now, doubled=True))
+        return found("DR-LOSS-005", more=more, why=why, instead=self._instead(), accepting=accepting)
 
     def out(self, let_in: datetime) -> dict[str, Json]:
         """For how long clients were out until they were let in, as far as looks tell."""
@@ -390,10 +392,10 @@ class _Closed:
     def _differ(self, untold: set[str]) -> Iterator[Finding]:
         if untold:
             yield found(
-                "DR-PARITY-001",
-                f"{self.site} and the other site differ by more than what is under way: {some(sorted(untold))}",
-                "How many messages are lost, or come twice, nobody can say: find out why.",
+                "DR-PARITY-001.at_lost_site",
                 severity=Severity.WARNING,
+                site=self.site,
+                differences=some(sorted(untold)),
             )
 
 

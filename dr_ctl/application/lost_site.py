@@ -97,10 +97,8 @@ def _answered(decided: Decision, ask: Ask, snapshot: Snapshot, left: str) -> Ref
         return None
     for each in snapshot.brokers:
         if each.site == left and each.silent is not None and each.silent.shows_life:
-            text = f"{left} answers, and may serve: {each.silent}"
-            return Refusal(
-                (found("DR-ALIVE-001", text, each.silent.remedy), *presumed(snapshot, ask)), ExitCode.SERVING_SITE_ALIVE
-            )
+            answers = found("DR-ALIVE-001.answers", remedy=each.silent.remedy, site=left, why=each.silent)
+            return Refusal((answers, *presumed(snapshot, ask)), ExitCode.SERVING_SITE_ALIVE)
     return None
 
 
@@ -109,14 +107,12 @@ def not_read(snapshot: Snapshot, site: str) -> Finding | None:
     for that."""
     for each in (broker for broker in snapshot.brokers if broker.site == site):
         if each.silent is None and each.role is Role.UNKNOWN:
-            text = f"{site}/{each.pair} answers, and whether it serves cannot be told from what its settings name"
-            return found("DR-ROLE-019", text, "`dr-ctl validate` names what is missing there.")
+            return found("DR-ROLE-019.not_told", site=site, pair=each.pair)
         if each.silent is not None and each.silent.lies_here:
-            text = f"{site} was not read, and may serve: {each.silent}"
-            return found("DR-ROLE-019", text, each.silent.remedy)
+            return found("DR-ROLE-019.not_read", remedy=each.silent.remedy, site=site, why=each.silent)
     if (hints := snapshot.hints.get(site, NO_HINTS)).signs:
         lives = lives_by(site, hints)
-        return found("DR-ROLE-019", lives.text, lives.remedy)
+        return found("DR-ROLE-019", text=lives.text, remedy=lives.remedy)
     return None
 
 
@@ -150,13 +146,7 @@ def lost_pairs(snapshot: Snapshot) -> Iterator[Finding]:
         if unit.open_at or not down or not shut:
             continue
         home, away = serving[0], next(site for site in snapshot.roles if site != serving[0])
-        remedy = (
-            f"Start the broker of {some(down)} again, which may lose nothing; then `dr-ctl unfence {home}` opens it. "
-            f"Where it is lost for good: `dr-ctl fence {home}` closes the rest, then `dr-ctl failover --to {away}`, at "
-            "its price."
-        )
-        text = f"{unit.name} is served by no site, while {home} serves others: {some(down)} is down"
-        yield found("DR-UNIT-003", text, remedy)
+        yield found("DR-UNIT-003.lost_pair", home=home, down=some(down), away=away, unit=unit.name)
 
 
 def taken_over(ask: Ask, snapshot: Snapshot, opened: Opened, runs: Runs) -> str | None:
@@ -263,8 +253,7 @@ def unwatched(installation: Installation, looked: LastLook, now: datetime) -> It
     yield from looked.silent
     if looked.at is None or looked.silent:
         return
-    text = f"no monitor has looked since {stamp(looked.at)}: what a failover would cost is known less and less"
-    yield found("DR-MON-002", text, "Start `dr-ctl monitor` again, on a machine that reaches both sites.")
+    yield found("DR-MON-002.since", at=stamp(looked.at))
 
 
 def links(installation: Installation, seen: Snapshot, shown: Sequence[LinkSnapshot]) -> dict[tuple[str, str], Since]:
@@ -341,4 +330,4 @@ def missing_package(error: ModuleNotFoundError) -> Finding:
     lacking = without(error)
     if lacking is None:
         raise error
-    return found("DR-PART-001", f"{lacking}: what the monitor saw is not known here", lacking.remedy)
+    return found("DR-PART-001", remedy=lacking.remedy, lacking=lacking)

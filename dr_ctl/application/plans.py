@@ -195,20 +195,32 @@ def permit(
     if wanted is None or ask.operation not in wanted.of:
         return None, None
     if saved is None:
-        text = f"{ask.operation} needs a plan that {wanted.needed} people have signed; nothing was changed"
-        return None, _refused(found("DR-APPROVAL-001", text, _ways(ask, wanted.needed)))
+        return None, _refused(
+            found(
+                "DR-APPROVAL-001.no_plan",
+                operation=ask.operation,
+                needed=wanted.needed,
+                ways=_ways(ask, wanted.needed),
+            )
+        )
     if (blind := why_no_approval(installation)) is not None:
         return None, _refused(blind)
     approvals, others = _beside(installation, saved)
     if len(approvals.by) < wanted.needed:
         who = f": {some(approvals.names)}" if approvals.by else ""
-        text = f"{saved.path}: {len(approvals.by)} of {wanted.needed} people have signed it{who}; nothing was changed"
         return None, _refused(
-            found("DR-APPROVAL-001", text, _ways(ask, wanted.needed, saved.path, signed=len(approvals.by))), *others
+            found(
+                "DR-APPROVAL-001.too_few",
+                path=saved.path,
+                needed=wanted.needed,
+                who=who,
+                count=len(approvals.by),
+                ways=_ways(ask, wanted.needed, saved.path, signed=len(approvals.by)),
+            ),
+            *others,
         )
     if (done := _carried_out(runs, approvals.plan_sha256)) is not None:
-        text = f"{saved.path}: was carried out by {done}; nothing was changed"
-        return None, _refused(found("DR-APPROVAL-002", text, _ways(ask, wanted.needed)))
+        return None, _refused(found("DR-APPROVAL-002", path=saved.path, run=done, ways=_ways(ask, wanted.needed)))
     return approvals, None
 
 
@@ -224,15 +236,12 @@ def why_no_approval(installation: Installation) -> Finding | None:
     if wanted is None:
         return None
     if shutil.which(ssh.PROGRAM) is None:
-        return found(
-            "DR-APPROVAL-004", f"{ssh.PROGRAM} is not there, so no approval can be verified", ssh.SshFailed.remedy
-        )
+        return found("DR-APPROVAL-004.no_program", remedy=ssh.SshFailed.remedy, program=ssh.PROGRAM)
     path = installation.path(wanted.signers)
     try:
         path.read_bytes()
     except OSError as problem:
-        text = f"approvals.signers: {path}: {problem.strerror or problem}"
-        return found("DR-APPROVAL-004", text, f"Mend `approvals.signers` in {installation.file.name}.")
+        return found("DR-APPROVAL-004.signers", path=path, why=problem.strerror or problem, file=installation.file.name)
     return None
 
 
@@ -257,8 +266,7 @@ def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Resul
     signature = ssh.sign(saved.content, used)
     signer = ssh.signer_of(saved.content, signature, installation.path(wanted.signers))
     if isinstance(signer, str):
-        remedy = f"Whoever owns {wanted.signers} adds a line: your name, and what stands in {used}.pub."
-        return _refused(found("DR-APPROVAL-003", f"{used}: {signer}; nothing was written", remedy))
+        return _refused(found("DR-APPROVAL-003.key", signers=wanted.signers, key=used, why=signer))
     beside = path.with_name(f"{path.name}.{re.sub(r'[^A-Za-z0-9@._-]', '_', signer.name)}.sig")
     try:
         beside.write_text(signature, encoding="ascii")
@@ -296,7 +304,7 @@ def _beside(installation: Installation, saved: Saved) -> tuple[Approvals, tuple[
         except OSError as problem:
             signer = f"not read: {problem.strerror or problem}"
         if isinstance(signer, str):
-            others.append(found("DR-APPROVAL-003", f"{path}: does not count: {signer}", f"Remove {path}."))
+            others.append(found("DR-APPROVAL-003.signature", path=path, why=signer))
         elif not any({*signer.names} & {*each.names} or signer.key == each.key for each, _ in by):
             by.append((signer, text))
     return Approvals(hashlib.sha256(saved.content).hexdigest(), tuple(by)), tuple(others)

@@ -120,8 +120,7 @@ def _prices(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> Iterator[Finding
 def _unprepared(opened: Opened, snapshot: Snapshot, looked: lost_site.LastLook, now: datetime) -> Iterator[Finding]:
     """What nobody would know of the loss of the serving site: no monitor looks, or its estimate is missing or old."""
     if looked.at is None and not looked.silent:
-        text = "no monitor has ever looked: what a failover would cost is not known"
-        yield found("DR-MON-002", text, "Let `dr-ctl monitor` run, on a machine that reaches both sites.")
+        yield found("DR-MON-002.never")
     yield from lost_site.unwatched(opened.installation, looked, now)
     serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
     if len(serving) != 1 or looked.at is None:
@@ -211,18 +210,15 @@ def _nothing_to_verify(opened: Opened, snapshot: Snapshot, asked: Ask, data: dic
     if part.roles[asked.target] is Role.SERVING and list(part.roles.values()).count(Role.SERVING) == 1:
         return Result(ExitCode.OK, f"{asked.target} serves{named}; there is nothing to verify", (), data)
     if opened.topology.recipe.moves_parts and is_split(snapshot):
-        text = f"the gate is shut, each queue serves at one site, as moved: {served_where(part)}"
-        remedy = f"A swapover shuts the queues by itself: `dr-ctl swapover --to {asked.target} --dry-run` shows it."
-        findings = in_part([found("DR-VERIFY-001", text, remedy)], asked)
-        return Result(ExitCode.PRECHECK_FAILED, text, findings, data)
-    text = f"the gate is shut: {stand(snapshot)}"
+        moved = found("DR-VERIFY-001.as_moved", target=asked.target, units=served_where(part))
+        return Result.of(ExitCode.PRECHECK_FAILED, *in_part([moved], asked), data=data)
     if all(role is Role.SERVING for role in snapshot.roles.values()):
-        remedy = "`dr-ctl status` says what to do where both sites serve."
-    else:
-        remedy = f"A swapover does this by itself; `dr-ctl validate --to {asked.target}` says whether one is ready."
-        if away := [link for link in snapshot.links() if link.attached is False]:
-            remedy = f"The link of {away[0].site} first: {opened.mending(away[0].site)} {remedy}"
-    return Result(ExitCode.PRECHECK_FAILED, text, (found("DR-VERIFY-001", text, remedy),), data)
+        both = found("DR-VERIFY-001.both_serve", roles=stand(snapshot))
+        return Result.of(ExitCode.PRECHECK_FAILED, both, data=data)
+    away = [link.site for link in snapshot.links() if link.attached is False][:1]
+    first = "".join(f"The link of {site} first: {opened.mending(site)} " for site in away)
+    is_open = found("DR-VERIFY-001.open", roles=stand(snapshot), first=first, target=asked.target)
+    return Result.of(ExitCode.PRECHECK_FAILED, is_open, data=data)
 
 
 def grouped(
@@ -403,15 +399,14 @@ def _command(installation: Installation, words: Sequence[str]) -> Iterator[Findi
     program = words[0]
     if os.sep not in program:
         if shutil.which(program) is None:
-            yield found("DR-SETTINGS-002", f"no program {program} is on the PATH of this machine", _ON_HOST)
+            yield found("DR-SETTINGS-002.program", program=program)
     elif not (path := installation.path(program)).is_file():
         yield _missing(program, path)
     elif not os.access(path, os.X_OK):
-        yield found("DR-SETTINGS-001", f"{path} cannot be executed", f"`chmod +x {path}`.")
+        yield found("DR-SETTINGS-001.not_executable", path=path)
     for word in words[1:]:
         if word.startswith(("./", "../")) and not (path := installation.path(word)).exists():
-            remedy = "Mend the path, unless the command makes that file."
-            yield found("DR-SETTINGS-002", f"{path} is not there", remedy)
+            yield found("DR-SETTINGS-002.argument", path=path)
 
 
 def _placed(problems: Mapping[Finding, Sequence[str]]) -> list[Finding]:
@@ -425,9 +420,8 @@ _ON_HOST: Final = "Nothing, where the machines that run dr-ctl have it."
 def _missing(name: str, path: Path) -> Finding:
     """An absolute path may be there on another machine; a relative one is kept with the settings."""
     if Path(name).is_absolute():
-        return found("DR-SETTINGS-002", f"{path} is not on this machine", _ON_HOST)
-    remedy = "Paths are relative to the settings file: mend the path, or put the file there."
-    return found("DR-SETTINGS-001", f"{path} is not there", remedy)
+        return found("DR-SETTINGS-002.file", path=path)
+    return found("DR-SETTINGS-001.not_there", path=path)
 
 
 def _files(installation: Installation) -> Check:
@@ -438,7 +432,7 @@ def _files(installation: Installation) -> Check:
         if not path.exists():
             problems.setdefault(_missing(name, path), []).append(where)
         elif where.endswith(".tls.ca") and (why := _no_authority(path)) is not None:
-            finding = found("DR-SETTINGS-001", f"{path} {why}", "It is a file of PEM certificates.")
+            finding = found("DR-SETTINGS-001.not_pem", path=path, why=why)
             problems.setdefault(finding, []).append(where)
     name = "every file that is kept with the settings is there"
     return Check(name, SETTINGS, some([*files.values()]) or "no file", _placed(problems))

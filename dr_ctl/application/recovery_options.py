@@ -76,18 +76,13 @@ def past(files: RunFiles, clock: Clock, how: RunOptions) -> History:
 
 
 def no_open_run() -> Result:
-    text = "no run is open; nothing was changed"
-    finding = found("DR-RUN-004", text, "`dr-ctl runs list` shows the runs that have ended.")
-    return Result(ExitCode.PRECHECK_FAILED, text, (finding,))
+    return Result.of(ExitCode.PRECHECK_FAILED, found("DR-RUN-004.none"))
 
 
 def still_open(unfinished: RunFiles, asked: Ask) -> Result:
-    text = f"the run {unfinished.name} was interrupted and is still open; nothing was changed"
-    remedy = "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it."
-    if asked.operation == FAILOVER:
-        remedy += " With --reason TEXT the failover takes its place."
-    finding = found("DR-RUN-003", text, remedy, severity=Severity.ERROR)
-    return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=unfinished.name)
+    key = "DR-RUN-003.before_failover" if asked.operation == FAILOVER else "DR-RUN-003.still_open"
+    finding = found(key, severity=Severity.ERROR, run=unfinished.name)
+    return Result.of(ExitCode.PRECHECK_FAILED, finding, run=unfinished.name)
 
 
 def left_open(declined: Result, files: RunFiles) -> Result:
@@ -242,12 +237,12 @@ def open_run_findings(
         return []
     name = run.files.name
     if run.lives:
-        text, remedy = f"the run {name} is under way", "`dr-ctl runs show --follow` shows it as it goes."
-        return [found("DR-RUN-003", text, remedy, severity=Severity.INFO)]
+        return [found("DR-RUN-003.under_way", severity=Severity.INFO, run=name)]
     interrupted = Interrupted.of(run)
-    text = f"the run {name} was interrupted and is open"
     if snapshot is None:
-        return [found("DR-RUN-003", text, "`dr-ctl status` says what each way out of it does.")]
+        return [found("DR-RUN-003.interrupted", run=name)]
     ways = interrupted.ways(snapshot, links)
     remedy = "; ".join(way.line for way in sorted(ways, key=lambda way: not way.recommended))
-    return [found("DR-RUN-003", f"{text}: {interrupted.about}; {interrupted.process(snapshot)}", remedy)]
+    return [
+        found("DR-RUN-003.ways", about=interrupted.about, run=name, process=interrupted.process(snapshot), ways=remedy)
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, Stopped
@@ -57,6 +57,11 @@ class Result:
     groups: Sequence[Group] = ()
     health: Health | None = None
     ended: Mapping[str, Json] | None = None
+
+    @classmethod
+    def of(cls, code: ExitCode, *findings: Finding, **more: Any) -> Result:
+        """The end that the first of these findings words."""
+        return cls(code, findings[0].text, findings, **more)
 
     @property
     def exit_code(self) -> int:

@@ -92,9 +92,7 @@ def escalate(caller: Caller, name: str | None, asked: Ask, how: RunOptions) -> R
     with recovery_options.holding_state(runs, "escalate", held=how.dry_run):
         past = recovery_options.past(files, caller.clock, how)
     if past.ask.operation not in (SWAPOVER, FAILBACK) or past.activation:
-        text = f"{files.name} is no planned move before its point of no return; nothing was changed"
-        finding = found("DR-RUN-006", text, "`dr-ctl resume` finishes it; `dr-ctl abort` undoes what can be undone.")
-        return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)
+        return Result.of(ExitCode.PRECHECK_FAILED, found("DR-RUN-006", run=files.name), run=files.name)
     asked = replace(
         asked,
         operation=FAILOVER,
@@ -316,8 +314,7 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
     runs = caller.runs()
     files = runs.find(name)
     if not files.open():
-        text = f"{files.name} is not open; nothing was changed"
-        return Result(ExitCode.PRECHECK_FAILED, text, (found("DR-RUN-004", text, "`dr-ctl runs list`."),))
+        return Result.of(ExitCode.PRECHECK_FAILED, found("DR-RUN-004.not_open", run=files.name))
     if how.dry_run:
         return Result(ExitCode.OK, f"{files.name} would be given up; nothing was changed", run=files.name)
     if not how.yes and not caller.people.says_yes(f"Give up {files.name}? Nothing of it is undone."):
@@ -333,11 +330,12 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
 def _past_no_return(past: History, snapshot: Snapshot, files: RunFiles) -> Result | None:
     if (text := why_not_undone(past, snapshot)) is None:
         return None
-    remedy = "`dr-ctl resume` finishes the move; a swapover back undoes it safely."
-    if refused_onward(past, snapshot):
-        remedy = f"`dr-ctl abort --forget {files.name} --reason TEXT` gives it up."
-    finding = found("DR-RUN-005", text, remedy)
-    return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)
+    finding = (
+        found("DR-RUN-005.given_up", why=text, run=files.name)
+        if refused_onward(past, snapshot)
+        else found("DR-RUN-005", why=text)
+    )
+    return Result.of(ExitCode.PRECHECK_FAILED, finding, run=files.name)
 
 
 def cost(plan: Plan, snapshot: Snapshot, price: FailoverPrice | None, runs: Runs) -> str:

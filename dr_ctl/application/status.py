@@ -22,7 +22,7 @@ from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.notes import Notes
 from dr_ctl.engine.operations import FAILOVER, FENCE, UNFENCE
-from dr_ctl.engine.parts import by_site, is_split, served_where, split, unserved
+from dr_ctl.engine.parts import by_site, is_split, served_where, unserved
 from dr_ctl.engine.roles import both_open, renamed_sites, stand, stand_of
 from dr_ctl.engine.roles import silent as no_answer
 from dr_ctl.topologies.topology import BrokerSnapshot, LinkSnapshot, Snapshot, keeps_one_store, workloads_of
@@ -150,18 +150,11 @@ def _open_again(snapshot: Snapshot, interrupted: Interrupted | None) -> Iterator
         closed = snapshot.roles.get(survivor) is Role.STANDBY
         if closed and site in _survivors(snapshot):
             continue  # it took over itself since
-        remedy = (
-            f"`dr-ctl reinstate {site}` closes it at once, says what it did meanwhile, and takes it in; where that is "
-            f"refused, `dr-ctl fence {site}` closes it."
-        )
         if interrupted is not None:
-            remedy = f"`dr-ctl fence {site}` closes it at once; then `dr-ctl resume` ends {interrupted.run.files.name}."
-        elif closed:
-            remedy = (
-                f"`dr-ctl failover --to {site}` lets it go on, with what it costs; then `dr-ctl reinstate {survivor}`. "
-                f"Else `dr-ctl fence {site}`, then `dr-ctl unfence {survivor}`, and `dr-ctl reinstate {site}`."
-            )
-        yield found("DR-RETURN-003", f"split brain: {site} was lost and is open again, beside {survivor}", remedy)
+            run = interrupted.run.files.name
+            yield found("DR-RETURN-003.open_run", site=site, survivor=survivor, run=run)
+        else:
+            yield found("DR-RETURN-003.closed" if closed else "DR-RETURN-003", site=site, survivor=survivor)
 
 
 def _survivors(snapshot: Snapshot) -> set[str]:
@@ -191,32 +184,27 @@ def not_one(judge: Judge) -> Iterator[Finding]:
         yield finding
         yield from chain(*against)
     elif is_split(snapshot) and not judge.opened.topology.recipe.moves_parts:
-        remedy = "`dr-ctl fence SITE` keeps clients out of one of them; then a swapover brings all to the other."
-        yield split(snapshot, remedy)
+        yield found("DR-ROLE-014.pairs", units=served_where(snapshot))
     elif any(isinstance(each.silent, Between) for each in snapshot.brokers):
         return  # who serves is being decided
     elif all(each.silent is None and not each.listeners for each in snapshot.brokers):
         return  # nobody answered; the topology says what else it knows
     elif not serving and len(waiting) == len(snapshot.roles):
-        remedy = _opens_one(judge)
+        both = " and ".join(snapshot.roles)
         if run is not None:
-            remedy = "The run that is under way opens its target, or what served before."
-            remedy = remedy if run.lives else "The open run: `dr-ctl resume` or `dr-ctl abort`, as said beside it."
-        text = f"{' and '.join(snapshot.roles)} are up and closed: nobody is served"
-        yield found("DR-ROLE-015", text, remedy)
+            yield found("DR-ROLE-015.under_way" if run.lives else "DR-ROLE-015.open_run", sites=both)
+        else:
+            yield found("DR-ROLE-015", sites=both, ways=_opens_one(judge))
     elif not serving and waiting and not (run is not None and run.lives):
         away = next(site for site in snapshot.roles if site != waiting[0])
         if (unread := not_read(snapshot, away)) is not None:
             yield unread
             return
         if snapshot.roles[away] is Role.SICK and keeps_one_store(snapshot):
-            remedy = ending_holder(waiting[0])
+            yield found("DR-ROLE-016.holder", roles=roles, way=ending_holder(waiting[0]))
         else:
-            verdict = judge.verdict(FAILOVER, waiting[0])
-            reason = " --reason TEXT" if run is not None else ""
-            dry = f"`dr-ctl failover --to {waiting[0]}{reason} --dry-run`"
-            remedy = f"If {away} is lost: {dry} says what that costs. It is {verdict.text}."
-        yield found("DR-ROLE-016", f"nobody was seen to be served: {roles}", remedy)
+            reason, verdict = " --reason TEXT" if run is not None else "", judge.verdict(FAILOVER, waiting[0]).text
+            yield found("DR-ROLE-016", roles=roles, away=away, waits=waiting[0], reason=reason, verdict=verdict)
 
 
 def _opens_one(judge: Judge) -> str:
@@ -250,7 +238,10 @@ def _pauses(snapshot: Snapshot) -> list[Finding]:
         by = lock.pausers(snapshot, each)
         for run in sorted({by.get(name, "") for name in each.paused}):
             names = [name for name in each.paused if by.get(name, "") == run]
-            text = f"{each.site}/{each.pair}: paused{' by ' + run if run else ''}: {some(names)}"
-            remedy = f"`dr-ctl unfence {each.site}` lifts what runs have paused, once no run is open." if run else ""
-            findings.append(found("DR-QUEUE-001", text, remedy))
+            broker, paused = f"{each.site}/{each.pair}", some(names)
+            findings.append(
+                found("DR-QUEUE-001.by_run", broker=broker, run=run, paused=paused, site=each.site)
+                if run
+                else found("DR-QUEUE-001", broker=broker, paused=paused)
+            )
     return findings

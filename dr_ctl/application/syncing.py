@@ -143,13 +143,12 @@ def _ended(standing: Standing) -> Result:
 
 
 def _refused(why: str) -> Result:
-    remedy = "`dr-ctl status` says more; start the agent once one site serves."
-    return Result(ExitCode.PRECHECK_FAILED, why, [found("DR-AGENT-004", why, remedy)])
+    return Result.of(ExitCode.PRECHECK_FAILED, found("DR-AGENT-004", why=why))
 
 
 def _not_let_in(error: LoginRefused) -> Result:
     """As wrong settings: a service that starts the agent again would lock the account out."""
-    return Result(ExitCode.USAGE, str(error), [found("DR-AGENT-009", str(error), error.remedy)])
+    return Result.of(ExitCode.USAGE, found("DR-AGENT-009", remedy=error.remedy, why=error))
 
 
 def _sum(kept: Kept, what: str) -> int:

@@ -75,10 +75,7 @@ def follow(session: Session, run: str | None) -> Result:
     data: dict[str, Json] = {"outcome": outcome, "entries": tail.count}
     if outcome != "open":
         return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name)
-    text = f"{files.name}: its process is gone and it has not ended"
-    remedy = "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it."
-    finding = found("DR-RUN-003", text, remedy)
-    return Result(ExitCode.OK, text, (finding,), data, files.name)
+    return Result.of(ExitCode.OK, found("DR-RUN-003.gone", run=files.name), data=data, run=files.name)
 
 
 def _left(run: str) -> Result:

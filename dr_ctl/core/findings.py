@@ -6,7 +6,7 @@ what was seen. Help, `explain`, the report, README, docs and the list of checks 
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -203,9 +203,9 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """`text` and `remedy` are of a case, with {places} for what was seen; `what` is so and what to `do` in general,
-    what that `costs`, whether it can be undone; `check` is the name under which `validate` lists it, empty for what is
-    no check."""
+    """`text` and `remedy` are what a person reads, with {places} for what was seen; a kind that is met in several ways
+    has both for each of its `cases`. `what` is so and what to `do` in general, what that `costs`, whether it can be
+    undone; `check` is the name under which `validate` lists it, empty for what is no check."""
 
     id: str
     severity: Severity
@@ -217,6 +217,7 @@ class FindingKind:
     weighs: Weight = Weight.NONE
     text: str = ""
     remedy: str = ""
+    cases: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @cache
@@ -228,12 +229,20 @@ def catalogue() -> Mapping[str, FindingKind]:
 
 
 def _kind(id_: str, severity: str, table: Mapping[str, Any]) -> FindingKind:
-    texts = {key: " ".join(value.split()) for key, value in table.items() if isinstance(value, str)}
+    texts = _texts(table)
     weighs = Weight.NONE
     for name in table.get("weighs", ()):
         weighs |= Weight[name.upper().replace(" ", "_")]
     shown = {"what": _in_general(texts.get("text", "")), "do": _in_general(texts.get("remedy", ""))}
-    return FindingKind(id_, Severity(severity), **{**shown, **texts}, weighs=weighs)
+    cases = {
+        name: (own.get("text", texts.get("text", "")), own.get("remedy", texts.get("remedy", "")))
+        for name, own in ((key, _texts(value)) for key, value in table.items() if isinstance(value, dict))
+    }
+    return FindingKind(id_, Severity(severity), **{**shown, **texts}, weighs=weighs, cases=cases)
+
+
+def _texts(table: Mapping[str, Any]) -> dict[str, str]:
+    return {key: " ".join(value.split()) for key, value in table.items() if isinstance(value, str)}
 
 
 class _Names(dict[str, str]):
@@ -249,18 +258,21 @@ def _in_general(template: str) -> str:
 
 
 def found(
-    id_: str,
-    text: str | None = None,
-    remedy: str | None = None,
+    key: str,
     /,
     *,
+    text: str | None = None,
+    remedy: str | None = None,
     more: Sequence[str] = (),
     severity: Severity | None = None,
-    **seen: object,
+    **seen: Any,
 ) -> Finding:
-    """The finding of that id, of what was seen. `text` and `remedy` are for a case that the catalogue's do not fit, as
-    `severity` is."""
+    """The finding of that id, or of one of its cases ("DR-LINK-004.kept_out"), of what was seen. `text` and `remedy`
+    are for what another layer has worded already."""
+    id_, _, case = key.partition(".")
     kind = catalogue()[id_]
-    text = kind.text.format_map(seen) if text is None else text
-    remedy = kind.remedy.format_map(seen) if remedy is None else remedy
-    return Finding(id_, severity or kind.severity, text, remedy, more, kind.weighs)
+    own, templates = (text, remedy), kind.cases[case] if case else (kind.text, kind.remedy)
+    text, remedy = (
+        template.format_map(seen) if word is None else word for word, template in zip(own, templates, strict=True)
+    )
+    return Finding(id_, severity or kind.severity, text, remedy, tuple(more), kind.weighs)

@@ -146,11 +146,7 @@ def of(facts: Facts, code: ExitCode, text: str) -> End:
         return end
     named = ", ".join(f"{unit} of {site}" for unit, site in facts.shut.items())
     unit, site = next(iter(facts.shut.items()))
-    finding = found(
-        "DR-RUN-001",
-        f"served before this run, not asked for, and served nowhere now: {named}",
-        f"`dr-ctl unfence {site} --queues {quote(unit)}` opens it again; so with each of them.",
-    )
+    finding = found("DR-RUN-001.not_asked", site=site, unit=quote(unit), units=named)
     whole = end.code is ExitCode.OK or (end.undone and end.code is not ExitCode.STRANDED)
     return replace(
         end,
@@ -284,31 +280,15 @@ def price_text(bounds: Mapping[str, Any]) -> str:
 def _by_hand(facts: Facts) -> Finding:
     source, target, serving = facts.source, facts.ask.target, facts.serving
     if facts.ask.operation == FAILOVER:
-        text = f"what the failover had changed at {target} is not as it was: {facts.roles_text}"
-        remedy = f"Look at {target}; the same failover again does what is left of it."
-    elif serving == [source] and facts.left_out:
-        text = f"{source} serves again, but not {', '.join(facts.left_out)}"
-        remedy = (
-            f"Mend what does not answer; then `dr-ctl unfence {source}` opens it, where its other broker is closed."
-        )
-    elif serving == [source]:
-        text, remedy = f"{source} serves, but not everything is as it was", "See the step that could not be undone."
-    elif serving == [target] and facts.before == (target,):
-        text = f"a client may get in at {source}, while {target} serves: what it does there is not known at {target}"
-        remedy = (
-            f"See what lets clients in at {source} (is the address under `stomp:` one of its own listeners?), and "
-            f"close it there; then `dr-ctl fence {source}` proves that nobody gets in."
-        )
-    elif serving == [target]:
-        text = f"{target} was found open, so {source} was not opened again"
-        remedy = "Decide which site serves; only then lift by hand what stands open under `dr-ctl status`."
-    elif facts.roles[source] is Role.DOWN:
-        text = f"no site could be shown to serve: {facts.roles_text}"
-        remedy = f"By hand, {facts.by_hand}. `dr-ctl status` says who serves then."
-    else:
-        text = f"no site could be shown to serve: {facts.roles_text}"
-        remedy = (
-            f"Look at {target}; if it lets no clients in, `dr-ctl unfence {source}` opens {source} and lifts its "
-            f"pauses. Where that does not: by hand, {facts.by_hand}."
-        )
-    return found("DR-RUN-001", text, remedy)
+        return found("DR-RUN-001.failover", target=target, roles=facts.roles_text)
+    if serving == [source] and facts.left_out:
+        return found("DR-RUN-001.served_in_part", source=source, left_out=", ".join(facts.left_out))
+    if serving == [source]:
+        return found("DR-RUN-001.served", source=source)
+    if serving == [target] and facts.before == (target,):
+        return found("DR-RUN-001.client_at_source", source=source, target=target)
+    if serving == [target]:
+        return found("DR-RUN-001.target_open", source=source, target=target)
+    if facts.roles[source] is Role.DOWN:
+        return found("DR-RUN-001.source_down", roles=facts.roles_text, by_hand=facts.by_hand)
+    return found("DR-RUN-001.none", roles=facts.roles_text, source=source, target=target, by_hand=facts.by_hand)

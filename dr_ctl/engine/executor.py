@@ -329,8 +329,7 @@ class _Run(Generic[O]):
         [outcome] = context.change([call], lambda calls: [self._manner.hooks.run(call.thing, facts) for _ in calls])
         if step.undoable or isinstance(outcome, Done | NotNeeded):
             return outcome
-        remedy = "Do by hand what it is for."
-        return Done(outcome.text, outcome.evidence, (found("DR-HOOK-001", outcome.text, remedy),))
+        return Done.of(found("DR-HOOK-001", what=outcome.text), evidence=outcome.evidence)
 
     def _interrupted(self) -> RunResult[O]:
         signum = self._stop.signum
@@ -417,8 +416,7 @@ class _Run(Generic[O]):
         told = any(each.severity is Severity.ERROR for each in (*self._findings, *end.findings))
         if end.code is not ExitCode.INCOMPLETE or told:
             return ()
-        remedy = "Mend what it names, then type the same command again: it does what is left; `dr-ctl status` names it."
-        return (found("DR-RUN-008", end.text, remedy),)
+        return (found("DR-RUN-008", what=end.text),)
 
     def _bounds(self) -> Mapping[str, Json] | None:
         """The last bounds on the loss in the journal, also those of the process that a resumed run follows."""

@@ -65,18 +65,9 @@ def unserved(snapshot: Observation, *, parts: bool) -> Iterator[Finding]:
         return
     site = serving[0]
     for name in shut if parts else ():
-        remedy = (
-            f"`dr-ctl unfence {site} --queues {quote(name)}` opens {name} there again, if it was served there last."
-        )
-        yield found("DR-UNIT-003", f"{name} is open to clients at no site, while {site} serves others", remedy)
+        yield found("DR-UNIT-003.unit", site=site, unit=name, quoted=quote(name))
     if not parts:
-        remedy = f"`dr-ctl unfence {site}` opens the rest of {site} again."
-        yield found("DR-UNIT-003", f"{some(shut)} is open to clients at no site, while {site} serves others", remedy)
-
-
-def split(snapshot: Observation, remedy: str) -> Finding:
-    """Say which unit is served where."""
-    return found("DR-ROLE-014", f"the pairs are served at different sites: {served_where(snapshot)}", remedy)
+        yield found("DR-UNIT-003.rest", site=site, units=some(shut))
 
 
 def served_where(snapshot: Observation) -> str:
@@ -105,8 +96,4 @@ def as_moved(snapshot: Observation, to: str) -> Finding:
     """Say that units were moved one by one, and how those that the other site serves are brought to a site."""
     away = [unit.name for unit in snapshot.units if unit.serving not in (to, None)]
     one = f" --queues {quote(away[0])}" if len(away) == 1 else ""
-    return found(
-        "DR-ROLE-014",
-        f"each queue serves at one site, as moved: {served_where(snapshot)}",
-        f"To bring {some(away)} to {to}: `dr-ctl swapover --to {to}{one}`.",
-    )
+    return found("DR-ROLE-014.as_moved", away=some(away), to=to, one=one, units=served_where(snapshot))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self, TypeVar
 
 from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
@@ -30,6 +30,11 @@ class _Came:
     text: str
     evidence: Mapping[str, Json] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+
+    @classmethod
+    def of(cls, *findings: Finding, evidence: Mapping[str, Json] | None = None, **more: Any) -> Self:
+        """The outcome that the first of these findings words."""
+        return cls(findings[0].text, evidence or {}, findings, **more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from dr_ctl.engine.operations import (
     TRIM,
     UNFENCE,
 )
-from dr_ctl.engine.parts import as_moved, is_split, split
+from dr_ctl.engine.parts import as_moved, is_split, served_where
 from dr_ctl.engine.ports import NO_HINTS, Hints, Observation
 
 NODES: Final = "nodes"
@@ -110,7 +110,7 @@ def silent(name: str, role: Role, error: BrokerError, severity: Severity | None 
     """Say that a broker did not answer, and how it failed."""
     id_ = "DR-SITE-002" if isinstance(error, Passive) else "DR-SITE-001"
     state = "" if isinstance(error, Passive | TimedOut) else f" is {role.value}"
-    return found(id_, f"{name}{state}: {error}", error.remedy, severity=severity)
+    return found(id_, remedy=error.remedy, severity=severity, broker=f"{name}{state}", why=error)
 
 
 def stand_of(snapshot: Observation, site: str) -> str:
@@ -126,8 +126,7 @@ def stand(snapshot: Observation) -> str:
 
 def both_open(snapshot: Observation) -> Finding:
     """Say that clients work at both sites."""
-    remedy = "`dr-ctl fence SITE` keeps them out of the one that should not serve; compare what they did at both."
-    return found("DR-ROLE-001", f"split brain: both sites let clients in: {stand(snapshot)}", remedy)
+    return found("DR-ROLE-001", roles=stand(snapshot))
 
 
 def unexpected(snapshot: Observation, ask: Ask) -> Finding | None:
@@ -152,12 +151,11 @@ def _alone(snapshot: Observation, ask: Ask, *, cut_off: bool, under_way: bool) -
         what = (
             f"{source} cannot be quiesced" if ask.operation == QUIESCE else f"the link of {source} cannot be restarted"
         )
-        return found("DR-ROLE-009", f"{what}: {summary}", f"Bring {source}'s management back.")
+        return found("DR-ROLE-009.restart", what=what, source=source, roles=summary)
     if ask.operation == FENCE and not answers and not cut_off:
         return found("DR-FENCE-003", site=source, summary=summary)
     if ask.operation == TRIM and not (answers and snapshot.roles[ask.target] is Role.SERVING):
-        text = f"what of {source} is processed is told by what {ask.target} serves: {summary}"
-        return found("DR-ROLE-009", text, "Both sites must answer, and the other one serve: `dr-ctl status` says more.")
+        return found("DR-ROLE-009.trim", source=source, target=ask.target, roles=summary)
     if ask.operation in (KEEP_ASIDE, PUT_BACK, REHEARSE, REHEARSE_CLEAN):
         settles = ask.operation in (KEEP_ASIDE, PUT_BACK)
         return (_settled(snapshot, ask) if settles else _rehearsed(snapshot, ask)) or source
@@ -171,10 +169,9 @@ def _rehearsed(snapshot: Observation, ask: Ask) -> Finding | None:
     source, summary = other(snapshot, ask.target), stand(snapshot)
     here, there = snapshot.roles[source], snapshot.roles[ask.target]
     if ask.operation == REHEARSE and (here, there) != (Role.SERVING, Role.STANDBY):
-        text = f"a rehearsal goes from a site that serves to one that waits: {summary}"
-        return found("DR-ROLE-009", text, "`dr-ctl status` says what each site is.")
+        return found("DR-ROLE-009.rehearse", roles=summary)
     if not {here, there} & {*_ANSWERING}:
-        return found("DR-ROLE-009", f"nothing can be cleaned: {summary}", "Bring the sites back first.")
+        return found("DR-ROLE-009.clean", roles=summary)
     return None
 
 
@@ -183,10 +180,9 @@ def _settled(snapshot: Observation, ask: Ask) -> Finding | None:
     source, summary = other(snapshot, ask.target), stand(snapshot)
     here, there = snapshot.roles[source], snapshot.roles[ask.target]
     if ask.operation == KEEP_ASIDE and (here, there) != (Role.STANDBY, Role.SERVING):
-        text = f"copies are kept aside at a site that waits, while the other one serves: {summary}"
-        return found("DR-ROLE-009", text, "`dr-ctl status` says which site waits.")
+        return found("DR-ROLE-009.keep_aside", roles=summary)
     if here not in _ANSWERING:
-        return found("DR-ROLE-009", f"nothing can be put back at {source}: {summary}", f"Bring {source} back first.")
+        return found("DR-ROLE-009.put_back", source=source, roles=summary)
     return None
 
 
@@ -197,18 +193,17 @@ def _of_both(snapshot: Observation, ask: Ask, first: str) -> Finding | None:
     here, there = snapshot.roles[source], snapshot.roles[target]
     opened, shut = (source, target) if ask.operation == UNFENCE else (target, source)
     if ask.operation == DRAIN and here is Role.SERVING:
-        remedy = f"`dr-ctl swapover --to {target}` does all of it; by steps, the fence of {source} comes first."
-        return found("DR-ROLE-010", f"{source} is not fenced: {summary}", f"{first}{remedy}")
+        return found("DR-ROLE-010", source=source, first=first, target=target, roles=summary)
     if ask.operation == UNFENCE and there is Role.SERVING and here is Role.STANDBY:
         return None  # no listener is opened, but pauses that runs left there may be lifted
     if snapshot.roles[shut] is Role.SERVING:
-        text = f"{opened} must not be opened while {shut} is: {summary}"
-        return found("DR-ROLE-011", text, f"{first}{moves_it(snapshot, opened)}")
+        return found(
+            "DR-ROLE-011", opened=opened, other=shut, roles=summary, way=f"{first}{moves_it(snapshot, opened)}"
+        )
     if ask.operation == UNFENCE and any({opened, shut} <= {*unit.closed_at} for unit in snapshot.units):
         return None  # units that answer at both sites are enough; the result names the others
     if here not in _ANSWERING or there not in _ANSWERING:
-        remedy = f"Bring the silent site back; if it is lost: `dr-ctl failover --to {opened}`."
-        return found("DR-ROLE-006", f"that needs an answer from both sites: {summary}", remedy)
+        return found("DR-ROLE-006.both", opened=opened, roles=summary)
     if ask.operation == DRAIN and there is Role.SERVING:
         return found("DR-ROLE-012", target=target, roles=summary)
     return None
@@ -230,28 +225,21 @@ def _source(snapshot: Observation, ask: Ask, *, parts: bool) -> str | Finding:
     serving = [name for name, role in roles.items() if role is Role.SERVING]
     summary = stand(snapshot)
     if is_split(snapshot):
-        remedy = f"`dr-ctl fence {source}` keeps clients out of {source}; then the same command brings all to "
-        return (unexpected(snapshot, ask) or source) if parts else split(snapshot, f"{remedy}{ask.target}.")
+        split = found("DR-ROLE-014.before_move", units=served_where(snapshot), source=source, target=ask.target)
+        return (unexpected(snapshot, ask) or source) if parts else split
     if len(serving) > 1:
         return both_open(snapshot)
     if (surprise := unexpected(snapshot, ask)) is not None:
         return surprise
+    if serving and {*roles.values()} == {Role.SERVING, Role.STANDBY}:
+        return source
     if serving == [ask.target]:
-        if roles[source] is Role.STANDBY:
-            return source
         return found("DR-ROLE-003", target=ask.target, source=source, roles=summary)
     if serving == [source]:
-        if roles[ask.target] is Role.STANDBY:
-            return source
-        return found(
-            "DR-ROLE-004",
-            f"{ask.target} cannot take over: {summary}",
-            f"A planned move needs both sites up and answering. Mend {ask.target} first.",
-        )
-    remedy = "A swapover starts from a serving site; `dr-ctl status` says what is open, and what to do."
+        return found("DR-ROLE-004.planned", target=ask.target, roles=summary)
     if roles[ask.target] is Role.STANDBY and roles[source] not in _ANSWERING:
-        remedy = f"If {source} is lost: `dr-ctl failover --to {ask.target} --dry-run` says what that costs."
-    return found("DR-ROLE-005", f"no site was seen to serve: {summary}", remedy)
+        return found("DR-ROLE-005.lost", roles=summary, source=source, target=ask.target)
+    return found("DR-ROLE-005", roles=summary)
 
 
 def alive(snapshot: Observation, ask: Ask, *, under_way: bool = False, cut_off: bool = False) -> Finding | None:
@@ -261,39 +249,24 @@ def alive(snapshot: Observation, ask: Ask, *, under_way: bool = False, cut_off: 
     role = snapshot.roles[left]
     if snapshot.roles[ask.target] is Role.SERVING and role is not Role.SERVING:
         return None
+    first = "`dr-ctl status` says what ends the open failover; then: " if under_way else ""
     if role is Role.SERVING:
-        text, remedy = f"{left} serves", f"Move it without loss: `dr-ctl swapover --to {ask.target}`."
         if silent := [unit.name for unit in snapshot.units if left not in (*unit.open_at, *unit.closed_at)]:
-            remedy = (
-                f"A swapover moves all without loss, once {', '.join(silent)} of {left} answers again. Without it: "
-                f"`dr-ctl fence {left}` closes the rest, then the same failover."
-            )
-    elif role is Role.SICK and snapshot.hints.get(left, NO_HINTS).late:
-        text = f"{stand_of(snapshot, left)}, and takes connections: it may still serve"
-        remedy = (
-            "Ask again: a busy broker answers later. If it stays silent, end its process for certain, or cut its host "
-            f"off; then `dr-ctl failover --to {ask.target}` again."
-        )
-    elif role is Role.SICK:
-        text = f"{left} is sick: its process lives and may still serve"
-        remedy = f"End that process for certain, or cut its host off; then `dr-ctl failover --to {ask.target}` again."
-    elif role is Role.UNKNOWN and not cut_off and (hints := snapshot.hints.get(left, NO_HINTS)).signs:
+            return found("DR-ALIVE-001.serves_in_part", site=left, silent=", ".join(silent), first=first)
+        return found("DR-ALIVE-001.serves", site=left, target=ask.target, first=first)
+    if role is Role.SICK and snapshot.hints.get(left, NO_HINTS).late:
+        return found("DR-ALIVE-001.late", state=stand_of(snapshot, left), target=ask.target, first=first)
+    if role is Role.SICK:
+        return found("DR-ALIVE-001.sick", site=left, target=ask.target, first=first)
+    if role is Role.UNKNOWN and not cut_off and (hints := snapshot.hints.get(left, NO_HINTS)).signs:
         return lives_by(left, hints)
-    else:
-        return None
-    if under_way:
-        remedy = f"`dr-ctl status` says what ends the open failover; then: {remedy}"
-    return found("DR-ALIVE-001", text, remedy)
+    return None
 
 
 def lives_by(left: str, hints: Hints) -> Finding:
     """Say what shows that a silent site lives: then no word of a person takes it for lost."""
-    text = f"{left} does not answer, and lives: {'; '.join((*hints.signs, *hints.nodes))}"
-    remedy = (
-        f"Ask again in a minute: so long the link of a host that is gone may be listed. If {left} serves by another "
-        "node, name that one under `jolokia:` and `stomp:`; `dr-ctl status` says then who serves."
-    )
-    return found("DR-ALIVE-001", text, hints.remedy or remedy)
+    signs = "; ".join((*hints.signs, *hints.nodes))
+    return found("DR-ALIVE-001.lives", remedy=hints.remedy or None, site=left, signs=signs)
 
 
 def may_take_over(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
@@ -302,13 +275,15 @@ def may_take_over(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
     nodes = snapshot.hints.get(left, NO_HINTS).nodes
     if not nodes or whole_at(snapshot, ask.target):
         return ()
-    text = f"{left} may serve, or be about to: {'; '.join(nodes)}"
-    remedy = (
-        "See what each of them does: one that serves, name under `jolokia:` and `stomp:`. Only once each is ended, or "
-        f"its host cut off: add --presume-down {left} --reason TEXT."
-    )
     word = ask.presume_down == left and ask.reason is not None
-    return (found("DR-NODE-001", text, remedy, severity=Severity.WARNING if word else Severity.ERROR),)
+    return (
+        found(
+            "DR-NODE-001.lost",
+            severity=Severity.WARNING if word else Severity.ERROR,
+            nodes="; ".join(nodes),
+            site=left,
+        ),
+    )
 
 
 def not_lost(snapshot: Observation, ask: Ask, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
@@ -352,9 +327,7 @@ def _lost(snapshot: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     if ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
         return _surprise(snapshot, ask, "a failover is for a site that does not serve any more")
     if roles[ask.target] not in (Role.SERVING, Role.STANDBY):
-        return found(
-            "DR-ROLE-004", f"{ask.target} cannot take over: {summary}", f"A failover needs {ask.target}. Mend it first."
-        )
+        return found("DR-ROLE-004.failover", target=ask.target, roles=summary)
     if roles[lost] in CLOSED or whole_at(snapshot, ask.target):
         return lost
     if (ask.presume_down == lost and ask.reason) or (cut_off and roles[lost] is Role.UNKNOWN):
@@ -391,9 +364,7 @@ def other_brokers(basis: Mapping[str, Any], past: History) -> Finding | None:
         for unit, node in units.items():
             today = now.get(site, {}).get(unit)
             if today is not None and today != node:
-                text = f"the run is not of this installation: {site}/{unit} is another broker now ({today}, not {node})"
-                remedy = "Go on with it with the settings that it began with; where that broker was made anew, "
-                return found("DR-ROLE-017", text, f"{remedy}`dr-ctl abort --forget RUN --reason TEXT` gives it up.")
+                return found("DR-ROLE-017.other_broker", site=site, unit=unit, today=today, node=node)
     return None
 
 
@@ -408,9 +379,7 @@ def _renamed(basis: Mapping[str, Any], past: History) -> Finding | None:
                 (name for name, each in nodes.get(site, {}).items() if node is not None and each == node), None
             )
             is_now = "" if today is None else f"; that broker is called {today} now"
-            text = f"the run is of {site}/{unit}, and the settings have no such pair{is_now}"
-            remedy = f"Give the pair its old name {unit} until the run has ended: `dr-ctl resume` or `dr-ctl abort`."
-            return found("DR-ROLE-017", text, remedy)
+            return found("DR-ROLE-017.renamed", site=site, unit=unit, is_now=is_now)
     return None
 
 
@@ -419,11 +388,7 @@ def _resumed_source(snapshot: Observation, past: History, *, parts: bool) -> str
     roles = snapshot.roles
     summary = stand(snapshot)
     if any(role not in (Role.SERVING, Role.STANDBY) for role in roles.values()):
-        return found(
-            "DR-ROLE-006",
-            f"going on needs an answer from both sites: {summary}",
-            "Bring the silent site's management back, then `dr-ctl resume` or `dr-ctl abort`.",
-        )
+        return found("DR-ROLE-006.resumed", roles=summary)
     if all(role is Role.SERVING for role in roles.values()) and not (parts and is_split(snapshot)):
         return both_open(snapshot)
     return past.source

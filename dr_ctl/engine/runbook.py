@@ -183,7 +183,7 @@ class _Findings:
         self._list: list[tuple[int, Finding]] = []
 
     def add(self, line: int, text: str, id_: str = "DR-BOOK-001", *, severity: Severity = Severity.ERROR) -> None:
-        self._list.append((line, found(id_, f"{self._path.name}:{line}: {text}", severity=severity)))
+        self._list.append((line, found(id_, severity=severity, line=f"{self._path.name}:{line}", wrong=text)))
 
     def errors(self) -> bool:
         return any(finding.severity is Severity.ERROR for _, finding in self._list)

@@ -310,4 +310,4 @@ def test_each_finding_of_the_checks_has_a_name_and_no_other(folder: str) -> None
 def _yielded(package: str, module: str = "checks") -> set[str]:
     """The ids of the findings that the checks of a package make."""
     text = (TOPOLOGIES / package / f"{module}.py").read_text(encoding="utf-8")
-    return set(re.findall(r"\bfound\(\s*\"(DR-[A-Z]+-\d+)\"", text))
+    return set(re.findall(r"(?:\bfound\(\s*|\bkey = )\"(DR-[A-Z]+-\d+)", text))

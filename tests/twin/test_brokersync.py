@@ -64,8 +64,8 @@ deep queues of equal depth are compared by id: send london {DEEP}; beside take l
     retry_dead; take london 60; lie {DEEP - 60} {DEEP - 60}; run 20 swapover --to paris; lie {DEEP - 60} {DEEP - 60};
     finds DR-PARITY-004 60 message(s)
 a queue too deep for the time of a drain is told before the fence and in the end: send london {DEEP};
-    run 0 swapover --to paris --dry-run --timeout 1s; finds DR-SYNC-006 up to {DEEP} may come twice;
-    run 0 swapover --to paris --timeout 1s; finds DR-SYNC-006 up to {DEEP} may come twice
+    run 0 swapover --to paris --dry-run --timeout 1s; finds DR-SYNC-006 up to {DEEP} may come as duplicates;
+    run 0 swapover --to paris --timeout 1s; finds DR-SYNC-006 up to {DEEP} may come as duplicates
 what a run browsed and removed is no evidence for the next: send london {DEEP}; take london 4; run 0 fence london;
     run 0 drain --to paris; run 0 unfence london; lie {DEEP - 4} {DEEP - 4}; removed 4; run 10 swapover --to paris;
     lie {DEEP - 8} {DEEP - 4}; finds DR-SYNC-004 4 message(s)

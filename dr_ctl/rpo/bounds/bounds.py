@@ -152,23 +152,22 @@ def findings(
         yield found("DR-RPO-031", later=later, site=site)
     if death.unwatched is not None and death.how is not How.WORD:
         since, until = (stamp(moment(us)) for us in death.unwatched)
-        text = f"{site} was seen down at {since}, and nobody looked until {until}: it may have served meanwhile"
-        yield found("DR-RPO-030", text, _WORD)
+        yield found("DR-RPO-030.not_watched", site=site, since=since, until=until)
     elif death.how is How.UNWATCHED and any(each.is_read for each in pairs):
         is_known = any((each.lost, each.duplicates) != (None, None) for each in pairs)
         grow = ": the bounds count up to now, and grow" if is_known else ""
-        yield found("DR-RPO-030", f"{site} is down, and no monitor has looked since it was last read{grow}", _WORD)
+        yield found("DR-RPO-030.since_read", site=site, grow=grow)
     for pair in pairs:
         yield from _of_pair(site, pair, death, is_summed=is_summed)
         if untold := [each for each in pair.apart.queues.values() if None in (each.lost, each.duplicates)]:
             at = "" if pair.apart.us is None else f" (reading of {stamp(moment(pair.apart.us))})"
             yield found(
-                "DR-PARITY-001",
-                f"the sites differ by more than what is under way: {_named(untold, sites)}{at}",
-                f"What {site} has and {other} has not is lost with {site}, and what lies at {other} alone may be a "
-                "duplicate: how many, nobody can say. A failover needs `unknown` accepted for it; find out why before, "
-                "or leave such queues out with `queues: {exclude: …}`.",
+                "DR-PARITY-001.lost_site",
                 severity=Severity.WARNING,
+                at=at,
+                site=site,
+                other=other,
+                differences=_named(untold, sites),
             )
 
 
@@ -176,21 +175,17 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
     where = f"the outflow of {site}, pair {pair.name}"
     if pair.lost_read_us is None or pair.duplicates_read_us is None:
         missing = "messages" if pair.lost_read_us is None else "acknowledgements"
-        text = f"the history holds no recent look at {where}: how many {missing} it takes with it is not known"
-        remedy = "Let `dr-ctl monitor` run while the site answers; now only the unknown can be accepted."
-        yield found("DR-RPO-005", text, remedy)
+        yield found("DR-RPO-005.not_read", where=where, missing=missing)
     if pair.lost_read_us is None:
         return
     elapsed_us = death.us - pair.lost_read_us
     if elapsed_us > STALE_US:
-        text = f"the last look at {where} was {elapsed_us / US:.0f} s before {death.text}"
-        yield found("DR-RPO-003", text, "The bounds grow with this time.")
+        yield found("DR-RPO-003.at_end", where=where, age=f"{elapsed_us / US:.0f}", end=death.text)
     untold = any(None in (each.lost, each.duplicates) for each in pair.apart.queues.values())
     if (pair.lost is None or pair.duplicates is None) and not untold:
         yield _unbounded(pair, pair.lost_read_us, where, elapsed_us)
     elif pair.lost is not None and not is_summed:
-        text = f"{where}: the bounds rest on the look at {stamp(moment(pair.lost.us))} and on {_came(pair.lost, death)}"
-        yield found("DR-RPO-010", text, "A shorter `history.every` makes them narrower.")
+        yield found("DR-RPO-010", where=where, at=stamp(moment(pair.lost.us)), arrived=_came(pair.lost, death))
     yield from _left(pair, site)
 
 

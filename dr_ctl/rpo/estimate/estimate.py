@@ -132,11 +132,7 @@ def nothing_of(site: str | None, known: set[str]) -> Finding:
     others = ", ".join(sorted(known)) or "no site"
     if site is None:
         return found("DR-RPO-004", others=others)
-    return found(
-        "DR-RPO-005",
-        f"the history holds no look at an outflow of {site}; it holds files of {others}",
-        "Widen --since and --until, name another site with --site, or run `dr-ctl monitor` against this one.",
-    )
+    return found("DR-RPO-005.nothing_of_site", site=site, others=others)
 
 
 def waiting(site: str, serving: str | None) -> list[Finding]:
@@ -147,19 +143,16 @@ def waiting(site: str, serving: str | None) -> list[Finding]:
 
 
 def stale(facts: Facts, stale_s: float) -> list[Finding]:
-    remedy = "See that `dr-ctl monitor` runs and reaches the site; read the figures as of that moment."
     limit_s = max(STALE_AT_LEAST_S, STALE_POLLS * facts.spacing_us / 1e6)
     newest_us = facts.span_us[1]
     findings = []
     if stale_s > limit_s:
-        text = f"the newest look is {stale_s:.0f} s old ({stamp(moment(newest_us))})"
-        findings.append(found("DR-RPO-003", text, remedy))
+        findings.append(found("DR-RPO-003.newest", age=f"{stale_s:.0f}", at=stamp(moment(newest_us))))
     for pair, flows in sorted(facts.pairs.items()):
         last_us = max(each.last_us for each in flows)
         behind_s = (newest_us - last_us) / 1e6
         if behind_s > limit_s:
-            text = f"pair {pair} was last read {behind_s:.0f} s before the newest look ({stamp(moment(last_us))})"
-            findings.append(found("DR-RPO-006", text, f"{remedy} Leave out a pair that is gone with --since."))
+            findings.append(found("DR-RPO-006", pair=pair, behind=f"{behind_s:.0f}", at=stamp(moment(last_us))))
     return findings
 
 
@@ -167,17 +160,11 @@ def ahead(newest_us: int, now_us: int, files: tuple[int, int] | None) -> list[Fi
     """Tell of looks in the future of this machine's clock: of those that are left out (how many files, and the last),
     or else of the newest."""
     if files is not None:
-        text = (
-            f"looks in {files[0]} file(s) lie in the future of this machine's clock, as far as "
-            f"{stamp(moment(files[1]))}: they are left out"
-        )
-        return [found("DR-RPO-020", text, "Set the clocks of this machine and of the monitor's.")]
+        return [found("DR-RPO-020.left_out", files=files[0], last=stamp(moment(files[1])))]
     ahead_s = (newest_us - now_us) / 1e6
     if ahead_s <= STALE_AT_LEAST_S:
         return []
-    text = f"the newest look lies {ahead_s:.0f} s in the future of this machine's clock ({stamp(moment(newest_us))})"
-    remedy = "Set the clocks of this machine and of the monitor's; leave such looks out with --until."
-    return [found("DR-RPO-020", text, remedy)]
+    return [found("DR-RPO-020.newest", ahead=f"{ahead_s:.0f}", at=stamp(moment(newest_us)))]
 
 
 def uncertain(total: OfScope) -> list[Finding]:
@@ -202,9 +189,7 @@ def without_queues(objectives: Objectives | None, facts: Facts) -> list[Finding]
     """Classes that no queue of the history belongs to."""
     classes = objectives.classes if objectives is not None else ()
     names = [", ".join(each.queues) for number, each in enumerate(classes) if class_name(number) not in facts.classes]
-    text = "no queue that was ever read belongs to this class of the objectives, so nothing is known of it: {}"
-    remedy = "Check the spelling of its patterns, and that `dr-ctl monitor` may read its queues."
-    return [found("DR-RPO-025", text.format(name), remedy) for name in names]
+    return [found("DR-RPO-025", queues=name) for name in names]
 
 
 def inside(estimated: Estimate, objectives: Objectives | None) -> list[Finding]:

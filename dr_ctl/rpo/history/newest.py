@@ -143,10 +143,7 @@ def recent(
     """
     seen, findings = read(history, lambda files: _Reading(files, site, frozenset(pairs), until_us, other).recent())
     if seen.is_empty and not seen.findings and not findings:  # what was not read is not told as nothing
-        text = f"there is no history of {site} in {shown(history)}: what it still had to ship is not known"
-        findings.append(
-            found("DR-RPO-001", text, "Let `dr-ctl monitor` run: it records what a failover needs to know.")
-        )
+        findings.append(found("DR-RPO-001.of_site", site=site, place=shown(history)))
     return replace(seen, findings=[*findings, *seen.findings])
 
 

@@ -195,9 +195,7 @@ class _Question:
 
 
 def no_history(asked: Request) -> Finding:
-    text = f"there is no history to estimate from in {asked.place.shown}"
-    remedy = "Run `dr-ctl monitor` for a while, then ask again; until then the loss is not known."
-    return found("DR-RPO-001", text, remedy)
+    return found("DR-RPO-001.nothing", place=asked.place.shown)
 
 
 @contextmanager

@@ -34,6 +34,9 @@ def of_both(here: Broker, there: Broker) -> Iterator[Finding]:
         }
         yield found(
             "DR-MQTT-001",
-            f"{here.site}/{here.pair}: {' and '.join(stays)} stay there and do not come to {there.site}",
-            " ".join(remedy for kind, remedy in remedies.items() if any(kind in each for each in stays)),
+            site=here.site,
+            pair=here.pair,
+            stays=" and ".join(stays),
+            other_site=there.site,
+            advice=" ".join(remedy for kind, remedy in remedies.items() if any(kind in each for each in stays)),
         )

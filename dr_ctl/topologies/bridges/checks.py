@@ -24,6 +24,9 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 
 SKIPS_PER_S: Final = 4000  # messages that a plain client passes over, one by one: 3 100 to 4 500 were measured
+_TOO_DEEP: Final = (
+    f"More than {COMPARED} lie there, too many to be compared: `--accept-difference {{}}` moves all the same."
+)
 _MENDED: Final = frozenset({"DR-DOOR-004", "DR-BRIDGE-004", "DR-LINK-004"})
 
 
@@ -39,8 +42,7 @@ def of_move(rules: Rules, snapshot: Snapshot[BrokerView], move: Move) -> list[Fi
 
 
 def of_return(snapshot: Snapshot[BrokerView], move: Move) -> Iterator[Finding]:
-    boots_closed = "Let its client acceptors boot closed: autoStart=false."
-    yield from failover.of_return(snapshot, move, of_broker, _MENDED, boots_closed)
+    yield from failover.of_return(snapshot, move, of_broker, _MENDED, "DR-RETURN-001.artemis")
     for view in snapshot.views(move.target):
         yield from _done_again(view, move)
 
@@ -54,20 +56,17 @@ def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
     count = sum(map(len, ids.values())) if ids is not None else sum(flow.to_ship or 0 for flow in view.flows)
     if not count:
         return
-    again = f"failback --to {view.site}" if move.ask.operation == FAILBACK else f"reinstate {view.site}"
-    remedy = f"Consumers must recognise what they have done: `dr-ctl {again} --accept-duplicates {count}`."
-    if ids is not None:
-        text = (
-            f"{count} message(s) that {view.site} holds may come as duplicates: its consumers had done them when it "
-            "was lost, and no announcement of that is left"
-        )
-        named = tuple(f"{unit}: {some(each)}" for unit, each in ids.items() if each)
-    else:
-        text = f"up to {count} message(s) that {view.site} holds may come as duplicates: nothing tells which were done"
-        named = ("its store of processed ids is not named or was not read, or what it holds could not be listed",)
+    again = f"dr-ctl {'failback --to' if move.ask.operation == FAILBACK else 'reinstate'} {view.site}"
     accepted = move.ask.accept_duplicates
     agreed = accepted == "unknown" or (accepted is not None and accepted >= count)
-    finding = found("DR-RETURN-010", text, remedy, more=named, severity=Severity.WARNING if agreed else Severity.ERROR)
+    finding = found(
+        "DR-RETURN-010.held" if ids is not None else "DR-RETURN-010.held_unread",
+        more=[f"{unit}: {some(announced)}" for unit, announced in (ids or {}).items() if announced],
+        severity=Severity.WARNING if agreed else Severity.ERROR,
+        count=count,
+        site=view.site,
+        again=again,
+    )
     yield replace(finding, duplicates=count)
 
 
@@ -107,27 +106,19 @@ def _discovery(name: str, view: BrokerView) -> Iterator[Finding]:
 def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
     unit = flow.unit
     if "," in unit:
-        text = f"{name}: a divert whose address has a comma captures nothing: {unit} is not copied"
-        yield found("DR-BRIDGE-006", text, "Give that queue and its address a name without one.")
+        yield found("DR-BRIDGE-006.comma", broker=name, unit=unit)
     if flow.buffer is None:
-        text = f"{name}: divert {flow.divert.name} puts copies of {unit} where no queue is: they are lost"
-        yield found("DR-BRIDGE-006", text, f"Make a durable queue at address {flow.divert.to}.")
+        yield found("DR-BRIDGE-006.no_buffer", broker=name, unit=unit, divert=flow.divert.name, address=flow.divert.to)
         return
     if not flow.bridges and any(each.bridges for each in view.carrying):
-        text = f"{name}: no bridge reads {flow.buffer.name}: the copies of {unit} stay there"
-        yield found("DR-BRIDGE-006", text, "Give that buffer a bridge to the peer.")
+        yield found("DR-BRIDGE-006.no_bridge", broker=name, unit=unit, buffer=flow.buffer.name)
     if flow.buffer.paused:
-        text = f"{name}: buffer {flow.buffer.name} is paused: nothing of {unit} is shipped"
-        yield found("DR-LINK-005", text, "Resume that queue.")
+        yield found("DR-LINK-005", broker=name, outflow=f"the buffer {flow.buffer.name} of {unit}")
     stopped = [bridge.name for bridge in flow.bridges if not bridge.started]
     if stopped:
         yield found("DR-BRIDGE-004", broker=name, stopped=some(stopped), site=view.site)
     elif flow.bridges and not flow.attached:
-        yield found(
-            "DR-LINK-004",
-            f"{name}: the bridge of {unit} is started but not connected",
-            f"`dr-ctl link restart {view.site}`; if that does not help, look at what stands between the sites.",
-        )
+        yield found("DR-LINK-004", broker=name, link=f"the bridge of {unit}", site=view.site)
     yield from _origin(name, flow)
 
 
@@ -141,27 +132,28 @@ def _buffered(name: str, view: BrokerView, flow: Flow, ask: Ask | None = None) -
     if view.repels(flow) and (lost or any("AMQP" in listener.protocols for listener in view.listeners)):
         kind = "anycast" if buffer.routing == "multicast" else "multicast"
         yield found(
-            "DR-BRIDGE-019",
-            f"{name}: the buffer {buffer.name} is {buffer.routing} and {unit} is {kind}: what JMS clients send by AMQP "
-            f"is not copied" + (f"; {begun}" if lost else ""),
-            f"In broker.xml of {view.site}: `<address name={quoteattr(buffer.address)}><{kind}><queue "
-            f"name={quoteattr(buffer.name)}/></{kind}></address>`, which the broker reads again by itself.",
+            "DR-BRIDGE-019.routing",
             severity=Severity.ERROR if lost else Severity.WARNING,
+            broker=name,
+            routing=buffer.routing,
+            unit=unit,
+            kind=kind,
+            site=view.site,
+            buffer=buffer.name,
+            uncopied=f"; {begun}" if lost else "",
+            address_xml=quoteattr(buffer.address),
+            queue_xml=quoteattr(buffer.name),
         )
     elif lost:
         deep = any(queue.depth > COMPARED for queue in view.queues_of(unit))
         accepted = not deep or ask is None or ask.accept_difference.get(unit, 0) >= lost
         yield found(
-            "DR-BRIDGE-019",
-            f"{name}: {begun}: what of them still lies in {unit} has no copy",
-            f"Compare {unit} at both sites before it moves. "
-            + (
-                f"More than {COMPARED} lie there, which dr-ctl does not compare: `--accept-difference "
-                f"{quote(unit)}={lost}` moves all the same."
-                if deep
-                else ""
-            ),
+            "DR-BRIDGE-019.uncopied",
             severity=Severity.WARNING if accepted else Severity.ERROR,
+            broker=name,
+            begun=begun,
+            unit=unit,
+            too_deep=f" {_TOO_DEEP.format(quote(f'{unit}={lost}'))}" if deep else "",
         )
 
 
@@ -170,15 +162,16 @@ def _origin(name: str, flow: Flow) -> Iterator[Finding]:
     taken = flow.divert.filter or ""
     for bridge in flow.bridges:
         if bridge.origin is None:
-            text = f"{name}: bridge {bridge.name} writes no {ORIGIN} into what it ships: the peer would send it back"
-            yield found("DR-BRIDGE-007", text, "Give that bridge the AddHeadersTransformer with the name of its site.")
+            yield found("DR-BRIDGE-007.no_header", broker=name, bridge=bridge.name, origin=ORIGIN)
         elif f"{ORIGIN} = '{bridge.origin}'" not in taken or f"{ORIGIN} IS NULL" not in taken:
-            text = (
-                f"{name}: divert {flow.divert.name} does not take just what is of {bridge.origin} or of nobody: "
-                f"its filter is {taken or 'missing'}"
+            yield found(
+                "DR-BRIDGE-007.wrong_filter",
+                broker=name,
+                origin=bridge.origin,
+                origin_2=ORIGIN,
+                divert=flow.divert.name,
+                filter=taken or "missing",
             )
-            remedy = f"Its filter should be: {ORIGIN} = '{bridge.origin}' OR {ORIGIN} IS NULL."
-            yield found("DR-BRIDGE-007", text, remedy)
 
 
 def _forwarded(name: str, view: BrokerView, ask: Ask | None) -> Iterator[Finding]:
@@ -205,18 +198,9 @@ def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
     ports = {listener.port for listener in view.link.listeners if listener.port is not None}
     linked = {user.strip() for each in view.connections if each.port in ports for user in each.user.split(",")}
     if view.users is None:
-        yield found(
-            "DR-FENCE-005",
-            f"{name}: cannot tell the roles of the bridges' user: a fence could keep the bridges out too",
-            f"Make sure that the bridges' user has none of the roles {roles}: one that is refused stops all of them.",
-        )
+        yield found("DR-FENCE-005", broker=name, link="the bridges", roles=roles)
     elif same := sorted(user for user in linked if view.users.get(user, frozenset()) & {*lasting.roles}):
-        yield found(
-            "DR-FENCE-006",
-            f"{name}: the bridges' user {', '.join(same)} has a role that a fence keeps out ({roles}): the first fence "
-            "would stop all bridges of the peer",
-            "Give the bridges a user and a role of their own.",
-        )
+        yield found("DR-FENCE-006", broker=name, users=", ".join(same), link="the bridges", roles=roles)
 
 
 def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
@@ -251,31 +235,18 @@ def of_both(
 def _not_captured(here: BrokerView, there: BrokerView, move: Move) -> Iterator[Finding]:
     """A queue that only the waiting site copies: no fence closes it where it is served, and it would open at both."""
     for unit in (unit for unit in there.among(move.moves) if here.flow(unit) is None):
-        yield found(
-            "DR-BRIDGE-006",
-            f"{here.site}/{here.pair}: no divert copies {unit} to {there.site}: what is sent there has no copy",
-            f"Give {unit} its divert, buffer and bridge at {here.site} again, as in broker.xml; then compare what was "
-            "sent meanwhile.",
-        )
+        yield found("DR-BRIDGE-006.not_captured", site=here.site, pair=here.pair, unit=unit, other_site=there.site)
 
 
 def _copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
     """Find what is missing for one queue at the site that waits for it."""
     name = f"{there.site}/{there.pair}"
     if not there.queues_of(unit):
-        text = f"{name}: no queue takes what arrives for {unit}: the bridge of {here.site} ships it into nothing"
-        yield found("DR-BRIDGE-011", text, f"Make queue {unit} at {there.site}; what came meanwhile is not there.")
+        yield found("DR-BRIDGE-011.no_queue", broker=name, unit=unit, site=here.site, other_site=there.site)
     elif unlost := there.unrouted.get(unit):
-        text = f"{name}: {unlost} message(s) for {unit} found no queue since that broker's start"
-        yield found(
-            "DR-BRIDGE-011",
-            text,
-            f"Compare {unit} at both sites before it moves: the copy may lack them.",
-            severity=Severity.WARNING,
-        )
+        yield found("DR-BRIDGE-011.unrouted", severity=Severity.WARNING, broker=name, unit=unit, count=unlost)
     if there.flow(unit) is None:
-        text = f"{name}: no divert copies {unit} back to {here.site}: after a move nothing would be captured"
-        yield found("DR-BRIDGE-006", text, f"Give {unit} a divert, a buffer and a bridge at {there.site} too.")
+        yield found("DR-BRIDGE-006.not_back", broker=name, unit=unit, site=here.site, other_site=there.site)
     if unit in there.idle or (there.units.get(unit) and here.units.get(unit)):
         yield found("DR-BRIDGE-012", broker=name, unit=unit, site=there.site, other_site=here.site, queue=quote(unit))
     elif _takes_sends(unit, here, there):
@@ -319,12 +290,13 @@ def _only_here(unit: str, here: BrokerView, there: BrokerView, ask: Ask) -> Iter
     copies = {queue.name for queue in there.queues_of(unit)}
     for queue in here.queues_of(unit) if copies else ():
         if queue.depth and queue.name not in copies and queue.depth != ask.accept_difference.get(queue.name):
-            text = f"{queue.depth} message(s) of {queue.name} lie at {here.site}, and {there.site} has no such queue"
-            remedy = (
-                f"Make queue {queue.name} at {there.site}, and let what lies there be consumed at {here.site} first; "
-                "--accept-difference QUEUE=N leaves exactly that many behind."
+            yield found(
+                "DR-BRIDGE-011.no_such_queue",
+                depth=queue.depth,
+                site=here.site,
+                other_site=there.site,
+                queue=queue.name,
             )
-            yield found("DR-BRIDGE-011", text, remedy)
 
 
 def _refused(here: BrokerView, there: BrokerView) -> Iterator[Finding]:

@@ -135,11 +135,7 @@ def done_at(way: Way, copies: BrokerView, *, timeout_s: float) -> Iterator[Findi
     here, there = way
     lost = lacking(way, copies, whole)
     if lost is None or there.id_settings is None:
-        text = (
-            f"what the consumers of {here.site} had in hand when it was lost may come as duplicates at {there.site}: "
-            "the settings do not name both stores of ids, so nobody can tell what that is"
-        )
-        yield found("DR-RETURN-010", text, "Name both under `ids:`; the consumers must recognise what they have done.")
+        yield found("DR-RETURN-010.no_store", site=here.site, other_site=there.site)
         return
     queues = {queue.name: queue for unit in copies.among(whole) for queue in copies.queues_of(unit)}
     for name, ids in lost.items():
@@ -152,15 +148,17 @@ def done_at(way: Way, copies: BrokerView, *, timeout_s: float) -> Iterator[Findi
         }
         if done := sorted(ids & lying):
             yield found(
-                "DR-RETURN-010",
-                f"{len(done)} message(s) of {name} come as duplicates at {there.site}: consumers of {here.site} had "
-                f"done them when it was lost, and could not announce their ids: {some(done)}",
-                f"The consumers at {there.site} must recognise them; see what their second processing did.",
+                "DR-RETURN-010.unannounced",
+                other_site=there.site,
+                site=here.site,
+                count=len(done),
+                queue=name,
+                ids=some(done),
             )
 
 
 def not_compared(error: NotRead) -> Finding:
-    return found("DR-RECONCILE-004", f"the id stores could not be compared: {error}", error.remedy)
+    return found("DR-RECONCILE-004.not_compared", why=error)
 
 
 def _lying(there: Access, copy: Queue, origin: str | None, ids: frozenset[str], *, timeout_s: float) -> int:

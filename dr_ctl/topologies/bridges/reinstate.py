@@ -194,11 +194,7 @@ def _duplicates(tools: BridgesTools, move: Move, unapplied: int | None) -> list[
     if known and min(known) == 0:
         return []
     most = f"at most {min(known)}" if known else "an unknown number of"
-    text = (
-        f"{most} message(s) that came in of {move.target} may come twice: the ids that say they are done did not come"
-    )
-    remedy = f"Clients must recognise what they have done; `dr-ctl reinstate {move.target}` brings the rest."
-    return [found("DR-RETURN-007", text, remedy)]
+    return [found("DR-RETURN-007", most=most, target=move.target, why="the ids that say they are done did not come")]
 
 
 def reconcile(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -220,9 +216,7 @@ def _unrouted(tools: BridgesTools, move: Move) -> Iterator[Finding]:
     for view in tools.observer.look_at(move.target):
         counts = [f"{unit} {count}" for unit, count in view.unrouted.items() if count and view.flow(unit) is not None]
         if counts:
-            text = f"messages found no queue at {view.site}/{view.pair}: its copies lack them: {some(counts)}"
-            remedy = "Find out why before moving back: these would not be served there."
-            yield found("DR-RECONCILE-002", text, remedy)
+            yield found("DR-RECONCILE-002.unrouted", site=view.site, pair=view.pair, counts=some(counts))
 
 
 def _not_known(mine: Store, other: Store) -> Mapping[str, int] | NotRead:
@@ -234,9 +228,7 @@ def _not_known(mine: Store, other: Store) -> Mapping[str, int] | NotRead:
 
 def _of_ids(lacking: Mapping[str, int] | NotRead, move: Move) -> Iterator[Finding]:
     if isinstance(lacking, NotRead):
-        text = f"the id stores could not be compared: {lacking}"
-        yield found("DR-RECONCILE-004", text, "Compare them by hand before moving back.")
+        yield duplicates.not_compared(lacking)
     elif lacking:
         named = some([f"{queue} {count}" for queue, count in lacking.items()])
-        text = f"ids that {move.target} has processed are not known at {move.source}, and may come twice: {named}"
-        yield found("DR-RECONCILE-004", text, f"See that the processor of the ids works at {move.source}.")
+        yield found("DR-RECONCILE-004.unknown_ids", target=move.target, source=move.source, ids=named)

@@ -228,9 +228,15 @@ def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     )
     if waited.held:
         return Done(f"the bridges of {move.source} are connected")
-    text = f"the bridge of {some(waited.look)} did not connect within {duration(step.limits['within'])}"
-    remedy = f"Look at what stands between the sites, and at the acceptor for bridges at {move.target}."
-    return Refused(text, findings=(found("DR-LINK-008", text, remedy),))
+    return Refused.of(
+        found(
+            "DR-LINK-008",
+            link=f"the bridge of {some(waited.look)}",
+            within=duration(step.limits["within"]),
+            why="",
+            target=move.target,
+        )
+    )
 
 
 def start(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -242,8 +248,7 @@ def start(tools: BridgesTools, step: PlannedStep, move: Move, context: StepConte
     mine = [call for call in step.inverse if (call.site, call.unit) in snapshot]
     away = sorted({f"{call.site}/{call.unit}" for call in step.inverse if call not in mine})
     findings = tuple(
-        found("DR-LINK-007", f"{name}: whether its bridges are started could not be seen", "Look at them.")
-        for name in away
+        found("DR-LINK-007", broker=name, link="its bridges are started", site=name.partition("/")[0]) for name in away
     )
     if not left_of(mine, views):
         return NotNeeded("no bridge was seen stopped", findings=findings)

@@ -111,9 +111,15 @@ class BridgesVerifier(Verifier[BrokerView]):
             # Fewer are delayed with each moment, so that nobody can name their number beforehand.
             lacks = (lacks or 0) + (not_due if lacks or not_due > accepted else 0)
             if lacks and lacks != accepted:
-                text = f"{lacks} message(s) of {queue.name} lie at {here.site} and not at {there.site}"
-                remedy = "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference."
-                return Refused(text, findings=(found("DR-PARITY-004", text, remedy),))
+                return Refused.of(
+                    found(
+                        "DR-PARITY-004.one_queue",
+                        site=here.site,
+                        other_site=there.site,
+                        count=lacks,
+                        queue=queue.name,
+                    )
+                )
         duplicates, findings = self._duplicates(here, there, move)
         if duplicates:
             return Refused(duplicates[0].text, findings=duplicates)

@@ -122,12 +122,7 @@ def _left(
         severity = Severity.WARNING
         one, other = (there, here) if any(each.serving for _, each in left) else (here, there)
         remedy = _lacking(one, other)
-    yield found(
-        "DR-BRIDGE-017",
-        f"{text}; in no store of both sites, and so left there: {some(named)}",
-        remedy,
-        severity=severity,
-    )
+    yield found("DR-BRIDGE-017", remedy=remedy, severity=severity, removed=text, left=some(named))
 
 
 def _in_one(each: Compared, here: str, there: str) -> str:

@@ -37,7 +37,7 @@ def of_move(rules: Rules, snapshot: SyncSnapshot, move: Move) -> list[Finding]:
 
 
 def of_return(snapshot: SyncSnapshot, move: Move) -> Iterator[Finding]:
-    return failover.of_return(snapshot, move, of_broker, _MENDED, classic.BOOTS_OPEN)
+    return failover.of_return(snapshot, move, of_broker, _MENDED, "DR-RETURN-001.classic")
 
 
 def nothing_owed(snapshot: SyncSnapshot, move: Move) -> bool:
@@ -64,39 +64,21 @@ def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
 def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
     if view.network is None and len(view.networks) > 1:
         there = ", ".join(each.name for each in view.networks)
-        yield found(
-            "DR-LINK-001",
-            f"{name}: cannot tell the network connector to the peer; there are {there}",
-            "Name it under `network:`, as activemq.xml does in <networkConnector name=…>.",
-        )
+        yield found("DR-LINK-001.connector", broker=name, links=there)
     elif view.network is not None and not view.link.attached:
-        yield found(
-            "DR-LINK-004",
-            f"{name}: network connector {view.network.name} is not connected",
-            f"The peer keeps out what {view.site} holds; `dr-ctl reinstate {view.site}` lets it in, no restart does."
-            if kept_out
-            else f"`dr-ctl link restart {view.site}`; if that does not help, look at what stands between the sites.",
-        )
+        key = "DR-LINK-004.kept_out" if kept_out else "DR-LINK-004"
+        yield found(key, broker=name, link=f"network connector {view.network.name}", site=view.site)
 
 
 def _link_listener(name: str, view: BrokerView) -> Iterator[Finding]:
     """Whether the connector of the peer's network connector is known, and is not the clients'."""
     shared = sorted({each.protocol for each in view.bridges} & {*view.config.clients})
     if shared:
-        yield found(
-            "DR-DOOR-003",
-            f"{name}: the peer's network connector comes in by {', '.join(shared)}, which clients use too: closing it "
-            "to them would cut the copies",
-            "Give it a transport connector of its own, named under `bridge:`, and point the peer's uri at that.",
-        )
+        yield found("DR-DOOR-003.shared", broker=name, shared=", ".join(shared))
     elif not view.link.listeners and view.config.mirror is None:
         others = [each.name for each in view.acceptors if each.name not in view.config.clients]
         there = f"{', '.join(others)} could be it" if others else "clients use all of them"
-        finding = found(
-            "DR-DOOR-003",
-            f"{name}: cannot tell which transport connector the peer's network connector uses: {there}",
-            "Give it one of its own, named under `bridge:`; closing the clients' would cut the copies.",
-        )
+        finding = found("DR-DOOR-003.connector", broker=name, which=there)
         # Where nothing can be named, nobody waits for a restart while no site serves.
         yield finding if others else replace(finding, weighs=finding.weighs & ~Weight.FAILOVER)
 
@@ -120,12 +102,7 @@ def of_both(
         if move.ask.accept_difference.get(each.queue) != abs(each.source - each.target)
     ]
     if wrong:
-        yield found(
-            "DR-PARITY-001",
-            "the waiting site lacks more than what is to be shipped: "
-            + some([each.told(source.site, target.site) for each in wrong]),
-            "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference.",
-        )
+        yield found("DR-PARITY-001", differences=some([each.told(source.site, target.site) for each in wrong]))
 
 
 def of_opening(rules: Rules, snapshot: SyncSnapshot, move: Move) -> Iterator[Finding]:
@@ -141,17 +118,9 @@ def of_opening(rules: Rules, snapshot: SyncSnapshot, move: Move) -> Iterator[Fin
             continue
         for each in parity.counts(here, there, rules.queues):
             if each.lacks and unfence:
-                text = f"{each.lacks} message(s) of {each.queue} lie at {opened} and not at {other}"
-                remedy = (
-                    f"If {other} served last, `dr-ctl unfence {other}`; else `dr-ctl drain --to {opened}` compares "
-                    f"both, then `dr-ctl activate {opened}`."
-                )
-                yield found("DR-SYNC-004", f"{text}, whose clients may have consumed them", remedy)
+                yield found("DR-SYNC-004.both_closed", queue=each.queue, opened=opened, other=other, count=each.lacks)
             elif each.lacks:
-                text = f"{each.lacks} message(s) of {each.queue} lie at {opened} alone: so many may come twice"
-                yield found(
-                    "DR-SYNC-005", text, f"If {other} served last: `dr-ctl unfence {other}` opens that instead."
-                )
+                yield found("DR-SYNC-005.both_closed", queue=each.queue, opened=opened, other=other, count=each.lacks)
 
 
 def _residue(
@@ -166,16 +135,15 @@ def _residue(
 
 
 def unproven(each: parity.Counts, copies: int, why: str, source: BrokerView, target: BrokerView) -> Finding:
-    text = (
-        f"{copies} message(s) of {each.queue} lie at {target.site} and not at {source.site}, and nothing shows that "
-        f"they were consumed: {why}"
+    return found(
+        "DR-SYNC-004.unproven",
+        queue=each.queue,
+        target=target.site,
+        source=source.site,
+        why=why,
+        count=copies,
+        quoted=shlex.quote(each.queue),
     )
-    remedy = (
-        f"`dr-ctl swapover --to {target.site} --accept-difference {shlex.quote(each.queue)}={copies}` leaves exactly "
-        "so many there: clients get them there, and those that were consumed come twice. Where somebody knows that "
-        f"they were consumed: `dr-ctl sync --settle --site {target.site} --reason TEXT` keeps them aside first."
-    )
-    return found("DR-SYNC-004", text, remedy)
 
 
 def not_compared(each: parity.Counts, source: str, target: str) -> Finding:
@@ -184,25 +152,15 @@ def not_compared(each: parity.Counts, source: str, target: str) -> Finding:
 
 
 def possible_duplicates(queue: str, copies: int, site: str) -> Finding:
-    text = f"{copies} message(s) of {queue} that lay at {site} alone were left there: so many may come twice"
-    return found("DR-SYNC-005", text, "Nothing: that was accepted. What clients of both sites got is in their ids.")
+    return found("DR-SYNC-005.left", queue=queue, site=site, count=copies)
 
 
 def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     name = f"{source.site}/{source.pair}"
     if not source.copying:
-        yield found(
-            "DR-SYNC-001",
-            f"{name}: no queue holds copies for {target.site}: nothing is copied there",
-            f"Give each queue a composite queue in activemq.xml of {source.site}, with a copy queue that its network "
-            "connector includes, or name these under `copies:`; docs/classic-brokersync.md shows both.",
-        )
+        yield found("DR-SYNC-001.no_copies", broker=name, target=target.site, source=source.site)
     elif source.network is None and not source.networks:
-        yield found(
-            "DR-SYNC-001",
-            f"{name}: no network connector: what lies in its copy queues is never shipped",
-            f"Add one to {target.site} in activemq.xml of {source.site} that includes the copy queues.",
-        )
+        yield found("DR-SYNC-001.no_connector", broker=name, target=target.site, source=source.site)
     left_out = [
         queue.name
         for queue in source.business.values()

@@ -32,10 +32,7 @@ from dr_ctl.topologies.common.view import Config, Queue
 
 
 class Looked(snapshot.Snapshot[BrokerView]):
-    kept_aside = (
-        "Where they were never done: `dr-ctl sync --settle --put-back --site {} --reason TEXT` lets clients have them. "
-        "Where they were: purge that queue in the console."
-    )
+    kept_aside = "DR-RECONCILE-003.brokersync"
 
     def findings(self) -> Sequence[Finding]:
         return [*snapshot.Snapshot.findings(self), *self._unproven()]
@@ -47,12 +44,14 @@ class Looked(snapshot.Snapshot[BrokerView]):
             if there is None or not here.open or there.open:
                 continue
             for each, copies, why in parity.unproven(here, there, Queues(), self.moved.get(here.pair, {})):
-                text = (
-                    f"{copies} message(s) of {each.queue} lie at {there.site} beyond those at {here.site}: so many may "
-                    f"come twice after a move; nothing proves that they were consumed: {why}"
+                yield found(
+                    "DR-SYNC-007.beyond",
+                    queue=each.queue,
+                    other_site=there.site,
+                    site=here.site,
+                    why=why,
+                    count=copies,
                 )
-                remedy = f"`dr-ctl sync --settle --site {there.site} --dry-run` lists them by id."
-                yield found("DR-SYNC-007", text, remedy)
 
 
 class Access(access.Access[BrokerView]):

@@ -13,7 +13,7 @@ from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.checks import nothing_owed
 from dr_ctl.topologies.brokersync.listing import listed
 from dr_ctl.topologies.brokersync.proven import covered
-from dr_ctl.topologies.brokersync.reading import Access, Looked
+from dr_ctl.topologies.brokersync.reading import Access
 from dr_ctl.topologies.brokersync.shipping import SMALL, UNDER_WAY, Copies, may_move, may_remove, remove, restarts
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
@@ -137,39 +137,35 @@ class _Return:
         rejoined.recovered[name] = len(to_ship & lies)
         if left := to_ship - lies:
             rejoined.done_there[name] = len(left)
-            text = (
-                f"{len(left)} message(s) of {name} had left their queue at {there.site} and were not shipped: "
-                f"consumed there before the loss, as it seems. They were moved aside, and do not come twice"
-            )
-            if (refused := self._aside(self._returned, copies, left, text)) is not None:
+            if (refused := self._aside(self._returned, copies, left, "DR-RECONCILE-002.not_shipped", name)) is not None:
                 return refused
         serves = ids.shown(self._serving, here.named.get(name))
         before = {each for each, by in serves.items() if by == here.arrives_by(name)} - lies - to_ship
         if not before:
             return None
         if not lies and not to_ship:
-            text = (
-                f"{len(before)} message(s) of {name} that came from {there.site} lie at {here.site}, and none at "
-                f"{there.site}: they stay, and those that {there.site} had consumed come twice"
-            )
             rejoined.duplicates[name] = len(before)
-            self.findings.append(found("DR-SYNC-007", text, "Nothing; clients get them."))
+            self.findings.append(
+                found(
+                    "DR-SYNC-007.none_there",
+                    other_site=there.site,
+                    site=here.site,
+                    count=len(before),
+                    queue=name,
+                )
+            )
             return None
-        text = (
-            f"{len(before)} message(s) of {name} that came from {there.site} lie at {here.site} still, and no longer "
-            f"at {there.site}: consumed there before the loss, as it seems. They were moved aside, and do not come "
-            "duplicates"
-        )
-        return self._aside(self._serving, here.named[name], frozenset(before), text)
+        return self._aside(self._serving, here.named[name], frozenset(before), "DR-RECONCILE-002.shipped", name)
 
-    def _aside(self, access: Access, queue: Queue, messages: frozenset[str], text: str) -> Refused | None:
+    def _aside(self, access: Access, queue: Queue, messages: frozenset[str], key: str, name: str) -> Refused | None:
         view = access.names()
         outcomes = self._tools.change(list(aside(view, queue, messages)), self._context)
         left = ids.shown(access, queue).keys() & messages
         if left:
             why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
             return Refused(f"{len(left)} message(s) of {queue.name} at {view.site} could not be moved aside: {why}")
-        self.findings.append(found("DR-RECONCILE-002", text, Looked.kept_aside.format(view.site)))
+        lost, serving = self._there.site, self._here.site
+        self.findings.append(found(key, count=len(messages), queue=name, lost=lost, serving=serving, site=view.site))
         return None
 
 
@@ -191,11 +187,16 @@ def reconcile(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
                 tools.rejoined.done_here[name] = len(gone.ids)
             elif (more := queue.depth - _depth(here, name)) > 0:
                 tools.rejoined.duplicates[name] = tools.rejoined.duplicates.get(name, 0) + more
-                text = (
-                    f"{more} message(s) of {name} lie at {view.site} beyond those at {here.site}, and nothing proves "
-                    f"yet that they were consumed: {gone}. They stay, and so many may come twice"
+                findings.append(
+                    found(
+                        "DR-SYNC-007.unproven",
+                        site=view.site,
+                        count=more,
+                        queue=name,
+                        other_site=here.site,
+                        why=gone,
+                    )
                 )
-                findings.append(found("DR-SYNC-007", text, SETTLED))
     return Done(tools.rejoined.text, tools.rejoined.as_json(), (*findings, *_lacking(tools, move)))
 
 
@@ -222,5 +223,4 @@ def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
             continue
         wrong = parity.lacking(here, there, tools.observer.queues, snapshot.moved.get(pair, {}))
         if wrong:
-            text = f"not at {move.target}: {some([each.told(move.source, move.target) for each in wrong])}"
-            yield found("DR-RECONCILE-001", text, "Compare these queues before moving back.")
+            yield found("DR-RECONCILE-001", queues=some([each.told(move.source, move.target) for each in wrong]))

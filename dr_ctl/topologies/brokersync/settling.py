@@ -108,8 +108,7 @@ def put_back(tools: SyncTools, step: PlannedStep, move: Move, context: StepConte
             ) is not None:
                 return refused
             back[to] = len(lie)
-            text = f"{len(lie)} message(s) of {to} are put back at {view.site}: those that were done before come twice"
-            findings.append(found("DR-SYNC-007", text, "Nothing: that was decided. What clients had is in their ids."))
+            findings.append(found("DR-SYNC-007.put_back", site=view.site, count=len(lie), queue=to))
     if findings and not back:
         return Refused(findings[0].text, code=ExitCode.PRECHECK_FAILED, findings=tuple(findings))
     if not back:

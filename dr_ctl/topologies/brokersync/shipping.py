@@ -210,11 +210,15 @@ def cleared(tools: SyncTools, way: Way, move: Move, context: StepContext) -> Out
 
 
 def _lacks(queue: str, ids: frozenset[str], source: BrokerView, target: BrokerView) -> Refused:
-    text = f"{len(ids)} message(s) of {queue} lie at {source.site} and not at {target.site}"
-    remedy = (
-        f"Look at these messages, by their JMSMessageID; {accepting({queue: len(ids)})} leaves them at {source.site}."
+    return refused(
+        "DR-PARITY-004.one_queue_by_id",
+        {queue: {f"only at {source.site}": ids}},
+        count=len(ids),
+        queue=queue,
+        site=source.site,
+        other_site=target.site,
+        accepting=accepting({queue: len(ids)}),
     )
-    return refused(text, remedy, {queue: {f"only at {source.site}": ids}})
 
 
 def remove(
@@ -339,10 +343,15 @@ def restart(tools: SyncTools, step: PlannedStep, move: Move, context: StepContex
     )
     if waited.held:
         return Done(f"the network connector of {move.source} is connected")
-    within = duration(step.limits["within"])
-    text = f"the network connector of {some(waited.look)} did not connect within {within}"
-    remedy = f"Look at what stands between the sites, and at the connector for bridges at {move.target}."
-    return Refused(text, findings=(found("DR-LINK-008", text, remedy),))
+    return Refused.of(
+        found(
+            "DR-LINK-008",
+            link=f"the network connector of {some(waited.look)}",
+            within=duration(step.limits["within"]),
+            why="",
+            target=move.target,
+        )
+    )
 
 
 def start(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -365,6 +374,5 @@ def start(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext)
         ).look
     except BrokerError as error:
         return Refused(f"whether its network connector is connected could not be seen: {error}")
-    text = left.text if left is not None else ""
-    findings = (found("DR-LINK-007", text, "It goes on trying; look at the other site."),) if left else ()
+    findings = (found("DR-LINK-007.trying", why=left.text),) if left else ()
     return Done("network connectors started", findings=findings)

@@ -57,12 +57,9 @@ class SyncVerifier(Verifier[BrokerView]):
         )
         if ours == theirs:
             return None
-        text = (
-            f"{queue}: {len(ours - theirs)} message(s) only at {here.site}, {len(theirs - ours)} only at "
-            f"{there.site}, although the counts are equal"
-        )
         ids = {f"only at {here.site}": ours - theirs, f"only at {there.site}": theirs - ours}
-        return refused(text, "Look at these messages, by their JMSMessageID; then run the command again.", {queue: ids})
+        counts = ", ".join(f"{len(messages)} {place}" for place, messages in ids.items())
+        return refused("DR-PARITY-004.equal_counts", {queue: ids}, queue=queue, counts=counts)
 
 
 @dataclass

@@ -9,11 +9,6 @@ from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.classic.operations import CLOSES, OPENS, PAUSES, RESUMES, Permit
 from dr_ctl.topologies.common.checks import Named
 
-BOOTS_OPEN: Final = (
-    "A Classic broker opens all its connectors when it starts: keep clients off its host until it is taken in, by a "
-    "hook `fence-host`, or start it with the clients' connectors left out of its activemq.xml."
-)
-
 
 def of_permits(view: ClassicBroker, more: Sequence[Permit] = ()) -> Iterator[Finding]:
     """Find what the console's policy refuses although a run needs it at any broker."""
@@ -22,7 +17,7 @@ def of_permits(view: ClassicBroker, more: Sequence[Permit] = ()) -> Iterator[Fin
         return
     for each in (CLOSES, OPENS, *more):
         if each in view.denied:
-            yield found("DR-POLICY-001", _refused(view, each), _allow(view, each))
+            yield found("DR-POLICY-001", refused=_refused(view, each), allow=_allow(view, each))
 
 
 def of_pausing(view: ClassicBroker, *, needed: bool) -> Iterator[Finding]:
@@ -30,15 +25,10 @@ def of_pausing(view: ClassicBroker, *, needed: bool) -> Iterator[Finding]:
     denied = [each for each in (PAUSES, RESUMES) if each in view.denied]
     if not denied or not view.managed:
         return
-    text = f"{_refused(view, denied[0])}: clients cannot be let finish what they hold"
     if needed:
-        yield found(
-            "DR-POLICY-002",
-            text,
-            f"{_allow(view, denied[0])} Or move with --cut-in-flight: what they hold comes again.",
-        )
+        yield found("DR-POLICY-002.refused", refused=_refused(view, denied[0]), allow=_allow(view, denied[0]))
     else:
-        yield found("DR-POLICY-002", text, "What they hold when they are cut comes again.", severity=Severity.WARNING)
+        yield found("DR-POLICY-002.not_needed", severity=Severity.WARNING, refused=_refused(view, denied[0]))
 
 
 def _refused(view: ClassicBroker, permit: Permit) -> str:

@@ -56,9 +56,8 @@ def quiesce(tools: Tools[Any], step: PlannedStep, move: Move, context: StepConte
     if not any(PAUSES in view.denied for view in views):
         return common_quiesce.act(tools, step, move, context)
     held = sum(queue.delivering for view in views for queue in view.business.values())
-    text = f"{held} message(s) in delivery are cut and will come again: the console of {move.source} refuses to pause"
-    finding = found("DR-QUIESCE-002", text, "The clients must recognise what they have done.")
-    return Done(text, {"come_again": held}, (finding,))
+    finding = found("DR-QUIESCE-002", count=held, but="", why=f"the console of {move.source} refuses to pause")
+    return Done.of(finding, evidence={"come_again": held})
 
 
 def probe(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:

@@ -17,7 +17,6 @@ from dr_ctl.topologies.common.snapshot import Silent, Snapshot
 from dr_ctl.topologies.common.view import Acceptor, Broker
 
 V = TypeVar("V", bound=Broker)
-NAME_STOMP = "Set `stomp:` to an address of the broker's client acceptor, with a user that may connect."
 
 
 def weighed(finding: Finding, where: Weight) -> Finding:
@@ -60,20 +59,15 @@ def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
         )
     if shut := [listener.name for listener in view.link.listeners if not listener.started]:
         kept_out = [debt.about for debt in debts_of(view.documents) if debt.kind is DebtKind.QUARANTINE]
-        yield found(
-            "DR-DOOR-004",
-            f"{name}: acceptor {', '.join(shut)} of the peer's link is closed",
-            f"It keeps out what {kept_out[0]} still holds: do not start it; `dr-ctl reinstate {kept_out[0]}` does."
-            if kept_out
-            else "Start it in the console: without it nothing reaches this site.",
-            severity=Severity.INFO if kept_out else None,
-        )
+        if kept_out:
+            severity = Severity.INFO
+            yield found("DR-DOOR-004.quarantine", severity=severity, broker=name, shut=some(shut), lost=kept_out[0])
+        else:
+            yield found("DR-DOOR-004.closed", broker=name, shut=some(shut))
     yield from _of_inner_listeners(name, view)
     if strangers := view.fence.strangers():
         yield found(
-            "DR-DOOR-005",
-            f"{name}: clients on acceptors that a fence would not close: {some(strangers)}",
-            _let_them_use(view),
+            "DR-DOOR-005.unknown" if _may_be_brokers(view) else "DR-DOOR-005", broker=name, strangers=some(strangers)
         )
     others = [
         listener.name
@@ -86,36 +80,27 @@ def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
 
 def _of_inner_listeners(name: str, view: Broker) -> Iterator[Finding]:
     """Find listeners whose closing cuts nodes and brokers of one site off from each other."""
-    remedy = (
-        "Give them an acceptor of their own in broker.xml, and let the connector that <cluster-connection> names lead "
-        "there."
-    )
     both = "; they replicate: both would be active, and both sites open" if view.replicates else ""
     if listeners := [listener.name for listener in view.listeners if listener.port in view.inner_ports]:
-        text = f"{name}: a fence would close acceptor {', '.join(listeners)}, where this site's own brokers meet{both}"
         beside = f" Or take {', '.join(listeners)} out of `clients:`, where no client comes through it."
-        yield found("DR-NODE-002", text, f"{remedy}{beside if len(listeners) < len(view.listeners) else ''}")
-    if view.replicates and (
-        listeners := [listener.name for listener in view.link.listeners if listener.port in view.inner_ports]
-    ):
-        text = (
-            f"{name}: a failover would close acceptor {', '.join(listeners)}, where this site's own brokers meet{both}"
+        yield found(
+            "DR-NODE-002",
+            broker=name,
+            listeners=", ".join(listeners),
+            both=both,
+            or_else=beside if len(listeners) < len(view.listeners) else "",
         )
-        yield found("DR-NODE-003", text, remedy)
+    linked = [listener.name for listener in view.link.listeners if listener.port in view.inner_ports]
+    if view.replicates and linked:
+        yield found("DR-NODE-003", broker=name, listeners=", ".join(linked), both=both)
 
 
-def _let_them_use(view: Broker) -> str:
-    """Where clients of another listener should come in. A listener of the site's own brokers must not become a clients'
-    one: a fence would cut the brokers off from each other. Who has no user, and names no client, may be such a
-    broker."""
+def _may_be_brokers(view: Broker) -> bool:
+    """Whether another listener must not become a clients' one, as brokers of the site may come by it: a fence would cut
+    them off from each other. Who has no user, and names no client, may be such a broker."""
     others = {listener.port for listener in view.fence.leaves_open}
     there = [each for each in view.connections if each.port in others and not view.is_within(each)]
-    if any(each.port in view.inner_ports or not (each.user or each.client) for each in there):
-        return (
-            "Find out who that is. Clients belong on a client acceptor; brokers of the same site need one of their "
-            "own, which their connectors name: a fence of that acceptor would cut them off from each other."
-        )
-    return "Move these clients to a client acceptor, or name that acceptor under `clients:`, as no broker uses it."
+    return any(each.port in view.inner_ports or not (each.user or each.client) for each in there)
 
 
 def of_link_listeners(view: Broker, peer: Broker | None) -> Iterator[Finding]:
@@ -131,16 +116,12 @@ def of_queues(name: str, view: Broker) -> Iterator[Finding]:
         yield found("DR-TX-001", broker=name, count=len(view.prepared), prepared=some(view.prepared))
     if wrong := [queue for queue in view.queues if not queue.counted]:
         figures = some([f"{queue.name}: {queue.depth} message(s), {queue.delivering} in delivery" for queue in wrong])
-        yield found(
-            "DR-QUEUE-003",
-            f"{name}: what these queues hold cannot be told, the broker counts below zero: {figures}",
-            "Its counters begin anew with a restart of that broker.",
-        )
+        yield found("DR-QUEUE-003", broker=name, queues=figures)
     if view.forged:
         yield found("DR-LOCK-004", broker=name, forged=some(view.forged))
     lifted = paused_by_runs(view)
     if paused := [name for name in view.paused if name not in lifted]:
-        yield found("DR-QUEUE-001", f"{name}: paused, and left so: {some(paused)}")
+        yield found("DR-QUEUE-001", broker=name, paused=some(paused))
 
 
 def of_taken(view: Broker, names: Iterable[str]) -> Iterator[Finding]:
@@ -170,16 +151,10 @@ def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = la
             other_site=target.site,
         )
     by_runs = paused_by_runs(target)
-    for names, remedy in (
-        ([each for each in target.paused if each not in by_runs], "Resume them there if that is not meant."),
-        (
-            [each for each in target.paused if each in by_runs],
-            "A run has paused them and lifts that as it ends: leave them.",
-        ),
-    ):
-        if names:
-            text = f"paused at {target.site}, clients will get nothing from: {some(names)}"
-            yield found("DR-QUEUE-002", text, remedy)
+    if paused := [name for name in target.paused if name not in by_runs]:
+        yield found("DR-QUEUE-002", site=target.site, paused=some(paused))
+    if paused := [name for name in target.paused if name in by_runs]:
+        yield found("DR-QUEUE-002.by_run", site=target.site, paused=some(paused))
 
 
 def on_the_way(found: Iterable[Finding], view: Broker, peer: Broker | Silent | None, move: Move) -> Iterator[Finding]:

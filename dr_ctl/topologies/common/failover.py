@@ -25,8 +25,7 @@ def findings(snapshot: Snapshot[V], move: Move, of_broker: Callable[[V], Iterabl
     role = part_of(snapshot, move.ask).roles[move.source]
     opens = not all(view.open for view in snapshot.views(move.target))
     if role is Role.SERVING or (role is Role.SICK and opens):
-        remedy = f"`dr-ctl validate --to {move.target}` says whether a move without loss is ready."
-        yield found("DR-ALIVE-001", f"{move.source} is {role.value}: it may serve clients", remedy)
+        yield found("DR-ALIVE-001.role", source=move.source, target=move.target, role=role.value)
     for view in snapshot.views(move.target):
         yield from of_taken(view, (document(kind, move.source, view.site) for kind in DebtKind))
         for each in of_broker(view):
@@ -77,10 +76,10 @@ def of_return(
     move: Move,
     of_broker: Callable[[V], Iterable[Finding]],
     mended: frozenset[str],
-    boots_closed: str,
+    open_again: str,
 ) -> Iterator[Finding]:
     """Find reasons against taking the target in beside the serving source, leaving out findings that the return itself
-    has `mended`; `boots_closed` says how the target is to be set so that it comes back closed."""
+    has `mended`; `open_again` is the finding of a target that came back open, as its brokers can be kept closed."""
     for site in (move.source, move.target):
         for broker in snapshot.sites[site].values():
             if isinstance(broker, Silent):
@@ -98,8 +97,7 @@ def of_return(
     for view in snapshot.views(move.target):
         yield from of_obstacles(view, severity, move.ask.includes)
     if snapshot.roles[move.target] is Role.SERVING and snapshot.roles[move.source] is Role.SERVING:
-        text = f"split brain: {move.target} came back open: it is fenced at once, before anything else"
-        yield found("DR-RETURN-001", text, boots_closed)
+        yield found(open_again, target=move.target)
 
 
 def nothing_owed(snapshot: Snapshot[Broker], move: Move) -> bool:

@@ -92,10 +92,11 @@ def _unmoved(before: Broker, now: Broker) -> Iterator[str]:
             yield f"{now.site}: {queue.name} is still being added to"
 
 
-def refused(text: str, remedy: str, ids: Ids) -> Refused:
+def refused(key: str, ids: Ids, **values: Any) -> Refused:
+    """The finding of that key names these messages, and so does the evidence."""
     more = [f"{queue}, {what}: {some(sorted(each))}" for queue, by in ids.items() for what, each in by.items() if each]
     named: dict[str, Json] = {queue: {what: [*sorted(each)] for what, each in by.items()} for queue, by in ids.items()}
-    return Refused(text, {"ids": named}, (found("DR-PARITY-004", text, remedy, more=more),))
+    return Refused.of(found(key, more=more, **values), evidence={"ids": named})
 
 
 def accepting(counts: Mapping[str, int]) -> str:
@@ -214,9 +215,7 @@ class _AtTheGate(Generic[V]):
                 self._differing = (wrong, context.monotonic())
             self.reasons = ["; ".join(wrong)]
             if context.monotonic() - self._differing[1] > self.verifier.timeouts.differs_s:
-                text = f"nothing is under way, and the sites differ: {some(self.reasons)}"
-                remedy = "Find out why; --accept-difference QUEUE=N moves with exactly that difference."
-                return Refused(text, findings=(found("DR-PARITY-003", text, remedy),))
+                return Refused.of(found("DR-PARITY-003", reasons=some(self.reasons)))
         if context.monotonic() > self._until:
             why = some(self.reasons) if self.reasons else "it was not stable for long enough"
             return Refused(f"the gate did not open in time: {why}", code=ExitCode.DRAIN_TIMEOUT)

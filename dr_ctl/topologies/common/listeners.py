@@ -5,7 +5,6 @@ Flags lie: an acceptor whose port is taken by another process says that it is st
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
@@ -16,7 +15,6 @@ from dr_ctl.engine.ports import Done, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.address import Closed, Connected, Greeting, Silent
 from dr_ctl.stomp_io.address import Refused as LoginDenied
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.access import FOR_FENCE, Access
 from dr_ctl.topologies.common.calls import left_of
 from dr_ctl.topologies.common.observer import AnyObserver
@@ -24,8 +22,6 @@ from dr_ctl.topologies.common.snapshot import Silent as NoAnswer
 from dr_ctl.topologies.common.view import Broker
 
 Key = tuple[str, str]
-
-LET_IN: Final = "Is `stomp:` an address of its clients' listener, and may that user connect?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +55,12 @@ class Listeners:
             if isinstance(greeting, Connected):
                 self.greeted.add(key)
             else:
-                why = greeting.because if greeting is not None else "the settings name no `stomp:` address"
-                text = f"{key[0]}/{key[1]}: no client is greeted ({why}): the fence will be shown by flag only"
-                findings.append(found("DR-FENCE-001", text, checks.NAME_STOMP if greeting is None else LET_IN))
+                broker = "/".join(key)
+                findings.append(
+                    found("DR-FENCE-001.no_address", broker=broker)
+                    if greeting is None
+                    else found("DR-FENCE-001", broker=broker, why=greeting.because)
+                )
         return findings
 
     def closed(self, site: str, context: StepContext, within_s: float) -> Outcome:
@@ -91,10 +90,7 @@ class Listeners:
             text = f"no client gets in: listeners closed, and no greeting where there was one{tail}"
             return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, findings)
         named = all(access.settings.stomp is not None for access in self._observer.at(site))
-        why = ": no client was greeted there before it, so that one refused now shows nothing" if named else ""
-        finding = found(
-            "DR-FENCE-002", f"{site}: the fence is shown by flag only{why}", "" if named else checks.NAME_STOMP
-        )
+        finding = found("DR-FENCE-002" if named else "DR-FENCE-002.no_address", site=site)
         return Done(
             f"listeners closed, by flag only{tail}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *findings)
         )

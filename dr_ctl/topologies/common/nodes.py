@@ -24,24 +24,12 @@ def told_by(peer: Broker, site: str) -> tuple[Node, ...]:
 
 def of_nodes(view: Broker, peer: Broker | None, severity: Severity) -> Iterator[Finding]:
     if nodes := nodes_of(view, peer):
-        yield found(
-            "DR-NODE-001",
-            f"the settings name one node of a broker with several: {some([str(each) for each in nodes])}",
-            f"Move {view.site} once its broker has one node, and its ha-policy says so. Until then a failover asks for "
-            "a person's word.",
-            severity=severity,
-        )
+        yield found("DR-NODE-001.several", severity=severity, nodes=some([str(each) for each in nodes]), site=view.site)
 
 
 def of_silent_nodes(site: str, nodes: Sequence[Node]) -> Finding:
     """Of a broker that does not answer where the settings look for it."""
-    return found(
-        "DR-NODE-001",
-        f"{site} may be served, or be about to, where the settings do not look: {some([str(each) for each in nodes])}",
-        "See what each of them does: one that serves, name under `jolokia:` and `stomp:`; `dr-ctl status` says then "
-        "who serves.",
-        severity=Severity.WARNING,
-    )
+    return found("DR-NODE-001.silent", severity=Severity.WARNING, site=site, nodes=some([str(each) for each in nodes]))
 
 
 def of_obstacles(
@@ -51,4 +39,6 @@ def of_obstacles(
     that are included."""
     for each in view.obstacles:
         if (each.known or unknown) and (not each.addresses or any(includes(name) for name in each.addresses)):
-            yield found("DR-LIMIT-001", f"{view.site}/{view.pair}: {each.text}", each.remedy, severity=severity)
+            yield found(
+                "DR-LIMIT-001", remedy=each.remedy, severity=severity, site=view.site, pair=view.pair, limit=each.text
+            )

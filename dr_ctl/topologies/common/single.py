@@ -13,7 +13,7 @@ from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RESTART, UNFENCE
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
-from dr_ctl.engine.roles import moves_it
+from dr_ctl.engine.roles import moves_it, stand
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.checks import of_link_listeners, of_taken, weighed
@@ -59,8 +59,13 @@ def findings(
         yield from _coming_in(snapshot, move)
     if move.ask.operation == UNFENCE and part_of(snapshot, move.ask).roles[move.target] is Role.SERVING:
         if not paused_at(snapshot, move.source):
-            text = f"{move.source} must not be opened while {move.target} is"
-            yield found("DR-ROLE-011", text, moves_it(snapshot, move.source))
+            yield found(
+                "DR-ROLE-011",
+                opened=move.source,
+                other=move.target,
+                roles=stand(part_of(snapshot, move.ask)),
+                way=moves_it(snapshot, move.source),
+            )
     elif move.ask.operation == UNFENCE:
         yield from _moved_on(snapshot, move)
 
@@ -68,8 +73,7 @@ def findings(
 def not_taken_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     """Of a move to a site that was lost, and that nothing kept from being moved to where no link joins the sites."""
     if lost_alone(snapshot.debts) == move.target and not move.sent:
-        text = f"{move.target} was lost and is not taken in again: {move.source} has served since"
-        yield found("DR-RETURN-008", text, f"`dr-ctl reinstate {move.target}` takes it in, then it can be moved to.")
+        yield found("DR-RETURN-008.move", lost=move.target, served=move.source)
 
 
 def _replaced(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
@@ -77,8 +81,7 @@ def _replaced(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     unfence = move.ask.operation == UNFENCE
     opened, other = (move.source, move.target) if unfence else (move.target, move.source)
     if lost_alone(snapshot.debts) == opened and part_of(snapshot, move.ask).roles[other] is Role.STANDBY:
-        remedy = f"`dr-ctl unfence {other}`, or `dr-ctl failover --to {other}`; then `dr-ctl reinstate {opened}`."
-        yield found("DR-RETURN-008", f"{opened} was lost and is not taken in again: {other} has served since", remedy)
+        yield found("DR-RETURN-008.open", lost=opened, served=other)
 
 
 def _coming_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
@@ -96,7 +99,6 @@ def _coming_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
 
 def _unproven(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     """Opening a site needs the receipt of a drain; without a receipt, outflows that were read as empty."""
-    drained = f"`dr-ctl drain --to {move.target}`; if {move.source} is lost: `dr-ctl failover --to {move.target}`."
     for pair in snapshot.sites[move.target]:
         here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
         if here is None or there is None or there.role is Role.SERVING:
@@ -104,15 +106,13 @@ def _unproven(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
         receipt = receipts.held_at(there)
         if receipt is not None:
             for text in receipts.moved(receipt, (here, there), move.ask):
-                yield found("DR-RECEIPT-001", text, f"Drain again: {drained}")
+                yield found("DR-RECEIPT-001", why=text, source=move.source, target=move.target)
             continue
         ships = [view for view in (here, there) if view is here or not view.link.missing]
         left = [text for view in ships for text in view.link.left_to_ship()]
         if left := [*left, *_unapplied(here), *_unapplied(there)]:
-            text = f"nothing shows that a drain to {move.target} has finished: {some(left)}"
-            yield found(
-                "DR-RECEIPT-002", text, _without_link(move.source, move.target) if here.link.missing else drained
-            )
+            key = "DR-RECEIPT-002.no_link" if here.link.missing else "DR-RECEIPT-002"
+            yield found(key, left=some(left), source=move.source, target=move.target)
 
 
 def _moved_on(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
@@ -127,11 +127,8 @@ def _moved_on(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
         # What a lost site still holds is kept out, and comes in when it is taken in again.
         holds = [] if lost_alone(snapshot.debts) == move.target else there.link.left_to_ship()
         if left := [*holds, *_unapplied(here)]:
-            text = f"{move.target} holds what {move.source} lacks: {some(left)}"
-            remedy = f"`dr-ctl drain --to {move.source}`, then `dr-ctl activate {move.source}`."
-            if there.link.missing:
-                remedy = _without_link(move.target, move.source)
-            yield found("DR-UNFENCE-001", text, remedy)
+            key = "DR-UNFENCE-001.no_link" if there.link.missing else "DR-UNFENCE-001"
+            yield found(key, left=some(left), source=move.source, target=move.target)
 
 
 def lies_here_alone(
@@ -147,13 +144,6 @@ def lies_here_alone(
             continue
         if more := [f"{queue}: {count}" for queue, count in surplus(here, there).items() if count > 0]:
             yield found("DR-UNFENCE-003", site=here.site, other_site=there.site, queues=some(more))
-
-
-def _without_link(served: str, opened: str) -> str:
-    return (
-        f"If {served} was never opened since, or what was done there may be lost: `dr-ctl failover --to {opened} "
-        f"--accept-loss unknown --accept-duplicates unknown`; else `dr-ctl unfence {served}`."
-    )
 
 
 def _unapplied(view: Broker) -> Iterator[str]:

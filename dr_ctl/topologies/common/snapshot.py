@@ -54,7 +54,7 @@ class Snapshot(Generic[V_co]):
     """A look at both sites. `moved`: how much each pair's queues changed between two looks, where there were two,
     `took_s` apart: `before` is the first of the two."""
 
-    kept_aside: ClassVar[str] = "Look at them: move back by hand what was never done; then remove that queue."
+    kept_aside: ClassVar[str] = "DR-RECONCILE-003"
     """What to do with messages that a return took out, at the site that is filled in."""
 
     sites: Mapping[str, Mapping[str, V_co | Silent]]
@@ -245,8 +245,7 @@ class Snapshot(Generic[V_co]):
         for view in self._all():
             for queue in view.queues:
                 if queue.name.startswith(QUARANTINE_PREFIX) and queue.depth:
-                    text = f"{view.site}/{view.pair}: {queue.depth} message(s) in {queue.name}, taken out by a return"
-                    yield found("DR-RECONCILE-003", text, self.kept_aside.format(view.site))
+                    yield found(self.kept_aside, site=view.site, pair=view.pair, depth=queue.depth, queue=queue.name)
 
 
 def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> BrokerSnapshot:

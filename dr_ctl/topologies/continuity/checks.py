@@ -43,8 +43,7 @@ def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Findin
     depths = {flow.queue: max(source.lies(flow.queue), target.lies(flow.queue)) for flow in source.flows}
     deep = [f"{name}: {depth}" for name, depth in depths.items() if depth > copies.IDS_UP_TO]
     if deep := [each for each in deep if each.rpartition(":")[0] not in move.ask.accept_difference]:
-        text = f"{source.pair}: deeper than the {copies.IDS_UP_TO} messages that are compared by id: {some(deep)}"
-        yield found("DR-CONT-014", text, copies.BY_COUNT)
+        yield found("DR-CONT-014.too_deep", pair=source.pair, compared=copies.IDS_UP_TO, queues=some(deep))
 
 
 def of_broker(view: SiteView) -> Iterator[Finding]:
@@ -94,18 +93,10 @@ def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
     if here.site_id == there.site_id:
         yield found("DR-CONT-004", pair=source.pair, site_id=here.site_id)
     if (here.suffixes, here.prefix) != (there.suffixes, there.prefix):
-        yield found(
-            "DR-CONT-005",
-            f"{source.pair}: the plugin's queues have other names at {source.site} than at {target.site}",
-            "Set the same suffixes and command-destination-prefix at both sites.",
-        )
+        yield found("DR-CONT-005.named_otherwise", pair=source.pair, source=source.site, target=target.site)
     names = {flow.queue for flow in source.flows} ^ {flow.queue for flow in target.flows}
     if names:
-        yield found(
-            "DR-CONT-005",
-            f"{source.pair}: flows that only one site has: {some(sorted(names))}",
-            "The plugin makes them when both sites talk; if that does not help, create the queue at the other site.",
-        )
+        yield found("DR-CONT-005.one_site", pair=source.pair, flows=some(sorted(names)))
     skew_ms = abs(source.now_ms - target.now_ms)
     if skew_ms > min(here.staging_ms, there.staging_ms):
         yield found(

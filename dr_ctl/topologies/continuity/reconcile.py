@@ -39,9 +39,9 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
     findings: list[Finding] = []
     if moved:
         number = sum(len(ids) for ids in left.values())
-        text = f"{number} message(s) that lay only at {move.target} moved to {some(list(moved))}"
-        remedy = "Look at them there: each was done already, or never; move back by hand what was not."
-        findings.append(found("DR-RECONCILE-002", text, remedy))
+        findings.append(
+            found("DR-RECONCILE-002.kept_aside", target=move.target, count=number, queues=some(list(moved)))
+        )
     recovered = "how many were recovered is not known" if tools.number is None else f"{tools.number} recovered"
     return Done(f"{recovered}; {len(moved)} queue(s) with something left over", {"quarantined": moved}, tuple(findings))
 

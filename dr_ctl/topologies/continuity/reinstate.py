@@ -42,7 +42,7 @@ CALM: Final = 5
 
 
 def of_return(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
-    yield from failover.of_return(snapshot, move, checks.of_broker, _MENDED, "Set active-on-start=false in broker.xml.")
+    yield from failover.of_return(snapshot, move, checks.of_broker, _MENDED, "DR-RETURN-001.continuity")
     for pair in snapshot.sites[move.source]:
         here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
         if here is not None and there is not None:
@@ -186,8 +186,7 @@ def count_residue(tools: ContinuityTools, step: PlannedStep, move: Move, context
         tools.change(shut, context)
         if left := left_of(shut, tools.observer.look_at(move.target)):
             return Refused(f"{move.target} could not be fenced: {some(left)}")
-        text = f"{move.target} came back open, and was closed: its clients may have worked beside the others'"
-        findings.append(found("DR-RETURN-002", text, "Compare what both sites' clients did meanwhile."))
+        findings.append(found("DR-RETURN-002", target=move.target, source=move.source, since=""))
     counted = [_residue(access) for access in tools.observer.at(move.target)]
     known = [each for each in counted if each is not None]
     if len(known) < len(counted):
@@ -261,7 +260,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
     if unproven := {name: ids for name, ids in tools.unproven.items() if ids}:
         numbers = some([f"{name}: {len(ids)}" for name, ids in unproven.items()])
         text = f"copies that {move.target} neither holds nor shipped since its start are delivered: {numbers}"
-        findings.append(found("DR-CONT-019", text, "Nothing; clients get them.", severity=Severity.WARNING))
+        findings.append(found("DR-CONT-019.delivered", severity=Severity.WARNING, target=move.target, numbers=numbers))
     last = [*step.part("deliver"), *step.part("talk"), *step.part("strikes")]
     if (refused := tools.make(last, context, move.source, move.target)) is not None:
         return refused

@@ -130,14 +130,7 @@ def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
     for source, _ in pairs:
         staged = [f"{flow.queue}: {flow.in_mirror.depth}" for flow in source.flows if flow.in_mirror.depth]
         if staged:
-            text = f"staged at {source.site} and not taken by its queues: {some(staged)}"
-            remedy = (
-                f"See that these addresses take messages at {source.site}: their size and policy, the disk. What a "
-                "queue refuses while it takes what clients send was there before, and dr-ctl goes on: run the command "
-                "again while they send to it. Remove it by hand from what is staged only where those who process it "
-                "say so by its id: what was never done would be lost."
-            )
-            yield found("DR-CONT-017", text, remedy)
+            yield found("DR-CONT-017.not_taken", source=source.site, queues=some(staged))
 
 
 def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence[Both], context: StepContext) -> int:
@@ -373,12 +366,7 @@ def _differs(source: SiteView, target: SiteView, queues: Sequence[str], move: Mo
 
 
 def _one_sided(queues: Sequence[str], source: str, target: str) -> Refused:
-    text = f"messages in flows that only one of {source} and {target} has: {some(queues)}"
-    remedy = (
-        "A queue that is deleted with its last consumer takes its flow along: create it again, durable and without "
-        f"auto-delete, and let what lies there be consumed at {source}."
-    )
-    return Refused(text, findings=(found("DR-CONT-005", text, remedy),))
+    return Refused.of(found("DR-CONT-005.one_sided", source=source, target=target, queues=some(queues)))
 
 
 def _undelivered(compared: Sequence[Compared], move: Move) -> Refused | None:
@@ -386,14 +374,8 @@ def _undelivered(compared: Sequence[Compared], move: Move) -> Refused | None:
     waiting = {each.queue: sorted(each.undelivered) for each in compared if each.known and each.undelivered}
     if not waiting:
         return None
-    text = f"staged at {move.source} and never delivered there: {_named(waiting)}"
-    remedy = (
-        f"`dr-ctl activate {move.source}`, and let it deliver: see that the address takes messages (its size and "
-        "policy, the disk). What it goes on refusing was done there: remove that by hand from its queue of what is "
-        "staged."
-    )
     evidence: dict[str, Json] = {"undelivered": {name: [*ids] for name, ids in waiting.items()}}
-    return Refused(text, evidence, (found("DR-CONT-017", text, remedy),))
+    return Refused.of(found("DR-CONT-017.undelivered", source=move.source, messages=_named(waiting)), evidence=evidence)
 
 
 def _named(messages: Mapping[str, Sequence[str]]) -> str:
@@ -412,11 +394,18 @@ def _unproven(compared: Sequence[Compared], move: Move) -> Refused | None:
     wrong = {name: ids for name, ids in copied.items() if move.ask.accept_difference.get(name) != len(ids)}
     if not wrong:
         return None
-    text = f"copies at {move.target} that {move.source} lacks, and did not acknowledge since its start: {_named(wrong)}"
     accepted = " ".join(f"--accept-difference {quote(f'{name}={len(ids)}')}" for name, ids in wrong.items())
-    remedy = f"Clients of {move.target} get them with {accepted}: those that were consumed before come twice."
     evidence: dict[str, Json] = {"unproven": {name: [*ids] for name, ids in wrong.items()}}
-    return Refused(text, evidence, (found("DR-CONT-019", text, remedy),))
+    return Refused.of(
+        found(
+            "DR-CONT-019.unproven",
+            target=move.target,
+            source=move.source,
+            accepted=accepted,
+            copies=_named(wrong),
+        ),
+        evidence=evidence,
+    )
 
 
 def _missing(compared: Sequence[Compared], move: Move) -> Refused | None:
@@ -425,10 +414,7 @@ def _missing(compared: Sequence[Compared], move: Move) -> Refused | None:
     wrong = {name: ids for name, ids in lacking.items() if move.ask.accept_difference.get(name) != len(ids)}
     if not wrong:
         return None
-    text = f"messages of {move.source} that have no copy at {move.target}: {_named(wrong)}"
-    remedy = (
-        "A client was cut off, or rolled back, while it held them, and the plugin deleted the copies. Let them be "
-        f"consumed at {move.source}; --accept-difference QUEUE=N moves without exactly so many."
-    )
     evidence: dict[str, Json] = {"missing": {name: [*ids] for name, ids in wrong.items()}}
-    return Refused(text, evidence, (found("DR-CONT-013", text, remedy),))
+    return Refused.of(
+        found("DR-CONT-013", source=move.source, target=move.target, messages=_named(wrong)), evidence=evidence
+    )

@@ -69,12 +69,12 @@ class ContinuityVerifier(Verifier[SiteView]):
         source, target = now.source, now.target
         here, there = (self._brokers[site][source.pair].reader() for site in (move.source, move.target))
         if lacking := copies.one_sided(source, target):
-            text = f"messages in flows that only one of {source.site} and {target.site} has: {some(lacking)}"
-            return Refused(text, findings=(found("DR-CONT-005", text, "Create the queue at both sites."),))
+            return Refused.of(
+                found("DR-CONT-005.one_sided", source=move.source, target=move.target, queues=some(lacking))
+            )
         compared = copies.compare(here, there, source, target)
         if waiting := [each.queue for each in compared if each.undelivered]:
-            text = f"staged at {move.source} and never delivered there: {some(waiting)}"
-            return Refused(text, findings=(found("DR-CONT-017", text, f"`dr-ctl activate {move.source}`."),))
+            return Refused.of(found("DR-CONT-017.undelivered", source=move.source, messages=some(waiting)))
         wrong = [
             f"{each.queue}: {len(each.missing)} only at {move.source}, {len(_too_many(each))} too many at {move.target}"
             for each in compared
@@ -88,15 +88,13 @@ class ContinuityVerifier(Verifier[SiteView]):
         if unread := [
             each.queue for each in compared if not each.known and each.queue not in move.ask.accept_difference
         ]:
-            text = f"could not be compared by id, and a count does not show what would be lost: {some(unread)}"
-            return Refused(text, findings=(found("DR-CONT-014", text, copies.BY_COUNT),))
+            return Refused.of(found("DR-CONT-014.not_named", queues=some(unread)))
         if wrong:
-            text = f"the sites do not hold the same messages: {some(wrong)}"
             apart = {
                 each.queue: {f"only at {move.source}": each.missing, f"too many at {move.target}": _too_many(each)}
                 for each in compared
             }
-            return refused(text, "Run the command again.", apart)
+            return refused("DR-PARITY-004.differ", apart, queues=some(wrong))
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
         ids = sum(len(each.here) for each in compared if each.here is not None)
         return Done("the gate holds", {"ids_compared": ids, "depths": depths}, tuple(_by_count(compared)))
@@ -105,16 +103,7 @@ class ContinuityVerifier(Verifier[SiteView]):
 def _by_count(compared: Sequence[Compared]) -> Iterator[Finding]:
     """Find the queues that were not compared by id."""
     if names := [each.queue for each in compared if not each.known]:
-        text = (
-            f"compared by count only, being deeper than {copies.IDS_UP_TO} or with messages that could not be "
-            f"named: {some(names)}"
-        )
-        yield found(
-            "DR-CONT-014",
-            text,
-            "What lacks its copy there is lost, what was not removed comes twice.",
-            severity=Severity.WARNING,
-        )
+        yield found("DR-CONT-014.by_count", severity=Severity.WARNING, compared=copies.IDS_UP_TO, queues=some(names))
 
 
 def _too_many(each: Compared) -> frozenset[str]:

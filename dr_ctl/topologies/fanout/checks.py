@@ -55,7 +55,7 @@ def of_move(rules: Rules, snapshot: FanoutSnapshot, move: Move) -> list[Finding]
 
 
 def of_return(snapshot: FanoutSnapshot, move: Move) -> Iterator[Finding]:
-    yield from failover.of_return(snapshot, move, of_broker, _MENDED, classic.BOOTS_OPEN)
+    yield from failover.of_return(snapshot, move, of_broker, _MENDED, "DR-RETURN-001.classic")
     for source in snapshot.views(move.source):
         if (target := snapshot.view(move.target, source.pair)) is not None:
             yield from of_untold(move, source, target)
@@ -74,23 +74,21 @@ def possible_duplicates(untold: Mapping[str, parity.Untold], move: Move, site: s
     if not count:
         return []
     why = dict.fromkeys(each.why for each in untold.values())
-    text = (
-        f"{count} message(s) at {site} may come as duplicates, as nothing proves that clients consumed them or not "
-        f"({'; '.join(why)}): {some([f'{name}: {each.count}' for name, each in untold.items()])}"
-    )
     more = math.ceil(ROOM_S * sum(each.taken_per_s for each in untold.values()))
     room = f", with room for what clients take in {ROOM_S} s" if more else ""
-    remedy = (
-        f"Name the store of processed ids that consumers share under `ids:`; or --accept-duplicates {count + more} "
-        f"moves all the same, and at most so many come as duplicates{room}."
-    )
-    if move.ask.operation == FAILBACK:
-        first = f"`dr-ctl reinstate {site}` first compares both sites while clients rest, and the number grows no more."
-        remedy = f"{first} {remedy}"
     accepted = move.ask.accept_duplicates
     over = not isinstance(accepted, int) or accepted < count
     refuses = over and move.ask.operation in _LEADS_TO_OPEN
-    finding = found("DR-FAN-007", text, remedy, severity=Severity.ERROR if refuses else Severity.WARNING)
+    finding = found(
+        "DR-FAN-007.failback" if move.ask.operation == FAILBACK else "DR-FAN-007.unproven",
+        severity=Severity.ERROR if refuses else Severity.WARNING,
+        count=count,
+        site=site,
+        why="; ".join(why),
+        queues=some([f"{name}: {each.count}" for name, each in untold.items()]),
+        most=count + more,
+        room=room,
+    )
     return [replace(finding, duplicates=count + more)]
 
 
@@ -102,9 +100,10 @@ def of_failover(snapshot: FanoutSnapshot, move: Move) -> Iterator[Finding]:
     accepted = move.ask.accept_duplicates
     if not count or accepted == "unknown" or (accepted is not None and accepted >= count):
         return
-    text = f"up to {count} message(s) at {move.target} come as duplicates: {if_known(views[0].own.unread)}"
-    remedy = f"See that dr-ctl can read it; or add --accept-duplicates {count}, and at most so many come as duplicates."
-    yield replace(found("DR-FAN-007", text, remedy), duplicates=count)
+    yield replace(
+        found("DR-FAN-007.unread", count=count, target=move.target, why=if_known(views[0].own.unread)),
+        duplicates=count,
+    )
 
 
 def nothing_owed(snapshot: FanoutSnapshot, move: Move) -> bool:
@@ -134,17 +133,9 @@ def _producers(name: str, view: BrokerView) -> Iterator[Finding]:
     started = {each.name: each.started for each in view.producers_listeners}
     if missing := [each for each in view.own.producers if each not in started]:
         there = ", ".join(each.name for each in view.acceptors) or "none"
-        yield found(
-            "DR-FAN-001",
-            f"{name}: no connector {', '.join(missing)} for producers; the broker has {there}",
-            "Name it under `producers:` as activemq.xml does.",
-        )
+        yield found("DR-FAN-001.missing", broker=name, missing=", ".join(missing), connectors=there)
     elif shut := [each for each, is_open in started.items() if not is_open]:
-        yield found(
-            "DR-FAN-001",
-            f"{name}: connector {', '.join(shut)} for producers is closed: they cannot write to both sites",
-            "Start it in the console.",
-        )
+        yield found("DR-FAN-001.closed", broker=name, closed=", ".join(shut))
 
 
 def of_both(
@@ -164,8 +155,7 @@ def of_both(
     ]
     if wrong:
         yield found(
-            "DR-PARITY-001",
-            "the waiting site lacks what the serving one has: "
-            + some([each.told(source.site, target.site) for each in wrong]),
-            f"`dr-ctl reinstate {target.site}` copies it there; --accept-difference QUEUE=N moves with exactly that.",
+            "DR-PARITY-001.not_written",
+            target=target.site,
+            differences=some([each.told(source.site, target.site) for each in wrong]),
         )

@@ -6,7 +6,6 @@ Both sites are compared by the producers' ids.
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from shlex import quote
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
@@ -19,6 +18,7 @@ from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic.operations import PAUSES
 from dr_ctl.topologies.common.calls import pause, resume
 from dr_ctl.topologies.common.consumed import Consumed
+from dr_ctl.topologies.common.gate import accepting
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs import quiesce
@@ -203,11 +203,8 @@ def even(
                 f"{way[0].site} lists messages that {way[1].site} lacks, and shows them to no client: {named}",
                 tools.evened.as_json(),
             )
-    text = f"{target.site} goes on lacking what comes to {source.site}: producers do not write to both"
-    finding = found(
-        "DR-FAN-004", text, f"See why producers do not reach {target.site}; then run the same command again."
-    )
-    return Refused(text, tools.evened.as_json(), (finding,), code=ExitCode.DRAIN_TIMEOUT)
+    finding = found("DR-FAN-004", target=target.site, source=source.site)
+    return Refused.of(finding, evidence=tools.evened.as_json(), code=ExitCode.DRAIN_TIMEOUT)
 
 
 def _keep(way: Way, apart: Mapping[str, ids.Apart]) -> None:
@@ -226,15 +223,17 @@ def _not_carried(tools: FanoutTools, way: Way, move: Move) -> Refused | None:
     wrong = {name: lost for name, lost in kept.items() if len(lost) != move.ask.accept_difference.get(name)}
     if not wrong:
         return None
-    text = f"{way[1].site} lacks messages that cannot be copied whole over STOMP: " + some(
-        [f"{name}: {len(lost)} ({some(sorted(lost))})" for name, lost in wrong.items()]
+    return Refused.of(
+        found(
+            "DR-FAN-008",
+            site=way[1].site,
+            id_header=way[0].own.id_header,
+            messages=some([f"{name}: {len(lost)} ({some(sorted(lost))})" for name, lost in wrong.items()]),
+            other_site=way[0].site,
+            accepting=accepting({name: len(lost) for name, lost in wrong.items()}),
+        ),
+        evidence=tools.evened.as_json(),
     )
-    remedy = (
-        f"Copy them from {way[0].site} by a JMS client with the same {way[0].own.id_header}; or let them be consumed. "
-        + " ".join(f"--accept-difference {quote(f'{name}={len(lost)}')}" for name, lost in wrong.items())
-        + " goes on without them."
-    )
-    return Refused(text, tools.evened.as_json(), (found("DR-FAN-008", text, remedy),))
 
 
 def remove(tools: FanoutTools, access: Access, queue: str, gone: Consumed, context: StepContext) -> Refused | None:
@@ -276,16 +275,14 @@ def settle(tools: FanoutTools, step: PlannedStep, move: Move, context: StepConte
     del step
     tools.evened = Evened()
     if (store := tools.comparing.store) is None:
-        text = f"which messages the consumers of {move.source} had done is not known: these come twice"
-        return Done(text, findings=(found("DR-FAN-005", text, SERVED_ON),))
+        return Done.of(found("DR-FAN-005.not_known", source=move.source))
     try:
         why = _without_done(tools, store, move.target, context)
     except BrokerError as error:
         why = str(error)
     if why is None:
         return Done(tools.evened.text, tools.evened.as_json())
-    text = f"not all that the consumers of {move.source} had done is removed, and comes twice: {why}"
-    return Done(text, tools.evened.as_json(), (found("DR-FAN-005", text, SERVED_ON),))
+    return Done.of(found("DR-FAN-005.not_removed", source=move.source, why=why), evidence=tools.evened.as_json())
 
 
 def _without_done(tools: FanoutTools, store: Store, site: str, context: StepContext) -> str | None:

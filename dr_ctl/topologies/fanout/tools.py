@@ -144,7 +144,7 @@ class FanoutVerifier(Verifier[BrokerView]):
             return Refused(duplicates[0].text, findings=tuple(duplicates))
         if wrong:
             sizes = {name: len(each) for name, by in ids.items() for each in by.values()}
-            return refused(some(wrong), f"Look at these messages; {accepting(sizes)} moves with them as they are.", ids)
+            return refused("DR-PARITY-004.either", ids, queues=some(wrong), accepting=accepting(sizes))
         return Done("the gate holds", {"compared_by_id": compared}, tuple(duplicates))
 
     def _pause(self) -> None:

@@ -41,9 +41,7 @@ def of_both(
 
 
 def of_return(snapshot: MirrorSnapshot, move: Move) -> Iterator[Finding]:
-    return failover.of_return(
-        snapshot, move, of_broker, _MENDED, "Let its client acceptors boot closed: autoStart=false."
-    )
+    return failover.of_return(snapshot, move, of_broker, _MENDED, "DR-RETURN-001.artemis")
 
 
 def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
@@ -60,11 +58,7 @@ def _listeners(name: str, view: BrokerView) -> Iterator[Finding]:
     if not view.link.listeners and view.config.mirror is None:
         amqp = [listener.name for listener in view.fence.leaves_open if "AMQP" in listener.protocols]
         what = f"{', '.join(amqp)} could all be it" if amqp else "none but the clients' speaks AMQP"
-        finding = found(
-            "DR-DOOR-003",
-            f"{name}: cannot tell which acceptor the peer's link uses: {what}",
-            "Give the link an acceptor of its own, named under `mirror:`; closing the clients' would cut the link.",
-        )
+        finding = found("DR-DOOR-003.acceptor", broker=name, which=what)
         # Where nothing can be named, nobody waits for a restart while no site serves.
         yield finding if amqp else replace(finding, weighs=finding.weighs & ~Weight.FAILOVER)
     if boots := [listener.name for listener in view.listeners if listener.opens_at_boot]:
@@ -82,18 +76,9 @@ def _lasting(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.open and (shut := [match for match in lasting.matches if not view.lets_in(match)]):
         yield found("DR-FENCE-004", broker=name, roles=roles, shut=", ".join(shut), site=view.site)
     if view.users is None:
-        yield found(
-            "DR-FENCE-005",
-            f"{name}: cannot tell the roles of the link's user: a lasting fence could keep the link out too",
-            f"Make sure that the link's user has none of the roles {roles}.",
-        )
+        yield found("DR-FENCE-005", broker=name, link="the link", roles=roles)
     elif same := sorted(user for user in _linked(view) if view.users.get(user, frozenset()) & {*lasting.roles}):
-        yield found(
-            "DR-FENCE-006",
-            f"{name}: the link's user {', '.join(same)} has a role that a lasting fence keeps out ({roles}): nothing "
-            "would drain",
-            "Give the link a user and a role of its own.",
-        )
+        yield found("DR-FENCE-006", broker=name, users=", ".join(same), link="the link", roles=roles)
 
 
 def _linked(view: BrokerView) -> set[str]:
@@ -108,28 +93,17 @@ def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
         return
     if link is None:
         there = ", ".join(each.name for each in view.amqp_links)
-        yield found(
-            "DR-LINK-001",
-            f"{name}: cannot tell the link to the peer; broker connections: {there}",
-            "Name it under `link:`, as broker.xml does in <amqp-connection name=…>.",
-        )
+        yield found("DR-LINK-001.connection", broker=name, links=there)
         return
     if view.outflow is None:
         yield found("DR-LINK-002", broker=name, other_name=link.name)
     elif view.outflow.paused:
-        yield found(
-            "DR-LINK-005", f"{name}: the outflow of link {link.name} is paused", "Resume that queue: it ships nothing."
-        )
+        yield found("DR-LINK-005", broker=name, outflow=f"the outflow of link {link.name}")
     if not link.started:
         yield found("DR-LINK-003", broker=name, other_name=link.name, site=view.site)
     elif view.outflow is not None and not view.link.attached:
-        yield found(
-            "DR-LINK-004",
-            f"{name}: link {link.name} is started but not attached",
-            f"The peer keeps out what {view.site} holds; `dr-ctl reinstate {view.site}` lets it in, no restart does."
-            if kept_out
-            else f"`dr-ctl link restart {view.site}`; if that does not help, look at what stands between the sites.",
-        )
+        key = "DR-LINK-004.kept_out" if kept_out else "DR-LINK-004"
+        yield found(key, broker=name, link=f"link {link.name}", site=view.site)
     if busy := [queue.name for queue in view.queues if queue.name.startswith("$.artemis.internal.sf.") and queue.depth]:
         yield found("DR-LINK-006", broker=name, busy=some(busy))
 
@@ -157,11 +131,9 @@ def _pair(
     if wrong:
         yield found(
             "DR-PARITY-001",
-            "the sites differ by more than what is under way: "
-            + some(
+            differences=some(
                 [each.told(source.site, target.site) + (" (absent there)" if each.absent else "") for each in wrong]
             ),
-            "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference.",
         )
     loose = [each for each in parity.differences(source, target, queues) if not each.blocks]
     if loose:

@@ -77,15 +77,19 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext)
     told_wrong = [each.told(move.source, move.target) for each in wrong.values()]
     findings: list[Finding] = []
     if told_wrong:
-        text = f"left over at one side: {some(told_wrong)}"
-        findings.append(found("DR-RECONCILE-001", text, "Compare these queues before moving back."))
+        findings.append(found("DR-RECONCILE-001", queues=some(told_wrong)))
     moved = taken_out(tools, left, context)
     if isinstance(moved, Refused):
         return moved
     if moved:
-        text = f"{sum(moved.values())} message(s) that lay only at {move.target} moved to {', '.join(moved)}"
-        remedy = "Look at them there: each was done already, or never; move back by hand what was not."
-        findings.append(found("DR-RECONCILE-002", text, remedy))
+        findings.append(
+            found(
+                "DR-RECONCILE-002.kept_aside",
+                target=move.target,
+                count=sum(moved.values()),
+                queues=", ".join(moved),
+            )
+        )
     text = f"{tools.rejoined.text}{tools.rejoined.duplicates(move.target)}"
     left_over: list[Json] = [*told_wrong]
     evidence: dict[str, Json] = {

@@ -108,9 +108,14 @@ def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: St
             if queue.added or queue.acked
         ]
         changes = some(done) or "nothing came or went"
-        text = f"{move.target} came back open; since its start, by its clients and by the mirror: {changes}"
-        remedy = "Its clients may have worked beside those of the other site: compare what they did."
-        findings.append(found("DR-RETURN-002", text, remedy))
+        findings.append(
+            found(
+                "DR-RETURN-002",
+                target=move.target,
+                source=move.source,
+                since=f"; since its start, by them and by the mirror: {changes}",
+            )
+        )
     for access in tools.observer.at(move.target):
         counted = residue(access.reader(), access.read())
         # Where its clients were let in, what it wrote since its start may be their work.

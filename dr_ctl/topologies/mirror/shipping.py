@@ -370,9 +370,15 @@ def restart(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCont
     )
     if waited.held:
         return Done(f"the link of {move.source} is attached")
-    text = f"the link of {', '.join(_away(waited.look))} did not attach within {duration(step.limits['within'])}"
-    remedy = f"Look at what stands between the sites, and at the acceptor for links at {move.target}."
-    return Refused(text, findings=(found("DR-LINK-008", f"{text}: {if_known(why_not_moving(waited.look))}", remedy),))
+    return Refused.of(
+        found(
+            "DR-LINK-008",
+            link=f"the link of {', '.join(_away(waited.look))}",
+            within=duration(step.limits["within"]),
+            why=f": {if_known(why_not_moving(waited.look))}",
+            target=move.target,
+        )
+    )
 
 
 def _away(now: Flows) -> list[str]:
@@ -385,12 +391,7 @@ def start(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContex
     # A broker that is away is not waited for: clients are. A link's stop and start travel together, so it is only
     # left stopped where that one request was cut in its middle.
     findings = tuple(
-        found(
-            "DR-LINK-007",
-            f"{access.site}: whether its link is started could not be seen",
-            f"`dr-ctl status` shows it once {access.site} answers; `dr-ctl link restart {access.site}` starts it.",
-        )
-        for access in away
+        found("DR-LINK-007", broker=access.site, link="its link is started", site=access.site) for access in away
     )
     calls = [call for call in step.inverse if (call.site, call.unit) in stopped]
     if not calls:

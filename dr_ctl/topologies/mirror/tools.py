@@ -101,14 +101,12 @@ def _refused(wrong: list[_Apart], move: Move) -> Refused:
         f"{each.queue}: {len(each.only_here)} message(s) only at {source}, {len(each.only_there)} only at {target}"
         for each in wrong
     ]
-    remedy = (
-        "An id is the node where a message was born, and its messageID there. Run the command again where clients "
-        f"worked meanwhile. {accepting({each.queue: each.size for each in wrong})} moves all the same: what lies only "
-        f"at {source} stays there, and what lies only at {target} is delivered."
-    )
     ids = {each.queue: {f"only at {source}": each.only_here, f"only at {target}": each.only_there} for each in wrong}
     named = {queue: {what: {*map(told, each)} for what, each in both.items()} for queue, both in ids.items()}
-    return refused(f"{some(counts)}, although the counts are equal", remedy, named)
+    accepted = accepting({each.queue: each.size for each in wrong})
+    return refused(
+        "DR-PARITY-004.origins", named, queues=some(counts), accepting=accepted, source=source, target=target
+    )
 
 
 def _by_count(unnamed: dict[str, int]) -> Iterable[Finding]:
@@ -216,10 +214,9 @@ class HalfWay:
                 )
             )
         if self.duplicates:
-            why = if_known(self.why)
-            text = f"at most {self.duplicates} message(s) that came in of {move.target} may come twice: {why}"
-            remedy = f"Clients must recognise what they have done; `dr-ctl reinstate {move.target}` brings the rest."
-            findings.append(found("DR-RETURN-007", text, remedy))
+            findings.append(
+                found("DR-RETURN-007", most=f"at most {self.duplicates}", target=move.target, why=if_known(self.why))
+            )
         return tuple(findings)
 
     def as_json(self) -> dict[str, Json]:

@@ -260,8 +260,7 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepConte
         failed = [each.text for each in tools.change(starts, context) if not isinstance(each, Done)]
         if failed or not starts:
             why = f": {failed[0]}" if failed else ""
-            text = f"{view.site}/{view.pair}: its process has ended, so {move.target} has no other site{why}"
-            findings.append(found("DR-STORE-010", text, "Start it: it then waits for the store."))
+            findings.append(found("DR-STORE-010.ended", site=view.site, pair=view.pair, target=move.target, why=why))
     return findings
 
 
@@ -280,12 +279,13 @@ def _runs_still(tools: StoreTools, view: BrokerView, context: StepContext) -> bo
 
 
 def _lives_on(tools: StoreTools, view: BrokerView, move: Move) -> Finding:
-    text = (
-        f"{view.site}/{view.pair}: its process was told to stop and was not seen to end within "
-        f"{duration(tools.timeouts.store_ends_s)}: whether {move.target} has another site cannot be told"
+    return found(
+        "DR-STORE-010.lives_on",
+        site=view.site,
+        pair=view.pair,
+        target=move.target,
+        within=duration(tools.timeouts.store_ends_s),
     )
-    remedy = "See whether its keeper has started it again; else end that process, and start it: it then waits."
-    return found("DR-STORE-010", text, remedy)
 
 
 def _began_with(view: BrokerView) -> Mapping[str, int]:

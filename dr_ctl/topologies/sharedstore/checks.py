@@ -24,7 +24,6 @@ from dr_ctl.topologies.sharedstore.view import BrokerView
 SKEW_S: Final = 2.0
 # Findings that a return itself mends.
 _MENDED: Final = frozenset({"DR-STORE-004"})
-_WAITS: Final = "A broker that finds the lock taken waits with its ports closed: it needs nothing to come back so."
 
 
 def of_move(rules: Rules, snapshot: Snapshot[BrokerView], move: Move) -> list[Finding]:
@@ -61,7 +60,7 @@ def of_return(snapshot: Snapshot[BrokerView], move: Move) -> Iterator[Finding]:
         found = of_broker(view, move.ask.accept_difference)
         return found if moves else (each for each in found if each.id != "DR-STORE-008")
 
-    found = failover.of_return(snapshot, move, of_one, _MENDED, _WAITS)
+    found = failover.of_return(snapshot, move, of_one, _MENDED, "DR-RETURN-001.sharedstore")
     return map(_in_a_move, found) if moves else found
 
 
@@ -94,48 +93,31 @@ def of_broker(view: BrokerView, accepted: Mapping[str, int] | None = None) -> It
 
 def _holder(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.lock is None:
-        yield found("DR-STORE-001", f"{name}: who holds the store cannot be told: {view.unread}", _READ)
+        yield found("DR-STORE-001.of_broker", broker=name, why=view.unread)
     elif view.others is not None:
-        yield found(
-            "DR-STORE-002",
-            f"{name}: answers as if it held the store, but {view.lock.text}",
-            f"{view.others} holds the store, and {view.config.peer} serves: keep clients away from {view.site}, and "
-            "end the process of its broker."
-            if view.peer_serves
-            else f"Look again in a moment: {view.config.peer} may be taking the store. If it stays so, the names are "
-            "the wrong way round: compare `broker:` and `lease_holder:` of both brokers with activemq.xml.",
-        )
+        lock, peer = view.lock.text, view.config.peer
+        if view.peer_serves:
+            yield found(
+                "DR-STORE-002.both_serve", broker=name, lock=lock, holder=view.others, peer=peer, site=view.site
+            )
+        else:
+            yield found("DR-STORE-002.taking", broker=name, lock=lock, peer=peer)
     elif view.stranger is not None:
         yield from _stranger(name, view, view.stranger)
     elif not view.lock.written:
         yield found("DR-STORE-013", broker=name)
     elif not view.lock.held and view.lock.left_s is not None:
-        yield found(
-            "DR-STORE-005",
-            f"{name}: serves, and its lease ran out {-view.lock.left_s:.1f} s ago: it is renewed too rarely, or the "
-            "clock of its host is behind",
-            RENEW,
-        )
+        yield found("DR-STORE-005.ran_out", broker=name, late=f"{-view.lock.left_s:.1f}")
     elif not view.lock.held:
         yield found("DR-STORE-003", broker=name, said=view.lock.text)
     yield from _clocks(name, view)
     renewed_s, lasts_s = (view.lock.renewed_s, view.lock.lasts_s) if view.lock is not None else (None, None)
     if renewed_s is not None and lasts_s is not None:
         if renewed_s >= lasts_s:
-            yield found(
-                "DR-STORE-005",
-                f"{name}: the lease was renewed after {renewed_s:.1f} s, and lasts {lasts_s:.1f} s: it runs out while "
-                "its holder lives",
-                RENEW,
-            )
+            yield found("DR-STORE-005.renewed_late", broker=name, renewed=f"{renewed_s:.1f}", lasts=f"{lasts_s:.1f}")
     elif view.own.by_row and view.own.keep_alive_s >= view.own.lease_s:
         periods = f"{duration(view.own.keep_alive_s)}, the lease lasts {duration(view.own.lease_s)}"
-        yield found(
-            "DR-STORE-005",
-            f"{name}: by `store:` of the settings the lease is renewed every {periods}: it runs out while its holder "
-            "lives",
-            RENEW,
-        )
+        yield found("DR-STORE-005.by_settings", broker=name, periods=periods)
 
 
 def _stranger(name: str, view: BrokerView, stranger: str) -> Iterator[Finding]:
@@ -173,18 +155,9 @@ def _clocks(name: str, view: BrokerView) -> Iterator[Finding]:
 
 def _waiting(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.runs is False:
-        yield found(
-            "DR-STORE-004",
-            f"{name}: its process does not run: it cannot take the store",
-            f"{view.own.start[0].upper()}{view.own.start[1:]}: it then waits.",
-        )
+        yield found("DR-STORE-004.not_running", broker=name, start=view.own.start[0].upper() + view.own.start[1:])
     elif view.ending:
-        yield found(
-            "DR-STORE-004",
-            f"{name}: it was told to stop less than {duration(view.own.ends_s)} ago, and its process was not seen "
-            "to end: a broker that ends takes no store",
-            f"Run the command again in {duration(view.own.ends_s)}, once that process has ended and waits again.",
-        )
+        yield found("DR-STORE-004.ending", broker=name, within=duration(view.own.ends_s))
     elif view.runs is None:
         yield found("DR-STORE-007", broker=name, pair=view.pair, site=view.site)
 

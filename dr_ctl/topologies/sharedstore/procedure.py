@@ -55,13 +55,10 @@ class StoreRecipe(common.Recipe[BrokerView]):
     def why_not(self, snapshot: Snapshot[BrokerView], move: Move) -> Sequence[Finding]:
         findings = super().why_not(snapshot, move)
         if move.ask.operation == ACTIVATE and _holds_closed(snapshot, move.target) and not move.sent:
-            text = f"{move.target} holds the store already, and is closed: there is nothing to take"
-            return [found("DR-STORE-011", text, f"`dr-ctl unfence {move.target}` lets clients in there."), *findings]
+            return [found("DR-STORE-011.target", target=move.target), *findings]
         if move.ask.operation != FAILOVER or not _holds_closed(snapshot, move.source):
             return findings
-        text = f"{move.source} answers, is closed and holds the store: {move.target} cannot take it"
-        remedy = f"`dr-ctl drain --to {move.target}`, then `dr-ctl activate {move.target}`, makes it give that up."
-        return [found("DR-STORE-011", text, remedy), *findings]
+        return [found("DR-STORE-011.source", source=move.source, target=move.target), *findings]
 
 
 def _holds_closed(snapshot: Snapshot[BrokerView], site: str) -> bool:

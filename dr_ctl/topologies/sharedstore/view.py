@@ -23,7 +23,7 @@ from dr_ctl.topologies.common.link import NoLink
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.console.requests import request
-from dr_ctl.topologies.sharedstore.lock import Lag, LockSnapshot, LockUnreadable, SilentAndUnread
+from dr_ctl.topologies.sharedstore.lock import Lag, LockSnapshot, SilentAndUnread
 from dr_ctl.topologies.topology import LinkSnapshot, Stake
 
 RUN: Final = "process"
@@ -246,7 +246,7 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
         unread = [error.unread for error in errors if isinstance(error, SilentAndUnread)]
         unread += [each.unread for each in brokers if isinstance(each, BrokerView) and each.lock is None]
         if unread:
-            yield found("DR-STORE-001", f"who holds the store cannot be told: {unread[0]}", LockUnreadable.remedy)
+            yield found("DR-STORE-001", why=unread[0])
 
     def _nobody(self) -> Iterator[Finding]:
         """Find that nobody holds the store, or that a broker takes it: a waiting broker has no management to say so."""
@@ -255,12 +255,10 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
         if len(views) < len(brokers) or any(view.answered for view in views):
             return
         if (held := next((view.lock for view in views if view.lock is not None and view.lock.held), None)) is not None:
-            text = f"{held.text}, and no broker answers: one of them is starting, or has died a moment ago"
-            yield found("DR-STORE-012", text, "Look again in a moment.")
+            yield found("DR-STORE-012.held", holder=held.text)
             return
         states = some([f"{view.site}/{view.pair}: {_STATES[view.runs]}" for view in views])
-        remedy = f"{'; '.join(view.own.start for view in views)}. The first that starts takes the store and serves."
-        yield found("DR-STORE-012", f"nobody holds the store, and no broker takes it: {states}", remedy)
+        yield found("DR-STORE-012.free", states=states, starts="; ".join(view.own.start for view in views))
 
     def as_if_lost(self, site: str) -> Self:
         """The lost broker's process has ended, and its lock has run out."""

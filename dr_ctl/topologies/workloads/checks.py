@@ -90,21 +90,14 @@ def misplaced(each: WorkloadSnapshot, roles: Mapping[str, Role]) -> Iterator[Fin
     if each.site not in serving and each.runs:
         yield found("DR-WORK-005", name=each.name, site=each.site)
     elif each.site in serving and each.state != PartState.RUNNING.value:
-        text = f"{each.name} is {each.state} at {each.site}, which serves"
-        yield found("DR-WORK-006", text, _starting(each))
+        yield found("DR-WORK-006", state=each.state, site=each.site, name=each.name, starting=_starting(each))
 
 
 def _lost(each: WorkloadSnapshot, move: Move, roles: Mapping[str, Role]) -> Finding:
     """A lost site's workload that cannot be asked: the workload may run there still, or again when the site is back."""
-    site, target = move.source, move.target
-    text = f"{each.name} of {site} cannot be asked: it may run there, or again once {site} is back"
-    remedy = f"Keep it from starting at {site}; before `dr-ctl failback --to {site}`, see that it is stopped there."
-    if each.singleton and not is_gone(each, move, roles[site]):
-        text += f"; it is a singleton, so it is not started at {target}"
-        remedy = (
-            f"Stop it at {site}, or cut its host off; then the same with --presume-down {site} --reason TEXT. {remedy}"
-        )
-    return found("DR-WORK-007", text, remedy)
+    if each.singleton and not is_gone(each, move, roles[move.source]):
+        return found("DR-WORK-007.singleton", name=each.name, site=move.source, target=move.target)
+    return found("DR-WORK-007", name=each.name, site=move.source)
 
 
 def is_gone(each: WorkloadSnapshot, move: Move, role: Role) -> bool:
@@ -121,9 +114,7 @@ def did_not_stop(each: WorkloadSnapshot, why: str) -> Finding:
 
 
 def did_not_start(each: WorkloadSnapshot, why: str) -> Finding:
-    text = f"{each.name} is {each.state} at {each.site}: {why}"
-    remedy = f"Mend what keeps it from starting. {_starting(each)}"
-    return found("DR-WORK-004", text, remedy)
+    return found("DR-WORK-004", state=each.state, site=each.site, why=why, name=each.name, starting=_starting(each))
 
 
 def _starting(each: WorkloadSnapshot) -> str:

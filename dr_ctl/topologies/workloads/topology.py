@@ -99,9 +99,13 @@ class DriverWithWorkloads(Generic[S]):
         left = [each for each in self._sites.look_at(*keys) if each.runs is not False]
         if not left or part_of(self._bare.observe(), move.ask).roles[move.source] is Role.SERVING:
             return None
-        text = some([f"{each.name} is {each.state} at {each.site}" for each in left])
-        remedy = f"Stop it there by hand, or begin with `dr-ctl quiesce {move.source}` while {move.source} serves."
-        return Refused(text, findings=(found("DR-WORK-008", text, remedy),))
+        return Refused.of(
+            found(
+                "DR-WORK-008",
+                workloads=some([f"{each.name} is {each.state} at {each.site}" for each in left]),
+                source=move.source,
+            )
+        )
 
     def _checked(self, step: PlannedStep, move: Move, outcome: Done | NotNeeded) -> Outcome:
         """The checks once more, right before anything is changed."""

@@ -430,7 +430,7 @@ UNSHIPPED = replace(LONDON, ids=flow("london", IDS, bridges=(bridge("london", ID
 MISSING = replace(PARIS, queues=PARIS.queues[1:])
 LEAVES, TAKES = "`--accept-difference orders=3`", "is paused there, and clients may send to it"
 ONE = [
-    (replace(LONDON, ids=None), PARIS, "DR-BRIDGE-003 error", "would come twice"),
+    (replace(LONDON, ids=None), PARIS, "DR-BRIDGE-003 error", "would come as duplicates"),
     (orders(buffer=buffer("london", "orders", paused=True)), PARIS, "DR-LINK-005 error", "is paused"),
     (replace(LONDON, queues=(*LONDON.queues, queue("loose"))), PARIS, "DR-BRIDGE-005 warning", "copies loose"),
     (orders(buffer=None), PARIS, "DR-BRIDGE-006 error", "where no queue is"),
@@ -458,7 +458,7 @@ ONE = [
     (LONDON, with_queue(PARIS, "orders", depth=SKIPS_PER_S + 1), "DR-BRIDGE-014 info", "1 s at 4000 a second"),
     (replace(LONDON, users=None), PARIS, "DR-FENCE-005 warning", "cannot tell"),
     (replace(LONDON, connections=(connection("app", BRIDGES),)),
-     PARIS, "DR-FENCE-006 error", "the bridges' user app has a role that a fence keeps out"),
+     PARIS, "DR-FENCE-006 error", "app, the user of the bridges, has a role that a fence keeps out"),
 ]  # fmt: skip
 
 

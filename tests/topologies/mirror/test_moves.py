@@ -556,7 +556,7 @@ def test_other_messages_in_equal_number_are_refused() -> None:
     # What a person needs to look at them, and to move all the same.
     [finding] = gate.outcome.findings
     assert finding.id == "DR-PARITY-004"
-    assert finding.more == ["orders.in, only at london: born:3", "orders.in, only at paris: born:9"]
+    assert finding.more == ("orders.in, only at london: born:3", "orders.in, only at paris: born:9")
     assert "--accept-difference orders.in=1 moves all the same" in finding.remedy
     ids = {"orders.in": {"only at london": ["born:3"], "only at paris": ["born:9"]}}
     assert cast("Any", gate.outcome.evidence["ids"]) == ids
@@ -865,7 +865,7 @@ ONE_WRONG = [
     (paris(links=(*link(), *link(name="other")), queues=tuple(PARIS.business.values())),
      "DR-LINK-001 error", "cannot tell the link; london, other", "link:"),
     (paris(queues=tuple(PARIS.business.values())), "DR-LINK-002 error", "link london has no outflow", "<mirror/>"),
-    (queued(paris=outflow("paris", consumers=0)), "DR-LINK-004 warning", "not attached", "l"),
+    (queued(paris=outflow("paris", consumers=0)), "DR-LINK-004 warning", "not connected", "l"),
     (queued(paris=outflow("paris", paused=True)), "DR-LINK-005 error", "outflow of link london is paused", "Resume"),
     (queued(queue("$.artemis.internal.sf.x", 2, internal=True)),
      "DR-LINK-006 warning", "$.artemis.internal.sf.x", ""),

@@ -92,30 +92,15 @@ class PairsKeeper:
 
 
 def _vanished(count: int, queue: str, site: str) -> Finding:
-    text = f"{count} message(s) left {queue} at {site} that no client acknowledged: nothing is deleted"
-    remedy = (
-        "Purged, moved or deleted by hand? `dr-ctl sync --go-on` counts them as consumed: their copies at the waiting "
-        "site are then deleted too."
-    )
-    return found("DR-AGENT-001", text, remedy)
+    return found("DR-AGENT-001.vanished", count=count, queue=queue, site=site)
 
 
 def _excess(count: int, queue: str, primary: str, standby: str) -> Finding:
-    text = (
-        f"{count} message(s) of {queue} lie at {standby} and not at {primary}, beyond what clients of {primary} "
-        "consumed since its broker started: nothing is deleted"
-    )
-    remedy = (
-        f"Did {primary} come back without its store, or was its queue made again? Then {standby} holds the only "
-        f"copies: stop the broker of {primary}, and `dr-ctl failover --to {standby}`. Only where somebody knows that "
-        "they were consumed: `dr-ctl sync --go-on` deletes them."
-    )
-    return found("DR-AGENT-001", text, remedy)
+    return found("DR-AGENT-001.beyond", count=count, queue=queue, standby=standby, primary=primary)
 
 
 def _not_whole(why: str) -> Finding:
-    remedy = "A browse shows at most maxBrowsePageSize messages (400 unless set); what lies behind is not compared."
-    return found("DR-AGENT-002", why, remedy)
+    return found("DR-AGENT-002", why=why)
 
 
 def _unheard(queue: QueueKept, site: str) -> Finding:

@@ -16,7 +16,7 @@ from dr_ctl.engine.plan import Call, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
-from dr_ctl.topologies.common import checks, receipts
+from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.access import FOR_OPENING, Part
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import holds, left_of, resume, still, to_undo
@@ -90,9 +90,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     if not (starts or rest or admits):
         return NotNeeded(f"{move.target} serves already")
     by_flag = all(access.settings.stomp is None for access in tools.observer.at(move.target))
-    findings = (
-        (found("DR-ACTIVATE-001", f"{move.target}: shown to serve by flag only", checks.NAME_STOMP),) if by_flag else ()
-    )
+    findings = (found("DR-ACTIVATE-001", target=move.target),) if by_flag else ()
     return Done(f"{move.target} lets clients in", {"proof": "flag" if by_flag else "attempt"}, findings)
 
 

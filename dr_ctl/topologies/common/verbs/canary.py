@@ -99,8 +99,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     """Go pair by pair; the first that fails ends the step, and the undo removes what it made."""
     ways = tools.observer.ways(move)
     if lacking := [here for here, _ in ways if here.settings.stomp is None]:
-        text = f"{lacking[0].site}/{lacking[0].pair}: the settings name no `stomp:` address, so nothing can be sent"
-        return Refused(text, findings=(found("DR-REHEARSE-001", text, NAME_STOMP),))
+        return Refused.of(found("DR-REHEARSE-001.no_address", site=lacking[0].site, pair=lacking[0].pair))
     tools.change(step.part(CREATE), context)
     pairs: dict[str, Json] = {}
     findings: list[Finding] = []
@@ -129,8 +128,9 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepConte
 
         context.change([call for call in step.inverse if call.part == TAKE and call.unit == here.pair], empty)
         if (after := here.read().named.get(name)) is not None and after.depth:
-            text = f"{after.depth} message(s) of the rehearsal lie in {name} at {here.site}/{here.pair}"
-            return Refused(text, findings=(found("DR-REHEARSE-002", text, "`dr-ctl rehearse` takes them first."),))
+            return Refused.of(
+                found("DR-REHEARSE-002.taken", site=here.site, pair=here.pair, count=after.depth, queue=name)
+            )
     left = _removed(tools, step, context, move)
     return Refused(left[0].text, findings=tuple(left)) if left else Done("nothing of the rehearsal is left")
 
@@ -143,8 +143,7 @@ def clean(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
     tools.change(_there(step.calls, views), context)
     left = [f"{view.site}: {name}" for view in tools.views(move.source, move.target) for name in left_at(view)]
     if left:
-        text = f"left by rehearsals: {', '.join(left)}"
-        return Refused(text, findings=(found("DR-REHEARSE-002", text, "Remove them in the console of that broker."),))
+        return Refused.of(found("DR-REHEARSE-002.cleaned", queues=", ".join(left)))
     return Done("no queue of a rehearsal is left at either site")
 
 
@@ -222,7 +221,21 @@ class _Pair:
             what = f"{count} message(s) sent to {self._name}" if count else f"the acknowledgements of {self._name}"
             text = f"{self._there.site}/{self._there.pair}: {what} not seen within {self._within_s:g} s ({has})"
             needs = self._here.names().link.needs.format(self._name)
-            findings = (found("DR-REHEARSE-001", text, needs),) if needs and count else ()
+            findings = (
+                (
+                    found(
+                        "DR-REHEARSE-001.not_seen",
+                        site=self._there.site,
+                        pair=self._there.pair,
+                        what=what,
+                        has=has,
+                        needs=needs,
+                        within=f"{self._within_s:g}",
+                    ),
+                )
+                if needs and count
+                else ()
+            )
             return Refused(text, code=ExitCode.DRAIN_TIMEOUT, findings=findings)
         took[key] = round(self._context.monotonic() - began, 4)
         return None
@@ -234,9 +247,8 @@ class _Pair:
             ReplicationScope.NOTHING: "the way between the sites: no link brings messages by itself",
         }[carries]
         needs = self._here.names().link.needs.format(self._name) if carries is ReplicationScope.NOTHING else ""
-        text = f"{self._where()}: not rehearsed: {left}"
         remedy = needs or "A swapover to and fro, announced to the clients, tries it."
-        return (found("DR-REHEARSE-001", text, remedy),) if left else ()
+        return (found("DR-REHEARSE-001.left_out", remedy=remedy, broker=self._where(), part=left),) if left else ()
 
 
 def _removed(tools: Tools[Broker], step: PlannedStep, context: StepContext, move: Move) -> list[Finding]:
@@ -259,8 +271,7 @@ def _removed(tools: Tools[Broker], step: PlannedStep, context: StepContext, move
         poll_s=timeouts.undo_poll_s,
         meanwhile=remove,
     )
-    remedy = "`dr-ctl rehearse clean` tries again."
-    return [found("DR-REHEARSE-002", f"left at {call.site}: {call.thing}", remedy) for call in waited.look]
+    return [found("DR-REHEARSE-002.removed", site=call.site, queue=call.thing) for call in waited.look]
 
 
 def _there(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:

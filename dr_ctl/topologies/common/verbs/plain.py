@@ -47,5 +47,4 @@ def closed_first(tools: Tools[Broker], step: PlannedStep, move: Move, context: S
     tools.change(shut, context)
     if left := left_of(shut, tools.views(move.target)):
         return Refused(f"{move.target} could not be fenced: {some(left)}")
-    text = f"{move.target} came back open: its clients may have worked beside those of {move.source}"
-    return [found("DR-RETURN-002", text, "Compare what they did.")]
+    return [found("DR-RETURN-002", target=move.target, source=move.source, since="")]

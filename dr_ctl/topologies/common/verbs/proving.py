@@ -5,7 +5,6 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, Severity, some
-from dr_ctl.core.notation import if_known
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILOVER, REINSTATE, SWAPOVER
 from dr_ctl.engine.plan import Call, PlannedStep
@@ -102,13 +101,12 @@ def check(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
     snapshot = tools.observer.observe()
     errors = tuple(each for each in tools.recipe.why_not(snapshot, move) if each.severity is Severity.ERROR)
     if errors:
-        return Refused(errors[0].text, findings=errors, code=ExitCode.PRECHECK_FAILED)
+        return Refused.of(*errors, code=ExitCode.PRECHECK_FAILED)
     if move.ask.operation in (SWAPOVER, DRAIN, ACTIVATE):
         opened = [unit.name for unit in snapshot.units if move.target in unit.open_at and not move.leaves(unit.name)]
         if opened:
-            text = f"{move.target} was opened to clients meanwhile: {some(opened)}"
-            finding = found("DR-ROLE-001", text, "`dr-ctl status` says who serves.")
-            return Refused(text, findings=(finding,), code=ExitCode.PRECHECK_FAILED)
+            finding = found("DR-ROLE-001.meanwhile", target=move.target, source=move.source, units=some(opened))
+            return Refused.of(finding, code=ExitCode.PRECHECK_FAILED)
     findings = tools.listeners.greet(move.source) if fences(snapshot, move) else []
     greeted: list[Json] = [site for site, _ in tools.listeners.greeted]
     return Done("nothing speaks against it", {"greeted": greeted}, tuple(findings))
@@ -131,11 +129,12 @@ def settle(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
         return Refused(f"{move.target} does not answer: {error}")
     if waited.held:
         return Done("all that arrived is applied")
-    text = f"{if_known(waited.look)} acknowledgement(s) from {move.source} could not be applied: so many may come twice"
-    if waited.look is None:
-        text = f"which acknowledgements from {move.source} are not applied at {move.target} was not read"
-    remedy = f"Nothing to do now; `dr-ctl reinstate {move.source}` compares both sites once {move.source} is back."
-    return Done(text, {"pending": waited.look}, (found("DR-SETTLE-001", text, remedy),))
+    finding = (
+        found("DR-SETTLE-001.not_read", source=move.source, target=move.target)
+        if waited.look is None
+        else found("DR-SETTLE-001.left", source=move.source, pending=waited.look)
+    )
+    return Done.of(finding, evidence={"pending": waited.look})
 
 
 def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -166,8 +165,7 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
     name = probe_queue(move.target)
     pairs = {access.pair: access for access in tools.observer.at(move.target) if access.settings.stomp is not None}
     if not pairs:
-        text = f"{move.target}: the settings name no `stomp:` address, so no message was sent through it"
-        return NotNeeded(text, findings=(found("DR-PROBE-001", text, "Set `stomp:`."),))
+        return NotNeeded.of(found("DR-PROBE-001", target=move.target))
     create = [call for call in step.calls if call.unit in pairs and call.goal is Goal.WRITE]
     remove = [call for call in step.calls if call.unit in pairs and call.goal is Goal.STRIKE]
     tools.change(create, context)
@@ -180,8 +178,12 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
     )
     for access, each in zip(pairs.values(), round_trips, strict=True):
         if isinstance(each, Failed):
-            text = f"{access.site}/{access.pair}: the probe message did not come back: {each.because}"
-            return Refused(text, findings=(found("DR-PROBE-003", text, _why_no_probe(access)), *findings))
+            return Refused.of(
+                found(
+                    "DR-PROBE-003", site=access.site, pair=access.pair, why=each.because, advice=_why_no_probe(access)
+                ),
+                *findings,
+            )
     took: list[Json] = [round(each.took_s, 4) for each in round_trips if isinstance(each, Passed)]
     return Done("a message went in and came out", {"round_trips_s": took}, findings)
 

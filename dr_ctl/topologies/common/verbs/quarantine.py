@@ -74,11 +74,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     if (refused := tools.make(step.calls, context, move.target)) is not None:
         return refused
     if open_to := [view.site for view in tools.views(move.target) if not view.link.can_be_shut]:
-        text = f"{open_to[0]} has no acceptor for links alone, so nothing keeps out what {move.source} still holds"
-        remedy = (
-            f"Keep the brokers of {move.source} down, or without their link, until `dr-ctl reinstate {move.source}`."
-        )
-        return Done(text, findings=(found("DR-RETURN-009", text, remedy),))
+        return Done.of(found("DR-RETURN-009", source=move.source, site=open_to[0]))
     return Done(f"what {move.source} still holds cannot reach {move.target}")
 
 

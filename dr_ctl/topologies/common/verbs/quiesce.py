@@ -263,11 +263,10 @@ def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dis
 def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedStep) -> Outcome:
     busy = now.busy
     if now.unknown:
-        text = f"what clients hold cannot be told: {some(now.unknown)}"
-        finding = found("DR-QUEUE-003", text, "Its counters begin anew with a restart of that broker.")
+        finding = found("DR-QUEUE-003.in_delivery", queues=some(now.unknown))
         if not move.ask.cut_in_flight:
-            return Refused(text, {"queues": dict(busy)}, (finding,))
-        return Done(text, {"come_again": None}, (replace(finding, severity=Severity.WARNING),))
+            return Refused.of(finding, evidence={"queues": dict(busy)})
+        return Done.of(replace(finding, severity=Severity.WARNING), evidence={"come_again": None})
     consumers = [each for view in tools.observer.look_at(move.source) for each in view.consumers if each.queue in busy]
     holders = []
     for queue, count in busy.items():
@@ -275,13 +274,10 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
         holders.append(f"{queue}: {count} held by {', '.join(who) or 'a client that is gone'}")
     total = sum(busy.values())
     if move.ask.cut_in_flight:
-        text = f"{total} message(s) in delivery are cut and will come again{tools.cut_but}: {some(holders)}"
-        finding = found("DR-QUIESCE-002", text, "The clients must recognise what they have done.")
-        return Done(text, {"come_again": total, "queues": dict(busy)}, (finding,))
-    text = f"clients did not finish what they hold within {step.limits['within']:g} s: {some(holders)}"
-    cut = f"with --cut-in-flight they are cut and come again{tools.cut_but}."
-    finding = found("DR-QUIESCE-001", text, f"Stop that client or let it finish, then run again; {cut}")
-    return Refused(text, {"queues": dict(busy)}, (finding,))
+        finding = found("DR-QUIESCE-002", count=total, but=tools.cut_but, why=some(holders))
+        return Done.of(finding, evidence={"come_again": total, "queues": dict(busy)})
+    finding = found("DR-QUIESCE-001", holders=some(holders), but=tools.cut_but, within=f"{step.limits['within']:g}")
+    return Refused.of(finding, evidence={"queues": dict(busy)})
 
 
 def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
