@@ -238,10 +238,10 @@ def last_look(installation: Installation) -> LastLook:
     if history.folder is not None and not history.folder.exists():
         return LastLook(None)
     try:
-        from dr_ctl.rpo.history.newest import newest_look  # noqa: PLC0415 - as above
+        from dr_ctl.rpo.history.newest import newest_reading  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         return LastLook(None, [missing_package(error)])
-    return LastLook(*newest_look(history, installation.settings.sites))
+    return LastLook(*newest_reading(history, installation.settings.sites))
 
 
 def unwatched(installation: Installation, looked: LastLook, now: datetime) -> Iterator[Finding]:

@@ -29,7 +29,7 @@ def made(asked: Request, now_us: int) -> Made | Finding:
     folder = Store.of(asked.history).folder
     findings, sites = list[Finding](), dict[str, list[pa.Table]]()
     for name in sorted({each.name.removeprefix("site=") for each in folder.glob("date=*/site=*")}):
-        told = (each.told(findings, READ) for each in Sources(folder).newest_first(name))
+        told = (each.usable(findings, READ) for each in Sources(folder).newest_first(name))
         if tables := [table for table in told if table.num_rows]:
             sites[name] = tables
     serving = _serving(sites, now_us + HOUR if asked.until is None else micros(asked.until))

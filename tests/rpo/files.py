@@ -14,7 +14,7 @@ from dr_ctl.core.model import Finding
 from dr_ctl.rpo.core.cut import READ, Columns, Outflows
 from dr_ctl.rpo.core.hour import Orders
 from dr_ctl.rpo.core.queues import Queues
-from dr_ctl.rpo.core.steps import Course
+from dr_ctl.rpo.core.step_functions import LagSeries
 from dr_ctl.rpo.history.files import Sources, without
 
 
@@ -32,15 +32,15 @@ def newest_first(root: Path, site: str) -> list[Path]:
     return [each.path for each in Sources(root).newest_first(site)]
 
 
-def course_of(
+def lag_of(
     paths: Sequence[Path], *, classes: tuple[tuple[str, ...], ...] = (), exclude: tuple[str, ...] = ()
-) -> Course:
+) -> LagSeries:
     """What files say as one series, without hours and rows that add up: for tests that look at single intervals."""
     tables = [pq.ParquetFile(path).read(columns=[*READ]) for path in sorted(paths)]
     rows = Columns.of(pa.concat_tables(tables))
     flows = Outflows.of(rows)
     mask_of = Orders(0, 0, 0, 0, exclude=exclude, classes=classes).mask
-    return Course(flows, Queues.of(rows, flows, mask_of, 1 + len(classes), (0, 1 << 62)))
+    return LagSeries(flows, Queues.of(rows, flows, mask_of, 1 + len(classes), (0, 1 << 62)))
 
 
 def tear(path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from dr_ctl.core.document import document
 from dr_ctl.rpo.bounds.bounds import bounds
-from dr_ctl.rpo.bounds.pair import LOOKS
+from dr_ctl.rpo.bounds.pair import READINGS
 from dr_ctl.rpo.bounds.result import Bound, Bounds, Loss
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.files import write
@@ -539,7 +539,7 @@ def looks_there(times: range, **more: Any) -> list[Row]:
 
 
 # Of the most of the last looks none of before counts: two sites are not read at quite the same instant.
-DEPTHS = [9000, LEFT_THERE + 3, *[LEFT_THERE] * (LOOKS - 1)]
+DEPTHS = [9000, LEFT_THERE + 3, *[LEFT_THERE] * (READINGS - 1)]
 LAST = [row for number, depth in enumerate(DEPTHS) for row in look_there(5 * number, there=depth)]
 
 

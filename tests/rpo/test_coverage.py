@@ -14,10 +14,10 @@ import pytest
 from dr_ctl.rpo.core.cut import NA
 from dr_ctl.rpo.core.rows import Histogram, covered_blocks, interval
 from dr_ctl.rpo.core.scope import BLOCKS
-from dr_ctl.rpo.core.steps import Steps
+from dr_ctl.rpo.core.step_functions import Steps
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
-from tests.rpo.files import course_of, usable_files
+from tests.rpo.files import lag_of, usable_files
 from tests.rpo.simulator import EPOCH, EVERY_S, LOADS, STEP_S, STRETCHED, Load, Truth, history
 
 METRICS = {"loss": ("loss", 1.0), "duplicates": ("duplicates", 1.0), "age_ms": ("age_s", 1000.0)}
@@ -52,7 +52,7 @@ def estimated(rows: list[Row], folder: Path) -> Estimated:
 
 def estimated_of(paths: list[Path]) -> Estimated:
     """The same, from files that are there."""
-    course = course_of(paths)
+    course = lag_of(paths)
     found = Estimated({}, {}, {})
     whole = course.steps(0)
     for number, (pair, _) in enumerate(course.flows.keys):

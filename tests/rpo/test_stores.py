@@ -22,7 +22,7 @@ from dr_ctl.rpo.estimate.request import Request, stored
 from dr_ctl.rpo.history import files
 from dr_ctl.rpo.history import upkeep as keeping
 from dr_ctl.rpo.history.files import Source, Store, write
-from dr_ctl.rpo.history.newest import last_seen, newest_look, spells
+from dr_ctl.rpo.history.newest import last_seen, newest_reading, spells
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.settings.model import Place
@@ -133,7 +133,7 @@ def test_bounds_are_the_same_from_the_store_as_from_a_folder(tmp_path: Path, row
         assert whole.lost.at_most > 0
         assert asked(place, moment) == asked(elsewhere, moment) == whole
     assert last_seen(place, "london", Role.SERVING) == last_seen(elsewhere, "london", Role.SERVING) == rows[-1].ts
-    assert newest_look(elsewhere, ["london", "paris"]) == (rows[-1].ts, [])
+    assert newest_reading(elsewhere, ["london", "paris"]) == (rows[-1].ts, [])
     assert spells(place, ["london"]) == spells(tmp_path / "whole", ["london"])
 
 
@@ -176,7 +176,7 @@ def test_nobody_waits_for_a_store_that_does_not_answer(
     assert (first.lost, first.duplicates) == (again.lost, again.duplicates) == (whole.lost, whole.duplicates)
     assert [each.id for each in first.findings] == ["DR-RPO-032", *(each.id for each in whole.findings)]
     assert "no answer within 0.05 s" in first.findings[0].text
-    last, findings = newest_look(place, ["london"])
+    last, findings = newest_reading(place, ["london"])
     assert (last, [each.id for each in findings]) == (rows[-1].ts, ["DR-RPO-032"])
 
 

@@ -16,11 +16,11 @@ from dr_ctl.rpo.core.hour import LEAST_MOMENTS, Changes
 from dr_ctl.rpo.core.quantities import t_value
 from dr_ctl.rpo.core.rows import LEAST_BLOCKS, Histogram, between, bucket_of, interval, quantity, weighted_quantile
 from dr_ctl.rpo.core.scope import ahead
-from dr_ctl.rpo.core.steps import METRICS, Course, Figures, Steps, drain_ms, fold
+from dr_ctl.rpo.core.step_functions import METRICS, Figures, LagSeries, Steps, drain_ms, fold
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import FifoSite, Style, Truth, at
-from tests.rpo.files import course_of
+from tests.rpo.files import lag_of
 
 NOW = 0
 
@@ -45,23 +45,23 @@ def bounds(
     classes: tuple[tuple[str, ...], ...] = (("a.#",),),
     exclude: tuple[str, ...] = (),
 ) -> Bounds:
-    course = course_of(write(rows, root), classes=classes, exclude=exclude)
+    lag = lag_of(write(rows, root), classes=classes, exclude=exclude)
     found: Bounds = {}
     for number, name in enumerate(["total", *(f"class:{place}" for place in range(len(classes)))]):
-        steps, now = course.steps(number), course.now(number)
-        for flow, key in enumerate(course.flows.keys):
+        steps, now = lag.steps(number), lag.now(number)
+        for flow, key in enumerate(lag.flows.keys):
             here = now.of_flow(flow)
             if len(here.flow):
-                found[(*key, name, NOW)] = bound(course, here.bound, 0, covered=True, is_floor=False)
+                found[(*key, name, NOW)] = bound(lag, here.bound, 0, covered=True, is_floor=False)
             mine = steps.take(np.flatnonzero(steps.flow == flow))
             for n in range(len(mine.begin)):
                 covered, floor = bool(mine.covered[n]), bool(mine.is_floor[n])
-                found[(*key, name, n + 1)] = bound(course, mine.bound, n, covered=covered, is_floor=floor)
+                found[(*key, name, n + 1)] = bound(lag, mine.bound, n, covered=covered, is_floor=floor)
     return found
 
 
-def bound(course: Course, told: Figures, n: int, *, covered: bool, is_floor: bool) -> Bound:
-    rates = course.rates[int(told.drain_acks[n])][int(told.drain_flow[n])]
+def bound(lag: LagSeries, told: Figures, n: int, *, covered: bool, is_floor: bool) -> Bound:
+    rates = lag.rates[int(told.drain_acks[n])][int(told.drain_flow[n])]
     took = drain_ms(told.drain[n : n + 1], rates)
     loss, age_ms, duplicates, drain = (None if each == NA else int(each)
                                   for each in (told.loss[n], told.age_ms[n], told.duplicates[n], took[0]))  # fmt: skip
@@ -344,9 +344,9 @@ def test_no_bound_is_below_what_is_likely(tmp_path: Path) -> None:
             Row(**told, kind="mirror", name="q", depth=0, added=removed + 10, removed=removed + 10, link=True),
             Row(**told, kind="acks", name="q", depth=removed + beyond, added=removed, removed=0, link=True),
         ]
-    course = course_of(write(rows, tmp_path))
+    lag = lag_of(write(rows, tmp_path))
 
-    steps, now = course.steps(0), course.now(0)
+    steps, now = lag.steps(0), lag.now(0)
 
     for metric in METRICS:
         for bound, likely in (

@@ -17,7 +17,7 @@ from dr_ctl.rpo.history import files as history
 from dr_ctl.rpo.history import upkeep
 from dr_ctl.rpo.history import writer as writing
 from dr_ctl.rpo.history.files import SCHEMA, TAILS, Source, begun, write
-from dr_ctl.rpo.history.newest import newest_look, recent
+from dr_ctl.rpo.history.newest import newest_reading, recent
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import AGAIN_S, Writer
@@ -302,7 +302,7 @@ def test_a_file_that_goes_while_the_others_are_read_makes_the_list_be_read_anew(
 
     monkeypatch.setattr(Source, "rows", gone)
 
-    assert newest_look(tmp_path, ["london"]) == (NOON, [])
+    assert newest_reading(tmp_path, ["london"]) == (NOON, [])
 
 
 QUEUE = Row(site="london", ts=NOON, pair="orders-1", kind="queue", name="orders", depth=2, added=5, removed=3)

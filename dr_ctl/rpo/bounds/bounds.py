@@ -1,11 +1,11 @@
-"""Bounds on the messages that a failover now may lose or bring twice: from the last looks, at once, without Spark; when
-the site can have served at the latest, and the sum in words that an operator can check.
+"""Bounds on the messages that a failover now may lose or bring twice: from the last readings, at once, without Spark;
+when the site can have served at the latest, and the sum in words that an operator can check.
 
-    lost    what was neither shipped nor consumed at the last look, and what was sent since (`direction`)
+    lost    what was neither shipped nor consumed at the last reading, and what was sent since (`direction`)
     twice   what was acknowledged and not shipped then, or lay at the other site and was done here (acknowledgements
             that were lost before are in no outflow) where that is more, and what was acknowledged since; what clients
             had in delivery (the most that was seen: their windows limit it)
-    age     time since the last look at which nothing of what lay in the outflow at the end had been put in yet
+    age     time since the last reading of which nothing of what lay in the outflow at the end had been put in yet
 
 In the first two what lay at one site and not at the other at the last readings counts by queue, whatever the outflow
 says. Pairs add up; a figure not read for one pair makes the total unknown, never zero.
@@ -27,8 +27,8 @@ from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import stamp
 from dr_ctl.rpo.bounds.direction import Apart, Part, Selected, added, at_most
-from dr_ctl.rpo.bounds.looks import LONGEST_US
 from dr_ctl.rpo.bounds.pair import Pair, likely, total
+from dr_ctl.rpo.bounds.readings import LONGEST_US
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, QueueBound
 from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.rpo.history.newest import US, Recent, recent
@@ -37,7 +37,7 @@ from dr_ctl.settings.model import Place
 
 B = TypeVar("B", bound=Bound)
 STALE_US: Final = 30 * US
-"""So far apart at most looks are that saw a site down for it to be taken to have been so in between."""
+"""So far apart at most readings are that saw a site down for it to be taken to have been so in between."""
 
 
 class How(Enum):
@@ -68,16 +68,16 @@ class Death:
         return self.how in (How.OPEN, How.UNWATCHED)
 
     def or_earlier(self, word_us: int, seen: Recent) -> Death:
-        """The operator's moment, if earlier. Only the time after the last look is shortened; counts already read
+        """The operator's moment, if earlier. Only the time after the last reading is shortened; counts already read
         stay."""
         return Death(max(word_us, last_read_us(seen)), How.WORD) if word_us < self.us else self
 
 
 def latest(seen: Recent, now_us: int, *, is_down: bool) -> Death:
-    """The first look of the unbroken run that saw the site down up to now; without such a run, now.
+    """The first reading of the unbroken run that saw the site down up to now; without such a run, now.
 
-    A look that was not down, or too long without any, and the run begins anew: the site may have been back. `is_down`:
-    who asks sees it down now."""
+    A reading that was not down, or too long without any, and the run begins anew: the site may have been back.
+    `is_down`: who asks sees it down now."""
     read_us = last_read_us(seen)
     downs = seen.saw(Role.DOWN)
     others = [moments[-1] for role, moments in seen.roles.items() if role != Role.DOWN.value and len(moments)]
@@ -110,7 +110,7 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tupl
     if lost is None:
         return _at_least(pairs, sites)
     expected = "" if likely is None else f"likely {likely}, at most {lost.at_most}, because "
-    alone = [each for pair in pairs for each in pair.apart.queues.values() if each.here > each.there]
+    alone = [queue for pair in pairs for queue in pair.apart.queues.values() if queue.here > queue.there]
     apart = f", + {lost.apart} at {sites[0]} alone ({_named(alone, sites)})" if lost.apart else ""
     text = (
         f"{expected}{lost.at_most} = {lost.there} neither shipped nor consumed at the reading of "
@@ -124,10 +124,10 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tupl
 
 def _at_least(pairs: Sequence[Pair], sites: tuple[str, str]) -> str | None:
     """What is lost at least, where the sites differ and nobody can say why."""
-    untold = [each for pair in pairs for each in pair.apart.queues.values() if each.lost is None]
+    untold = [queue for pair in pairs for queue in pair.apart.queues.values() if queue.lost is None]
     if not untold:
         return None
-    least = sum(each.here - each.there for each in untold)
+    least = sum(queue.here - queue.there for queue in untold)
     return (
         f"not known, but at least {least}: {_named(untold, sites)}, and no more of it was on its way to {sites[1]}: "
         "nobody can say why"
@@ -135,7 +135,7 @@ def _at_least(pairs: Sequence[Pair], sites: tuple[str, str]) -> str | None:
 
 
 def _named(queues: Sequence[Apart], sites: tuple[str, str]) -> str:
-    return some([each.text(*sites) for each in queues])
+    return some([queue.text(*sites) for queue in queues])
 
 
 def _came(lost: Part, death: Death) -> str:
@@ -153,13 +153,13 @@ def findings(
     if death.unwatched is not None and death.how is not How.WORD:
         since, until = (stamp(moment(us)) for us in death.unwatched)
         yield found("DR-RPO-030.not_watched", site=site, since=since, until=until)
-    elif death.how is How.UNWATCHED and any(each.is_read for each in pairs):
-        is_known = any((each.lost, each.duplicates) != (None, None) for each in pairs)
+    elif death.how is How.UNWATCHED and any(pair.is_read for pair in pairs):
+        is_known = any((pair.lost, pair.duplicates) != (None, None) for pair in pairs)
         grow = ": the bounds count up to now, and grow" if is_known else ""
         yield found("DR-RPO-030.since_read", site=site, grow=grow)
     for pair in pairs:
         yield from _of_pair(site, pair, death, is_summed=is_summed)
-        if untold := [each for each in pair.apart.queues.values() if None in (each.lost, each.duplicates)]:
+        if untold := [queue for queue in pair.apart.queues.values() if None in (queue.lost, queue.duplicates)]:
             at = "" if pair.apart.us is None else f" (reading of {stamp(moment(pair.apart.us))})"
             yield found(
                 "DR-PARITY-001.lost_site",
@@ -181,7 +181,7 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
     elapsed_us = death.us - pair.lost_read_us
     if elapsed_us > STALE_US:
         yield found("DR-RPO-003.at_end", where=where, age=f"{elapsed_us / US:.0f}", end=death.text)
-    untold = any(None in (each.lost, each.duplicates) for each in pair.apart.queues.values())
+    untold = any(None in (queue.lost, queue.duplicates) for queue in pair.apart.queues.values())
     if (pair.lost is None or pair.duplicates is None) and not untold:
         yield _unbounded(pair, pair.lost_read_us, where, elapsed_us)
     elif pair.lost is not None and not is_summed:
@@ -206,7 +206,7 @@ def _unbounded(pair: Pair, read_us: int, where: str, elapsed_us: int) -> Finding
 
 
 AHEAD_US: Final = 60 * US
-"""A clock that made looks may be ahead of this one by so much; looks of later moments are left out."""
+"""A clock that made readings may be ahead of this one by so much; readings of later moments are left out."""
 
 
 def bounds(
@@ -235,7 +235,7 @@ def bounds(
     now_us = micros(now)
     seen = recent(history, site, pairs, until_us=now_us + AHEAD_US, other=other)
     sites = site, other or "the other site"
-    # The clock that stamped the looks may be ahead of this one, and what it saw was seen.
+    # The clock that stamped the readings may be ahead of this one, and what it saw was seen.
     now_us = max([now_us, *(int(moments[-1]) for moments in seen.roles.values() if len(moments))])
     # What a monitor read meanwhile was read: a site that is only taken for lost goes on.
     end_us = now_us if down_at is None else max(min(now_us, micros(down_at)), last_read_us(seen))
@@ -251,7 +251,7 @@ def bounds(
     duplicates = _bound(Bound, [(pair.duplicates, pair.duplicates_read_us) for pair in bounded], of_duplicates)
     why = because(bounded, death, lost.likely, sites)
     if lost.at_most is not None and death.how is How.WORD:
-        unsaid_lost = total(at_most(each.until(unsaid.us).lost) for each in bounded)
+        unsaid_lost = total(at_most(pair.until(unsaid.us).lost) for pair in bounded)
         unsaid_text = "an unknown number" if unsaid_lost is None else f"at most {unsaid_lost}"
         why = f"{if_known(why)}; without that word {unsaid_text}"
     return Bounds(
@@ -260,9 +260,9 @@ def bounds(
         duplicates=duplicates,
         queues=tuple(
             QueueBound(
-                each, total(p.queue_lost(each) for p in bounded), total(p.queue_duplicates(each) for p in bounded)
+                name, total(p.queue_lost(name) for p in bounded), total(p.queue_duplicates(name) for p in bounded)
             )
-            for each in names
+            for name in names
         ),
         classes=tuple(
             ClassBound(
@@ -272,7 +272,7 @@ def bounds(
         ),
         findings=(*seen.findings, *findings(sites, bounded, death, later=seen.later, is_summed=why is not None)),
         age_s=_oldest(pair.age_us for pair in bounded),
-        growing=(_rate(each.lost for each in bounded), _rate(each.acknowledgements.whole for each in bounded))
+        growing=(_rate(pair.lost for pair in bounded), _rate(pair.acknowledgements.whole for pair in bounded))
         if death.grows
         else (0.0, 0.0),
     )
@@ -291,14 +291,14 @@ def latest_end(
     other: str | None = None,
 ) -> datetime | None:
     """The latest end of the site's service, to a tenth of a second, with which no more than `most` are lost; None where
-    there is none after its last look, or the loss is not known."""
+    there is none after its last reading, or the loss is not known."""
     now_us = micros(now)
     seen = recent(history, site, pairs, until_us=now_us + AHEAD_US, other=other)
     selected = Selected(include, exclude, differ)
     bounded = [Pair.of(name, seen, now_us, selected) for name in sorted(seen.pairs)]
 
     def lost(end_us: int) -> Part | None:
-        return added([each.until(end_us).lost for each in bounded])
+        return added([pair.until(end_us).lost for pair in bounded])
 
     begin_us = max((last for _, last in seen.spans.values()), default=now_us)
     least = lost(begin_us)
@@ -317,7 +317,7 @@ def latest_end(
 
 def _rate(parts: Iterable[Part | None]) -> float:
     """How fast they grow for who asks later."""
-    return sum(each.rate for each in parts if each is not None)
+    return sum(part.rate for part in parts if part is not None)
 
 
 def _bound(kind: type[B], of_pairs: Sequence[tuple[int | None, int | None]], likely_count: int | None) -> B:
@@ -331,4 +331,4 @@ def _bound(kind: type[B], of_pairs: Sequence[tuple[int | None, int | None]], lik
 def _oldest(ages: Iterable[int | None]) -> float | None:
     """The greatest age of all pairs, in seconds; an unknown age makes the answer unknown."""
     listed = list(ages)
-    return max(each or 0 for each in listed) / US if listed and None not in listed else None
+    return max(age_us or 0 for age_us in listed) / US if listed and None not in listed else None

@@ -1,11 +1,12 @@
-"""The most that the outflows of a pair in one direction can take with them: what lay there at a look, and what came
+"""The most that the outflows of a pair in one direction can take with them: what lay there at a reading, and what came
 since. Of messages that is lost which no client holds; of acknowledgements their messages come twice.
 
-There is a sum from the last look that read the queues, and one from the last look at the outflows; the smaller holds.
-At the first, of each queue no more is lost than lies in it, and than was sent to it since the moment up to which all is
-shipped (the cut). At the second no more lies there than the outflow holds, and than at the first and was put in since.
-What came since is bounded by the busiest stretch so long, gaps between looks evened: by what was put into the outflows,
-and by what the queues counted from the look at them before to the look after it, with all that no queue tells of.
+There is a sum from the last reading that read the queues, and one from the last reading of the outflows; the smaller
+holds. At the first, of each queue no more is lost than lies in it, and than was sent to it since the moment up to which
+all is shipped (the cut). At the second no more lies there than the outflow holds, and than at the first and was put in
+since. What came since is bounded by the busiest window so long, gaps between readings evened: by what was put into the
+outflows, and by what the queues counted from the reading of them before to the reading after it, with all that no queue
+tells of.
 
 Beside it stands what lay at one site and not at the other, by queue, at the readings of both of the last seconds. No
 more of it can be on its way than the outflow held. What is beyond that at every reading counts beside what the outflow
@@ -22,7 +23,7 @@ from typing import Final, Literal, Self
 import numpy as np
 
 from dr_ctl.core.notation import matches
-from dr_ctl.rpo.bounds.looks import Counters, Counts, Looks, Seen, Stretches
+from dr_ctl.rpo.bounds.readings import Counters, Counts, Readings, Seen, Windows
 from dr_ctl.rpo.core.cut import NA, SHARED, Flags, Ints
 from dr_ctl.rpo.history.newest import US, WINDOW_US
 
@@ -35,8 +36,8 @@ _PACE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """At most so many: `there` at the look at `us`, and `since` in the `took_us` from its question to the end. It goes
-    on by `rate` a second. `apart`: what lay at one site alone beside that."""
+    """At most so many: `there` at the reading of `us`, and `since` in the `took_us` from its question to the end. It
+    goes on by `rate` a second. `apart`: what lay at one site alone beside that."""
 
     there: int
     since: int
@@ -63,7 +64,7 @@ class Direction:
     """The outflows of messages, or of acknowledgements, up to the site's end. `evened`: what was seen, with its gaps
     evened. `left`: by queue acknowledgements lost earlier, whose messages lie at the other site."""
 
-    looks: Looks
+    readings: Readings
     evened: Seen
     counted: Literal["added", "acked"]
     end_us: int
@@ -73,35 +74,35 @@ class Direction:
     def rows(self) -> Sequence[int]:
         """Its outflows, by their places."""
         kinds = SENDS if self.counted == "added" else ACKS
-        return [row for row, (kind, _) in enumerate(self.looks.outflows.names) if kind in kinds]
+        return [row for row, (kind, _) in enumerate(self.readings.outflows.names) if kind in kinds]
 
     @property
     def read_us(self) -> int | None:
-        """The oldest of the last looks at its outflows."""
-        return min((int(self.looks.us[self._last[row]]) for row in self.rows), default=None)
+        """The oldest of the last readings of its outflows."""
+        return min((int(self.readings.us[self._last[row]]) for row in self.rows), default=None)
 
     @cached_property
     def whole(self) -> Part | None:
         """The bound of all. None: not known."""
-        everything = Queues(np.zeros(len(self.looks.queues.names), np.int64), 1)
+        everything = Queues(np.zeros(len(self.readings.queues.names), np.int64), 1)
         return added([parts[0] for parts in self._by_age(self.rows, everything)])
 
     @cached_property
     def by_queue(self) -> Mapping[str, int | None]:
         """The bound of each queue that an outflow serves."""
-        found: dict[str, int | None] = {}
+        by_name: dict[str, int | None] = {}
         for row, own in self.queues.items():
-            group = np.full(len(self.looks.queues.names), -1)
+            group = np.full(len(self.readings.queues.names), -1)
             group[own] = np.arange(len(own))
             [parts] = self._by_age([row], Queues(group, len(own)))
-            names = (self.looks.queues.names[place][1] for place in own)
-            found |= zip(names, map(at_most, parts), strict=True)
-        return found
+            names = (self.readings.queues.names[place][1] for place in own)
+            by_name |= zip(names, map(at_most, parts), strict=True)
+        return by_name
 
     def of_class(self, patterns: Sequence[str]) -> int | None:
         """The bound of the queues that the patterns name; without such a queue, of all that came since the last
-        look."""
-        is_in = np.array([matches(patterns, name) for _, name in self.looks.queues.names], bool)
+        reading."""
+        is_in = np.array([matches(patterns, name) for _, name in self.readings.queues.names], bool)
         rows = [row for row in self.rows if is_in[self.queues[row]].any()]
         if rows:
             return at_most(added([parts[0] for parts in self._by_age(rows, Queues(np.where(is_in, 0, -1), 1))]))
@@ -112,13 +113,13 @@ class Direction:
     def unserved(self, names: Sequence[str]) -> Part | None:
         """What came to some queues since, by their own counts: no outflow serves them."""
         seen = self.evened
-        stretches = Stretches(seen.asked[seen.whole], seen.us[seen.whole], seen.era[seen.whole])
-        own = seen.counted[self.counted].together([self.looks.place[name] for name in names])
+        windows = Windows(seen.asked[seen.whole], seen.us[seen.whole], seen.era[seen.whole])
+        own = seen.counted[self.counted].together([self.readings.place[name] for name in names])
 
         def most(us: int) -> Ints:
-            return np.array([own.most(*stretches.around(us)).max(initial=0)])
+            return np.array([own.most(*windows.around(us)).max(initial=0)])
 
-        return self._parts(int(self.looks.whole[-1]), np.zeros(1, np.int64), stretches, most)[0]
+        return self._parts(int(self.readings.whole[-1]), np.zeros(1, np.int64), windows, most)[0]
 
     def outflow_of(self, name: str) -> int | None:
         """The outflow of a queue: its own, or the one of all queues without."""
@@ -127,17 +128,17 @@ class Direction:
     @property
     def oldest_us(self) -> int | None:
         """The greatest possible age of what its outflows take with them."""
-        cuts = [int(self.looks.cuts[0][row, self._last[row]]) for row in self.rows]
-        return None if not cuts or -1 in cuts else self.end_us - int(self.looks.asked[cuts].min())
+        cuts = [int(self.readings.cuts[0][row, self._last[row]]) for row in self.rows]
+        return None if not cuts or -1 in cuts else self.end_us - int(self.readings.asked[cuts].min())
 
     def _by_age(self, rows: Sequence[int], queues: Queues) -> Iterable[Sequence[Part | None]]:
-        """The bounds of each group, for outflows that were last read by one look."""
+        """The bounds of each group, for outflows that were last read by one reading."""
         for place in dict.fromkeys(self._last[row] for row in rows):
             yield self._least([row for row in rows if self._last[row] == place], place, queues)
 
     def _least(self, rows: Sequence[int], place: int, queues: Queues) -> Sequence[Part | None]:
-        looks, counts = self.looks, self.looks.outflows
-        read = looks.whole[looks.whole <= place]
+        readings, counts = self.readings, self.readings.outflows
+        read = readings.whole[readings.whole <= place]
         read = read[(counts.depth[rows][:, read] != NA).all(axis=0)]
         depths = {row: np.full(queues.count, counts.depth[row, place]) for row in rows}
         parts = []
@@ -145,41 +146,41 @@ class Direction:
             at = int(read[-1])
             there = {row: self._there(row, at, queues) for row in rows}
             parts.append(self._from(rows, at, self._summed(there), queues))
-            if looks.era[at] == looks.era[place]:
+            if readings.era[at] == readings.era[place]:
                 put = counts.added[:, place] - counts.added[:, at]
                 depths = {row: np.minimum(depths[row], there[row] + put[row]) for row in rows}
         parts.append(self._from(rows, place, self._summed(depths), queues))
-        known = [[each for each in of_group if each is not None] for of_group in zip(*parts, strict=True)]
-        return [min(each, key=lambda part: part.at_most, default=None) for each in known]
+        known = [[part for part in of_group if part is not None] for of_group in zip(*parts, strict=True)]
+        return [min(candidates, key=lambda part: part.at_most, default=None) for candidates in known]
 
     def _summed(self, there: Mapping[int, Ints]) -> Ints:
         """Of outflows together. No fewer acknowledgements than were lost before."""
-        names, is_acks = self.looks.outflows.names, self.counted == "acked"
+        names, is_acks = self.readings.outflows.names, self.counted == "acked"
         parts = [
-            np.maximum(each, self.left.get(names[row][1], 0)) if is_acks and names[row][0] == "acks" else each
-            for row, each in there.items()
+            np.maximum(depths, self.left.get(names[row][1], 0)) if is_acks and names[row][0] == "acks" else depths
+            for row, depths in there.items()
         ]
         total: Ints = np.sum(parts, axis=0)
         return total
 
     def _there(self, row: int, place: int, queues: Queues) -> Ints:
-        """At a look at the queues: no more than the outflow held, and than was counted since the cut; of messages no
+        """At a reading of the queues: no more than the outflow held, and than was counted since the cut; of messages no
         more than lay in the queues; and all that no queue tells of."""
-        looks, counts, own = self.looks, self.looks.outflows, self.queues[row]
+        readings, counts, own = self.readings, self.readings.outflows, self.queues[row]
         depth = np.full(queues.count, counts.depth[row, place])
-        now = int(np.searchsorted(looks.whole, place))
-        if counts.names[row][0] == "acks" or not len(own) or (looks.queues.depth[own, now] == NA).any():
+        now = int(np.searchsorted(readings.whole, place))
+        if counts.names[row][0] == "acks" or not len(own) or (readings.queues.depth[own, now] == NA).any():
             return depth
-        in_era = np.flatnonzero(looks.era[looks.whole] == looks.era[place])
-        cut = looks.cuts[0][row, place]
-        begun = in_era[(cut >= 0) & (looks.us[looks.whole[in_era]] <= looks.asked[cut])]
+        in_era = np.flatnonzero(readings.era[readings.whole] == readings.era[place])
+        cut = readings.cuts[0][row, place]
+        begun = in_era[(cut >= 0) & (readings.us[readings.whole[in_era]] <= readings.asked[cut])]
         then, is_sent = int(begun[-1] if len(begun) else in_era[0]), self.counted == "added"
-        told = self._told(looks.seen, [row]).least(then, now)[0]
-        strange = max(0, int(counts.added[row, place] - counts.added[row, looks.whole[then]] - told))
-        lying = looks.queues.depth[own, now]
+        accounted = self._accounted(readings.seen, [row]).least(then, now)[0]
+        strange = max(0, int(counts.added[row, place] - counts.added[row, readings.whole[then]] - accounted))
+        lying = readings.queues.depth[own, now]
         if not len(begun) and (strange or not is_sent or then == now):
             return depth  # what lay there before is anybody's
-        since = looks.seen.counted[self.counted].most(then, now)[own] if len(begun) else lying
+        since = readings.seen.counted[self.counted].most(then, now)[own] if len(begun) else lying
         since = np.minimum(since, lying) if is_sent else since
         is_in = queues.group[own] >= 0
         of_groups = np.bincount(queues.group[own][is_in], since[is_in], queues.count).astype(np.int64)
@@ -187,15 +188,13 @@ class Direction:
         return there
 
     def _from(self, rows: Sequence[int], place: int, there: Ints, queues: Queues | None) -> Sequence[Part | None]:
-        """What lay there at a look and what came since, of each group; without groups by what was put in alone."""
-        return self._parts(place, there, self.evened.stretches, lambda us: self._most(rows, us, queues))
+        """What lay there at a reading and what came since, of each group; without groups by what was put in alone."""
+        return self._parts(place, there, self.evened.windows, lambda us: self._most(rows, us, queues))
 
-    def _parts(
-        self, place: int, there: Ints, stretches: Stretches, most: Callable[[int], Ints]
-    ) -> Sequence[Part | None]:
-        """What lay there at a look, and what came since: as much as came at most in stretches so long."""
-        took_us, longest_us = self.end_us - int(self.looks.asked[place]), stretches.longest_us
-        times = stretches.parts(took_us)
+    def _parts(self, place: int, there: Ints, windows: Windows, most: Callable[[int], Ints]) -> Sequence[Part | None]:
+        """What lay there at a reading, and what came since: as much as came at most in windows so long."""
+        took_us, longest_us = self.end_us - int(self.readings.asked[place]), windows.longest_us
+        times = windows.parts(took_us)
         if times is None:
             return [None] * len(there)
         nothing = np.zeros(len(there), np.int64)
@@ -205,44 +204,44 @@ class Direction:
         # nobody read, where it was a pace and no single messages.
         is_near = took_us <= max(WINDOW_US, int(self.evened.us[-1] - self.evened.us[0]))
         return [
-            Part(int(lay), int(came), int(self.looks.us[place]), took_us, float(paced * US / max(1, longest_us)))
+            Part(int(lay), int(came), int(self.readings.us[place]), took_us, float(paced * US / max(1, longest_us)))
             if is_near or paced >= _PACE
             else None
             for lay, came, paced in zip(there, since, busiest, strict=True)
         ]
 
     def _most(self, rows: Sequence[int], us: int, queues: Queues | None) -> Ints:
-        """In any stretch so long: no more than was put in, and than the queues tell of and what they do not."""
+        """In any window so long: no more than was put in, and than the queues tell of and what they do not."""
         seen = self.evened
-        begin, end = seen.stretches.around(us)
+        begin, end = seen.windows.around(us)
         put = seen.put.together(rows)
         most = np.minimum(put.most(begin, end)[0], self._by_sums(rows, put, begin, end))
         if queues is None:
             return np.array([most.max(initial=0)])
         before, after, is_told = self._enclosing(seen.whole, begin, end)
-        # Stretches between the same looks at queues differ in what was put in alone: the most of it counts.
+        # Windows between the same readings of queues differ in what was put in alone: the most of it counts.
         (before, after), number = np.unique(np.stack([before, after]), axis=1, return_inverse=True)
         of_pairs = np.zeros(len(before), np.int64)
         np.maximum.at(of_pairs, number.reshape(-1), most[is_told])
-        sent, told = seen.counted[self.counted].grouped(queues.group, queues.count), self._told(seen, rows)
-        strange = np.maximum(0, put.most(seen.whole[before], seen.whole[after])[0] - told.least(before, after)[0])
+        sent, accounted = seen.counted[self.counted].grouped(queues.group, queues.count), self._accounted(seen, rows)
+        strange = np.maximum(0, put.most(seen.whole[before], seen.whole[after])[0] - accounted.least(before, after)[0])
         told_most = np.minimum(of_pairs, sent.most(before, after) + strange).max(axis=1, initial=0)
-        found: Ints = np.maximum(told_most, most[~is_told].max(initial=0))
-        return found
+        busiest: Ints = np.maximum(told_most, most[~is_told].max(initial=0))
+        return busiest
 
     def _by_sums(self, rows: Sequence[int], put: Counters, begin: Ints, end: Ints) -> Ints:
-        """By what the queues count together, where all looks that read them wrote it down; else no bound."""
+        """By what the queues count together, where all readings that read them wrote it down; else no bound."""
         own, other = (self.evened.flows[f"queues_{name}"][rows] for name in (self.counted, self._other_counted))
         places = np.flatnonzero((own != NA).all(0) & (other != NA).all(0))
-        found = np.full(len(begin), _NO_BOUND)
+        bound = np.full(len(begin), _NO_BOUND)
         before, after, is_told = self._enclosing(places, begin, end)
         before, after = places[before], places[after]
-        grown, others = (each[:, after].sum(0) - each[:, before].sum(0) for each in (own, other))
-        found[is_told] = grown + np.maximum(0, put.most(before, after)[0] - grown - others)
-        return found
+        grown, others = (counts[:, after].sum(0) - counts[:, before].sum(0) for counts in (own, other))
+        bound[is_told] = grown + np.maximum(0, put.most(before, after)[0] - grown - others)
+        return bound
 
     def _enclosing(self, places: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Flags]:
-        """Of looks at some places the last before and the first after each stretch, and which stretches have both in
+        """Of readings of some places the last before and the first after each window, and which windows have both in
         one start of the broker."""
         before, after = np.searchsorted(places, begin, "right") - 1, np.searchsorted(places, end)
         is_told = (before >= 0) & (after < len(places))
@@ -250,28 +249,28 @@ class Direction:
         is_told[is_told] = era[before[is_told]] == era[after[is_told]]
         return before[is_told], after[is_told], is_told
 
-    def _told(self, seen: Seen, rows: Sequence[int]) -> Counters:
+    def _accounted(self, seen: Seen, rows: Sequence[int]) -> Counters:
         """What the queues count of what is put into outflows: of a mixed one messages and acknowledgements."""
-        own = [each for row in rows for each in self.queues[row]]
-        mixed = [each for row in rows if self.looks.outflows.names[row][0] == "mixed" for each in self.queues[row]]
+        own = [queue for row in rows for queue in self.queues[row]]
+        mixed = [queue for row in rows if self.readings.outflows.names[row][0] == "mixed" for queue in self.queues[row]]
         one, other = seen.counted[self.counted].together(own), seen.counted[self._other_counted].together(mixed)
         return Counters(one.low + other.low, one.high + other.high)
 
     @cached_property
     def _by_name(self) -> Mapping[str, int]:
-        return {self.looks.outflows.names[row][1]: row for row in self.rows}
+        return {self.readings.outflows.names[row][1]: row for row in self.rows}
 
     @cached_property
     def _last(self) -> Mapping[int, int]:
-        """By outflow the place of the last look that read it."""
-        depth = self.looks.outflows.depth
+        """By outflow the place of the last reading that read it."""
+        depth = self.readings.outflows.depth
         return {row: int(np.flatnonzero(depth[row] != NA)[-1]) for row in self.rows}
 
     @cached_property
     def queues(self) -> Mapping[int, Sequence[int]]:
         """By outflow the places of the queues that it serves."""
         served: dict[int, list[int]] = {row: [] for row in self.rows}
-        for place, (_, name) in enumerate(self.looks.queues.names):
+        for place, (_, name) in enumerate(self.readings.queues.names):
             if (row := self.outflow_of(name)) is not None:
                 served[row].append(place)
         return served
@@ -286,8 +285,8 @@ def at_most(part: Part | None) -> int | None:
 
 
 def added(parts: Sequence[Part | None]) -> Part | None:
-    """The sum of the parts, as of their oldest look; an unknown part makes the sum unknown."""
-    known = [each for each in parts if each is not None]
+    """The sum of the parts, as of their oldest reading; an unknown part makes the sum unknown."""
+    known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
         return None
     there, since, us, took_us, rates, apart = zip(*map(astuple, known), strict=True)
@@ -338,20 +337,20 @@ class Comparison:
 
     @classmethod
     def of(cls, messages: Direction, acknowledgements: Direction, selected: Selected) -> Self:
-        looks = messages.looks
-        if not len(looks.met):
+        readings = messages.readings
+        if not len(readings.met):
             return cls(None, {})
-        us = looks.us[looks.whole[looks.met]]
-        found = _Found(looks, looks.met[us >= us[-1] - LATELY_US], messages, acknowledgements, selected)
-        return cls(int(us[-1]), {each.name: each for each in found.queues()})
+        us = readings.us[readings.whole[readings.met]]
+        compared = _Compared(readings, readings.met[us >= us[-1] - LATELY_US], messages, acknowledgements, selected)
+        return cls(int(us[-1]), {queue.name: queue for queue in compared.queues()})
 
     def lost(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
         """Of some queues or all: beyond what was on its way, and all that lay here alone at the last reading."""
-        return _total([(each.lost, each.here - each.there) for each in self._of(names)])
+        return _total([(queue.lost, queue.here - queue.there) for queue in self._of(names)])
 
     def duplicates(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
         """The same of what lay there alone."""
-        return _total([(each.duplicates, 0 if each.has_ids else each.there - each.here) for each in self._of(names)])
+        return _total([(of.duplicates, 0 if of.has_ids else of.there - of.here) for of in self._of(names)])
 
     def _of(self, names: Collection[str] | None) -> Iterable[Apart]:
         return self.queues.values() if names is None else [self.queues[name] for name in names if name in self.queues]
@@ -361,15 +360,15 @@ NOTHING_COMPARED: Final = Comparison(None, {})
 
 
 def _total(parts: Sequence[tuple[int | None, int]]) -> tuple[int, int] | None:
-    beyond = [each for each, _ in parts]
+    beyond = [count for count, _ in parts]
     if None in beyond:
         return None
-    return sum(each or 0 for each in beyond), sum(max(0, apart) for _, apart in parts)
+    return sum(count or 0 for count in beyond), sum(max(0, apart) for _, apart in parts)
 
 
 @dataclass(frozen=True)
-class _Found:
-    looks: Looks
+class _Compared:
+    readings: Readings
     places: Ints
     """Of the readings of both sites, among those that read queues."""
     messages: Direction
@@ -377,16 +376,16 @@ class _Found:
     selected: Selected
 
     def queues(self) -> Iterator[Apart]:
-        looks = self.looks
-        for name in sorted({*looks.queues.rows, *looks.staged.rows}):
+        readings = self.readings
+        for name in sorted({*readings.queues.rows, *readings.staged.rows}):
             if name not in self.selected:
                 continue
-            here, there = (self._depths(counts, name) for counts in (looks.queues, looks.staged))
+            here, there = (self._depths(counts, name) for counts in (readings.queues, readings.staged))
             if (here != there).any():
                 lost = self._beyond(name, here - there, self._to_ship(name))
                 ids = self.acknowledgements.outflow_of(name)
                 # With ids of all queues shipped beside the messages of each, it keeps a copy of all that is done.
-                has_ids = ids is not None and looks.outflows.names[ids] == ("acks", SHARED)
+                has_ids = ids is not None and readings.outflows.names[ids] == ("acks", SHARED)
                 duplicates = 0 if has_ids else self._beyond(name, there - here, self._acknowledged(name))
                 yield Apart(name, int(here[-1]), int(there[-1]), lost, duplicates, has_ids)
 
@@ -398,22 +397,22 @@ class _Found:
 
     def _to_ship(self, name: str) -> Ints | None:
         """What was on its way to the other site; None where nothing ships that queue."""
-        row, looks = self.messages.outflow_of(name), self.looks
+        row, readings = self.messages.outflow_of(name), self.readings
         # What the other site still had to ship is on its way back.
-        back = self._depths(looks.back, name, SHARED)
-        return None if row is None else self._of_outflow(looks.outflows.depth, row, _ALL) + back
+        back = self._depths(readings.back, name, SHARED)
+        return None if row is None else self._of_outflow(readings.outflows.depth, row, _ALL) + back
 
     def _acknowledged(self, name: str) -> Ints | None:
         """What was on its way of what was done here; None where nothing ships that queue."""
-        counts, row = self.looks.outflows, self.acknowledgements.outflow_of(name)
+        counts, row = self.readings.outflows, self.acknowledgements.outflow_of(name)
         if row is None:
             return None if self.messages.outflow_of(name) is None else np.full(len(self.places), _ALL)
         on_its_way = self._of_outflow(counts.depth, row, _ALL) + self._of_outflow(counts.pending, row, 0)
         left: Ints = np.maximum(on_its_way, self.acknowledgements.left.get(name, 0))
-        return left + self._depths(self.looks.back, name, SHARED)
+        return left + self._depths(self.readings.back, name, SHARED)
 
     def _of_outflow(self, grid: Ints, row: int, unread: int) -> Ints:
-        values = grid[row, self.looks.whole[self.places]]
+        values = grid[row, self.readings.whole[self.places]]
         return np.where(values == NA, unread, values)
 
     def _beyond(self, name: str, apart: Ints, on_its_way: Ints | None) -> int | None:
@@ -427,12 +426,12 @@ class _Found:
         return None if stays else int(beyond.min())
 
     def _moved(self, name: str) -> Ints:
-        """How much the queue changed from the look before to the look after: two sites are never read in the same
+        """How much the queue changed from the reading before to the reading after: two sites are never read in the same
         instant."""
-        place, seen = self.looks.place.get(name), self.looks.seen
+        place, seen = self.readings.place.get(name), self.readings.seen
         if place is None:
             return np.zeros(len(self.places), np.int64)
         before, after = np.maximum(0, self.places - 1), np.minimum(len(seen.whole) - 1, self.places + 1)
         counted = seen.counted.values()
-        moved: Ints = np.sum([each.high[place, after] - each.low[place, before] for each in counted], axis=0)
+        moved: Ints = np.sum([count.high[place, after] - count.low[place, before] for count in counted], axis=0)
         return np.where(seen.era[seen.whole[before]] == seen.era[seen.whole[after]], moved, _ALL)

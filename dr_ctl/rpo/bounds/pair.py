@@ -1,9 +1,10 @@
 """The bounds of a pair: what its outflows take with them, in all and queue by queue; and what is likely beside them:
-what likely lay there at the last look that read the queues, and what has come since if it went on growing as it grew.
+what likely lay there at the last reading that read the queues, and what has come since if it went on growing as it
+grew.
 
-The moment up to which all is shipped is drawn between two looks; of each queue what was sent after it and lies in it is
-likely lost, and what was acknowledged after it comes twice where the message itself was shipped. Where looks at the
-outflow alone are newer, what was put in since is shared out as between the last two looks at the queues.
+The moment up to which all is shipped is drawn between two readings; of each queue what was sent after it and lies in it
+is likely lost, and what was acknowledged after it comes twice where the message itself was shipped. Where readings of
+the outflow alone are newer, what was put in since is shared out as between the last two readings of the queues.
 """
 
 from __future__ import annotations
@@ -19,37 +20,37 @@ import numpy as np
 from dr_ctl.core.model import Role
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.direction import NOTHING_COMPARED, Comparison, Direction, Part, Selected, added, at_most
-from dr_ctl.rpo.bounds.looks import Looks, Seen, evened
+from dr_ctl.rpo.bounds.readings import Readings, Seen, evened
 from dr_ctl.rpo.core.cut import NA, SHARED, Floats, Ints
 from dr_ctl.rpo.history.newest import US, Recent
 from dr_ctl.rpo.history.row import Row
 
-LOOKS: Final = 5
+READINGS: Final = 5
 LEAST_APART_US: Final = 4_000_000
-"""Looks that follow each other at once see one delay of a confirmation, and count as one."""
+"""Readings that follow each other at once see one delay of a confirmation, and count as one."""
 
 
-def done_and_there(looks: Looks, name: str, serving: Ints) -> int | None:
+def done_and_there(readings: Readings, name: str, serving: Ints) -> int | None:
     """How many copies of what was processed lie at the peer, whose acknowledgement is missing.
 
     A link that loses acknowledgements leaves a copy for each. Copies add up while the site serves, and a failover
     delivers them all. Shipped messages that still lie in the site's own queue have a copy too; all other copies were
     processed. Confirmations of shipping come late, and the sites are not read at the same instant: so the greatest
-    count of the last looks holds, and every message that was processed since may have lost its acknowledgement.
+    count of the last readings holds, and every message that was processed since may have lost its acknowledgement.
 
-    An upper bound at the last look at that queue, of a flow by its own name. `serving`: the moments of looks that
-    saw the site serve. None where no look read both sites."""
-    queue, outflows = looks.place.get(name), looks.outflows
+    An upper bound at the last reading of that queue, of a flow by its own name. `serving`: the moments of readings that
+    saw the site serve. None where no reading read both sites."""
+    queue, outflows = readings.place.get(name), readings.outflows
     sends = [row for row in outflows.rows[name] if outflows.names[row][0] == "mirror"]
-    if queue is None or not sends or name not in looks.staged.rows:
+    if queue is None or not sends or name not in readings.staged.rows:
         return None
-    there, here = looks.staged.depth[looks.staged.rows[name][0]], looks.queues.depth[queue]
-    out, us, era = outflows.depth[sends[0], looks.whole], looks.us[looks.whole], looks.era[looks.whole]
+    there, here = readings.staged.depth[readings.staged.rows[name][0]], readings.queues.depth[queue]
+    out, us, era = outflows.depth[sends[0], readings.whole], readings.us[readings.whole], readings.era[readings.whole]
     read = np.flatnonzero((there != NA) & (here != NA) & (out != NA) & np.isin(us, serving))
     if not len(read):
         return None
     then, now = read[-1], np.flatnonzero(here != NA)[-1]
-    before, acked = looks.queues.acked[queue, [then, now]].tolist()
+    before, acked = readings.queues.acked[queue, [then, now]].tolist()
     if era[then] != era[now] or NA in (before, acked) or acked < before:
         return None
     copies = np.maximum(0, there[read] - np.maximum(0, here[read] - out[read]))
@@ -57,9 +58,9 @@ def done_and_there(looks: Looks, name: str, serving: Ints) -> int | None:
 
 
 def _last_few(us: Ints) -> slice:
-    """As far back as `LOOKS` looks that are apart."""
+    """As far back as `READINGS` readings that are apart."""
     rounds = (us[-1] - us) // LEAST_APART_US
-    return slice(int(np.flatnonzero((rounds < LOOKS) | (np.arange(len(us)) >= len(us) - LOOKS))[0]), None)
+    return slice(int(np.flatnonzero((rounds < READINGS) | (np.arange(len(us)) >= len(us) - READINGS))[0]), None)
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,10 @@ class Pair:
     """`left`: by queue what lost acknowledgements have left at the other site (None: not read); `delivering`: by queue
     the most that clients had; `apart`: the queues that the two sites do not hold alike; `unserved`: those that no
     outflow serves; `overtaken`: how many came to the other site since the last reading of both, where that is more than
-    lay there and the pace explain: then the pace says nothing. A pair whose outflow was not read has no looks."""
+    lay there and the pace explain: then the pace says nothing. A pair whose outflow was not read has no readings."""
 
     name: str
-    looks: Looks
+    readings: Readings
     messages: Direction
     acknowledgements: Direction
     left: Mapping[str, int | None]
@@ -82,30 +83,30 @@ class Pair:
     @classmethod
     def of(cls, name: str, seen: Recent, end_us: int, selected: Selected, live: Sequence[Row] = ()) -> Self:
         """`live`: what the other site's queues count now."""
-        looks = Looks.of(name, seen)
-        own = [flow for kind, flow in looks.outflows.names if kind == "acks" and flow != SHARED]
-        left = {flow: done_and_there(looks, flow, seen.saw(Role.SERVING)) for flow in own}
+        readings = Readings.of(name, seen)
+        own = [flow for kind, flow in readings.outflows.names if kind == "acks" and flow != SHARED]
+        left = {flow: done_and_there(readings, flow, seen.saw(Role.SERVING)) for flow in own}
         known = {flow: count for flow, count in left.items() if count is not None}
-        messages, acknowledgements = _both(looks, evened(looks.seen), end_us, known)
-        delivering = {queue: _most_delivering(looks, place) for queue, place in looks.place.items()}
+        messages, acknowledgements = _both(readings, evened(readings.seen), end_us, known)
+        delivering = {queue: _most_delivering(readings, place) for queue, place in readings.place.items()}
         apart, overtaken = NOTHING_COMPARED, None
         then = seen.compared.get(name)
-        if then is not None and len((both := Looks.of(name, then)).us):
+        if then is not None and len((both := Readings.of(name, then)).us):
             sent, acked = _both(both, both.seen, end_us, known)
             apart = Comparison.of(sent, acked, selected)
             came = _came([row for row in live if row.pair == name and messages.outflow_of(row.name) is not None], then)
             overtaken = came if came > _explained(messages, sent) else None
-        unserved = [queue for queue in looks.place if queue in selected and messages.outflow_of(queue) is None]
-        return cls(name, looks, messages, acknowledgements, left, delivering, apart, unserved, overtaken)
+        unserved = [queue for queue in readings.place if queue in selected and messages.outflow_of(queue) is None]
+        return cls(name, readings, messages, acknowledgements, left, delivering, apart, unserved, overtaken)
 
     def until(self, end_us: int) -> Pair:
         """The same, had the site ended then."""
-        messages, acknowledgements = (replace(each, end_us=end_us) for each in (self.messages, self.acknowledgements))
+        messages, acknowledgements = (replace(side, end_us=end_us) for side in (self.messages, self.acknowledgements))
         return replace(self, messages=messages, acknowledgements=acknowledgements)
 
     @property
     def is_read(self) -> bool:
-        return len(self.looks.us) > 0
+        return len(self.readings.us) > 0
 
     @property
     def _is_paced(self) -> bool:
@@ -127,7 +128,7 @@ class Pair:
 
     @property
     def lost_read_us(self) -> int | None:
-        """The oldest of the looks that it rests on."""
+        """The oldest of the readings that it rests on."""
         return self.messages.read_us if self.lost is None else self.lost.us
 
     @property
@@ -156,7 +157,7 @@ class Pair:
         if name not in self.delivering:
             return _with(0, apart)
         own = _with(total([self.acknowledgements.by_queue.get(name), self.delivering[name]]), apart)
-        return min((each for each in (own, self.duplicates) if each is not None), default=None)
+        return min((bound for bound in (own, self.duplicates) if bound is not None), default=None)
 
     def class_lost(self, patterns: Sequence[str]) -> int | None:
         if not self._is_paced:
@@ -167,25 +168,25 @@ class Pair:
         return _with(own, self.apart.lost([name for name in self.apart.queues if matches(patterns, name)]))
 
 
-def _both(looks: Looks, seen: Seen, end_us: int, left: Mapping[str, int]) -> tuple[Direction, Direction]:
-    return Direction(looks, seen, "added", end_us, left), Direction(looks, seen, "acked", end_us, left)
+def _both(readings: Readings, seen: Seen, end_us: int, left: Mapping[str, int]) -> tuple[Direction, Direction]:
+    return Direction(readings, seen, "added", end_us, left), Direction(readings, seen, "acked", end_us, left)
 
 
 def _came(live: Iterable[Row], then: Recent) -> int:
     """How many came to queues of the other site since they were last read, in one start of their broker."""
     rows = [] if then.beside is None else then.beside.sort_by("us").to_pylist()
-    read = {(each["name"], each["start"]): each["added"] for each in rows if each["kind"] == "queue"}
-    pairs = ((each.added, read.get((each.name, each.start))) for each in live)
+    read = {(row["name"], row["start"]): row["added"] for row in rows if row["kind"] == "queue"}
+    pairs = ((row.added, read.get((row.name, row.start))) for row in live)
     return sum(max(0, now - was) for now, was in pairs if now is not None and was is not None)
 
 
 def _explained(messages: Direction, then: Direction) -> int:
     """How many can have come since: what lay in the outflows, and what was put in since by the pace."""
-    depths = then.looks.outflows.depth[then.rows]
-    whole, place = messages.whole, then.looks.whole[then.looks.met[-1]] if len(then.looks.met) else 0
+    depths = then.readings.outflows.depth[then.rows]
+    whole, place = messages.whole, then.readings.whole[then.readings.met[-1]] if len(then.readings.met) else 0
     if whole is None:
         return 1 << 60
-    before_us = max(0, whole.us - int(then.looks.asked[place]))
+    before_us = max(0, whole.us - int(then.readings.asked[place]))
     return (
         int(np.maximum(0, depths).max(axis=1, initial=0).sum()) + whole.since + math.ceil(whole.rate * before_us / US)
     )
@@ -202,20 +203,20 @@ def _with(at_most: int | None, apart: tuple[int, int] | None) -> int | None:
     return None if at_most is None or apart is None else at_most + _beside(apart, at_most)
 
 
-def _most_delivering(looks: Looks, place: int) -> int | None:
-    """None where the last look that read the queue did not read it."""
-    counts, read = looks.queues.delivering[place], np.flatnonzero(looks.queues.depth[place] != NA)
+def _most_delivering(readings: Readings, place: int) -> int | None:
+    """None where the last reading that read the queue did not read it."""
+    counts, read = readings.queues.delivering[place], np.flatnonzero(readings.queues.depth[place] != NA)
     return None if not len(read) or counts[read[-1]] == NA else max(0, int(counts.max()))
 
 
 def total(parts: Iterable[int | None]) -> int | None:
     """The sum; an unknown part makes the sum unknown."""
     figures = list(parts)
-    return None if None in figures else sum(each or 0 for each in figures)
+    return None if None in figures else sum(figure or 0 for figure in figures)
 
 
 BACK_US: Final = tuple(round(each * US) for each in (0, 1, 2, 5, 10, 20, 40, 60))
-"""So long before the last look it is seen whether what is under way grows."""
+"""So long before the last reading it is seen whether what is under way grows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,59 +233,60 @@ def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
     """How many messages are likely lost, and how many likely come twice, if the site died then; None: not known."""
     if not pairs or not all(pair.messages.rows for pair in pairs):
         return None, None
-    lost, duplicates = (round(sum(each)) for each in zip(*(_of_pair(pair, end_us) for pair in pairs), strict=True))
+    lost, duplicates = (round(sum(own)) for own in zip(*(_of_pair(pair, end_us) for pair in pairs), strict=True))
     # What lay at one site alone beside what was on its way.
     alone = [(pair.apart.lost() or (0, 0), pair.apart.duplicates() or (0, 0)) for pair in pairs]
     return lost + sum(here for (here, _), _ in alone), duplicates + sum(there for _, (there, _) in alone)
 
 
 def _of_pair(pair: Pair, end_us: int) -> tuple[float, float]:
-    looks, places = pair.looks, [*_places(pair.looks)]
-    seen, last = [_at(pair, place) for place in places], len(pair.looks.us) - 1
+    readings, places = pair.readings, [*_places(pair.readings)]
+    seen, last = [_at(pair, place) for place in places], len(pair.readings.us) - 1
     if places[0] != last:
         seen.insert(0, _nearer(pair, seen[0], places[0], last))
         places.insert(0, last)
-    us = looks.us[places]
-    return _ahead(us, [each.lost for each in seen], end_us), _ahead(us, [each.duplicates for each in seen], end_us)
+    us = readings.us[places]
+    return _ahead(us, [at.lost for at in seen], end_us), _ahead(us, [at.duplicates for at in seen], end_us)
 
 
-def _places(looks: Looks) -> Iterator[int]:
-    """The newest looks at everything, some time apart, the last one first; without any, the newest at the outflows."""
-    own = looks.whole if len(looks.whole) else np.arange(len(looks.us))
-    own = own[looks.era[own] == looks.era[own[-1]]]
-    moments = (int(looks.us[own[-1]]) - back for back in BACK_US)
-    at = (np.searchsorted(looks.us[own], us, "right") - 1 for us in moments)
+def _places(readings: Readings) -> Iterator[int]:
+    """The newest readings of everything, some time apart, the last one first; without any, the newest at the
+    outflows."""
+    own = readings.whole if len(readings.whole) else np.arange(len(readings.us))
+    own = own[readings.era[own] == readings.era[own[-1]]]
+    moments = (int(readings.us[own[-1]]) - back for back in BACK_US)
+    at = (np.searchsorted(readings.us[own], us, "right") - 1 for us in moments)
     yield from dict.fromkeys(int(own[place]) for place in at if place >= 0)
 
 
 def _at(pair: Pair, place: int) -> Likely:
-    """At a look, which read the queues too where any did."""
-    looks, counts, now = pair.looks, pair.looks.outflows, int(np.searchsorted(pair.looks.whole, place))
-    is_whole, queues = len(looks.whole) > 0, looks.queues
+    """At a reading, which read the queues too where any did."""
+    readings, counts, now = pair.readings, pair.readings.outflows, int(np.searchsorted(pair.readings.whole, place))
+    is_whole, queues = len(readings.whole) > 0, readings.queues
     held = np.maximum(0, queues.depth[:, now]) if is_whole else np.zeros(len(queues.names))
     lost = sent = acked = 0.0
     for row, own in pair.messages.queues.items():
         if (depth := int(counts.depth[row, place])) == NA:
             continue
-        at_us, is_mixed = int(looks.cuts[1][row, place]), counts.names[row][0] == "mixed"
+        at_us, is_mixed = int(readings.cuts[1][row, place]), counts.names[row][0] == "mixed"
         if not own or at_us == NA or not is_whole:
             there = min(depth, int(held[own].sum())) if own and is_whole else depth
             lost, sent, acked = lost + there, sent + there, acked + (depth - there * bool(own)) * is_mixed
             continue
-        since = _since(looks, queues.added[own], at_us, now)
+        since = _since(readings, queues.added[own], at_us, now)
         row_lost = min(float(np.minimum(since, held[own]).sum()), depth)
         lost, sent = lost + row_lost, sent + min(float(since.sum()), depth)
         if is_mixed:
-            acked += min(float(_since(looks, queues.acked[own], at_us, now).sum()), depth - row_lost)
+            acked += min(float(_since(readings, queues.acked[own], at_us, now).sum()), depth - row_lost)
     for row in pair.acknowledgements.rows:
         if counts.names[row][0] == "acks" and counts.depth[row, place] != NA:
             acked += max(int(counts.depth[row, place]), pair.acknowledgements.left.get(counts.names[row][1], 0))
     return Likely(lost, max(0.0, acked - (sent - lost)), sent, float(held.sum()))
 
 
-def _since(looks: Looks, counters: Ints, at_us: int, now: int) -> Floats:
-    """How much counters of queues grew since a moment, drawn between looks at them."""
-    us = looks.us[looks.whole[: now + 1]]
+def _since(readings: Readings, counters: Ints, at_us: int, now: int) -> Floats:
+    """How much counters of queues grew since a moment, drawn between readings of them."""
+    us = readings.us[readings.whole[: now + 1]]
     after = min(int(np.searchsorted(us, at_us)), now)
     before = max(0, after - 1)
     then, later, last = counters[:, before], counters[:, after], counters[:, now]
@@ -296,10 +298,10 @@ def _since(looks: Looks, counters: Ints, at_us: int, now: int) -> Floats:
 
 
 def _nearer(pair: Pair, then: Likely, place: int, last: int) -> Likely:
-    """At a newer look at the outflows alone: clients went on to send as before, and the rest are acknowledgements, of
-    the oldest messages first."""
-    looks, counts = pair.looks, pair.looks.outflows
-    if looks.era[place] != looks.era[last]:
+    """At a newer reading of the outflows alone: clients went on to send as before, and the rest are acknowledgements,
+    of the oldest messages first."""
+    readings, counts = pair.readings, pair.readings.outflows
+    if readings.era[place] != readings.era[last]:
         return then
     put, depth = counts.added[:, last] - counts.added[:, place], counts.depth[:, last]
     sent = acked = unshipped = waiting = 0.0
@@ -311,7 +313,8 @@ def _nearer(pair: Pair, then: Likely, place: int, last: int) -> Likely:
             steady, there = put[row], depth[row]
         elif kind == "mixed":
             steady = min(
-                float(put[row]), _per_us(looks, pair.messages.queues[row]) * int(looks.us[last] - looks.us[place])
+                float(put[row]),
+                _per_us(readings, pair.messages.queues[row]) * int(readings.us[last] - readings.us[place]),
             )
             there = (then.unshipped + steady) * depth[row] / max(1, counts.depth[row, place] + put[row])
         sent, acked = sent + steady, acked + put[row] - steady
@@ -320,18 +323,18 @@ def _nearer(pair: Pair, then: Likely, place: int, last: int) -> Likely:
     return Likely(lost, max(0.0, waiting - (unshipped - lost)), unshipped, then.lying)
 
 
-def _per_us(looks: Looks, queues: Sequence[int]) -> float:
-    """How fast clients sent between the last two looks at the queues."""
-    if len(looks.whole) < 2 or not queues:  # noqa: PLR2004
+def _per_us(readings: Readings, queues: Sequence[int]) -> float:
+    """How fast clients sent between the last two readings of the queues."""
+    if len(readings.whole) < 2 or not queues:  # noqa: PLR2004
         return 0.0
-    then, now = looks.queues.added[queues, -2], looks.queues.added[queues, -1]
+    then, now = readings.queues.added[queues, -2], readings.queues.added[queues, -1]
     known = (then != NA) & (now != NA)
     grown = int(np.maximum(0, now[known] - then[known]).sum())
-    return grown / int(looks.us[looks.whole[-1]] - looks.us[looks.whole[-2]])
+    return grown / int(readings.us[readings.whole[-1]] - readings.us[readings.whole[-2]])
 
 
 def _ahead(us: Ints, figures: Sequence[float], end_us: int) -> float:
-    """What grew with every look goes on growing at that rate. The newest look is the first."""
+    """What grew with every reading goes on growing at that rate. The newest reading is the first."""
     rising = 0
     while rising + 1 < len(figures) and figures[rising] > figures[rising + 1]:
         rising += 1

@@ -15,12 +15,12 @@ from dr_ctl.rpo.estimate.result import Objectives
 QUOTED_FOR_S: Final = 300.0
 """So long a figure that was quoted covers what it is said to cover."""
 _ROUND_S: Final = 60.0
-"""A bound grows by whole stretches of a minute."""
+"""A bound grows by whole windows of a minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """At most so many, from a look at that moment: the oldest of the pairs' last ones; and how many are likely.
+    """At most so many, from a reading of that moment: the oldest of the pairs' last ones; and how many are likely.
     None: not known."""
 
     at_most: int | None
@@ -82,8 +82,8 @@ class Bounds:
         return replace(
             self,
             lost=Loss(0, at, because="both sites use one store, which is not lost with a site"),
-            queues=tuple(replace(each, lost=0) for each in self.queues),
-            classes=tuple(replace(each, lost=0) for each in self.classes),
+            queues=tuple(replace(queue, lost=0) for queue in self.queues),
+            classes=tuple(replace(loss_class, lost=0) for loss_class in self.classes),
             age_s=None,
         )
 
@@ -108,15 +108,15 @@ class Bounds:
             "no objectives are set that allow any" if objectives is None else f"the objectives allow {if_known(limit)}"
         )
         reasons = [f"{text}, {allowed}"] if limit is not None and self.lost.at_most > limit else []
-        for each in self.classes:
-            if each.exceeded:
-                name = ", ".join(each.queues)
+        for loss_class in self.classes:
+            if loss_class.exceeded:
+                name = ", ".join(loss_class.queues)
                 reasons.append(
-                    f"up to {if_known(each.lost)} message(s) of {name} may be lost, their objective allows "
-                    f"{if_known(each.limit)}"
+                    f"up to {if_known(loss_class.lost)} message(s) of {name} may be lost, their objective allows "
+                    f"{if_known(loss_class.limit)}"
                 )
-            if each.lost != 0:
-                reasons += self._too_old(each.age_limit_s, f" of {', '.join(each.queues)}")
+            if loss_class.lost != 0:
+                reasons += self._too_old(loss_class.age_limit_s, f" of {', '.join(loss_class.queues)}")
         if self.lost.at_most > 0 and objectives is not None:
             reasons += self._too_old(objectives.loss.age_s, "")
         return tuple(reasons)
@@ -141,7 +141,7 @@ class Bounds:
 
     def most_duplicates(self) -> str:
         """The queues that most of them are of; empty where that is not known."""
-        known = [(each.duplicates, each.name) for each in self.queues if each.duplicates]
+        known = [(queue.duplicates, queue.name) for queue in self.queues if queue.duplicates]
         return some([f"{name}: {count}" for count, name in sorted(known, reverse=True)])
 
     def quoted(self) -> tuple[str, str]:

@@ -90,7 +90,7 @@ def _ahead_folds(
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """The bound between looks, and every quantile, unconditional and ahead."""
+    """The bound between readings, and every quantile, unconditional and ahead."""
 
     bound: BoundRow
     rows: tuple[Row, ...]
@@ -98,19 +98,19 @@ class Tested:
 
 def backtested(scope: str, table: pa.Table, ask: Ask) -> Tested:
     """Test the figures of a scope on its own past, over the horizons that are asked for."""
-    told = Scope(scope, table, ask)
-    rows = unconditional({metric: told.folded(metric, FOLDS) for metric in NAMES})
+    past = Scope(scope, table, ask)
+    rows = unconditional({metric: past.folded(metric, FOLDS) for metric in NAMES})
     for horizon_s in ask.horizons_s:
-        changes = {metric: told.changes(metric, int(horizon_s * 1e6), ask.first_us) for metric in NAMES}
+        changes = {metric: past.changes(metric, int(horizon_s * 1e6), ask.first_us) for metric in NAMES}
         rows += ahead(changes, horizon_s=horizon_s, span_us=ask.span_us, folds=FOLDS)
-    return Tested(_bound(told), tuple(rows))
+    return Tested(_bound(past), tuple(rows))
 
 
-def _bound(told: Scope) -> BoundRow:
-    checks = {metric: told.part("check", metric) for metric in SUMS}
+def _bound(past: Scope) -> BoundRow:
+    checks = {metric: past.part("check", metric) for metric in SUMS}
     moments = int(checks["covered"].count.sum())
     if not moments:
         return BoundRow(0, 0, None, None)
     covered, was, excess, bias, error = (float(checks[metric].weight.sum()) / MILLI for metric in SUMS)
-    mean, over, above, off = (round(each / moments, DIGITS) for each in (was, excess, bias, error))
+    mean, over, above, off = (round(value / moments, DIGITS) for value in (was, excess, bias, error))
     return BoundRow(moments, round(covered), mean, over, Off(above, off))

@@ -1,11 +1,11 @@
-"""Rows of a history as NumPy columns: the looks at outflows, and where each of them cuts history; figures that are
-added up by look; and the calendar.
+"""Rows of a history as NumPy columns: the readings of outflows, and where each of them cuts history; figures that are
+added up by reading; and the calendar.
 
 An outflow is first in, first out. Things ever put into it number `shipped + depth`, things ever shipped `shipped`; the
-newest look at which the first stood no higher than the second stands now *cuts* history: whatever was sent up to that
-look is at the other site, whatever was sent later may not be. Between that look and the one after it the cut lies where
-what was put in passed what is shipped: the likely cut. A cut lies within one series: a restart counts anew, and so do
-looks among which the clock was put back.
+newest reading of which the first stood no higher than the second stands now *cuts* history: whatever was sent up to
+that reading is at the other site, whatever was sent later may not be. Between that reading and the one after it the cut
+lies where what was put in passed what is shipped: the likely cut. A cut lies within one series: a restart counts anew,
+and so do readings among which the clock was put back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class Rows:
     __slots__ = ()
 
     def take(self, at: npt.NDArray[np.generic] | slice) -> Self:
-        return type(self)(**{each.name: _taken(getattr(self, each.name), at) for each in fields(self)})  # type: ignore[arg-type]
+        return type(self)(**{column.name: _taken(getattr(self, column.name), at) for column in fields(self)})  # type: ignore[arg-type]
 
     def only(self, flags: Flags) -> Self:
         """Take the rows whose flag is set."""
@@ -47,7 +47,7 @@ class Rows:
 
 def _taken(value: Any, at: Any) -> Any:
     if isinstance(value, tuple) and value and isinstance(value[0], Rows):
-        return tuple(each.take(at) for each in value)
+        return tuple(part.take(at) for part in value)
     return value[at] if isinstance(value, np.ndarray) else value.take(at) if isinstance(value, Rows) else value
 
 
@@ -74,11 +74,11 @@ class Columns(Rows):
         read."""
         chunks = [[_encoded(chunk) for chunk in table[column].chunks] for column in ("kind", "pair", "name", "start")]
         # In one order, whatever the order of the rows.
-        every = sorted({word for each in chunks for told in each for word in told.dictionary.to_pylist()})
+        every = sorted({word for of_column in chunks for chunk in of_column for word in chunk.dictionary.to_pylist()})
         words = {word: place for place, word in enumerate(every)}
-        kind, pair, name, start = (_coded(each, words) for each in chunks)
+        kind, pair, name, start = (_coded(of_column, words) for of_column in chunks)
         kinds = np.full(len(words) + 1, -1)
-        kinds[[words[each] for each in KINDS if each in words]] = [n for n, each in enumerate(KINDS) if each in words]
+        kinds[[words[word] for word in KINDS if word in words]] = [n for n, word in enumerate(KINDS) if word in words]
         counted = {column: _ints(table[column]) for column in ("depth", "added", "removed", "acked", "oldest_ms")}
         link = pc.fill_null(table["link"], fill_value=True).to_numpy().astype(bool)
         whole = cls(tuple(words), _ints(table["ts"]), kinds[kind], pair, name, **counted, link=link, start=start)
@@ -95,16 +95,16 @@ def _encoded(chunk: pa.Array) -> pa.DictionaryArray:
 
 def _coded(chunks: Sequence[pa.DictionaryArray], words: Mapping[str, int]) -> Ints:
     """The place of each row's word; -1 for none."""
-    found = [np.zeros(0, np.int64)]
-    for told in chunks:
-        own = [words[word] for word in told.dictionary.to_pylist()]
-        found.append(np.array([*own, -1], np.int64)[pc.fill_null(told.indices, -1).to_numpy()])
-    return np.concatenate(found)
+    codes = [np.zeros(0, np.int64)]
+    for chunk in chunks:
+        own = [words[word] for word in chunk.dictionary.to_pylist()]
+        codes.append(np.array([*own, -1], np.int64)[pc.fill_null(chunk.indices, -1).to_numpy()])
+    return np.concatenate(codes)
 
 
 def _ints(column: pa.ChunkedArray) -> Ints:
-    found: Ints = pc.fill_null(column.cast(pa.int64()), NA).to_numpy()
-    return found
+    values: Ints = pc.fill_null(column.cast(pa.int64()), NA).to_numpy()
+    return values
 
 
 def in_order(key: Ints, us: Ints) -> npt.NDArray[np.intp] | slice:
@@ -121,16 +121,16 @@ def in_order(key: Ints, us: Ints) -> npt.NDArray[np.intp] | slice:
 
 def begins_of(key: Ints) -> Flags:
     """Where sorted rows begin another key."""
-    found = np.ones(len(key), bool)
-    found[1:] = key[1:] != key[:-1]
-    return found
+    begins = np.ones(len(key), bool)
+    begins[1:] = key[1:] != key[:-1]
+    return begins
 
 
 def newest_of(keys: Ints, wanted: Ints) -> Ints:
     """Where among sorted keys the last stands that is not above a wanted one; -1 where all are."""
     if len(keys) and keys[-1] - keys[0] == len(keys) - 1 and (keys[1:] > keys[:-1]).all():  # without a gap
-        found: Ints = np.clip(wanted - keys[0], -1, len(keys) - 1)
-        return found
+        places: Ints = np.clip(wanted - keys[0], -1, len(keys) - 1)
+        return places
     return np.searchsorted(keys, wanted, "right") - 1
 
 
@@ -145,23 +145,24 @@ def place_of(keys: Ints, wanted: Ints) -> Ints:
 def last_true(flags: Flags, begins: Flags) -> Ints:
     """The newest place so far at which a flag is set, within what began last; -1 where there is none."""
     places = np.arange(len(flags))
-    newest, began = (np.maximum.accumulate(np.where(each, places, -1)) for each in (flags, begins))
+    newest, began = (np.maximum.accumulate(np.where(flagged, places, -1)) for flagged in (flags, begins))
     return np.where(newest >= began, newest, -1)
 
 
 AWAY_US: Final = 600 * 1_000_000
 """What was not read for so long is away; its counters do not bridge that time."""
 REACH: Final = 2
-"""Counters that fall within one start of a broker tell of a clock that was put back: looks of two times lie among each
-other there, and the way up from one to the other is no more an interval than the way down. So many on either side."""
+"""Counters that fall within one start of a broker tell of a clock that was put back: readings of two times lie among
+each other there, and the way up from one to the other is no more an interval than the way down. So many on either
+side."""
 NO_ROLE, SERVING, STANDBY, DOWN = range(4)
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Messages, or acknowledgements, in an outflow at each look; NA where these were not read.
+    """Messages, or acknowledgements, in an outflow at each reading; NA where these were not read.
 
-    `cut_us` is the moment of the look that cuts history, `likely_us` that of the likely cut; NA where not known.
+    `cut_us` is the moment of the reading that cuts history, `likely_us` that of the likely cut; NA where not known.
     """
 
     depth: Ints
@@ -172,11 +173,11 @@ class Side:
 
     @property
     def known(self) -> Flags:
-        found: Flags = self.depth != NA
-        return found
+        is_known: Flags = self.depth != NA
+        return is_known
 
     def most(self, begin: Ints, end: Ints) -> Ints:
-        """At most in it from one look to another of its series: what lay there and what came; and no less than lay
+        """At most in it from one reading to another of its series: what lay there and what came; and no less than lay
         there in the end, where that is told by comparing both sites, which are never read in the same instant."""
         most: Ints = np.maximum(self.depth[begin] + self.added[end] - self.added[begin], self.depth[end])
         return most
@@ -184,11 +185,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Outflows:
-    """The looks at all outflows, by outflow (`flow`, a place in `keys`: pair and name) and time. `times`: moments at
+    """The readings of all outflows, by outflow (`flow`, a place in `keys`: pair and name) and time. `times`: moments at
     which something was looked at; `places`: outflow and moment in one number.
 
-    `goes_on`: the series goes on from the look before; `fresh`: earlier looks do not count. Things in it were sent
-    after `oldest_us`; `is_floor` where no cut was known so far, or since the clock was put back: things may be older.
+    `goes_on`: the series goes on from the reading before; `fresh`: earlier readings do not count. Things in it were
+    sent after `oldest_us`; `is_floor` where no cut was known so far, or since the clock was put back: things may be
+    older.
     """
 
     keys: tuple[tuple[str, str], ...]
@@ -210,22 +212,22 @@ class Outflows:
     @classmethod
     def of(cls, rows: Columns) -> Self:
         """Take the rows of outflows and sites; others do not matter."""
-        told = rows.take(np.flatnonzero((rows.kind != QUEUE) & (rows.kind != SITE) & (rows.pair >= 0)))
+        of_outflows = rows.take(np.flatnonzero((rows.kind != QUEUE) & (rows.kind != SITE) & (rows.pair >= 0)))
         many = len(rows.words) + 1
-        codes, flow_of = np.unique(told.pair * many + told.name, return_inverse=True)
-        times, moment = np.unique(told.us, return_inverse=True)
+        codes, flow_of = np.unique(of_outflows.pair * many + of_outflows.name, return_inverse=True)
+        times, moment = np.unique(of_outflows.us, return_inverse=True)
         places, at = np.unique(flow_of * len(times) + moment, return_inverse=True)
         flow, us = places // max(1, len(times)), times[places % max(1, len(times))]
-        sides = [_read(told, kinds, at, len(places)) for kinds in ((MIRROR, MIXED), (ACKS, MIXED))]
+        sides = [_read(of_outflows, kinds, at, len(places)) for kinds in ((MIRROR, MIXED), (ACKS, MIXED))]
         link, start = np.ones(len(places), bool), np.full(len(places), -1)
-        np.logical_and.at(link, at, told.link)
-        np.maximum.at(start, at, told.start)
+        np.logical_and.at(link, at, of_outflows.link)
+        np.maximum.at(start, at, of_outflows.start)
         is_mixed, is_twice = (np.zeros(len(places), bool) for _ in range(2))
-        is_mixed[at[told.kind == MIXED]] = True
+        is_mixed[at[of_outflows.kind == MIXED]] = True
         sends = sides[0][1]
         kind = np.where(is_mixed, MIXED, np.where(sends != NA, MIRROR, ACKS))
         first = np.where(sends != NA, sends, sides[1][1])
-        is_twice[at[(told.kind == kind[at]) & (told.added != first[at])]] = True
+        is_twice[at[(of_outflows.kind == kind[at]) & (of_outflows.added != first[at])]] = True
         kept = np.flatnonzero(~(_missed(flow, us, sends != NA) | _missed(flow, us, sides[1][1] != NA)))
         flow, us, sides = flow[kept], us[kept], [side[:, kept] for side in sides]
         fresh, begins, was_put_back = _series(flow, us, start[kept], is_twice[kept], [*sides[0][1:], *sides[1][1:]])
@@ -254,12 +256,12 @@ class Outflows:
         )
 
     def at(self, flow: Ints, moment: Ints) -> Ints:
-        """The places of the looks at these outflows at these moments (places in `times`); -1 where there is none."""
+        """The places of the readings of these outflows at these moments (places in `times`); -1 where there is none."""
         key = np.where((flow >= 0) & (moment >= 0), flow * len(self.times) + moment, -1)
         return place_of(self.places, key)
 
     def after(self, flow: Ints, us: Ints) -> Ints:
-        """The place behind the last look at these outflows not after these moments."""
+        """The place behind the last reading of these outflows not after these moments."""
         if not len(self.us):
             return np.zeros(len(us), np.int64)
         first = int(self.us.min())
@@ -268,20 +270,21 @@ class Outflows:
 
     @property
     def ends(self) -> Ints:
-        """The place of the last look at each outflow."""
+        """The place of the last reading of each outflow."""
         return np.searchsorted(self.flow, np.arange(len(self.keys)), "right") - 1
 
 
-def _read(told: Columns, kinds: tuple[int, ...], at: Ints, count: int) -> Ints:
+def _read(rows: Columns, kinds: tuple[int, ...], at: Ints, count: int) -> Ints:
     """Depth, added and shipped of one direction; NA where it was not read."""
-    mine = np.flatnonzero(np.isin(told.kind, kinds))[::-1]  # of two rows of one look the first counts
-    found = np.full((3, count), NA)
-    found[:, at[mine]] = [column[mine] for column in (told.depth, told.added, told.removed)]
-    return found
+    of_kinds = np.flatnonzero(np.isin(rows.kind, kinds))[::-1]  # of two rows of one reading the first counts
+    counters = np.full((3, count), NA)
+    counters[:, at[of_kinds]] = [column[of_kinds] for column in (rows.depth, rows.added, rows.removed)]
+    return counters
 
 
 def _missed(flow: Ints, us: Ints, known: Flags) -> Flags:
-    """Looks that did not get at a side which was read not long before or after: the side is not an empty one there."""
+    """Readings that did not get at a side which was read not long before or after: the side is not an empty one
+    there."""
     new = begins_of(flow)
     ends = np.append(new[1:], True)[: len(flow)]
     before, after = last_true(known, new), len(flow) - 1 - last_true(known[::-1], ends[::-1])[::-1]
@@ -290,19 +293,19 @@ def _missed(flow: Ints, us: Ints, known: Flags) -> Flags:
 
 
 def _roles(rows: Columns, pair: Ints, us: Ints) -> Ints:
-    """The role of the site at each look: told of the pair, or of all pairs where the row names none."""
+    """The role of the site at each reading: told of the pair, or of all pairs where the row names none."""
     of_site = rows.take(np.flatnonzero(rows.kind == SITE))
     role = roles_of(rows.words)[of_site.name]
     times = np.unique(of_site.us)
-    found = np.full(len(us), -1)
+    named = np.full(len(us), -1)
     for wanted in (pair, np.full(len(pair), -1)):
         key = (of_site.pair + 1) * len(times) + np.searchsorted(times, of_site.us)
         order = np.argsort(key, kind="stable")
         moment = place_of(times, us)
         at = place_of(key[order], np.where(moment >= 0, (wanted + 1) * len(times) + moment, -1))
         if len(order):
-            found = np.where((found < 0) & (at >= 0), role[order][np.maximum(at, 0)], found)
-    roles: Ints = np.maximum(found, NO_ROLE)
+            named = np.where((named < 0) & (at >= 0), role[order][np.maximum(at, 0)], named)
+    roles: Ints = np.maximum(named, NO_ROLE)
     return roles
 
 
@@ -331,9 +334,9 @@ def _series(flow: Ints, us: Ints, start: Ints, is_twice: Flags, counters: list[I
     return fresh, begins, back
 
 
-def side_of(told: Ints, us: Ints, series: Ints, begins: Flags) -> Side:
-    """Of looks by series and time, with depth, added and shipped; `begins`: where another series does."""
-    depth, added, shipped = told
+def side_of(counters: Ints, us: Ints, series: Ints, begins: Flags) -> Side:
+    """Of readings by series and time, with depth, added and shipped; `begins`: where another series does."""
+    depth, added, shipped = counters
     known = depth != NA
     put, out = np.where(known, shipped + depth, 0), np.where(known, shipped, 0)
     # Put each series on a height of its own: a single running maximum and a single search serve all of them.
@@ -364,8 +367,9 @@ class OfQueues:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The queues of each scope (the first is the total) added up by look: of the interval that ends with it, or of the
-    look itself. `queues`: how many were counted; `unknown` of a figure: at least one of them does not tell it."""
+    """The queues of each scope (the first is the total) added up by reading: of the interval that ends with it, or of
+    the reading itself. `queues`: how many were counted; `unknown` of a figure: at least one of them does not tell
+    it."""
 
     queues: Ints
     loss: Ints
@@ -376,8 +380,8 @@ class Sums:
     is_floor: Flags
 
     @classmethod
-    def none(cls, scopes: int, looks: int) -> Self:
-        nothing: list[Any] = [np.zeros((scopes, looks), kind) for kind in (*(np.int64,) * 4, *(np.bool_,) * 3)]
+    def none(cls, scopes: int, readings: int) -> Self:
+        nothing: list[Any] = [np.zeros((scopes, readings), kind) for kind in (*(np.int64,) * 4, *(np.bool_,) * 3)]
         return cls(*nothing)
 
     def add(self, rows: OfQueues, counts: Flags) -> None:
@@ -385,8 +389,8 @@ class Sums:
         then: an interval in which the outflow was looked at more often than the queue counts in each of its parts."""
         spread = Spread.of(rows.place, rows.wide, self.queues.shape[1])
         lost, twice = rows.loss != NA, rows.duplicates != NA
-        for scope, mine in enumerate(counts):
-            inside = mine[rows.row]
+        for scope, counted in enumerate(counts):
+            inside = counted[rows.row]
             sums = {
                 "queues": inside | (scope == 0),  # queues left out count nothing in the total, and were read
                 "loss": rows.loss * (inside & lost),
@@ -406,32 +410,32 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Stretches of places: which of so `many` each row is of (`at`), how many places are in each (`wide`), and all
-    places of all (`place`), each of the stretch `again`; a stretch is its place where none is wider than one."""
+    """Windows of places: which of so `many` each row is of (`at`), how many places are in each (`wide`), and all
+    places of all (`place`), each of the window `again`; a window is its place where none is wider than one."""
 
     at: Ints
     many: int
     wide: Ints
     again: Ints
     place: Ints
-    looks: int
+    readings: int
 
     @classmethod
-    def of(cls, place: Ints, wide: Ints, looks: int) -> Self:
-        """Of rows, the last place of each and how many places up to it; `looks` places in all."""
+    def of(cls, place: Ints, wide: Ints, readings: int) -> Self:
+        """Of rows, the last place of each and how many places up to it; `readings` places in all."""
         widest = int(wide.max(initial=1))
-        every = np.arange(looks)
+        every = np.arange(readings)
         if widest <= 1:
-            return cls(place, looks, np.ones(looks, np.int64), every, every, looks)
-        stretch, at = np.unique(place * (widest + 1) + wide, return_inverse=True)
-        last, wide = stretch // (widest + 1), stretch % (widest + 1)
+            return cls(place, readings, np.ones(readings, np.int64), every, every, readings)
+        window, at = np.unique(place * (widest + 1) + wide, return_inverse=True)
+        last, wide = window // (widest + 1), window % (widest + 1)
         again = np.repeat(np.arange(len(wide)), wide)
         back = np.arange(len(again)) - np.repeat(np.cumsum(wide) - wide, wide)
-        return cls(at, len(stretch), wide, again, last[again] - back, looks)
+        return cls(at, len(window), wide, again, last[again] - back, readings)
 
     def over(self, values: Any) -> Any:
-        """What stretches hold, added up by place."""
-        return np.bincount(self.place, values[self.again], self.looks)
+        """What windows hold, added up by place."""
+        return np.bincount(self.place, values[self.again], self.readings)
 
 
 SECOND: Final = 1_000_000
@@ -452,8 +456,8 @@ OF_A_DAY: Final = Fineness(HOUR, 600 * SECOND)
 
 
 def over_us(end_us: int) -> int:
-    """Days that begin before are over in a history that ends then (exclusive), with the looks after them that say what
-    was in step with them."""
+    """Days that begin before are over in a history that ends then (exclusive), with the readings after them that say
+    what was in step with them."""
     return (end_us - AWAY_US) // DAY * DAY
 
 

@@ -1,8 +1,8 @@
-"""An hour of a history: from the looks that it rests on to rows that add up.
+"""An hour of a history: from the readings that it rests on to rows that add up.
 
-An hour is told by itself, from its looks, ten minutes before and after it, and as much before as the cut needs: so it
-says the same whatever else is asked. Of the past before these ten minutes it takes all looks at outflows, and of the
-looks at queues those that are the cut of some look, the ones after these, and one every five minutes.
+An hour is told by itself, from its readings, ten minutes before and after it, and as much before as the cut needs: so
+it says the same whatever else is asked. Of the past before these ten minutes it takes all readings of outflows, and of
+the readings of queues those that are the cut of some reading, the ones after these, and one every five minutes.
 
 How a figure changes within the next minutes is told by what it was at similar moments: those with the same magnitude of
 loss (its power of two) and the same answer to whether the outflow stalls; with too few of them their neighbours count
@@ -38,7 +38,7 @@ from dr_ctl.rpo.core.cut import (
 )
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.rows import MILLI, SCHEMA, TOTAL, UNKNOWN, Gathered, bucket, bucket_of, class_name, flow_name
-from dr_ctl.rpo.core.steps import METRICS, Course, Figures, Silence, Steps, fold, put_rates
+from dr_ctl.rpo.core.step_functions import METRICS, Figures, Gaps, LagSeries, Steps, arrival_rates, fold
 
 LEAST_MOMENTS: Final = 30
 
@@ -112,41 +112,41 @@ class Window:
 
 
 def summed_up(rows: Columns, flows: Outflows, queues: Queues, scopes: int, window: Window) -> Gathered:
-    """The rows of a window, from looks of it and of some time before and after."""
-    course, silence = Course(flows, queues), Silence.of(rows, flows)
-    told = _Told(Gathered(), course, window)
+    """The rows of a window, from readings of it and of some time before and after."""
+    lag, gaps = LagSeries(flows, queues), Gaps.of(rows, flows)
+    summary = _Summary(Gathered(), lag, window)
     for scope in range(scopes):
-        steps = course.steps(scope)
-        told.scope(scope, fold(steps, ~course.has_sends, silence))
-        if scope == 0 and not told.is_alone:  # each flow by itself; flows may be hundreds: their cells are hours
-            told.steps(told.names, steps, HOUR, is_total=False)
-    told.course()
-    told.roles(rows)
-    return told.gathered
+        steps = lag.steps(scope)
+        summary.scope(scope, fold(steps, ~lag.has_sends, gaps))
+        if scope == 0 and not summary.is_alone:  # each flow by itself; flows may be hundreds: their cells are hours
+            summary.steps(summary.names, steps, HOUR, is_total=False)
+    summary.of_flows()
+    summary.roles(rows)
+    return summary.gathered
 
 
-class _Told:
-    def __init__(self, gathered: Gathered, course: Course, window: Window) -> None:
-        self.gathered, self._course, self._window = gathered, course, window
-        self.names = [flow_name(*key) for key in course.flows.keys]
+class _Summary:
+    def __init__(self, gathered: Gathered, lag: LagSeries, window: Window) -> None:
+        self.gathered, self._lag, self._window = gathered, lag, window
+        self.names = [flow_name(*key) for key in lag.flows.keys]
         self.is_alone = len(self.names) == 1
         self._hour = window.from_us - window.from_us % HOUR
 
     def scope(self, scope: int, whole: Steps) -> None:
         """The total (told as its only flow, where there is one) or a class."""
-        course, window = self._course, self._window
+        lag, window = self._lag, self._window
         is_flow = scope == 0 and self.is_alone
         name = self.names[0] if is_flow else TOTAL if scope == 0 else class_name(scope - 1)
         words, number = [*self.names, name], len(self.names)
         whole = replace(whole, flow=np.full(len(whole.flow), number))
         self.steps(words, whole, window.figures_us, is_total=is_flow)
         if scope:
-            self.gathered.one("read", name, count=int(course.queues.unread.is_any[scope].sum()))
+            self.gathered.one("read", name, count=int(lag.queues.unread.is_any[scope].sum()))
         elif len(whole.begin):
             self._curves(words, whole.clipped(window.from_us, window.to_us), is_total=is_flow)
         if number:
-            now = course.now(scope)
-            of_all = fold(now, ~course.has_sends & (len(now.flow) > 1))
+            now = lag.now(scope)
+            of_all = fold(now, ~lag.has_sends & (len(now.flow) > 1))
             self._last(words, replace(of_all, flow=np.full(len(of_all.flow), number)), is_total=is_flow)
             if scope == 0 and not self.is_alone:
                 self._last(words, now, is_total=False)
@@ -164,30 +164,30 @@ class _Told:
             add("time", scope=steps.flow[at], metric=metric, cell=cell[at], weight=steps.weight[at], count=count)
         cell, steps = cell[steps.covered], steps.only(steps.covered)
         once: dict[str, Any] = {"scope": steps.flow, "cell": cell, "weight": steps.weight}
-        twice: dict[str, Any] = {name: np.tile(each, 2) for name, each in once.items()}
+        twice: dict[str, Any] = {name: np.tile(column, 2) for name, column in once.items()}
         for metric in METRICS:
             values = steps.bound.of(metric)
             add("figure", metric=metric, bucket=bucket(values), most=values, **once)
-            # The likely figure at a look holds for half the time to the next.
-            values = np.concatenate([each.of(metric) for each in steps.likely])
+            # The likely figure at a reading holds for half the time to the next.
+            values = np.concatenate([end.of(metric) for end in steps.likely])
             add("figure", metric=metric, likely=True, bucket=bucket(values), most=values, **twice)
-        for told in (steps.bound, *steps.likely):
-            add("figure", likely=told is not steps.bound, **_drain(told), **once)
+        for figures in (steps.bound, *steps.likely):
+            add("figure", likely=figures is not steps.bound, **_drain(figures), **once)
         for metric in METRICS[:2]:
             for horizon_us in window.horizons_us:
-                found = Changes.of(whole, metric, horizon_us=horizon_us, since_us=window.from_us)
-                found = found.only(found.begin < window.to_us)
-                level: dict[str, Any] = {"level": found.level, "stalled": found.stalled, "horizon_us": horizon_us}
-                told_of: dict[str, Any] = {"weight": found.weight, "count": found.count, "most": found.change}
-                cell = found.begin - found.begin % window.changes_us
+                changes = Changes.of(whole, metric, horizon_us=horizon_us, since_us=window.from_us)
+                changes = changes.only(changes.begin < window.to_us)
+                level: dict[str, Any] = {"level": changes.level, "stalled": changes.stalled, "horizon_us": horizon_us}
+                counted: dict[str, Any] = {"weight": changes.weight, "count": changes.count, "most": changes.change}
+                cell = changes.begin - changes.begin % window.changes_us
                 add(
                     "change",
-                    scope=found.flow,
+                    scope=changes.flow,
                     metric=metric,
                     cell=cell,
-                    bucket=bucket_of(found.change),
+                    bucket=bucket_of(changes.change),
                     **level,
-                    **told_of,
+                    **counted,
                 )
         self._since(words, whole, is_total=is_total)
 
@@ -196,18 +196,18 @@ class _Told:
         cell = steps.begin - steps.begin % self._window.fineness.curve_us
         add = partial(self.gathered.add, "curve", words, len(words) - 1, cell=cell, is_total=is_total)
         for metric in METRICS:
-            one, other = (each.of(metric) for each in steps.likely)
+            one, other = (end.of(metric) for end in steps.likely)
             add(metric=metric, most=steps.bound.of(metric))
             add(metric=metric, likely=True, most=np.where(one == NA, NA, np.maximum(one, other)))
         add(**_drain(steps.bound))
 
     def _last(self, words: Sequence[str], now: Steps, *, is_total: bool) -> None:
-        """The last looks of the hour, or soon after it: those of the last hour with looks are the last of all."""
-        for likely, told in ((False, now.bound), (True, now.likely[0])):
+        """The last readings of the hour, or soon after it: those of the last hour with readings are the last of all."""
+        for likely, figures in ((False, now.bound), (True, now.likely[0])):
             more: dict[str, Any] = {"likely": likely, "stalled": now.stalled, "is_total": is_total, "cell": self._hour}
-            whose: dict[str, Any] = {"flow": told.drain_flow, "acks": told.drain_acks}
+            whose: dict[str, Any] = {"flow": figures.drain_flow, "acks": figures.drain_acks}
             for metric in (*METRICS, "drain"):
-                values, of = told.of(metric), whose if metric == "drain" else {}
+                values, of = figures.of(metric), whose if metric == "drain" else {}
                 is_known = np.where(values == NA, UNKNOWN, 0)
                 self.gathered.add("now", words, now.flow, metric=metric, bucket=is_known, most=values, **more, **of)
 
@@ -221,27 +221,27 @@ class _Told:
             known = np.flatnonzero(values >= 0)
             self.gathered.add("since", words, last.flow[known], metric=metric, most=values[known], **more)
 
-    def course(self) -> None:
-        """What is of flows alone: looks, rates, and how much the queues' counters tell of."""
-        course, window, gathered, names = self._course, self._window, self.gathered, self.names
-        flows = course.flows
+    def of_flows(self) -> None:
+        """What is of flows alone: readings, rates, and how much the queues' counters tell of."""
+        lag, window, gathered, names = self._lag, self._window, self.gathered, self.names
+        flows = lag.flows
         at = window.within(flows.us)
         us = flows.us[at]
         gathered.add("looks", names, flows.flow[at], cell=us - us % HOUR, count=np.ones_like(at), most=us, least=us)
-        for acks, told in enumerate(course.drained):
-            at = window.within(told.us)
-            rate = (told.rate[at] * MILLI).astype(np.int64)
-            keys: dict[str, Any] = {"acks": acks > 0, "level": told.level[at], "bucket": bucket_of(rate)}
-            gathered.add("drained", names, told.flow[at], count=told.more[at], least=rate, **keys)
-        flow, ends, put = put_rates(flows)
+        for acks, drained in enumerate(lag.drained):
+            at = window.within(drained.us)
+            rate = (drained.rate[at] * MILLI).astype(np.int64)
+            keys: dict[str, Any] = {"acks": acks > 0, "level": drained.level[at], "bucket": bucket_of(rate)}
+            gathered.add("drained", names, drained.flow[at], count=drained.more[at], least=rate, **keys)
+        flow, ends, put = arrival_rates(flows)
         at = window.within(ends)
         rate = np.ceil(put[at] * MILLI).astype(np.int64)
         gathered.add("put", names, flow[at], bucket=bucket_of(rate), count=np.ones_like(at), most=rate)
-        put_in, told_of = course.accounted((window.from_us, window.to_us))
+        put_in, accounted = lag.accounted((window.from_us, window.to_us))
         at = np.flatnonzero(put_in)
-        gathered.add("told", names, at, weight=put_in[at], count=told_of[at])
-        gathered.add("spacing", names, np.arange(len(names)), most=course.spacing_us, cell=self._hour)
-        for share in course.queues.shares:
+        gathered.add("told", names, at, weight=put_in[at], count=accounted[at])
+        gathered.add("spacing", names, np.arange(len(names)), most=lag.spacing_us, cell=self._hour)
+        for share in lag.queues.shares:
             gathered.one("share", names[share.flow], name=share.queue, cell=self._hour,
                          weight=share.message_ms, most=share.most)  # fmt: skip
 
@@ -254,11 +254,11 @@ class _Told:
             self.gathered.one("role", name=rows.words[code], most=int(site.us[site.name == code].max()))
 
 
-def _drain(told: Figures) -> dict[str, Any]:
+def _drain(figures: Figures) -> dict[str, Any]:
     """How much waits in the outflow that takes longest; how long that takes is told by the rates of all time."""
-    is_something = told.drain > 0  # zero is zero, wherever it is
-    flow, acks = (np.where(is_something, each, 0) for each in (told.drain_flow, told.drain_acks))
-    return {"metric": "drain", "bucket": bucket(told.drain), "most": told.drain, "flow": flow, "acks": acks}
+    is_something = figures.drain > 0  # zero is zero, wherever it is
+    flow, acks = (np.where(is_something, column, 0) for column in (figures.drain_flow, figures.drain_acks))
+    return {"metric": "drain", "bucket": bucket(figures.drain), "most": figures.drain, "flow": flow, "acks": acks}
 
 
 HORIZON_US: Final = 300_000_000
@@ -267,12 +267,12 @@ HORIZON_US: Final = 300_000_000
 
 SUMS: Final = ("covered", "was", "excess", "bias", "error")
 """What is told of the moments that were left out, in thousandths: at how many the bound was not below what was likely
-there; what that was, and how far the bound lay above it; how far what was likely by the looks around them lay off, with
-its sign and without."""
+there; what that was, and how far the bound lay above it; how far what was likely by the readings around them lay off,
+with its sign and without."""
 
 
-def half(rows: Columns, flows: Outflows, queues: Queues) -> Columns:
-    """Leave out the looks of every second stretch between looks at queues."""
+def holdout(rows: Columns, flows: Outflows, queues: Queues) -> Columns:
+    """Leave out the readings of every second window between readings of queues."""
     read = queues.likely.queues[0] > 0
     gaps = np.diff(flows.us[read])[np.diff(flows.flow[read]) == 0]
     grid_us = max(1, int(np.median(gaps))) if len(gaps) else 1
@@ -280,7 +280,7 @@ def half(rows: Columns, flows: Outflows, queues: Queues) -> Columns:
 
 
 def check(gathered: Gathered, whole: Steps, said: Steps, window: Window) -> None:
-    """Whether bounds hold: what is said without every other look, against what all looks say."""
+    """Whether bounds hold: what is said without every other reading, against what all readings say."""
     if not len(said.begin):
         return
     at = np.maximum(np.searchsorted(said.begin, whole.begin, "right") - 1, 0)
@@ -288,18 +288,18 @@ def check(gathered: Gathered, whole: Steps, said: Steps, window: Window) -> None
     inside &= (whole.begin >= window.from_us) & (whole.begin < window.to_us)
     bound, was = said.bound.loss[at], whole.likely[0].loss
     before, after = (end.loss[at] for end in said.likely)
-    is_known = np.logical_and.reduce([each != NA for each in (bound, was, before, after)])
+    is_known = np.logical_and.reduce([figure != NA for figure in (bound, was, before, after)])
     tested = np.flatnonzero(inside & whole.covered & is_known)
     past = (whole.begin - said.begin[at]) / np.maximum(1, said.end[at] - said.begin[at])
     off = before + past * (after - before) - was
-    told = (bound >= was, was, bound - was, off, np.abs(off))
-    for metric, each in zip(SUMS, told, strict=True):
-        gathered.one("check", metric=metric, weight=round(float(each[tested].sum()) * MILLI), count=len(tested))
+    sums = (bound >= was, was, bound - was, off, np.abs(off))
+    for metric, value in zip(SUMS, sums, strict=True):
+        gathered.one("check", metric=metric, weight=round(float(value[tested].sum()) * MILLI), count=len(tested))
 
 
 def total(rows: Columns, flows: Outflows, queues: Queues) -> Steps:
-    course = Course(flows, queues)
-    return fold(course.steps(0), ~course.has_sends, Silence.of(rows, flows))
+    lag = LagSeries(flows, queues)
+    return fold(lag.steps(0), ~lag.has_sends, Gaps.of(rows, flows))
 
 
 FURTHER: Final = 6
@@ -307,12 +307,12 @@ FURTHER: Final = 6
 SELDOM_US: Final = 300 * SECOND
 PARTS: Final = ("whole", "half")
 SHORT: Final = "short"
-"""The kind of the one row of an hour whose looks do not reach back to the cut."""
+"""The kind of the one row of an hour whose readings do not reach back to the cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What is asked of every hour: looks of [from, to), of a history that lies between `begin` and `end`. `include`,
+    """What is asked of every hour: readings of [from, to), of a history that lies between `begin` and `end`. `include`,
     `exclude` and `classes` are patterns of queues. `cell_us`: how long the cells of a test of the past are; 0 where
     nothing is tested."""
 
@@ -330,10 +330,10 @@ class Orders:
         """By bits: 1 in the total, 2 in the first class, and so on."""
         if not matches(self.include, queue) or matches(self.exclude, queue):
             return 0
-        return 1 + sum(2 << number for number, each in enumerate(self.classes) if matches(each, queue))
+        return 1 + sum(2 << number for number, patterns in enumerate(self.classes) if matches(patterns, queue))
 
     def reach_us(self, hour_us: int, further: int = 0) -> int:
-        """From when on looks at outflows are taken for an hour, that many times further back than at first."""
+        """From when on readings of outflows are taken for an hour, that many times further back than at first."""
         return max(self.begin_us, hour_us - AWAY_US * int(FURTHER**further))
 
     def window(self, hour_us: int) -> Window:
@@ -342,9 +342,9 @@ class Orders:
 
 
 def hour(table: pa.Table, hour_us: int, orders: Orders, from_us: int, parts: pa.Table | None = None) -> pa.Table:
-    """The rows that add up of an hour, from the looks around it; `from_us`: from when on looks at outflows are there.
-    One row of kind SHORT where that is too late. `parts`: what its queues say, of an hour that has too many looks at
-    queues for one table."""
+    """The rows that add up of an hour, from the readings around it; `from_us`: from when on readings of outflows are
+    there. One row of kind SHORT where that is too late. `parts`: what its queues say, of an hour that has too many
+    readings of queues for one table."""
     rows = Columns.of(table).by_time()
     if not ((rows.us >= hour_us) & (rows.us < hour_us + HOUR)).any():
         return SCHEMA.empty_table()
@@ -353,7 +353,7 @@ def hour(table: pa.Table, hour_us: int, orders: Orders, from_us: int, parts: pa.
         short = Gathered()
         short.one(SHORT)
         return short.table()
-    whole, *fewer = _told(rows, flows, orders, hour_us, parts)
+    whole, *fewer = _sampled(rows, flows, orders, hour_us, parts)
     window = orders.window(hour_us)
     gathered = summed_up(*whole, 1 + len(orders.classes), window)
     for left in fewer:
@@ -362,21 +362,22 @@ def hour(table: pa.Table, hour_us: int, orders: Orders, from_us: int, parts: pa.
 
 
 def part(table: pa.Table, hour_us: int, orders: Orders) -> pa.Table:
-    """What some queues of an hour say, from their looks and all of its outflows: queues of every look among them."""
+    """What some queues of an hour say, from their readings and all of its outflows: queues of every reading among
+    them."""
     rows = Columns.of(table).by_time()
-    told = _told(rows, Outflows.of(rows), orders, hour_us)
-    return pa.concat_tables(queues.table(of) for of, (*_, queues) in zip(PARTS, told, strict=False))
+    sampled = _sampled(rows, Outflows.of(rows), orders, hour_us)
+    return pa.concat_tables(queues.table(of) for of, (*_, queues) in zip(PARTS, sampled, strict=False))
 
 
-def _told(
+def _sampled(
     rows: Columns, flows: Outflows, orders: Orders, hour_us: int, parts: pa.Table | None = None
 ) -> Iterator[tuple[Columns, Outflows, Queues]]:
-    """What all looks say, and where the past is tested what those say of which every other is left out."""
+    """What all readings say, and where the past is tested what those say of which every other is left out."""
     window, scopes = orders.window(hour_us), 1 + len(orders.classes)
     span, queues = (window.from_us, window.to_us), Queues.none(flows, 0)
     for of in PARTS if orders.cell_us else PARTS[:1]:
         if of != PARTS[0]:
-            rows = half(rows, flows, queues)
+            rows = holdout(rows, flows, queues)
             flows, scopes, span = Outflows.of(rows), 1, (0, 0)
         if parts is None:
             queues = Queues.of(rows, flows, orders.mask, scopes, span)
@@ -386,8 +387,9 @@ def _told(
 
 
 def needs(table: pa.Table, hour_us: int, orders: Orders, from_us: int) -> Ints | None:
-    """The moments of the looks at queues that an hour rests on, of those before the ten minutes around it; None where
-    looks at outflows from further back are needed first. Of queues the table tells when they were looked at."""
+    """The moments of the readings of queues that an hour rests on, of those before the ten minutes around it; None
+    where readings of outflows from further back are needed first. Of queues the table tells when they were looked
+    at."""
     rows = Columns.of(table).by_time()
     flows = Outflows.of(rows)
     if from_us > orders.begin_us and not is_cut(flows, hour_us, from_us):
@@ -396,17 +398,17 @@ def needs(table: pa.Table, hour_us: int, orders: Orders, from_us: int) -> Ints |
     recent, asked = flows.us >= near_us, (rows.kind == QUEUE) & (rows.us < near_us)
     cuts = [side.cut_us[recent & (side.cut_us != NA) & (side.cut_us < near_us)] for side in (flows.sends, flows.acks)]
     cut_us = np.unique(np.concatenate(cuts))
-    found = [cut_us[:0]]
-    for pair in np.unique(rows.pair[asked]).tolist():  # the looks that cut, those after these, and one now and then
+    moments = [cut_us[:0]]
+    for pair in np.unique(rows.pair[asked]).tolist():  # the readings that cut, those after these, and one now and then
         times = np.unique(rows.us[asked & (rows.pair == pair)])
         at = np.searchsorted(times, cut_us, "right") - 1
         seldom = np.flatnonzero(np.diff(times // SELDOM_US, prepend=-1))
-        found.append(times[np.clip(np.concatenate([at, at + 1, seldom, [len(times) - 1]]), 0, len(times) - 1)])
-    return np.unique(np.concatenate(found))
+        moments.append(times[np.clip(np.concatenate([at, at + 1, seldom, [len(times) - 1]]), 0, len(times) - 1)])
+    return np.unique(np.concatenate(moments))
 
 
 def is_cut(flows: Outflows, at_us: int, from_us: int) -> bool:
-    """Whether every outflow's cut is known at its last look before a moment, or never can be."""
+    """Whether every outflow's cut is known at its last reading before a moment, or never can be."""
     before = np.flatnonzero(flows.us < at_us)
     if not len(before):
         return True

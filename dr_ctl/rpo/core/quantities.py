@@ -20,7 +20,7 @@ UNITS: Final = {"loss": 1, "age_ms": 1000, "duplicates": 1, "drain": 1000}
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """A figure at the last look and over the history; null where it is not known, never zero."""
+    """A figure at the last reading and over the history; null where it is not known, never zero."""
 
     now: Number | None = None
     p50: Number | None = None
@@ -112,7 +112,7 @@ class Calibration(Enum):
     def worst(cls, verdicts: Iterable["Calibration"]) -> "Calibration":
         """The first of narrow, holds and unknown that occurs: a known answer outweighs an unknown one."""
         occurring = set(verdicts)
-        return next((each for each in (cls.NARROW, cls.HOLDS) if each in occurring), cls.UNKNOWN)
+        return next((verdict for verdict in (cls.NARROW, cls.HOLDS) if verdict in occurring), cls.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Off:
-    """How far what was likely, drawn from one look to the next, lay above on average, and how far off, above or
+    """How far what was likely, drawn from one reading to the next, lay above on average, and how far off, above or
     below."""
 
     bias: float | None = None
@@ -175,7 +175,8 @@ class Off:
 
 @dataclass(frozen=True, slots=True)
 class BoundRow:
-    """The bound between two looks, made from every second look, against what the looks in between say was under way.
+    """The bound between two readings, made from every second one, against what the readings in between say was under
+    way.
 
     `excess` is how far the bound lay above it on average, in messages.
     """

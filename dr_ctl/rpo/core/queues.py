@@ -1,5 +1,5 @@
-"""From looks at queues to bounds: what of each was under way between two looks, at most and likely; added up by scope
-and by look at the outflow that serves them.
+"""From readings of queues to bounds: what of each was under way between two readings, at most and likely; added up by
+scope and by reading of the outflow that serves them.
 
 With A for what was sent to a queue, K for what was consumed from it:
 
@@ -7,9 +7,9 @@ With A for what was sent to a queue, K for what was consumed from it:
     age         time since the cut, while anything is lost
     duplicates  consumed since the cut of the acknowledgements, among the messages that were shipped
 
-Between two looks the truth moves; bounds are taken from the end of the interval that makes them larger (sends at the
+Between two readings the truth moves; bounds are taken from the end of the interval that makes them larger (sends at the
 end, cut at the start). No bound is thus below the truth in between. Where a cut is not known (just after a restart)
-what the queue held is the bound of loss. Likely figures are of the looks themselves, by the likely cut.
+what the queue held is the bound of loss. Likely figures are of the readings themselves, by the likely cut.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -46,7 +46,7 @@ UNEXPLAINED: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """By scope and look (the end of an interval): how many queues lay there unread, for they were read before and
+    """By scope and reading (the end of an interval): how many queues lay there unread, for they were read before and
     after, or had something in them when they were read last (`lacking`); and how many were empty then, and may be gone
     (`lately`). `is_any`: the scope has a queue at that outflow at all."""
 
@@ -55,48 +55,48 @@ class Unread:
     is_any: Flags
 
     @classmethod
-    def none(cls, scopes: int, looks: int, outflows: int) -> Self:
-        lacking, lately = (np.zeros((scopes, looks + 1), np.int64) for _ in range(2))
+    def none(cls, scopes: int, readings: int, outflows: int) -> Self:
+        lacking, lately = (np.zeros((scopes, readings + 1), np.int64) for _ in range(2))
         return cls(lacking, lately, np.zeros((scopes, outflows), bool))
 
     def add(self, new: Flags, us: Ints, place: Ints, depth: Ints, counts: Flags, flows: Outflows) -> None:
-        """Take the looks at queues, by queue and time."""
+        """Take the readings of queues, by queue and time."""
         flow = flows.flow[place]
         # Holes: read again after so long that no counter bridges it.
         hole = np.flatnonzero(~new & (us - np.concatenate([us[:1], us[:-1]]) > AWAY_US))
         last = np.flatnonzero(np.append(new[1:], True))
         full, stop = depth[last] > 0, flows.ends[flow[last]] + 1
         within = flows.after(flow[last], us[last] + AWAY_US)
-        for scope, mine in enumerate(counts):
-            some = hole[mine[hole]]
+        for scope, counted in enumerate(counts):
+            some = hole[counted[hole]]
             _mark(self.lacking[scope], place[some - 1] + 1, place[some])
-            some = mine[last]
+            some = counted[last]
             _mark(self.lacking[scope], place[last][some & full] + 1, stop[some & full])
             _mark(self.lately[scope], place[last][some & ~full] + 1, within[some & ~full])
-            self.is_any[scope, flow[last[mine[last]]]] = True
+            self.is_any[scope, flow[last[counted[last]]]] = True
 
-    def flags(self, scope: int, flows: Outflows, read: Flags, put: Floats, told: Floats) -> Flags:
-        """By look: whether some queue lay there unread, so that only the outflow bounds it. That is asked once per
-        interval between looks that read queues (`read`); after the last of these nobody has looked. A queue that was
+    def flags(self, scope: int, flows: Outflows, read: Flags, put: Floats, accounted: Floats) -> Flags:
+        """By reading: whether some queue lay there unread, so that only the outflow bounds it. That is asked once per
+        interval between readings that read queues (`read`); after the last of these nobody has looked. A queue that was
         empty and is read no more is gone where the others tell of all that goes into the outflow. `put`, `told`: by
-        look, things that went in since the look before, and those that queues tell of."""
-        looks = np.arange(len(flows.us))
+        reading, things that went in since the reading before, and those that queues tell of."""
+        readings = np.arange(len(flows.us))
         ends = flows.ends[flows.flow]
-        # The look that ends the interval between two whole looks.
+        # The reading that ends the interval between two whole readings.
         whole = np.flatnonzero(read)
-        place = np.searchsorted(whole, looks)
+        place = np.searchsorted(whole, readings)
         at = np.append(whole, -1)[place]
         is_ended = (at >= 0) & (at <= ends)
         at = np.where(is_ended, at, 0)
-        lacking, lately = (np.cumsum(each[scope])[:-1] > 0 for each in (self.lacking, self.lately))
+        lacking, lately = (np.cumsum(marks[scope])[:-1] > 0 for marks in (self.lacking, self.lately))
         open_ = ~is_ended & self.is_any[scope][flows.flow]
-        found: Flags = open_ | (is_ended & lacking[at])
+        is_unread: Flags = open_ | (is_ended & lacking[at])
         doubtful = is_ended & lately[at]
         if doubtful.any():
             run = np.cumsum(np.diff(np.concatenate([[0], doubtful.astype(np.int8)])) > 0)
-            went, explained = (np.bincount(run, each * doubtful) for each in (put, told))
-            found |= doubtful & (went - explained > UNEXPLAINED * went)[run]
-        return found
+            went, explained = (np.bincount(run, things * doubtful) for things in (put, accounted))
+            is_unread |= doubtful & (went - explained > UNEXPLAINED * went)[run]
+        return is_unread
 
 
 def _mark(counts: Ints, begin: Ints, end: Ints) -> None:
@@ -112,7 +112,7 @@ TOP: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A queue's part of what was likely lost: message-milliseconds, and the most at a look. All queues that are not
+    """A queue's part of what was likely lost: message-milliseconds, and the most at a reading. All queues that are not
     named have one together, without a name."""
 
     flow: int
@@ -128,19 +128,20 @@ PART: Final = pa.schema(
         ("value", pa.float64()),
     ]
 )
-"""What some queues of an hour say: values of `Queues`, by scope and by the place of a look or of an outflow; shares."""
+"""What some queues of an hour say: values of `Queues`, by scope and by the place of a reading or of an outflow;
+shares."""
 
 
 @dataclass(slots=True)
 class Queues:
-    """All queues of the outflows. `within` by the look that ends an interval; `likely` of the looks; `last` the bound
-    at each outflow's last look that read a queue too. `told`: things put into the outflow in each interval that the
-    queues' counters account for. `shares`: those in which most was under way."""
+    """All queues of the outflows. `within` by the reading that ends an interval; `likely` of the readings; `last` the
+    bound at each outflow's last reading that read a queue too. `accounted`: what was put into the outflow in each
+    interval that the queues' counters account for. `shares`: those in which most was under way."""
 
     within: Sums
     likely: Sums
     last: Sums
-    told: Floats
+    accounted: Floats
     unread: Unread
     shares: list[Share]
 
@@ -149,37 +150,37 @@ class Queues:
         cls, rows: Columns, flows: Outflows, mask_of: Callable[[str], int], scopes: int, within_us: tuple[int, int]
     ) -> Self:
         """Bound every queue of the rows; `mask_of` says by bits in which scopes a queue counts (1: in the total).
-        Shares are of looks within that time."""
-        found, q = cls.none(flows, scopes), _Looks.of(rows, flows)
+        Shares are of readings within that time."""
+        queues, q = cls.none(flows, scopes), _Readings.of(rows, flows)
         if not len(q.us):
-            return found
+            return queues
         masks = [mask_of(rows.words[name]) for name in q.queue[q.new].tolist()]
         counts = np.array([[mask >> scope & 1 for mask in masks] for scope in range(scopes)], bool)[:, q.thing]
         cut = acked = _Cut.of(q, flows, flows.sends, q.place)
         if flows.acks is not flows.sends or not np.array_equal(q.acks, q.place):
             acked = _Cut.of(q, flows, flows.acks, q.acks)
         likely, pairs = _likely(q, flows, cut, acked), _pairs(q)
-        found.within.add(_between(q, flows, cut, acked, *pairs), counts)
-        found.within.add(_first(q, flows), counts)
-        found.likely.add(likely, counts)
-        found.last.add(_last(q, flows, cut, acked), counts)
-        found.told += _told(q, flows, pairs)
-        found.unread.add(q.new, q.us, q.place, q.depth, counts, flows)
-        found.shares = _shares(rows, q, flows, likely.loss * counts[0], within_us)
-        return found
+        queues.within.add(_between(q, flows, cut, acked, *pairs), counts)
+        queues.within.add(_first(q, flows), counts)
+        queues.likely.add(likely, counts)
+        queues.last.add(_last(q, flows, cut, acked), counts)
+        queues.accounted += _accounted(q, flows, pairs)
+        queues.unread.add(q.new, q.us, q.place, q.depth, counts, flows)
+        queues.shares = _shares(rows, q, flows, likely.loss * counts[0], within_us)
+        return queues
 
     @classmethod
     def none(cls, flows: Outflows, scopes: int) -> Self:
-        looks, outflows = len(flows.us), len(flows.keys)
-        within, likely, last = (Sums.none(scopes, count) for count in (looks, looks, outflows))
-        return cls(within, likely, last, np.zeros(looks), Unread.none(scopes, looks, outflows), [])
+        readings, outflows = len(flows.us), len(flows.keys)
+        within, likely, last = (Sums.none(scopes, count) for count in (readings, readings, outflows))
+        return cls(within, likely, last, np.zeros(readings), Unread.none(scopes, readings, outflows), [])
 
     def values(self) -> Iterator[tuple[str, Any]]:
         """All that adds up (of ages the largest counts), by scope and place."""
         for name in ("within", "likely", "last", "unread"):
             part = getattr(self, name)
-            yield from ((f"{name} {each.name}", getattr(part, each.name)) for each in fields(part))
-        yield "told", self.told[None]
+            yield from ((f"{name} {field.name}", getattr(part, field.name)) for field in fields(part))
+        yield "accounted", self.accounted[None]
 
     def table(self, of: str) -> pa.Table:
         """What these queues say, as rows that add up with those of other queues of the same outflows."""
@@ -190,30 +191,30 @@ class Queues:
             parts.append(
                 pa.table({"what": pa.repeat(what, len(scope)), "scope": scope, "place": place, "value": value})
             )
-        for each in self.shares:
-            told = {"what": "share", "place": each.flow, "name": each.queue, "value": float(each.message_ms)}
-            parts.append(pa.Table.from_pylist([{**told, "most": each.most}]))
+        for share in self.shares:
+            row = {"what": "share", "place": share.flow, "name": share.queue, "value": float(share.message_ms)}
+            parts.append(pa.Table.from_pylist([{**row, "most": share.most}]))
         whole = pa.concat_tables(parts, promote_options="default")
         return whole.set_column(0, "of", pa.repeat(of, whole.num_rows))
 
     @classmethod
     def together(cls, table: pa.Table, of: str, flows: Outflows, scopes: int) -> Self:
         """All queues of the outflows, from rows that some of them say."""
-        found, table = cls.none(flows, scopes), table.filter(pc.equal(table["of"], of))
+        queues, table = cls.none(flows, scopes), table.filter(pc.equal(table["of"], of))
         what, shares = table["what"].to_numpy(), table.filter(pc.equal(table["what"], "share"))
         scope, place, value = (pc.fill_null(table[name], 0).to_numpy() for name in ("scope", "place", "value"))
-        for name, values in found.values():
+        for name, values in queues.values():
             at = np.flatnonzero(what == name)
             how = np.maximum if name.endswith(" age") else np.add
             how.at(values, (scope[at], place[at]), value[at].astype(values.dtype))
         rows = zip(*(shares[name].to_pylist() for name in ("place", "name", "value", "most")), strict=True)
-        found.shares = _named(Share(flow, queue, int(ms), most) for flow, queue, ms, most in rows)
-        return found
+        queues.shares = _named(Share(flow, queue, int(ms), most) for flow, queue, ms, most in rows)
+        return queues
 
 
 @dataclass(frozen=True, slots=True)
-class _Looks:
-    """Looks at queues, by queue and time, each with the place of the look at the outflow that serves it."""
+class _Readings:
+    """Readings of queues, by queue and time, each with the place of the reading of the outflow that serves it."""
 
     thing: Ints
     queue: Ints
@@ -238,7 +239,7 @@ class _Looks:
         q, name = rows.take(at[order]), name[order]
         moment = place_of(flows.times, q.us)
         place, acks = _served(q, begins_of(name), moment, flows)
-        again = ~begins_of(name)  # of two rows of one look the first counts
+        again = ~begins_of(name)  # of two rows of one reading the first counts
         again[1:] &= q.us[1:] == q.us[:-1]
         kept = np.flatnonzero((place >= 0) & ~again)
         # A queue is another thing where another outflow serves it.
@@ -249,8 +250,8 @@ class _Looks:
         consumed = np.where(q.acked == NA, q.removed, q.acked)
         begins = new.copy()
         begins[1:] |= q.us[1:] - q.us[:-1] > AWAY_US
-        for told in (q.start, flows.series[place], np.where(acks >= 0, flows.series[acks], -1)):
-            begins[1:] |= told[1:] != told[:-1]
+        for key in (q.start, flows.series[place], np.where(acks >= 0, flows.series[acks], -1)):
+            begins[1:] |= key[1:] != key[:-1]
         for counter in (q.added, q.removed, consumed):
             begins[1:] |= counter[1:] < counter[:-1]
         return cls(
@@ -271,14 +272,15 @@ class _Looks:
         )
 
     def newest(self, moment: Ints, times: int) -> Ints:
-        """The queue's newest look not after a moment, and not after this one; below 0, or another's, where none is."""
+        """The queue's newest reading not after a moment, and not after this one; below 0, or another's, where none
+        is."""
         base = self.thing * times
         at = newest_of(base + self.moment, base + moment)
         return np.minimum(at, np.arange(len(self.us)))
 
 
 def _served(q: Columns, new: Flags, moment: Ints, flows: Outflows) -> tuple[Ints, Ints]:
-    """The places of the looks at the outflows of a queue's messages and of its acknowledgements, by its own outflow,
+    """The places of the readings of the outflows of a queue's messages and of its acknowledgements, by its own outflow,
     where it has one, else by the one that serves all of its pair. Rows stand by queue; `new` is the first of each."""
     codes = {key: place for place, key in enumerate(flows.keys)}
     words = [*q.words, None]
@@ -299,15 +301,15 @@ def _served(q: Columns, new: Flags, moment: Ints, flows: Outflows) -> tuple[Ints
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """At each look at a queue, the queue's newest look not after the cut (`at`, where it is `known`), and the likely
-    cut: `past` of the way from there to the look after it."""
+    """At each reading of a queue, the queue's newest reading not after the cut (`at`, where it is `known`), and the
+    likely cut: `past` of the way from there to the reading after it."""
 
     at: Ints
     known: Flags
     past: Floats
 
     @classmethod
-    def of(cls, q: _Looks, flows: Outflows, side: Side, place: Ints) -> Self:
+    def of(cls, q: _Readings, flows: Outflows, side: Side, place: Ints) -> Self:
         here = np.arange(len(q.us))
         is_cut = (place >= 0) & (side.cut_us[place] != NA)
         moment = np.searchsorted(flows.times, side.cut_us)[place]
@@ -322,18 +324,18 @@ class _Cut:
     def likely(self, counter: Ints) -> Floats:
         low = np.where(self.known, self.at, np.arange(len(self.at)))
         high = np.minimum(low + 1, len(counter) - 1)
-        found: Floats = counter[low] + self.past * (counter[high] - counter[low])
-        return found
+        values: Floats = counter[low] + self.past * (counter[high] - counter[low])
+        return values
 
 
-def _pairs(q: _Looks) -> tuple[Ints, Ints]:
-    """The intervals of each queue, by their ends: the rows of both looks."""
+def _pairs(q: _Readings) -> tuple[Ints, Ints]:
+    """The intervals of each queue, by their ends: the rows of both readings."""
     end = np.flatnonzero(~q.new)
     end = end[q.us[end] - q.us[end - 1] <= AWAY_US]
     return end - 1, end
 
 
-def _first(q: _Looks, flows: Outflows) -> OfQueues:
+def _first(q: _Readings, flows: Outflows) -> OfQueues:
     """A queue that was just made may have been there before: a queue that is read again was."""
     first = np.flatnonzero(q.new)
     first = first[flows.goes_on[q.place[first]]]
@@ -341,8 +343,8 @@ def _first(q: _Looks, flows: Outflows) -> OfQueues:
     return OfQueues(q.place[first], first, none + 1, none + NA, none, none + NA, none > 0)
 
 
-def _last(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
-    """The bound at the last look at each outflow that read a queue too: an interval without length."""
+def _last(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
+    """The bound at the last reading of each outflow that read a queue too: an interval without length."""
     newest = np.full(len(flows.keys), -1)
     flow = flows.flow[q.place]
     np.maximum.at(newest, flow, q.place)
@@ -350,8 +352,8 @@ def _last(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
     return replace(_between(q, flows, cut, acked, row, row), place=flow[row], wide=np.ones_like(row))
 
 
-def _between(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: Ints) -> OfQueues:
-    """The bounds from one look at each queue to another."""
+def _between(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: Ints) -> OfQueues:
+    """The bounds from one reading of each queue to another."""
     goes_on = ~q.begins[e] | (b == e)
     held = q.depth[b] + q.sent[e] - q.sent[b]
     loss = np.maximum(np.where(cut.known[b], np.minimum(q.sent[e] - q.sent[cut.at[b]], held), held), 0)
@@ -370,7 +372,7 @@ def _between(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: Int
 
 
 def _or_all(duplicates: Ints, known: Flags, flows: Outflows, begin: Ints, end: Ints) -> Ints:
-    """Where the cut of the acknowledgements is not known: everything their outflow held between two of its looks."""
+    """Where the cut of the acknowledgements is not known: everything their outflow held between two of its readings."""
     some = np.flatnonzero(~known)
     begin, end = begin[some], end[some]
     there = (begin >= 0) & (end >= 0)
@@ -384,7 +386,7 @@ def _age(loss: Ints, since: Ints, in_queue: Ints, is_floor: Flags) -> tuple[Ints
     return age, is_floor & (loss > 0) & (in_queue == NA)
 
 
-def _likely(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
+def _likely(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
     loss = np.minimum(np.rint(q.sent - cut.likely(q.sent)), q.depth)
     loss = np.maximum(np.where(cut.known, loss, q.depth), 0).astype(np.int64)
     shipped = np.where(cut.known, cut.likely(q.passed), q.passed)
@@ -397,13 +399,13 @@ def _likely(q: _Looks, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
     return OfQueues(q.place, np.arange(len(loss)), np.ones_like(loss), loss, age, duplicates, is_floor)
 
 
-def _since_sent(q: _Looks, lost: Ints, most: Ints) -> Ints:
+def _since_sent(q: _Readings, lost: Ints, most: Ints) -> Ints:
     """How long ago the oldest of so many newest messages was likely sent: when the counter of sends passed them. What
     is lost are the newest, for consumers take the oldest first."""
     some = np.flatnonzero((lost > 0) & ~q.begins)
-    found = most.copy()
+    age = most.copy()
     if not len(some):
-        return found
+        return age
     first = np.maximum.accumulate(np.where(q.begins, np.arange(len(q.us)), 0))
     grown = q.sent - q.sent[first]
     ends = np.flatnonzero(np.append(q.begins[1:], True))
@@ -414,21 +416,21 @@ def _since_sent(q: _Looks, lost: Ints, most: Ints) -> Ints:
     more = np.maximum(1, grown[at + 1] - grown[at])
     sent_us = q.us[at] + ((target - grown[at]) / more * (q.us[at + 1] - q.us[at])).astype(np.int64)
     is_seen = grown[some] >= lost[some]
-    found[some] = np.where(is_seen, np.minimum(most[some], q.us[some] - sent_us), most[some])
-    return found
+    age[some] = np.where(is_seen, np.minimum(most[some], q.us[some] - sent_us), most[some])
+    return age
 
 
-def _told(q: _Looks, flows: Outflows, pairs: tuple[Ints, Ints]) -> Floats:
+def _accounted(q: _Readings, flows: Outflows, pairs: tuple[Ints, Ints]) -> Floats:
     b, e = pairs
     on = ~q.begins[e]
     b, e = b[on], e[on]
     more = q.sent[e] - q.sent[b] + np.where(flows.is_mixed[q.place[e]], q.consumed[e] - q.consumed[b], 0)
     spread = Spread.of(q.place[e], q.place[e] - q.place[b], len(flows.us))
-    each: Floats = spread.over(np.bincount(spread.at, more, spread.many) / np.maximum(1, spread.wide))
-    return each
+    things: Floats = spread.over(np.bincount(spread.at, more, spread.many) / np.maximum(1, spread.wide))
+    return things
 
 
-def _shares(rows: Columns, q: _Looks, flows: Outflows, lost: Ints, within_us: tuple[int, int]) -> list[Share]:
+def _shares(rows: Columns, q: _Readings, flows: Outflows, lost: Ints, within_us: tuple[int, int]) -> list[Share]:
     """In which queues most was likely under way: by how much, for how long."""
     took = np.zeros(len(q.us), np.int64)
     took[:-1] = np.where(q.new[1:], 0, np.minimum(q.us[1:] - q.us[:-1], AWAY_US))
@@ -446,8 +448,11 @@ def _shares(rows: Columns, q: _Looks, flows: Outflows, lost: Ints, within_us: tu
 def _named(shares: Iterable[Share]) -> list[Share]:
     """The largest by their names, those that are as large in the order of their names, and of each outflow the rest: so
     it is the same in whatever parts the queues were read."""
-    order = sorted(shares, key=lambda each: (not each.queue, -each.message_ms, each.flow, each.queue))
-    named, rest = order[:TOP], dict[int, int]()
-    for each in [share for share in named if not share.queue] + order[TOP:]:
-        rest[each.flow] = rest.get(each.flow, 0) + each.message_ms
-    return [*(share for share in named if share.queue), *(Share(flow, "", ms, 0) for flow, ms in sorted(rest.items()))]
+    order = sorted(shares, key=lambda share: (not share.queue, -share.message_ms, share.flow, share.queue))
+    named, others = order[:TOP], dict[int, int]()
+    for share in [*(share for share in named if not share.queue), *order[TOP:]]:
+        others[share.flow] = others.get(share.flow, 0) + share.message_ms
+    return [
+        *(share for share in named if share.queue),
+        *(Share(flow, "", ms, 0) for flow, ms in sorted(others.items())),
+    ]

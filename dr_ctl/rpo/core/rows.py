@@ -12,14 +12,14 @@ weights and counts are added, of `most` the largest counts, of `least` the small
 | drained | scope (a flow), acks, level, bucket | | messages | | slowest, thousandths a second |
 | put | scope (a flow), bucket | | intervals | quickest, thousandths a second | |
 | time | scope, metric (covered, late, idle, floor), cell | time, us | intervals | | |
-| looks | scope (a flow), cell | | looks | last, us | first, us |
+| looks | scope (a flow), cell | | readings | last, us | first, us |
 | told | scope (a flow) | things put in | of these told by queues | | |
 | read | scope (a class) | | flows that have a queue of it | | |
 | curve | scope, metric, likely, cell; of a drain `flow` and `acks` | | | largest value | |
-| share | scope (a flow), name (a queue; none: of all others), cell | message-milliseconds | | most at a look | |
-| now | scope, metric, likely; of a drain `flow` and `acks`; stalled | | | value at the last look | |
+| share | scope (a flow), name (a queue; none: of all others), cell | message-milliseconds | | most at a reading | |
+| now | scope, metric, likely; of a drain `flow` and `acks`; stalled | | | value at the last reading | |
 | since | scope, metric | | | bound of the last covered time | |
-| spacing | scope (a flow) | | | between looks, us | |
+| spacing | scope (a flow) | | | between readings, us | |
 | role | name (a role) | | | last seen, us | |
 | check | metric, cell | a sum over moments | moments | | |
 | short | | | | | |
@@ -87,8 +87,8 @@ class Histogram:
     @property
     def tops(self) -> Ints:
         """The largest value of each bucket."""
-        found: Ints = self.largest.max(axis=1, initial=NA)
-        return found
+        tops: Ints = self.largest.max(axis=1, initial=NA)
+        return tops
 
     @property
     def max(self) -> int | None:
@@ -125,8 +125,8 @@ def covered_blocks(weight: Ints, count: int) -> Ints:
 def wall_blocks(begin: Ints, span: tuple[int, int], count: int) -> Ints:
     """Cut the time of a window into blocks of equal length."""
     first, last = span
-    found: Ints = np.clip((begin - first) * count // max(1, last - first + 1), 0, count - 1)
-    return found
+    block: Ints = np.clip((begin - first) * count // max(1, last - first + 1), 0, count - 1)
+    return block
 
 
 def weighted_quantile(values: npt.NDArray[np.generic], weights: Ints, probability: float) -> Any:
@@ -145,14 +145,14 @@ SMALLEST: Final = 1e-12
 """Blocks that are all alike tell as much as nobody could."""
 
 
-def interval(found: Histogram, probability: float) -> tuple[int, int | None] | None:
+def interval(histogram: Histogram, probability: float) -> tuple[int, int | None] | None:
     """The 95 % interval of a quantile, its upper end None where it is open; too few blocks give None."""
-    place = found.place_of(probability)
-    whole = found.weights.sum(axis=0) + found.unknown
+    place = histogram.place_of(probability)
+    whole = histogram.weights.sum(axis=0) + histogram.unknown
     times = whole[whole > 0].astype(float)
     if place is None or len(times) < LEAST_BLOCKS:
         return None
-    above = times - np.cumsum(found.weights[:, whole > 0], axis=0)
+    above = times - np.cumsum(histogram.weights[:, whole > 0], axis=0)
     share = above.sum(axis=1) / times.sum()
     spread = _spread(above - share[:, None] * times) / times.sum() ** 2
     narrow = (Z / t_value(len(times) - 1)) ** 2
@@ -165,7 +165,7 @@ def interval(found: Histogram, probability: float) -> tuple[int, int | None] | N
         low = level if low is None and least <= 1 - probability else low
         high = level if high is None and most <= 1 - probability else high
     is_open = high is None or _excursions(share, spread, place) * narrow < LEAST_EXCURSIONS
-    tops = found.tops
+    tops = histogram.tops
     return int(tops[min(low or 0, place)]), None if is_open or high is None else int(tops[max(high, place)])
 
 
@@ -207,30 +207,30 @@ def quantity(now: int | None, bound: Histogram, likely_now: int | None, likely: 
     """Put together a figure, in the unit that people read: `per` of the histogram's own make one. What is likely is no
     more than the bound: a quantile is the largest that was seen in its bucket, and of the two either may be larger."""
     at_most, likely_ones = (
-        {name: scaled(value, per) for name, value in {"now": last, "max": found.max, **_quantiles(found)}.items()}
-        for last, found in ((now, bound), (likely_now, likely))
+        {name: scaled(value, per) for name, value in {"now": last, "max": hist.max, **_quantiles(hist)}.items()}
+        for last, hist in ((now, bound), (likely_now, likely))
     )
-    for name, each in likely_ones.items():
+    for name, value in likely_ones.items():
         most = at_most[name]
-        likely_ones[name] = each if each is None or most is None else min(each, most)
+        likely_ones[name] = value if value is None or most is None else min(value, most)
     ci95 = {name: _interval(interval(bound, p), per) for name, p in PROBABILITIES.items()}
     return Quantity(ci95=ci95, likely=Quantiles(**likely_ones), **at_most)
 
 
-def _quantiles(found: Histogram) -> dict[str, int | None]:
-    return {name: found.quantile(p) for name, p in PROBABILITIES.items()}
+def _quantiles(histogram: Histogram) -> dict[str, int | None]:
+    return {name: histogram.quantile(p) for name, p in PROBABILITIES.items()}
 
 
 def scaled(value: Number | None, per: float) -> Number | None:
     return value if value is None or per == 1.0 else round(value / per, 3)
 
 
-def _interval(found: tuple[int, int | None] | None, per: float) -> Interval | None:
-    if found is None:
+def _interval(ends: tuple[int, int | None] | None, per: float) -> Interval | None:
+    if ends is None:
         return None
-    low = scaled(found[0], per)
+    low = scaled(ends[0], per)
     assert low is not None
-    return low, scaled(found[1], per)
+    return low, scaled(ends[1], per)
 
 
 TOTAL: Final = "total"
@@ -290,10 +290,10 @@ class Gathered:
         """Add rows of keys and `VALUES`: `scope`, like the keys `flow` and `name`, are places in `words`; `metric` is a
         word."""
         given = {"kind": kind, "scope": scope, **given}
-        varied = {name: each for name, each in given.items() if np.ndim(each)}
+        varied = {name: value for name, value in given.items() if np.ndim(value)}
         if not all(map(len, varied.values())):
             return
-        keys, added = [name for name in varied if name not in VALUES], [each for each in ADDED if each[0] in varied]
+        keys, added = [name for name in varied if name not in VALUES], [how for how in ADDED if how[0] in varied]
         rows = pa.table(varied).group_by(keys, use_threads=False).aggregate(added)
         given.update(zip([*keys, *(name for name, _ in added)], rows, strict=True))
         names = pa.array(words, pa.string())
@@ -301,8 +301,8 @@ class Gathered:
             if name in given:
                 given[name] = names.take(given[name]) if name in varied else words[given[name]]
         columns = {
-            name: each.cast(TYPES[name]) if name in varied else pa.repeat(pa.scalar(each, TYPES[name]), rows.num_rows)
-            for name, each in given.items()
+            name: value.cast(TYPES[name]) if name in varied else pa.repeat(pa.scalar(value, TYPES[name]), rows.num_rows)
+            for name, value in given.items()
         }
         self._tables.append(pa.table(columns))
 
@@ -313,5 +313,5 @@ class Gathered:
     def table(self) -> pa.Table:
         single = pa.Table.from_pylist(self._single, SCHEMA)
         rows = pa.concat_tables([single, *self._tables], promote_options="default")
-        columns = [pc.fill_null(rows[name], pa.scalar(each, TYPES[name])) for name, each in _DEFAULTS.items()]
+        columns = [pc.fill_null(rows[name], pa.scalar(default, TYPES[name])) for name, default in _DEFAULTS.items()]
         return pa.table(columns, schema=SCHEMA)

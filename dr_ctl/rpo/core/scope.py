@@ -1,5 +1,5 @@
 """The figures of one scope (the total, a class, a flow) from its rows that add up: quantiles and their intervals, what
-holds at the last look, what may come within the next minutes, how well the time is covered; and what a history is
+holds at the last reading, what may come within the next minutes, how well the time is covered; and what a history is
 beside its figures.
 
 The next minutes: by how much loss and age had changed one horizon after similar moments. While the outflow stalls and
@@ -34,7 +34,7 @@ from dr_ctl.rpo.core.rows import (
     wall_blocks,
     weighted_quantile,
 )
-from dr_ctl.rpo.core.steps import METRICS, drain_ms, rates
+from dr_ctl.rpo.core.step_functions import METRICS, drain_ms, rates
 
 BLOCKS: Final = 24
 BLOCKS_OF_A_WEEK: Final = 28
@@ -115,11 +115,11 @@ class OfScope:
 
 def figures(scope: str, table: pa.Table, ask: Ask) -> OfScope:
     """The figures of a scope, from the rows that tell of it."""
-    told, is_total = Scope(scope, table, ask), scope == TOTAL
-    covered, late, idle, floor = map(told.weight, ("covered", "late", "idle", "floor"))
-    shipped, came = told.link
-    peak, drawn = told.peak if is_total else None, told.drawn() if is_total and ask.bins else None
-    return OfScope(told.figures(), covered, late, idle, floor, told.above_us, shipped, came, peak, drawn)
+    rows, is_total = Scope(scope, table, ask), scope == TOTAL
+    covered, late, idle, floor = map(rows.weight, ("covered", "late", "idle", "floor"))
+    shipped, came = rows.link
+    peak, drawn = rows.peak if is_total else None, rows.drawn() if is_total and ask.bins else None
+    return OfScope(rows.figures(), covered, late, idle, floor, rows.above_us, shipped, came, peak, drawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +153,9 @@ class Scope:
         columns = {name: table[name].to_numpy() for name in (*NUMBERS, "likely", "acks", "stalled", *VALUES)}
         self._words: dict[str, list[str]] = {}
         for word in ("kind", "metric", "flow"):
-            told = pc.dictionary_encode(table[word].combine_chunks())
-            columns[word], self._words[word] = told.indices.to_numpy().astype(np.int64), told.dictionary.to_pylist()
-        self._whole = Part(**{each.name: columns[each.name] for each in fields(Part)})
+            codes = pc.dictionary_encode(table[word].combine_chunks())
+            columns[word], self._words[word] = codes.indices.to_numpy().astype(np.int64), codes.dictionary.to_pylist()
+        self._whole = Part(**{column.name: columns[column.name] for column in fields(Part)})
         self._kind, self._metric, self._likely = (columns[name] for name in ("kind", "metric", "likely"))
 
     def part(self, kind: str, metric: str = "", *, likely: bool = False) -> Part:
@@ -165,21 +165,21 @@ class Scope:
         wanted = (self._kind == kinds.index(kind)) & (self._metric == metrics.index(metric))
         return self._whole.only(wanted & (self._likely == likely))
 
-    def _here(self, told: Part) -> Part:
+    def _here(self, rows: Part) -> Part:
         """Without time in which a pair was not looked at."""
-        return told.only(~np.isin(told.cell - told.cell % HOUR, self._away))
+        return rows.only(~np.isin(rows.cell - rows.cell % HOUR, self._away))
 
     def weight(self, metric: str) -> int:
-        told = self.part("time", metric)
-        return int((self._here(told) if metric == "covered" else told).weight.sum())
+        rows = self.part("time", metric)
+        return int((self._here(rows) if metric == "covered" else rows).weight.sum())
 
     def histogram(self, metric: str, *, likely: bool = False) -> Histogram:
         """In blocks of covered time of about equal length, each of whole cells."""
-        told, blocks = self._here(self.part("figure", metric, likely=likely)), self._ask.blocks
+        rows, blocks = self._here(self.part("figure", metric, likely=likely)), self._ask.blocks
         cells, weight = self._covered
         block = covered_blocks(weight, blocks)
-        at = block[np.searchsorted(cells, told.cell)] if len(told.cell) else told.cell
-        return Histogram.of(self._values(metric, told), told.weight, at, blocks)
+        at = block[np.searchsorted(cells, rows.cell)] if len(rows.cell) else rows.cell
+        return Histogram.of(self._values(metric, rows), rows.weight, at, blocks)
 
     @cached_property
     def _covered(self) -> tuple[Ints, Ints]:
@@ -188,58 +188,59 @@ class Scope:
         return cells, np.bincount(at, covered.weight, len(cells)).astype(np.int64)
 
     def folded(self, metric: str, folds: int) -> Histogram:
-        """In blocks of the time from the first look to the last."""
-        told = self._here(self.part("figure", metric))
-        return Histogram.of(told.values, told.weight, wall_blocks(told.cell, self._ask.span_us, folds), folds)
+        """In blocks of the time from the first reading to the last."""
+        rows = self._here(self.part("figure", metric))
+        return Histogram.of(rows.values, rows.weight, wall_blocks(rows.cell, self._ask.span_us, folds), folds)
 
-    def _values(self, metric: str, told: Part) -> Ints:
+    def _values(self, metric: str, rows: Part) -> Ints:
         """The figures; of what waits how long it takes to drain, by all that is known."""
         if metric != "drain":
-            return told.values
-        found = np.full(len(told.bucket), NA)
-        for flow, acks in {*zip(told.flow.tolist(), told.acks.tolist(), strict=True)}:
-            mine = (told.flow == flow) & (told.acks == acks)
-            found[mine] = drain_ms(told.values[mine], self._rates(flow, acks=acks))
-        return found
+            return rows.values
+        values = np.full(len(rows.bucket), NA)
+        for flow, acks in {*zip(rows.flow.tolist(), rows.acks.tolist(), strict=True)}:
+            is_same = (rows.flow == flow) & (rows.acks == acks)
+            values[is_same] = drain_ms(rows.values[is_same], self._rates(flow, acks=acks))
+        return values
 
     def _rates(self, flow: int, *, acks: bool) -> Floats:
-        told = self.part("drained")
-        told = told.only((told.flow == flow) & (told.acks == acks))
-        return rates(told.least / MILLI, told.count, told.level)
+        rows = self.part("drained")
+        rows = rows.only((rows.flow == flow) & (rows.acks == acks))
+        return rates(rows.least / MILLI, rows.count, rows.level)
 
     def changes(self, metric: str, horizon_us: int, since_us: int) -> Changes:
-        told = self.part("change", metric)
-        told = told.only((told.cell >= since_us - since_us % HOUR) & (told.horizon_us == horizon_us))
-        return Changes(told.flow, told.cell, told.level, told.stalled, told.most, told.weight, told.count)
+        rows = self.part("change", metric)
+        rows = rows.only((rows.cell >= since_us - since_us % HOUR) & (rows.horizon_us == horizon_us))
+        return Changes(rows.flow, rows.cell, rows.level, rows.stalled, rows.most, rows.weight, rows.count)
 
     def _now(self, metric: str, *, likely: bool = False) -> tuple[int | None, bool]:
-        """The figure at the last look, and whether it stalls; None where it was last read long ago, or is not known."""
-        told = self._last("now", metric, likely=likely)
-        if told is None:
+        """The figure at the last reading, and whether it stalls; None where it was last read long ago, or is not
+        known."""
+        last = self._last("now", metric, likely=likely)
+        if last is None:
             return None, False
-        value = int(self._values(metric, told)[0])
-        return (None if value == NA else value), bool(told.stalled[0])
+        value = int(self._values(metric, last)[0])
+        return (None if value == NA else value), bool(last.stalled[0])
 
     def _since(self, metric: str) -> int | None:
         """The bound of the last covered time."""
-        told = self._last("since", metric)
-        return None if told is None else int(told.most[0])
+        last = self._last("since", metric)
+        return None if last is None else int(last.most[0])
 
     def _last(self, kind: str, metric: str, *, likely: bool = False) -> Part | None:
-        told = self.part(kind, metric, likely=likely)
-        at = np.flatnonzero(told.cell == self._ask.hour_us)
-        return told.take(at[:1]) if len(at) else None
+        rows = self.part(kind, metric, likely=likely)
+        at = np.flatnonzero(rows.cell == self._ask.hour_us)
+        return rows.take(at[:1]) if len(at) else None
 
     @property
-    def _put_rates(self) -> list[float] | None:
+    def _arrival_rates(self) -> list[float] | None:
         """The 50th, 95th and 99th percentile and the greatest rate at which things are put in, a second; None where
         nobody knows."""
-        put, found = self.part("put"), []
+        put, by_flow = self.part("put"), []
         for flow in np.unique(put.flow).tolist():
-            told = put.only(put.flow == flow)
-            by_rate = Histogram.of(told.most, told.count, np.zeros_like(told.most), 1)
-            found.append([(by_rate.quantile(probability) or 0) / MILLI for probability in ASKED])
-        return [sum(each) for each in zip(*found, strict=True)] if found else None
+            rows = put.only(put.flow == flow)
+            by_rate = Histogram.of(rows.most, rows.count, np.zeros_like(rows.most), 1)
+            by_flow.append([(by_rate.quantile(probability) or 0) / MILLI for probability in ASKED])
+        return [sum(of_flows) for of_flows in zip(*by_flow, strict=True)] if by_flow else None
 
     @property
     def link(self) -> tuple[float | None, float | None]:
@@ -250,31 +251,31 @@ class Scope:
         return (None, None) if np.isnan(shipped) else (float(shipped), int(put.most.max()) / MILLI)
 
     def figures(self) -> Figures:
-        told = self.part("told")
-        put, of_queues = (0, 0) if self._is_class else (int(told.weight.sum()), int(told.count.sum()))
+        rows = self.part("told")
+        put, of_queues = (0, 0) if self._is_class else (int(rows.weight.sum()), int(rows.count.sum()))
         loss, age_s, duplicates, drain_s = map(self._quantity, (*METRICS, "drain"))
         unexplained = round(1 - of_queues / put, 6) if put else None
         return Figures(loss, age_s, duplicates, drain_s, self._ahead(), unexplained)
 
     def _quantity(self, metric: str) -> Quantity:
-        bound, likely = (self.histogram(metric, likely=each) for each in (False, True))
-        now, likely_now = (self._now(metric, likely=each)[0] for each in (False, True))
+        bound, likely = (self.histogram(metric, likely=is_likely) for is_likely in (False, True))
+        now, likely_now = (self._now(metric, likely=is_likely)[0] for is_likely in (False, True))
         return quantity(now, bound, likely_now, likely, UNITS[metric])
 
     def _ahead(self) -> Horizon:
         ask, stalled = self._ask, self._now("loss")[1]
-        come = self._put_rates if stalled and not self._is_class else None
-        more = None if come is None else [int(-(-each * ask.horizon_s // 1)) for each in come]
+        come = self._arrival_rates if stalled and not self._is_class else None
+        more = None if come is None else [int(-(-rate * ask.horizon_s // 1)) for rate in come]
         at = level(self._since("loss") or 0)
 
-        def told(metric: str, fallback: Sequence[int] | None) -> Quantity:
+        def figure(metric: str, fallback: Sequence[int] | None) -> Quantity:
             similar = self.changes(metric, ask.horizon_us, ask.since_us).similar(at, stalled=stalled)
             # From the bound of the last interval on: the changes are those of such bounds.
             now, since = self._now(metric)[0], self._since(metric)
             return ahead(now, since, similar, fallback, UNITS[metric])
 
         later_ms = [int(ask.horizon_s * 1000)] * 4 if stalled else None
-        return Horizon(ask.horizon_s, loss=told("loss", more), age_s=told("age_ms", later_ms))
+        return Horizon(ask.horizon_s, loss=figure("loss", more), age_s=figure("age_ms", later_ms))
 
     @property
     def above_us(self) -> int:
@@ -286,9 +287,9 @@ class Scope:
 
     @property
     def peak(self) -> Peak | None:
-        told = self._here(self.part("curve", "loss", likely=True))
-        order = np.argsort(told.cell, kind="stable")
-        cells, most = told.cell[order], told.most[order]
+        rows = self._here(self.part("curve", "loss", likely=True))
+        order = np.argsort(rows.cell, kind="stable")
+        cells, most = rows.cell[order], rows.most[order]
         if not len(cells) or most.max() <= 0:
             return None
         at = int(np.argmax(most))
@@ -312,10 +313,10 @@ class Scope:
 
     def _drawn(self, metric: str, *, likely: bool = False) -> list[Number | None]:
         """The most of the cells that touch each bin."""
-        told, span_us, bins = self._here(self.part("curve", metric, likely=likely)), self._ask.span_us, self._ask.bins
-        values = self._values(metric, told) if metric == "drain" else told.most
-        ends = told.cell + self._lengths(told.cell) - 1
-        first, last = (wall_blocks(each, span_us, bins) for each in (told.cell, ends))
+        rows, span_us, bins = self._here(self.part("curve", metric, likely=likely)), self._ask.span_us, self._ask.bins
+        values = self._values(metric, rows) if metric == "drain" else rows.most
+        ends = rows.cell + self._lengths(rows.cell) - 1
+        first, last = (wall_blocks(us, span_us, bins) for us in (rows.cell, ends))
         wide = last - first + 1
         at = np.repeat(first, wide) + np.arange(wide.sum()) - np.repeat(np.cumsum(wide) - wide, wide)
         most = np.full(bins, NA)
@@ -326,7 +327,7 @@ class Scope:
 def ahead(
     here: int | None, since: int | None, moves: Changes | None, fallback: Sequence[int] | None = None, per: float = 1.0
 ) -> Quantity:
-    """The figure one horizon ahead of the interval in which it was at most `since`; `here` is the last look itself.
+    """The figure one horizon ahead of the interval in which it was at most `since`; `here` is the last reading itself.
     `fallback`: the changes at p50, p95, p99 and at most, where nothing similar is on record.
 
     The answer has no interval: the moments are too few and too much alike for one."""
@@ -348,22 +349,22 @@ def pair_of(flow: str) -> str:
 
 
 @dataclass(slots=True)
-class Looked:
-    """When a flow was looked at first and last, how often, and how far apart looks were at most."""
+class Samples:
+    """When a flow was looked at first and last, how often, and how far apart readings were at most."""
 
     first_us: int
     last_us: int
-    looks: int
+    readings: int
     spacing_us: int = 0
 
 
 @dataclass(slots=True)
 class Facts:
-    """`flows` in order; `hours` with looks, by pair; `roles`: when the site was last seen in each; `shares`: of queues,
-    by flow and name (none: of all others), message-milliseconds that were likely lost and the most at a look;
-    `classes`: those of which a queue was read."""
+    """`flows` in order; `hours` with readings, by pair; `roles`: when the site was last seen in each; `shares`: of
+    queues, by flow and name (none: of all others), message-milliseconds that were likely lost and the most at a
+    reading; `classes`: those of which a queue was read."""
 
-    flows: dict[str, Looked] = field(default_factory=dict)
+    flows: dict[str, Samples] = field(default_factory=dict)
     hours: dict[str, set[int]] = field(default_factory=dict)
     hour_us: int = -1
     roles: dict[str, int] = field(default_factory=dict)
@@ -373,38 +374,38 @@ class Facts:
     @classmethod
     def of(cls, sums: Iterable[Sums], hours: Iterable[tuple[str, int]]) -> Self:
         """`hours`: pairs, and hours in which they were looked at."""
-        found = cls()
+        facts = cls()
         spacing: dict[str, int] = {}
         for kind, scope, name, weight, count, most, least, cell in sums:
             if kind == "looks":
-                found.flows[scope] = Looked(least, most, count)
-                found.hour_us = max(found.hour_us, cell)
+                facts.flows[scope] = Samples(least, most, count)
+                facts.hour_us = max(facts.hour_us, cell)
             elif kind == "spacing":
                 spacing[scope] = most
             elif kind == "role":
-                found.roles[name] = most
+                facts.roles[name] = most
             elif kind == "share":
-                found.shares.append((scope, name, weight, most))
+                facts.shares.append((scope, name, weight, most))
             elif kind == "read" and count:
-                found.classes.add(scope)
-        found.flows = {flow: found.flows[flow] for flow in sorted(found.flows, key=json.loads)}
-        found.shares.sort()
-        for flow, each in found.flows.items():
-            each.spacing_us = spacing.get(flow, 0)
+                facts.classes.add(scope)
+        facts.flows = {flow: facts.flows[flow] for flow in sorted(facts.flows, key=json.loads)}
+        facts.shares.sort()
+        for flow, samples in facts.flows.items():
+            samples.spacing_us = spacing.get(flow, 0)
         for pair, hour in hours:
-            found.hours.setdefault(pair, set()).add(hour)
-        return found
+            facts.hours.setdefault(pair, set()).add(hour)
+        return facts
 
     @property
     def span_us(self) -> tuple[int, int]:
-        return min(each.first_us for each in self.flows.values()), max(each.last_us for each in self.flows.values())
+        return min(flow.first_us for flow in self.flows.values()), max(flow.last_us for flow in self.flows.values())
 
     @property
-    def pairs(self) -> Mapping[str, Sequence[Looked]]:
-        found: dict[str, list[Looked]] = {}
-        for flow, each in self.flows.items():
-            found.setdefault(pair_of(flow), []).append(each)
-        return found
+    def pairs(self) -> Mapping[str, Sequence[Samples]]:
+        by_pair: dict[str, list[Samples]] = {}
+        for flow, samples in self.flows.items():
+            by_pair.setdefault(pair_of(flow), []).append(samples)
+        return by_pair
 
     @property
     def away_us(self) -> tuple[int, ...]:
@@ -415,4 +416,4 @@ class Facts:
 
     @property
     def spacing_us(self) -> int:
-        return max((each.spacing_us for each in self.flows.values()), default=0)
+        return max((flow.spacing_us for flow in self.flows.values()), default=0)

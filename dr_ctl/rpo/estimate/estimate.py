@@ -46,7 +46,7 @@ TOP: Final = 5
 MOST: Final = 0.5
 """A queue with this share of what was likely lost is where most comes from."""
 WIDE: Final = 3
-"""A bound so many times what is likely is wide because looks are far apart."""
+"""A bound so many times what is likely is wide because readings are far apart."""
 NEAR_US: Final = SECOND
 
 
@@ -67,13 +67,13 @@ def shares(facts: Facts) -> tuple[QueueShare, ...]:
 def advice(
     scopes: Mapping[str, OfScope], facts: Facts, queues: Sequence[QueueShare], objectives: Objectives | None
 ) -> tuple[str, ...]:
-    """In the order in which to look."""
+    """In the order of worth."""
     total = scopes[TOTAL]
     if not queues and not _is_wide(total.figures):
         return ()
     limit = objectives.loss.messages if objectives is not None else None
     when = [] if total.peak is None else [_when(total.peak, limit)]
-    return (*when, *_link(scopes, facts), *_queue(queues), *_looks(total.figures, facts))
+    return (*when, *_link(scopes, facts), *_queue(queues), *_readings(total.figures, facts))
 
 
 def _when(peak: Peak, limit: int | None) -> str:
@@ -91,11 +91,11 @@ def _when(peak: Peak, limit: int | None) -> str:
 def _link(scopes: Mapping[str, OfScope], facts: Facts) -> Iterator[str]:
     """Links that carried less than came while something waited."""
     for flow in facts.flows:
-        told = scopes[flow]
-        if told.shipped is not None and told.came is not None and told.shipped < told.came:
+        scope = scopes[flow]
+        if scope.shipped is not None and scope.came is not None and scope.shipped < scope.came:
             yield (
-                f"While something waited, the outflow of pair {pair_of(flow)} shipped at {told.shipped:.0f} a second "
-                f"and less for a tenth of it, where up to {told.came:.0f} a second came: a quicker link shortens it."
+                f"While something waited, the outflow of pair {pair_of(flow)} shipped at {scope.shipped:.0f} a second "
+                f"and less for a tenth of it, where up to {scope.came:.0f} a second came: a quicker link shortens it."
             )
 
 
@@ -113,7 +113,7 @@ def _is_wide(figures: Figures) -> bool:
     return bound is not None and likely is not None and bound > WIDE * max(likely, 1)
 
 
-def _looks(figures: Figures, facts: Facts) -> Iterator[str]:
+def _readings(figures: Figures, facts: Facts) -> Iterator[str]:
     """What narrows the bound and not the loss."""
     if _is_wide(figures) and facts.spacing_us >= NEAR_US:
         yield (
@@ -149,7 +149,7 @@ def stale(facts: Facts, stale_s: float) -> list[Finding]:
     if stale_s > limit_s:
         findings.append(found("DR-RPO-003.newest", age=f"{stale_s:.0f}", at=stamp(moment(newest_us))))
     for pair, flows in sorted(facts.pairs.items()):
-        last_us = max(each.last_us for each in flows)
+        last_us = max(flow.last_us for flow in flows)
         behind_s = (newest_us - last_us) / 1e6
         if behind_s > limit_s:
             findings.append(found("DR-RPO-006", pair=pair, behind=f"{behind_s:.0f}", at=stamp(moment(last_us))))
@@ -157,8 +157,8 @@ def stale(facts: Facts, stale_s: float) -> list[Finding]:
 
 
 def ahead(newest_us: int, now_us: int, files: tuple[int, int] | None) -> list[Finding]:
-    """Tell of looks in the future of this machine's clock: of those that are left out (how many files, and the last),
-    or else of the newest."""
+    """Tell of readings in the future of this machine's clock: of those that are left out (how many files, and the
+    last), or else of the newest."""
     if files is not None:
         return [found("DR-RPO-020.left_out", files=files[0], last=stamp(moment(files[1])))]
     ahead_s = (newest_us - now_us) / 1e6
@@ -188,7 +188,7 @@ def uncovered(seen: Coverage) -> list[Finding]:
 def without_queues(objectives: Objectives | None, facts: Facts) -> list[Finding]:
     """Classes that no queue of the history belongs to."""
     classes = objectives.classes if objectives is not None else ()
-    names = [", ".join(each.queues) for number, each in enumerate(classes) if class_name(number) not in facts.classes]
+    names = [", ".join(of.queues) for number, of in enumerate(classes) if class_name(number) not in facts.classes]
     return [found("DR-RPO-025", queues=name) for name in names]
 
 
@@ -196,32 +196,32 @@ def inside(estimated: Estimate, objectives: Objectives | None) -> list[Finding]:
     """Limits that the history does not settle: the 99th percentile keeps them, its interval does not."""
     if objectives is None:
         return []
-    told = [("in total", estimated.total, objectives.loss)]
-    told += [(", ".join(e.queues), f.figures, e.loss) for e, f in zip(objectives.classes, estimated.classes, strict=True)]  # fmt: skip  # noqa: E501
+    limits = [("in total", estimated.total, objectives.loss)]
+    limits += [(", ".join(e.queues), f.figures, e.loss) for e, f in zip(objectives.classes, estimated.classes, strict=True)]  # fmt: skip  # noqa: E501
     return [
         found("DR-RPO-026", name=name, what=what)
-        for name, figures, limit in told
+        for name, figures, limit in limits
         for what in _open(figures, limit)
     ]  # fmt: skip
 
 
 def _open(figures: Figures, limit: LossLimit) -> list[str]:
     asked = (("the loss", figures.loss, limit.messages), ("the age", figures.age_s, limit.age_s))
-    found = []
+    undecided = []
     for what, figure, most in asked:
         ends = figure.ci95.get("p99")
         if most is None or ends is None or figure.p99 is None or figure.p99 > most:
             continue
         top = ends[1] if ends[1] is not None else figure.max
         if top is None or top > most:
-            found.append(what)
-    return found
+            undecided.append(what)
+    return undecided
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
     """A history that was read: of which site, which serves, and where it ends (exclusive). `findings`: files that are
-    left out; `ahead`: how many with looks from far in the future of the clock, and the last of these."""
+    left out; `ahead`: how many with readings from far in the future of the clock, and the last of these."""
 
     site: str
     serving: str | None
@@ -239,7 +239,7 @@ SILENT_US: Final = 30 * SECOND
 
 
 def estimate(asked: Request, make: Make, *, charted: bool = False, clock: Clock | None = None) -> EstimateAnswer:
-    """Say what would be lost if the site died: at the last look, and at a random moment of the history.
+    """Say what would be lost if the site died: at the last reading, and at a random moment of the history.
 
     `charted` adds the curves of a page. Raises EnvironmentFault where Spark cannot start or finish, or the estimate
     cannot be stored.
@@ -261,10 +261,10 @@ def _answer(asked: Request, made: Made, now_us: int, charted: bool) -> EstimateA
     total, queues, classes = scopes[TOTAL], shares(facts), tuple(_classes(asked, facts, scopes))
     coverage, stale_s = Coverage.of(total, facts.span_us), round(max(0.0, (now_us - facts.span_us[1]) / 1e6), 3)
     first, last = map(moment, facts.span_us)
-    samples = sum(max(each.looks for each in own) for own in facts.pairs.values())
+    samples = sum(max(flow.readings for flow in own) for own in facts.pairs.values())
     verdict = None
     if objectives is not None:
-        verdict = Verdict.worst([judged(total, coverage, objectives.loss), *(each.verdict for each in classes)])
+        verdict = Verdict.worst([judged(total, coverage, objectives.loss), *(of.verdict for of in classes)])
     estimated = Estimate(
         made.site,
         last,
@@ -278,7 +278,7 @@ def _answer(asked: Request, made: Made, now_us: int, charted: bool) -> EstimateA
         advice(scopes, facts, queues, objectives),
         _outage(facts),
     )
-    found = [
+    findings = [
         *waiting(made.site, made.serving),
         *stale(facts, stale_s),
         *ahead(facts.span_us[1], now_us, made.ahead),
@@ -288,13 +288,13 @@ def _answer(asked: Request, made: Made, now_us: int, charted: bool) -> EstimateA
         *inside(estimated, objectives),
     ]
     drawn = None if total.drawn is None else curves_of(total.drawn, facts.span_us)
-    return EstimateAnswer(estimated, (*made.findings, *found), drawn)
+    return EstimateAnswer(estimated, (*made.findings, *findings), drawn)
 
 
 def ask_of(asked: Request, made: Made, bins: int, horizons_s: tuple[float, ...] = ()) -> Ask:
     facts, objectives = made.facts, asked.objectives
     limits = {} if objectives is None else {TOTAL: objectives.loss} | {
-        class_name(number): each.loss for number, each in enumerate(objectives.classes)
+        class_name(number): loss_class.loss for number, loss_class in enumerate(objectives.classes)
     }  # fmt: skip
     return Ask(
         *facts.span_us,
@@ -317,17 +317,17 @@ def _flows(site: str, scopes: Mapping[str, OfScope], facts: Facts) -> list[FlowE
 
 
 def _classes(asked: Request, facts: Facts, scopes: Mapping[str, OfScope]) -> list[ClassEstimate]:
-    found = []
-    for number, told in enumerate(asked.objectives.classes if asked.objectives is not None else ()):
+    estimates = []
+    for number, loss_class in enumerate(asked.objectives.classes if asked.objectives is not None else ()):
         name = class_name(number)
         if name in facts.classes:
             scope = scopes[name]
-            verdict = judged(scope, Coverage.of(scope, facts.span_us), told.loss)
-            found.append(ClassEstimate(told.queues, verdict, scope.figures))
+            verdict = judged(scope, Coverage.of(scope, facts.span_us), loss_class.loss)
+            estimates.append(ClassEstimate(loss_class.queues, verdict, scope.figures))
         else:  # nobody ever read a queue of it: the figure is unknown, and not zero
             nothing = Figures(Quantity(), Quantity(), Quantity(), Quantity(), Horizon(asked.horizon_s))
-            found.append(ClassEstimate(told.queues, Verdict.UNKNOWN, nothing))
-    return found
+            estimates.append(ClassEstimate(loss_class.queues, Verdict.UNKNOWN, nothing))
+    return estimates
 
 
 def _outage(facts: Facts) -> Outage | None:

@@ -36,7 +36,7 @@ class Request:
     """A question to a history (a folder or a URL), by an estimate or a backtest. `near`: the folder on this machine
     where its last estimate is kept too; None where the history is one. `site` defaults to the one serving at
     the end; with `store` the answer is kept beside the history too, and the summaries that it was made from; without
-    `settled` those that are there are not read. `tested` has every second look left out too; `horizons_s` are those
+    `settled` those that are there are not read. `tested` has every second reading left out too; `horizons_s` are those
     over which changes are gathered, `horizon_s` is the one to tell."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -125,10 +125,10 @@ class Estimating:
         """The answer to the last request, as the worker's own description says; an error too where it said nothing."""
         lines = self._lines()
         try:
-            told: dict[str, Any] = json.loads(lines[self._asked - 1])
+            reply: dict[str, Any] = json.loads(lines[self._asked - 1])
         except (IndexError, ValueError):
             return {"error": "the estimate ended without an answer", "remedy": "Run `dr-ctl --verbose rpo estimate`."}
-        return told
+        return reply
 
     def end(self) -> None:
         """Kill it if it runs. The worker leads a group of its own, so that its JVM ends with it."""
@@ -211,15 +211,15 @@ def stored(history: Path | Place, site: str) -> Found:
     """Read what is kept of a site: on this machine; where that is nothing or old, where the history is."""
     if isinstance(history, Path):
         return _read(history, site)
-    found = _read(history.near, site)
+    near = _read(history.near, site)
     now = system().now()
-    if history.folder is not None or (found.stored is not None and found.stored.age_s(now) < FRESH_S):
-        return found
+    if history.folder is not None or (near.stored is not None and near.stored.age_s(now) < FRESH_S):
+        return near
     from dr_ctl.rpo.history.files import read  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
     text, _ = read(history, lambda files: files.text(_NAME.format(site=site)))
     there = _parsed(text, history.shown, site) if text is not None else Found()
-    return max(found, there, key=lambda each: each.stored.made_at if each.stored is not None else _NEVER)
+    return max(near, there, key=lambda kept: kept.stored.made_at if kept.stored is not None else _NEVER)
 
 
 def _read(folder: Path, site: str) -> Found:
@@ -243,10 +243,10 @@ def _unreadable(where: Path | str, error: Exception) -> Found:
     return Found(None, (found("DR-RPO-017", where=where, error=error),))
 
 
-def _checked(told: dict[str, Any], site: str) -> Stored:
+def _checked(kept: dict[str, Any], site: str) -> Stored:
     """Raises where something is missing that a reader shows, or of another site."""
-    found = Stored(datetime.fromisoformat(told["made_at"]), dict(told["data"]), tuple(told["findings"]))
-    total = found.data["total"]
-    if found.data["site"] != site or not all({"now", "p99"} <= total[key].keys() for key in ("loss", "age_s")):
+    estimate = Stored(datetime.fromisoformat(kept["made_at"]), dict(kept["data"]), tuple(kept["findings"]))
+    total = estimate.data["total"]
+    if estimate.data["site"] != site or not all({"now", "p99"} <= total[key].keys() for key in ("loss", "age_s")):
         raise ValueError(f"it is no estimate of {site}")
-    return found
+    return estimate

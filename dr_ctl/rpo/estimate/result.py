@@ -26,8 +26,8 @@ class Verdict(Enum):
     @classmethod
     def worst(cls, verdicts: Iterable[Verdict]) -> Verdict:
         """Missed before unknown before met: a single miss is enough, whatever else is not known."""
-        found = set(verdicts)
-        return next((verdict for verdict in (cls.MISSED, cls.UNKNOWN) if verdict in found), cls.MET)
+        occurring = set(verdicts)
+        return next((verdict for verdict in (cls.MISSED, cls.UNKNOWN) if verdict in occurring), cls.MET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class Objectives:
 
 def limited(figures: Figures, limit: LossLimit) -> list[tuple[Quantity, Number]]:
     """The figures that have a limit, each with its limit."""
-    told = ((figures.loss, limit.messages), (figures.age_s, limit.age_s))
-    return [(quantity, most) for quantity, most in told if most is not None]
+    limits = ((figures.loss, limit.messages), (figures.age_s, limit.age_s))
+    return [(quantity, most) for quantity, most in limits if most is not None]
 
 
 def verdict_of(figures: Figures, limit: LossLimit) -> Verdict:
@@ -66,10 +66,10 @@ def verdict_of(figures: Figures, limit: LossLimit) -> Verdict:
     return Verdict.worst(_judge(quantity, most) for quantity, most in limited(figures, limit))
 
 
-def _judge(told: Quantity, most: Number) -> Verdict:
-    if told.likely.p99 is not None and told.likely.p99 > most:
+def _judge(quantity: Quantity, most: Number) -> Verdict:
+    if quantity.likely.p99 is not None and quantity.likely.p99 > most:
         return Verdict.MISSED
-    return Verdict.MET if told.p99 is not None and told.p99 <= most else Verdict.UNKNOWN
+    return Verdict.MET if quantity.p99 is not None and quantity.p99 <= most else Verdict.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ class ClassEstimate:
 
 @dataclass(frozen=True, slots=True)
 class SeenWindow:
-    """Looks that the figures rest on: from the first to the last look, and how much of it was covered by looks."""
+    """Readings that the figures rest on: from the first to the last reading, and how much of it was covered by
+    readings."""
 
     first: datetime = field(metadata=key("from"))
     last: datetime = field(metadata=key("to"))
@@ -100,7 +101,7 @@ class SeenWindow:
 @dataclass(frozen=True, slots=True)
 class QueueShare:
     """A queue in which messages were likely to be lost: its share of all that were, by how long they were, and the most
-    at a look."""
+    at a reading."""
 
     pair: str
     name: str
@@ -170,7 +171,7 @@ MOST_UNSEEN: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Time in which the site served: the part that looks cover, the part for which they came late, and the part that
+    """Time in which the site served: the part that readings cover, the part for which they came late, and the part that
     nobody looked at."""
 
     covered_us: int
@@ -202,12 +203,12 @@ def judged(scope: OfScope, seen: Coverage, limit: LossLimit) -> Verdict:
     if verdict is not Verdict.MET or (limit.messages is None and limit.age_s is None):
         return verdict
     holds = scope.above_us + seen.late_us <= MOST_ABOVE * (seen.covered_us + seen.late_us)
-    is_enough = seen.covered_us >= LEAST_US or all(_is_settled(*each) for each in limited(scope.figures, limit))
+    is_enough = seen.covered_us >= LEAST_US or all(_is_settled(*figure) for figure in limited(scope.figures, limit))
     return verdict if holds and is_enough and not seen.is_hardly_any else Verdict.UNKNOWN
 
 
-def _is_settled(told: Quantity, most: Number) -> bool:
-    ends = told.ci95.get("p99")
+def _is_settled(quantity: Quantity, most: Number) -> bool:
+    ends = quantity.ci95.get("p99")
     return ends is not None and ends[1] is not None and ends[1] <= most
 
 
@@ -233,7 +234,7 @@ def curves_of(drawn: Drawn, span_us: tuple[int, int]) -> Curves:
     def line(values: Sequence[float | None]) -> Line:
         return tuple((moment(int(first + (number + 0.5) * step)), value) for number, value in enumerate(values))
 
-    over_time, likely = ({name: line(each) for name, each in told.items()} for told in (drawn.most, drawn.likely))
+    over_time, likely = ({name: line(most) for name, most in of.items()} for of in (drawn.most, drawn.likely))
     return Curves(moment(first), moment(last), over_time, likely)
 
 

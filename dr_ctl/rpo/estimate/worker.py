@@ -18,18 +18,9 @@ from typing import Any, NoReturn
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode
-from dr_ctl.rpo.estimate.estimate import Make, estimate
+from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.pipeline.make import reading
-
-
-def answer(request: Request, make: Make) -> dict[str, Any]:
-    given = estimate(request, make)
-    return {
-        "data": given.data,
-        "verdict": document(given.verdict),
-        "findings": document(given.findings),
-    }
 
 
 def main() -> int:
@@ -42,7 +33,8 @@ def main() -> int:
         try:
             with reading() as make:
                 for line in lines:
-                    _say(answer(Request.from_json(line), make))
+                    made = estimate(Request.from_json(line), make)
+                    _say({"data": made.data, "verdict": document(made.verdict), "findings": document(made.findings)})
                     code = ExitCode.OK
                 return code
         except DrCtlError as error:

@@ -1,1 +1,1 @@
-"""The history: looks kept as Parquet rows, and read again."""
+"""The history: readings kept as Parquet rows, and read again."""

@@ -1,5 +1,5 @@
-"""The files of the history: one Parquet row per thing and look, appended and never changed; where they lie (a folder,
-or a URL that PyArrow has a file system for), and how they are read.
+"""The files of the history: one Parquet row per thing and reading, appended and never changed; where they lie (a
+folder, or a URL that PyArrow has a file system for), and how they are read.
 
 A value that could not be read has no row: absence says "not known", a zero would say "empty". Files are written whole
 under a hidden name and then renamed, so that a reader sees a file complete or not at all. Of a store elsewhere the
@@ -41,37 +41,27 @@ from dr_ctl.settings.model import Place
 Answer = TypeVar("Answer")
 AGAIN: Final = 3
 """Times that a history which changes under the reader is read."""
+ADDED: Final = ("took_ms", "queues_added", "queues_acked")
+"""Columns that a file may lack: nothing is known there."""
 SCHEMA: Final = pa.schema(
     [
         ("ts", pa.timestamp("us", tz="UTC")),
-        ("pair", pa.string()),
-        ("kind", pa.string()),
-        ("name", pa.string()),
-        ("depth", pa.int64()),
-        ("delivering", pa.int64()),
-        ("added", pa.int64()),
-        ("removed", pa.int64()),
-        ("acked", pa.int64()),
-        ("oldest_ms", pa.int64()),
-        ("pending", pa.int64()),
+        *((name, pa.string()) for name in ("pair", "kind", "name")),
+        *((name, pa.int64()) for name in ("depth", "delivering", "added", "removed", "acked", "oldest_ms", "pending")),
         ("link", pa.bool_()),
         ("start", pa.string()),
-        ("took_ms", pa.int64()),
-        ("queues_added", pa.int64()),
-        ("queues_acked", pa.int64()),
+        *((name, pa.int64()) for name in ADDED),
     ]
 )
 """The columns of a file. `date` and `site` are its directories and not in it."""
-ADDED: Final = ("took_ms", "queues_added", "queues_acked")
-"""Columns that a file may lack: nothing is known there."""
 
 NAMED: Final = re.compile(r"date=(?P<day>[^/]*)/site=(?P<site>[^/]*)/(?![._])[^/]*\.parquet")
 """A file that readers of the history read, named from its root."""
 OWN: Final = re.compile(r"(?P<begin>\d{8}T\d{6})-[0-9a-f]{32}\.parquet")
-"""What a file of the history is called: the time of its first look, and what makes it the only one."""
+"""What a file of the history is called: the time of its first reading, and what makes it the only one."""
 TAILS: Final = "_tail-*.arrows"
-"""The last minute's looks at a site, whole, in the directory of their day: grown each second, read by who asks what a
-site took with it. Readers of the history pass the name over: what belongs there comes with the next file."""
+"""The last minute's readings of a site, whole, in the directory of their day: grown each second, read by who asks what
+a site took with it. Readers of the history pass the name over: what belongs there comes with the next file."""
 _WORDS: Final = ("pair", "kind", "name", "start")
 WRITTEN: Final[Mapping[str, Any]] = {
     "compression": "zstd",
@@ -99,7 +89,7 @@ def tables_of(rows: Iterable[Row]) -> Iterator[tuple[Part, pa.Table]]:
 
 
 def write_table(table: pa.Table, part: Part, root: Path) -> Path:
-    """Write one file so that it is there whole or not at all, named by the time of its first look. Raises
+    """Write one file so that it is there whole or not at all, named by the time of its first reading. Raises
     EnvironmentFault."""
     path = folder_of(part, root) / name_of(pc.min(table.column("ts")).as_py())
     try:
@@ -112,7 +102,7 @@ def write_table(table: pa.Table, part: Part, root: Path) -> Path:
 
 
 def name_of(first: datetime) -> str:
-    """A new name for a file whose first look was then."""
+    """A new name for a file whose first reading was then."""
     return f"{first.astimezone(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex}.parquet"
 
 
@@ -150,7 +140,7 @@ def listed_anew(read: Callable[[], Answer]) -> Answer:
 
 
 def rows_of_tail(path: Path) -> pa.Table:
-    """The rows of a tail as far as it was written: it may end within a look. Raises FileNotFoundError."""
+    """The rows of a tail as far as it was written: it may end within a reading. Raises FileNotFoundError."""
     batches: list[pa.RecordBatch] = []
     with path.open("rb") as file, suppress(pa.ArrowException, OSError):
         for batch in pa.ipc.open_stream(file):
@@ -159,7 +149,7 @@ def rows_of_tail(path: Path) -> pa.Table:
 
 
 def begun(base: str) -> datetime | None:
-    """When the first look of a file was, by its name; None where the monitor did not choose the name."""
+    """When the first reading of a file was, by its name; None where the monitor did not choose the name."""
     try:
         return datetime.strptime(base.partition("-")[0], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
     except ValueError:
@@ -229,8 +219,8 @@ class Store:
 
     def _infos(self, under: str, *, recursive: bool) -> dict[str, fs.FileInfo]:
         folder = fs.FileSelector(self.url(under).rstrip("/"), recursive=recursive, allow_not_found=True)
-        told = sorted(self.files.get_file_info(folder), key=lambda each: str(each.path))
-        return {str(each.path)[len(self.root) + 1 :]: each for each in told}
+        infos = sorted(self.files.get_file_info(folder), key=lambda info: str(info.path))
+        return {str(info.path)[len(self.root) + 1 :]: info for info in infos}
 
     def opened(self, name: str) -> pa.NativeFile:
         """A file to read. Raises FileNotFoundError where there is none."""
@@ -312,10 +302,10 @@ def _store(where: str, hurried: bool) -> Store:
 def _s3(where: str, hurried: bool) -> tuple[fs.FileSystem, str]:
     """PyArrow's own reading of the URL sets no limits, and a process that ends waits for every question."""
     url = urlsplit(where)
-    told: dict[str, Any] = dict(parse_qsl(url.query))
+    options: dict[str, Any] = dict(parse_qsl(url.query))
     connect_s, request_s, attempts = (1, 2, 1) if hurried else (3, 10, 3)
     again = fs.AwsStandardS3RetryStrategy(attempts)
-    store = fs.S3FileSystem(**told, connect_timeout=connect_s, request_timeout=request_s, retry_strategy=again)
+    store = fs.S3FileSystem(**options, connect_timeout=connect_s, request_timeout=request_s, retry_strategy=again)
     return store, f"{url.netloc}{url.path}"
 
 
@@ -324,8 +314,8 @@ WITHIN_S: Final = 3.0
 ALONE_S: Final = 30.0
 """And so long where nothing lies on this machine: without the store nothing is known at all."""
 FAR_BACK: Final = 250
-"""So many files at most are searched for an earlier look: an hour of a monitor that writes one a minute, and a week of
-joined hours."""
+"""So many files at most are searched for an earlier reading: an hour of a monitor that writes one a minute, and a week
+of joined hours."""
 AGAIN_S: Final = 60.0
 """After so long a store that did not answer is asked again."""
 _silent_until: dict[str, float] = {}
@@ -359,7 +349,7 @@ class Source:
                 raise pa.ArrowInvalid(wrong)
             return fragment.to_table(SCHEMA, columns=[*columns], filter=where, use_threads=False)
 
-    def told(
+    def usable(
         self, findings: list[Finding], columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None
     ) -> pa.Table:
         """Its rows; none where it cannot be read, which a finding then says. Raises FileNotFoundError."""
@@ -389,26 +379,26 @@ def rows_of(
     where: pc.Expression | None = None,
 ) -> pa.Table:
     """The rows of files together. Raises FileNotFoundError."""
-    told = (each.told(findings, columns, where) for each in files)
-    return pa.concat_tables([SCHEMA.empty_table().select([*columns]), *told])
+    tables = (file.usable(findings, columns, where) for file in files)
+    return pa.concat_tables([SCHEMA.empty_table().select([*columns]), *tables])
 
 
 class Sources:
     """Files in several stores as one history: where two have one of the same name the first counts."""
 
     def __init__(self, near: Path, *others: Store) -> None:
-        """`near`: the folder with the last minute of looks, which is always on this machine."""
+        """`near`: the folder with the last minute of readings, which is always on this machine."""
         self._near, self._stores = near, (Store.of(near), *others)
 
     def newest_first(self, site: str, since: datetime | None = None, until: datetime | None = None) -> Iterator[Source]:
-        """The files of one site, the newest first by their names, which begin with the time of their first look.
+        """The files of one site, the newest first by their names, which begin with the time of their first reading.
         `since` and `until` leave out whole days only.
 
         Lists a day's directory only when it is asked for: the last minutes of a long history are found at once.
         """
         for day in sorted(self._days(), reverse=True):
             if _day_within(day, since, until):
-                yield from sorted(self._of(f"{day}/site={site}"), key=lambda each: each.base, reverse=True)
+                yield from sorted(self._of(f"{day}/site={site}"), key=lambda source: source.base, reverse=True)
 
     def tails(self, site: str) -> Iterator[Source]:
         """The files with a monitor's last minute, which may not be in the history yet."""
@@ -424,7 +414,7 @@ class Sources:
         return None
 
     def _days(self) -> set[str]:
-        return {each for store in self._stores for each in store.directly() if each.startswith("date=")}
+        return {name for store in self._stores for name in store.directly() if name.startswith("date=")}
 
     def _of(self, folder: str) -> list[Source]:
         named: dict[str, Source] = {}

@@ -1,9 +1,9 @@
-"""What the newest files of the history tell, without Spark, which would be too slow: the newest looks at one site, the
-last moment of an earlier state, other nodes than the settings name; and from when to when a site was seen in which
-role, and the looks of a stretch of time, by all files.
+"""What the newest files of the history tell, without Spark, which would be too slow: the newest readings of one site,
+the last moment of an earlier state, other nodes than the settings name; and from when to when a site was seen in which
+role, and the readings of a window of time, by all files.
 
-Of the newest looks only rows are gathered here; `bounds` draws the conclusions. Files are read backwards, through any
-silence of the site, until minutes of looks at every pair's outflow lie before the last one.
+Of the newest readings only rows are gathered here; `bounds` draws the conclusions. Files are read backwards, through
+any silence of the site, until minutes of readings of every pair's outflow lie before the last one.
 """
 
 from __future__ import annotations
@@ -43,42 +43,42 @@ from dr_ctl.settings.model import Place
 Stamps = npt.NDArray[np.int64]
 """Moments in microseconds after 1970."""
 _TIMES: Final = 4
-"""A time between two looks that is so many times the usual one is a gap."""
+"""A time between two readings that is so many times the usual one is a gap."""
 _LEAST_US: Final = 1_000_000
 """A shorter time is none."""
 
 
 def gaps(us: Stamps) -> npt.NDArray[np.bool_]:
-    """Whether the time from each look to the next is a gap, by the usual one."""
+    """Whether the time from each reading to the next is a gap, by the usual one."""
     apart: Stamps = np.diff(us)
     is_gap: npt.NDArray[np.bool_] = apart > longest_us(us)
     return is_gap
 
 
 def longest_us(us: Stamps) -> int:
-    """The longest time between two looks that is no gap."""
+    """The longest time between two readings that is no gap."""
     return max(_LEAST_US, _TIMES * usual_us(us))
 
 
 def usual_us(us: Stamps) -> int:
-    """The usual time between two looks."""
+    """The usual time between two readings."""
     return int(np.median(np.diff(us))) if len(us) > 1 else 0
 
 
 def misstamped(outflows: pa.Table, downs: Stamps) -> Mapping[str, Stamps]:
-    """By pair the moments of looks at outflows that were made earlier than they say. `downs`: when the site was seen
+    """By pair the moments of readings of outflows that were made earlier than they say. `downs`: when the site was seen
     down, in order: what a process counts ends with it.
 
-    Counters of one start of a broker only grow, so a look at fewer than an earlier look saw was made before that one,
-    and its clock was ahead. A counter that somebody set back stays low, and no look after it sees as much again: then
-    counting begins anew."""
+    Counters of one start of a broker only grow, so a reading of fewer than an earlier reading saw was made before that
+    one, and its clock was ahead. A counter that somebody set back stays low, and no reading after it sees as much
+    again: then counting begins anew."""
     bad: dict[str, list[Stamps]] = {}
     rows = outflows.filter(pc.is_valid(outflows["added"])).sort_by("ts")
     runs = rows.group_by(["pair", "kind", "name", "start"], use_threads=False).aggregate(
         [("ts", "list"), ("added", "list")]
     )
     for name, *lists in zip(*(runs[column] for column in ("pair", "ts_list", "added_list")), strict=True):
-        pair, (us, added) = name.as_py(), (each.values.cast(pa.int64()).to_numpy() for each in lists)
+        pair, (us, added) = name.as_py(), (column.values.cast(pa.int64()).to_numpy() for column in lists)
         most = np.maximum.accumulate(added)
         low = added < most
         if not low.any():
@@ -87,23 +87,23 @@ def misstamped(outflows: pa.Table, downs: Stamps) -> Mapping[str, Stamps]:
         holder = np.maximum.accumulate(np.where(low, 0, np.arange(len(us))))
         ended = np.searchsorted(downs, us) > np.searchsorted(downs, us[holder])
         bad.setdefault(pair, []).append(us[low & (again | ended)])
-    return {pair: np.unique(np.concatenate(each)) for pair, each in bad.items()}
+    return {pair: np.unique(np.concatenate(moments)) for pair, moments in bad.items()}
 
 
 OUTFLOWS: Final = ("mirror", "acks", "mixed")
 _FEW_KINDS: Final = ~pc.field("kind").isin(["queue", "staged"])
-"""An hour of looks at ten thousand queues has millions of rows, and of these few."""
+"""An hour of readings of ten thousand queues has millions of rows, and of these few."""
 US: Final = 1_000_000
 WINDOW_US: Final = 600 * US
-"""How much time without gaps before the last look at an outflow is read for its pace."""
+"""How much time without gaps before the last reading of an outflow is read for its pace."""
 OTHERS_WITHIN_US: Final = 3600 * US
-"""How much before the newest look at any outflow is searched for those of other pairs."""
+"""How much before the newest reading of any outflow is searched for those of other pairs."""
 NOW_US: Final = 1 << 62
-"""Later than any look."""
+"""Later than any reading."""
 COMPARED_US: Final = 60 * US
-"""How much before the last look that both sites answered is read for comparing them."""
-_LEAST_LOOKS: Final = 3
-"""So many looks tell how much came between two of them, wherever a stretch begins."""
+"""How much before the last reading that both sites answered is read for comparing them."""
+_LEAST_READINGS: Final = 3
+"""So many readings tell how much came between two of them, wherever a window begins."""
 _NONE: Final = np.zeros(0, np.int64)
 _COLUMNS: Final = [
     "ts", "pair", "kind", "name", "depth", "delivering", "added", "removed", "acked", "pending", "start", *ADDED
@@ -113,10 +113,10 @@ _FEW: Final = ["ts", "pair", "kind", "name", "added", "start"]
 
 @dataclass(slots=True)
 class Recent:
-    """`pairs`: those of the settings, else those that the looks name. `table`: the rows of the last minutes; `spans`:
-    by pair from when to when they count, in microseconds. `roles`: the moments of the looks that saw the site in a
-    role, in order. `later`: how many looks are stamped later than now. `compared`: by pair the minute before the last
-    look that both sites answered, with the other one's rows of that time (`beside`)."""
+    """`pairs`: those of the settings, else those that the readings name. `table`: the rows of the last minutes;
+    `spans`: by pair from when to when they count, in microseconds. `roles`: the moments of the readings that saw the
+    site in a role, in order. `later`: how many readings are stamped later than now. `compared`: by pair the minute
+    before the last reading that both sites answered, with the other one's rows of that time (`beside`)."""
 
     pairs: set[str] = field(default_factory=set)
     spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class Recent:
     compared: Mapping[str, Recent] = field(default_factory=dict)
 
     def saw(self, role: Role) -> Stamps:
-        """The moments of the looks that saw the site so, in order."""
+        """The moments of the readings that saw the site so, in order."""
         return self.roles.get(role.value, _NONE)
 
 
@@ -138,8 +138,8 @@ def recent(
 ) -> Recent:
     """Read backwards until every pair's outflow has been seen with some minutes before it, or the history is over.
 
-    `pairs` are those that the settings name; without them, those that the newest looks name. Looks after `until_us` are
-    passed over, and counted. `other`: the site of which is read what lay there beside.
+    `pairs` are those that the settings name; without them, those that the newest readings name. Readings after
+    `until_us` are passed over, and counted. `other`: the site of which is read what lay there beside.
     """
     seen, findings = read(history, lambda files: _Reading(files, site, frozenset(pairs), until_us, other).recent())
     if seen.is_empty and not seen.findings and not findings:  # what was not read is not told as nothing
@@ -164,7 +164,7 @@ class _Reading:
     def recent(self) -> Recent:
         self._read_backwards()
         spans, bad = self._spans()
-        roles = {role: np.setdiff1d(np.concatenate(each), bad) for role, each in self._roles.items()}
+        roles = {role: np.setdiff1d(np.concatenate(moments), bad) for role, moments in self._roles.items()}
         pairs = set(self._pairs or self._named)
         is_empty = not self._sources
         table, compared = self._table(spans, bad), self._compared(spans, bad)
@@ -187,7 +187,7 @@ class _Reading:
 
     def _take(self, source: Source) -> None:
         """Note roles and outflows."""
-        few = source.told(self._findings, _FEW, _FEW_KINDS)
+        few = source.usable(self._findings, _FEW, _FEW_KINDS)
         is_late = pc.greater(few["ts"].cast(pa.int64()), self._until_us)
         self._later |= set(pc.unique(few.filter(is_late)["ts"].cast(pa.int64())).to_pylist())
         few = few.filter(pc.invert(is_late))
@@ -201,7 +201,8 @@ class _Reading:
         self._sources.append(source)
 
     def _spans(self) -> tuple[dict[str, tuple[int, int]], Stamps]:
-        """By pair from when to when its looks count, and the moments of looks that were made earlier than they say."""
+        """By pair from when to when its readings count, and the moments of readings that were made earlier than they
+        say."""
         if not self._outflows:
             return {}, _NONE
         outflows = pa.concat_tables(self._outflows)
@@ -227,11 +228,11 @@ class _Reading:
     def _table(self, spans: Mapping[str, tuple[int, int]], bad: Stamps) -> pa.Table:
         if not spans:
             return pa.table({})
-        begin, end = min(each[0] for each in spans.values()), max(each[1] for each in spans.values())
+        begin, end = min(span[0] for span in spans.values()), max(span[1] for span in spans.values())
         return self._rows(self._sources, begin, end, bad)
 
     def _rows(self, sources: Sequence[Source], begin: int, end: int, bad: Stamps) -> pa.Table:
-        """The rows of that time, but of looks that bear a wrong one."""
+        """The rows of that time, but of readings that bear a wrong one."""
         within = (pc.field("ts") >= moment(begin)) & (pc.field("ts") <= moment(min(end, self._until_us)))
         table = rows_of(sources, self._findings, _COLUMNS, within)
         us = table["ts"].cast(pa.int64())
@@ -255,7 +256,7 @@ class _Reading:
         answered: dict[str, int] = {}
         is_answer = (pc.field("kind") == "site") & pc.field("start").is_valid()
         for source in chain(self._files.tails(site), islice(self._files.newest_first(site), FAR_BACK)):
-            few = source.told([], _FEW, is_answer)
+            few = source.usable([], _FEW, is_answer)
             for pair in until.keys() - answered.keys():
                 us = few.filter(pc.equal(few["pair"], pair))["ts"].cast(pa.int64())
                 latest = pc.max(us.filter(pc.less_equal(us, until[pair]))).as_py()
@@ -266,24 +267,24 @@ class _Reading:
         return answered
 
     def _near(self, site: str, begin: int, end: int) -> Sequence[Source]:
-        """What may hold looks of that time."""
-        found = [*self._files.tails(site)]
+        """What may hold readings of that time."""
+        sources = [*self._files.tails(site)]
         for source in self._files.newest_first(site):
             begin_us = _begin_us(source)
             if begin_us is None or begin_us <= end:
-                found.append(source)
+                sources.append(source)
             if begin_us is not None and begin_us <= begin:
                 break
-        return found
+        return sources
 
 
 def _begin_of_window(us: Stamps) -> int:
-    """From when on looks count: minutes of them, whatever gaps lie between, but none from before an hour ago."""
+    """From when on readings count: minutes of them, whatever gaps lie between, but none from before an hour ago."""
     last, apart, is_gap = int(us[-1]), np.diff(us), gaps(us)
     passed, missed = (np.where(of, apart, 0)[::-1].cumsum() for of in (~is_gap, is_gap))
     before = int(np.searchsorted(passed, WINDOW_US))
     longer_us = int(missed[: before + 1][-1]) if len(missed) else 0
-    return min(max(last - WINDOW_US - longer_us, last - OTHERS_WITHIN_US), int(us[-_LEAST_LOOKS:][0]))
+    return min(max(last - WINDOW_US - longer_us, last - OTHERS_WITHIN_US), int(us[-_LEAST_READINGS:][0]))
 
 
 def _begin_us(source: Source) -> int | None:
@@ -292,26 +293,26 @@ def _begin_us(source: Source) -> int | None:
 
 
 def last_seen(history: Path | Place, site: str, role: Role) -> datetime | None:
-    """The last look that saw the site in that role, if the newest files hold one."""
+    """The last reading that saw the site in that role, if the newest files hold one."""
     is_so = (pc.field("kind") == "site") & (pc.field("name") == role.value)
     return read(history, lambda files: _last(files, site, ("ts", "kind", "name"), is_so))[0]
 
 
-def newest_look(history: Path | Place, sites: Iterable[str]) -> tuple[datetime | None, list[Finding]]:
-    """The last look at any of these sites, as a monitor that lives makes several a second; the finding says that a
+def newest_reading(history: Path | Place, sites: Iterable[str]) -> tuple[datetime | None, list[Finding]]:
+    """The last reading of any of these sites, as a monitor that lives makes several a second; the finding says that a
     store did not answer, which may have later ones."""
     last, findings = read(history, lambda files: [_last(files, site, ("ts",)) for site in sites])
-    return max((each for each in last if each is not None), default=None), findings
+    return max((at for at in last if at is not None), default=None), findings
 
 
 def link_lost(history: Path | Place, site: str, pair: str) -> datetime | None:
-    """The last look that saw the link of a broker connected, if the newest files hold one."""
+    """The last reading that saw the link of a broker connected, if the newest files hold one."""
     is_so = (pc.field("pair") == pair) & pc.field("link")
     return read(history, lambda files: _last(files, site, ("ts", "pair", "link"), is_so))[0]
 
 
 def _last(files: Sources, site: str, columns: tuple[str, ...], is_so: pc.Expression | None = None) -> datetime | None:
-    """The last look of which that is so, or any."""
+    """The last reading of which that is so, or any."""
     rows = next(_newest(files, site, columns, is_so), None)
     return None if rows is None else pc.max(rows["ts"]).as_py()
 
@@ -324,16 +325,16 @@ def nodes(history: Path | Place, site: str) -> Sequence[tuple[str, str, datetime
 
 
 def _nodes(files: Sources, site: str) -> Sequence[tuple[str, str, datetime]]:
-    found: dict[tuple[str, str], datetime] = {}
+    latest: dict[tuple[str, str], datetime] = {}
     read_at: dict[str, datetime] = {}
     for rows in _newest(files, site, ("ts", "pair", "kind", "name")):
         for (pair, name), at in _latest(rows, "node", "name").items():
-            found[pair, name] = max(at, found.get((pair, name), at))
+            latest[pair, name] = max(at, latest.get((pair, name), at))
         for (pair,), at in _latest(rows, "queue").items():
             read_at[pair] = max(at, read_at.get(pair, at))
         if read_at:
             break  # earlier files tell of earlier readings
-    return [(*key, at) for key, at in found.items() if at >= read_at.get(key[0], at)]
+    return [(*key, at) for key, at in latest.items() if at >= read_at.get(key[0], at)]
 
 
 def _latest(rows: pa.Table, kind: str, *by: str) -> dict[tuple[str, ...], datetime]:
@@ -349,7 +350,7 @@ def _newest(
     """Rows of a site of which that is so, the newest first: by file, and as many files as this looks back. A torn file
     tells nothing of it; the estimate names such files."""
     for source in chain(files.tails(site), islice(files.newest_first(site), FAR_BACK)):
-        if (rows := source.told([], columns, is_so)).num_rows:
+        if (rows := source.usable([], columns, is_so)).num_rows:
             yield rows
 
 
@@ -359,7 +360,7 @@ _WITHIN_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """Looks one after the other that saw a site in one role: the first of them and the last."""
+    """Readings one after the other that saw a site in one role: the first of them and the last."""
 
     site: str
     role: str
@@ -370,10 +371,10 @@ class Spell:
 def spells(
     history: Path | Place, sites: Sequence[str], since: datetime | None = None
 ) -> tuple[list[Spell], list[Finding]]:
-    """The spells of each site, in the order of their first looks; findings name what could not be read. `since` leaves
-    out earlier looks."""
-    (found, findings), silent = read(history, lambda files: _spells(files, sites, since), within_s=_WITHIN_S)
-    return found, [*silent, *findings]
+    """The spells of each site, in the order of their first readings; findings name what could not be read. `since`
+    leaves out earlier readings."""
+    (listed, findings), silent = read(history, lambda files: _spells(files, sites, since), within_s=_WITHIN_S)
+    return listed, [*silent, *findings]
 
 
 def _spells(files: Sources, sites: Sequence[str], since: datetime | None) -> tuple[list[Spell], list[Finding]]:
@@ -381,17 +382,17 @@ def _spells(files: Sources, sites: Sequence[str], since: datetime | None) -> tup
     is_role = pc.field("kind") == "site"
     if since is not None:
         is_role &= pc.field("ts") >= moment(micros(since))
-    found: list[Spell] = []
+    listed: list[Spell] = []
     for site in sites:
-        # The last minute's looks may stand in a file already: the same looks twice are the same spells.
+        # The last minute's readings may stand in a file already: the same readings twice are the same spells.
         sources = chain(files.newest_first(site, since), files.tails(site))
-        found += _of_site(site, rows_of(sources, findings, ["ts", "name"], is_role).sort_by("ts"))
-    return sorted(found, key=lambda each: each.first), findings
+        listed += _of_site(site, rows_of(sources, findings, ["ts", "name"], is_role).sort_by("ts"))
+    return sorted(listed, key=lambda spell: spell.first), findings
 
 
-def _of_site(site: str, looks: pa.Table) -> Iterator[Spell]:
-    names = looks["name"].combine_chunks().dictionary_encode()
-    codes, at = names.indices.to_numpy(), looks["ts"].cast(pa.int64()).to_numpy()
+def _of_site(site: str, readings: pa.Table) -> Iterator[Spell]:
+    names = readings["name"].combine_chunks().dictionary_encode()
+    codes, at = names.indices.to_numpy(), readings["ts"].cast(pa.int64()).to_numpy()
     begins = [0, *(np.flatnonzero(np.diff(codes)) + 1)] if len(at) else []
     for begin, end in zip(begins, [*begins[1:], len(codes)], strict=False):
         role = names.dictionary[int(codes[begin])].as_py()

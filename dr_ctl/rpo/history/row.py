@@ -19,19 +19,19 @@ def micros(at: datetime) -> int:
 
 
 GLANCED: Final = ("mirror", "acks", "mixed", "site")
-"""The kinds of rows that a look at the outflows alone has."""
+"""The kinds of rows that a reading of the outflows alone has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A thing at a look. `kind` is `mirror`, `acks`, `mixed`, `queue`, `staged` (copies at the other site of that
+    """A thing at a reading. `kind` is `mirror`, `acks`, `mixed`, `queue`, `staged` (copies at the other site of that
     queue's flow, delivered there or not), `site` (`name` is then the role) or `node` (`name` is then where another node
     of the broker is than the settings name, or what shows that there is one).
 
     `name` is `*` for an outflow that serves all queues of its pair. `ts` must know its time zone: it is the moment of
-    the reply. `took_ms`, of a `site` row, is how long before it the question went out: what a look counted is of a
+    the reply. `took_ms`, of a `site` row, is how long before it the question went out: what a reading counted is of a
     moment between the two. `queues_added` and `queues_acked`, of a `mixed` row, are what the queues of the pair count
-    together, where the look read them.
+    together, where the reading read them.
     """
 
     site: str

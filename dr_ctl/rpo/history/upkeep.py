@@ -2,7 +2,7 @@
 
 A joined file names its parts in its footer, and the parts are removed a step later. Readers in between, or after a
 crash in between, meet rows twice and count a row once. Only files with a name of the history's own are touched. Ages
-are measured by the looks' own times, not by the machine's clock.
+are measured by the readings' own times, not by the machine's clock.
 """
 
 import fcntl
@@ -67,8 +67,8 @@ def others(there: Mapping[str, fs.FileInfo], mark: str) -> list[str]:
     now_ns = there[mark].mtime_ns
     return sorted(
         name
-        for name, each in there.items()
-        if name.startswith(_BEGIN) and name != mark and each.mtime_ns > now_ns - LIVES_NS
+        for name, info in there.items()
+        if name.startswith(_BEGIN) and name != mark and info.mtime_ns > now_ns - LIVES_NS
     )
 
 
@@ -117,8 +117,8 @@ class Upkeep:
                 store.remove(self._mark)
             return living
 
-        found, _ = in_time(asked, WITHIN_S)
-        return host_of(found[0][0]) if found and found[0] else None
+        others_there, _ = in_time(asked, WITHIN_S)
+        return host_of(others_there[0][0]) if others_there and others_there[0] else None
 
     def close(self) -> None:
         """Take the mark away; one that stays is nobody's in minutes."""
@@ -144,7 +144,7 @@ class Upkeep:
         if self._place.folder is None:
             renew(store, self._mark)
         there = store.listed()
-        # Of two that began at once one brings its looks: what both saw counts once.
+        # Of two that began at once one brings its readings: what both saw counts once.
         if (living := others(there, self._mark)) and living[0] < self._mark:
             raise EnvironmentFault(f"another monitor, on {host_of(living[0])}, records into it")
         days = _days(there)
@@ -156,7 +156,8 @@ class Upkeep:
         return self._remove(store, there, days) or self._join(store, days, current) or did
 
     def _remove(self, store: Store, there: Mapping[str, fs.FileInfo], days: Mapping[str, _Hours]) -> bool:
-        """Of each site so many days stay that have looks: a clock that is years ahead makes one more, and costs one."""
+        """Of each site so many days stay that have readings: a clock that is years ahead makes one more, and costs
+        one."""
         by_site: dict[str, list[str]] = defaultdict(list)
         for folder in sorted(days, reverse=True):
             by_site[folder.partition("/site=")[2]].append(folder)
@@ -249,16 +250,16 @@ def _footer(file: Source) -> tuple[list[str], bool]:
             footer = pq.read_metadata(opened)
     except (pa.ArrowException, OSError):
         return [], False
-    told = footer.schema.to_arrow_schema().remove_metadata()
-    own = pa.schema([field for field in SCHEMA if field.name in told.names or field.name not in ADDED])
-    return json.loads((footer.metadata or {}).get(_PARTS, b"[]")), told.equals(own)
+    columns = footer.schema.to_arrow_schema().remove_metadata()
+    own = pa.schema([field for field in SCHEMA if field.name in columns.names or field.name not in ADDED])
+    return json.loads((footer.metadata or {}).get(_PARTS, b"[]")), columns.equals(own)
 
 
 def _write_joined(files: list[Source], sink: BinaryIO) -> None:
     schema = SCHEMA.with_metadata({_PARTS: json.dumps([file.base for file in files])})
     with pq.ParquetWriter(sink, schema, **WRITTEN) as writer:
-        for kinds in (~pc.field("kind").isin(_QUEUES), *(pc.field("kind") == each for each in _QUEUES)):
-            for rows in _gathered(rows for each in files for rows in _batches(each, kinds)):
+        for kinds in (~pc.field("kind").isin(_QUEUES), *(pc.field("kind") == kind for kind in _QUEUES)):
+            for rows in _gathered(rows for source in files for rows in _batches(source, kinds)):
                 writer.write_table(rows.sort_by(ORDER).cast(schema))
 
 
@@ -275,7 +276,7 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)
-        if sum(each.num_rows for each in held) >= GROUP_ROWS:
+        if sum(table.num_rows for table in held) >= GROUP_ROWS:
             yield pa.concat_tables(held)
             held = []
     rows = pa.concat_tables(held) if held else None

@@ -1,9 +1,9 @@
-"""Holds looks that are not in the history yet, and writes them whatever the disk does.
+"""Holds readings that are not in the history yet, and writes them whatever the disk does.
 
-The files keep one look at everything each so often, and every look at outflows and roles, so that a history does not
-grow with how often a monitor can look. The last minute is kept whole beside them, on disk within a second: it must
+The files keep one reading of everything each so often, and every reading of outflows and roles, so that a history does
+not grow with how often a monitor can look. The last minute is kept whole beside them, on disk within a second: it must
 survive a monitor that is killed, and no file of the history is written so often. Where a site changes its state, and at
-the end, all of it goes into the files too: what a site took with it is told by the looks just before.
+the end, all of it goes into the files too: what a site took with it is told by the readings just before.
 
 Such a tail only grows. While its monitor lives it is locked, so that nobody takes it for what a killed one left, and a
 second monitor sees that it is not the first.
@@ -35,8 +35,8 @@ _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 class Tail:
-    """One file of looks at one site. Raises EnvironmentFault where the disk takes nothing; what it held before may be
-    torn then."""
+    """One file of readings of one site. Raises EnvironmentFault where the disk takes nothing; what it held before may
+    be torn then."""
 
     def __init__(self, part: Part, root: Path, since: datetime) -> None:
         folder = folder_of(part, root)
@@ -47,7 +47,7 @@ class Tail:
             folder.mkdir(parents=True, exist_ok=True)
             self._handle = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
             self._unlock = weakref.finalize(self, os.close, self._handle)
-            with suppress(OSError):  # a file system without locks: then every tail looks like a killed monitor's
+            with suppress(OSError):  # a file system without locks: then every tail readings like a killed monitor's
                 fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             schema = SCHEMA.with_metadata({_OWNER: json.dumps(owner)})
             self._stream = pa.ipc.new_stream(pa.OSFile(str(hidden), "wb"), schema, options=_OPTIONS)
@@ -119,16 +119,16 @@ def _part(path: Path) -> Part:
 def _owner(path: Path) -> str:
     try:
         with pa.ipc.open_stream(path) as stream:
-            told = json.loads((stream.schema.metadata or {}).get(_OWNER, b"{}"))
+            owner = json.loads((stream.schema.metadata or {}).get(_OWNER, b"{}"))
     except (pa.ArrowException, OSError, ValueError):
-        told = {}
-    if not told:
+        owner = {}
+    if not owner:
         return "another monitor"
-    return f"process {told['process']} on {told['host']}, since {told['since']}"
+    return f"process {owner['process']} on {owner['host']}, since {owner['since']}"
 
 
 MOST_WAITING: Final = 50_000
-"""Rows that wait at most, whatever the time: a minute's looks are fewer where they take a twentieth of it."""
+"""Rows that wait at most, whatever the time: a minute's readings are fewer where they take a twentieth of it."""
 MOST_KEPT: Final = 200_000
 """Rows that wait at most for a disk that takes none."""
 AGAIN_S: Final = 10.0
@@ -136,15 +136,15 @@ AGAIN_S: Final = 10.0
 TAIL_EVERY_S: Final = 1.0
 GLANCED_KINDS: Final = pa.array(GLANCED)
 EARLY_S: Final = 0.1
-"""Looks come a little early and late."""
+"""Readings come a little early and late."""
 MINUTE: Final = timedelta(minutes=1)
 
 
 @dataclass(slots=True)
 class _Held:
-    """What is held of one site's day. `waiting`: looks that no file holds. `left_out`: the queues of looks that files
-    hold without them. `unsaved`: looks that no tail holds. `tails`: the one that grows last, each with its last
-    look."""
+    """What is held of one site's day. `waiting`: readings that no file holds. `left_out`: the queues of readings that
+    files hold without them. `unsaved`: readings that no tail holds. `tails`: the one that grows last, each with its
+    last reading."""
 
     waiting: list[pa.Table] = field(default_factory=list)
     left_out: list[pa.Table] = field(default_factory=list)
@@ -153,7 +153,7 @@ class _Held:
     grows: bool = False
 
     def save(self, part: Part, root: Path, now: datetime) -> None:
-        """Have all looks in a tail. Raises EnvironmentFault; then the next tail begins with all that waits."""
+        """Have all readings in a tail. Raises EnvironmentFault; then the next tail begins with all that waits."""
         if not self.unsaved:
             return
         try:
@@ -172,32 +172,32 @@ class _Held:
         self.unsaved = []
 
     def let_go_before(self, moment: datetime | None) -> None:
-        """Keep what a tail or the memory holds of later looks; without a moment nothing. Raises EnvironmentFault."""
+        """Keep what a tail or the memory holds of later readings; without a moment nothing. Raises EnvironmentFault."""
         self.grows = False
-        self.left_out = [look for look in self.left_out if moment is not None and _newest([look]) > moment]
+        self.left_out = [reading for reading in self.left_out if moment is not None and _newest([reading]) > moment]
         for tail, last in list(self.tails):
             if moment is None or last is None or last <= moment:
                 tail.remove()
                 self.tails.remove((tail, last))
 
 
-def _newest(looks: Sequence[pa.Table]) -> datetime:
-    newest: datetime = max(pc.max(look["ts"]).as_py() for look in looks)
+def _newest(readings: Sequence[pa.Table]) -> datetime:
+    newest: datetime = max(pc.max(reading["ts"]).as_py() for reading in readings)
     return newest
 
 
 class Writer:
-    """Gathers looks and writes them every `every_s` seconds and at the end: few files instead of one per look.
+    """Gathers readings and writes them every `every_s` seconds and at the end: few files instead of one per reading.
 
-    Looks wait as columns: ten thousand queues at two sites are some megabytes a look as objects. A fault of the disk is
-    not raised; `trouble` names the fault until everything is written. Unwritten rows wait. Above `MOST_KEPT` rows the
-    oldest looks at queues are dropped first, then the oldest of all; `dropped` counts them.
+    Readings wait as columns: ten thousand queues at two sites are some megabytes a reading as objects. A fault of the
+    disk is not raised; `trouble` names the fault until everything is written. Unwritten rows wait. Above `MOST_KEPT`
+    rows the oldest readings of queues are dropped first, then the oldest of all; `dropped` counts them.
     """
 
     def __init__(
         self, root: Path, *, every_s: float = 60.0, whole_every_s: float = 5.0, clock: Clock | None = None
     ) -> None:
-        """`whole_every_s`: how often the files keep a look at everything. Takes over what a killed monitor left."""
+        """`whole_every_s`: how often the files keep a reading of everything. Takes over what a killed monitor left."""
         self._root = root
         self._every_s, self._whole_every = every_s, timedelta(seconds=whole_every_s - EARLY_S)
         self._clock = clock or SystemClock()
@@ -215,14 +215,14 @@ class Writer:
     @property
     def waiting(self) -> int:
         """The rows that no file holds yet."""
-        return sum(look.num_rows for held in self._parts.values() for look in held.waiting)
+        return sum(reading.num_rows for held in self._parts.values() for reading in held.waiting)
 
     def add(self, rows: Iterable[Row]) -> list[Path]:
-        """Take the rows of a look; returns the files written because it was time."""
-        for part, look in tables_of(rows):
+        """Take the rows of a reading; returns the files written because it was time."""
+        for part, reading in tables_of(rows):
             held = self._parts.setdefault(part, _Held())
-            held.waiting.append(look)
-            held.unsaved.append(look)
+            held.waiting.append(reading)
+            held.unsaved.append(reading)
         if self._clock.monotonic() - self._tail_at >= TAIL_EVERY_S:
             self._save()
         return self._write(whole_minute=False) if self._is_due() else []
@@ -251,10 +251,10 @@ class Writer:
         for part, held in list(self._parts.items()):
             before = self._kept_whole.get(part[1])
             kept, left_out, last = _thinned(held.waiting, self._whole_every, before)
-            looks = [*held.left_out, *held.waiting] if whole_minute else kept
+            readings = [*held.left_out, *held.waiting] if whole_minute else kept
             try:
-                if looks:
-                    written.append(write_table(pa.concat_tables(looks), part, self._root))
+                if readings:
+                    written.append(write_table(pa.concat_tables(readings), part, self._root))
             except EnvironmentFault as error:
                 self.trouble = str(error)
                 held.waiting = [pa.concat_tables(held.waiting).combine_chunks()] if held.waiting else []
@@ -291,27 +291,27 @@ class Writer:
 
 
 def _thinned(
-    looks: Sequence[pa.Table], apart: timedelta, kept_at: datetime | None
+    readings: Sequence[pa.Table], apart: timedelta, kept_at: datetime | None
 ) -> tuple[list[pa.Table], list[pa.Table], datetime | None]:
-    """What the files keep of looks, what they leave out, and the last look at everything that they keep."""
+    """What the files keep of readings, what they leave out, and the last reading of everything that they keep."""
     kept: list[pa.Table] = []
     left_out: list[pa.Table] = []
-    for look in looks:
-        is_short = pc.is_in(look["kind"], GLANCED_KINDS)
-        at = _newest([look])
+    for reading in readings:
+        is_short = pc.is_in(reading["kind"], GLANCED_KINDS)
+        at = _newest([reading])
         if pc.all(is_short).as_py():
-            kept.append(look)
+            kept.append(reading)
         elif kept_at is None or abs(at - kept_at) >= apart:
-            kept.append(look)
+            kept.append(reading)
             kept_at = at
         else:
-            kept.append(look.filter(is_short))
-            left_out.append(look.filter(pc.invert(is_short)))
+            kept.append(reading.filter(is_short))
+            left_out.append(reading.filter(pc.invert(is_short)))
     return kept, left_out, kept_at
 
 
 def without_oldest(tables: Mapping[Part, pa.Table], most: int) -> dict[Part, pa.Table]:
-    """At most so many rows: the oldest looks at queues go first, and what is left of their looks last."""
+    """At most so many rows: the oldest readings of queues go first, and what is left of their readings last."""
     kept = dict(tables)
     for spared in (GLANCED_KINDS, GLANCED_KINDS.slice(0, 0)):
         over = sum(table.num_rows for table in kept.values()) - most

@@ -121,7 +121,7 @@ def _exported(source: Path, export: Export, property_name: str | None) -> Iterat
             if element.tag != "message":
                 continue
             places = {export.place(str(queue.get("name"))) for queue in element.iter("queue")} - {None}
-            properties = {each.get("name"): each.get("value") for each in element.iter("property")}
+            properties = {entry.get("name"): entry.get("value") for entry in element.iter("property")}
             native = properties.get(_NATIVE)
             user_id = _TYPE.sub(_ID, native) if native is not None else element.get("user-id")
             ident = _identity(properties, properties, user_id, property_name)
@@ -144,9 +144,9 @@ def _documents(source: Path) -> list[dict[str, Any]]:
     except (ValueError, UnicodeDecodeError) as error:
         raise UsageError(f"{source}: {error}", remedy="Give a whole answer of Jolokia, as it came.") from error
     documents = content if isinstance(content, list) else [content]
-    for number, each in enumerate(documents, 1):
-        is_answer = isinstance(each, dict) and "value" in each and isinstance(each.get("request"), dict)
-        if not is_answer or "queue=" not in str(each["request"].get("mbean")):
+    for number, reply in enumerate(documents, 1):
+        is_answer = isinstance(reply, dict) and "value" in reply and isinstance(reply.get("request"), dict)
+        if not is_answer or "queue=" not in str(reply["request"].get("mbean")):
             raise UsageError(
                 f"{source}: document {number}: neither a ledger nor Jolokia's answer to a browse of a queue",
                 remedy="A snapshot is the answer to `browse()` of a queue's MBean, its `request` included, "
@@ -167,7 +167,7 @@ def _browsed(
             for row in rows:
                 if (held := export.place(queue)) is None:
                     continue
-                properties = {name: each for part in _PROPERTIES for name, each in (row.get(part) or {}).items()}
+                properties = {name: value for part in _PROPERTIES for name, value in (row.get(part) or {}).items()}
                 sections = (_SENT, _BY_BROKER) if row.get("protocol") == "AMQP" else ("", "")
                 sender, broker = (
                     {name.removeprefix(of): value for name, value in properties.items() if name.startswith(of)}
@@ -219,7 +219,7 @@ _EXPORT_REMEDY: Final = "Write SITE=FILE@MOMENT: an export or a snapshot does no
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """A ledger of the command line. `looked_at` is set for an export or a snapshot, in which a missing message was
-    absent; its looks began then and took `blur_us`. `left_out` counts messages in queues that are not clients'."""
+    absent; its readings began then and took `blur_us`. `left_out` counts messages in queues that are not clients'."""
 
     argument: str
     paths: tuple[str, ...]
@@ -236,7 +236,9 @@ def ledgers(arguments: Sequence[str], scratch: Path, *, property_name: str | Non
 
     Raises UsageError for the first that is none, with the place and the remedy.
     """
-    return [_ledger(each, scratch / f"{number}.parquet", property_name) for number, each in enumerate(arguments)]
+    return [
+        _ledger(argument, scratch / f"{number}.parquet", property_name) for number, argument in enumerate(arguments)
+    ]
 
 
 def _ledger(argument: str, scratch: Path, property_name: str | None) -> Ledger:
@@ -267,11 +269,11 @@ def _ledger(argument: str, scratch: Path, property_name: str | None) -> Ledger:
 def _split(argument: str) -> tuple[str | None, Path, datetime | None]:
     """A file whose own name holds an equals sign, or an at, is still a file."""
     before, equals, after = argument.partition("=")
-    site, rest = (before, after) if equals and not Path(argument).exists() else (None, argument)
-    file, at, moment = rest.rpartition("@")
-    if at and not Path(rest).exists() and Path(file).exists():
+    site, name = (before, after) if equals and not Path(argument).exists() else (None, argument)
+    file, at, moment = name.rpartition("@")
+    if at and not Path(name).exists() and Path(file).exists():
         return site, Path(file), _moment(moment)
-    return site, Path(rest), None
+    return site, Path(name), None
 
 
 def _moment(text: str) -> datetime:
@@ -287,7 +289,7 @@ def _moment(text: str) -> datetime:
 def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    files = sorted(each for each in path.rglob("*") if each.is_file() and not each.name.startswith((".", "_")))
+    files = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith((".", "_")))
     if not files:
         raise UsageError(f"{path}: an empty folder", remedy=_REMEDY)
     return files
@@ -322,10 +324,10 @@ def _ts_is_text(file: Path) -> bool:
         raise UsageError(f"{file}: lacks the columns {', '.join(missing)}", remedy=_REMEDY)
     ts = schema.field("ts").type
     fit = {"ts"} if pa.types.is_timestamp(ts) and ts.unit in ("ms", "us") else set()
-    wrong = [each for each in map(schema.field, COLUMNS) if each.name not in fit and not _is_text(each.type)]
+    wrong = [field for field in map(schema.field, COLUMNS) if field.name not in fit and not _is_text(field.type)]
     if wrong:
-        told = ", ".join(f"{each.name} is {each.type}" for each in wrong)
-        raise UsageError(f"{file}: {told}", remedy="Strings, and `ts` a timestamp or a string.")
+        types = ", ".join(f"{field.name} is {field.type}" for field in wrong)
+        raise UsageError(f"{file}: {types}", remedy="Strings, and `ts` a timestamp or a string.")
     return not fit
 
 

@@ -98,7 +98,7 @@ def judged(
     queues: Mapping[str, set[str]],
 ) -> DataFrame:
     """The fate of all messages: rows of `kind`, `queue` and `id`. `queues`: of which events ledgers tell there."""
-    places = [f"({sql.text(each.site)}, {each.ledger})" for each in newest]
+    places = [f"({sql.text(snapshot.site)}, {snapshot.ledger})" for snapshot in newest]
     known = [
         {"queue": name, "sends": bool(kinds & SENDS), "consumption": "consumed" in kinds}
         for name, kinds in queues.items()
@@ -160,12 +160,12 @@ _NEVER_SEEN: Final = "CAST(NULL AS STRUCT<site: STRING, us: BIGINT, ledger: INT>
 def _as_array(given: Sequence[Snapshot]) -> str:
     if not given:
         return "CAST(array() AS ARRAY<STRUCT<site: STRING, ledger: INT, at_us: BIGINT, until_us: BIGINT>>)"
-    each = (
-        f"named_struct('site', {sql.text(one.site)}, 'ledger', {one.ledger}, 'at_us', {one.at_us}L,"
-        f" 'until_us', {one.until_us}L)"
-        for one in given
+    structs = (
+        f"named_struct('site', {sql.text(snapshot.site)}, 'ledger', {snapshot.ledger}, 'at_us', {snapshot.at_us}L,"
+        f" 'until_us', {snapshot.until_us}L)"
+        for snapshot in given
     )
-    return f"array({', '.join(each)})"
+    return f"array({', '.join(structs)})"
 
 
 BAD: Final = "bad"
@@ -184,9 +184,8 @@ class _Seen:
     @property
     def newest(self) -> list[Snapshot]:
         """The last snapshot of each site."""
-        return [
-            *{each.site: each for each in sorted(self.snapshots, key=lambda each: (each.at_us, each.ledger))}.values()
-        ]
+        in_order = sorted(self.snapshots, key=lambda snapshot: (snapshot.at_us, snapshot.ledger))
+        return [*{snapshot.site: snapshot for snapshot in in_order}.values()]
 
 
 def reconcile(
@@ -223,7 +222,7 @@ def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Rec
 
 def _seen(rows: Iterable[Any], given: Sequence[Ledger]) -> _Seen:
     # Exports and snapshots that held nothing tell that too.
-    moments = {(each.site or "", n): micros(each.looked_at) for n, each in enumerate(given) if each.looked_at}
+    moments = {(ledger.site or "", n): micros(ledger.looked_at) for n, ledger in enumerate(given) if ledger.looked_at}
     seen = _Seen()
     for row in rows:
         if row.event == BAD:
@@ -253,7 +252,7 @@ def _bad_lines(seen: _Seen, given: Sequence[Ledger]) -> Iterable[Finding]:
 
 def _left_out(given: Sequence[Ledger]) -> Iterable[Finding]:
     """The finding on messages that brokers keep for themselves, which count as held by no queue."""
-    if counts := sum((Counter(each.left_out) for each in given), Counter[str]()):
+    if counts := sum((Counter(ledger.left_out) for ledger in given), Counter[str]()):
         listed = some([f"{count} of {name}" for name, count in sorted(counts.items())])
         yield found("DR-LEDGER-001", listed=listed)
 
@@ -288,7 +287,8 @@ def _written(rows: Iterable[Any], out: Path) -> dict[Kind, Part]:
     except OSError as error:
         raise EnvironmentFault(f"the ids cannot be written to {out}: {error}") from error
     return {
-        kind: Part(each.total(), out / f"{kind}.jsonl", dict(sorted(each.items()))) for kind, each in counts.items()
+        kind: Part(by_queue.total(), out / f"{kind}.jsonl", dict(sorted(by_queue.items())))
+        for kind, by_queue in counts.items()
     }
 
 

@@ -33,15 +33,15 @@ Call = Callable[[Any, pa.Table], pa.Table]
 NEEDED: Final = pa.schema([("hour", pa.int64()), ("us", pa.int64())])
 PIECE: Final = PART.append(pa.field("block", pa.int64()))
 AT_ONCE: Final = 1_500_000
-"""More looks of an hour are held some queues at a time."""
+"""More readings of an hour are held some queues at a time."""
 ROWS_OF_A_TASK: Final = 1_000_000
-"""About so many looks are brought to a task, unless an hour has more."""
+"""About so many readings are brought to a task, unless an hour has more."""
 _OF: Final = ", ".join(f"l.{name}" for name in ("us", *(each for each in READ if each != "ts")))
 _AROUND: Final = f"""
     SELECT * FROM (
       SELECT {_OF}, explode(if(first = last, array(first), array(first, last))) AS block FROM (
         SELECT *, (us - {AWAY_US}) DIV {{long}} * {{long}} AS first, (us + {AWAY_US}) DIV {{long}} * {{long}} AS last
-        FROM {{looks}}) l)
+        FROM {{readings}}) l)
     WHERE block IN ({{blocks}})
 """
 
@@ -87,10 +87,10 @@ class Hours:
     ) -> None:
         self._spark, self._history, self._files, self._orders = spark, history, files, orders
         self._hours, rows = hours, _rows_of(files, hours)
-        self._large = {each: int(rows[each] // AT_ONCE) + 1 for each in hours if rows[each] > AT_ONCE}
+        self._large = {hour_us: int(rows[hour_us] // AT_ONCE) + 1 for hour_us in hours if rows[hour_us] > AT_ONCE}
         tasks = max(least, int(sum(rows.values())) // ROWS_OF_A_TASK)
         self._long = HOUR if self._large else HOUR * max(1, -(-len(hours) // tasks))
-        self.tasks = len({each // self._long for each in hours})
+        self.tasks = len({hour_us // self._long for hour_us in hours})
         self._further = dict.fromkeys(hours, 0)
 
     def rows(self) -> DataFrame:
@@ -102,35 +102,43 @@ class Hours:
 
     @property
     def reach(self) -> dict[int, int]:
-        """From when on looks were read for each hour; from ever on where there were no more."""
-        told = {each: self._orders.reach_us(each, further) for each, further in self._further.items()}
-        return {each: 0 if from_us <= self._orders.begin_us else from_us for each, from_us in told.items()}
+        """From when on readings were read for each hour; from ever on where there were no more."""
+        reach = {hour_us: self._orders.reach_us(hour_us, further) for hour_us, further in self._further.items()}
+        return {hour_us: 0 if from_us <= self._orders.begin_us else from_us for hour_us, from_us in reach.items()}
 
     def _far(self, short: Sequence[int]) -> DataFrame:
         """The rows of hours whose cut lies further back than ten minutes before them."""
         waiting = [*short]
         needed: list[DataFrame] = []
         while waiting:
-            self._further.update((each, self._further[each] + 1) for each in waiting)
-            told = self._needed(waiting).persist()
-            needed.append(told.where("us IS NOT NULL"))
-            waiting = [row.hour for row in told.where("us IS NULL").select("hour").collect()]
+            self._further.update((hour_us, self._further[hour_us] + 1) for hour_us in waiting)
+            moments = self._needed(waiting).persist()
+            needed.append(moments.where("us IS NOT NULL"))
+            waiting = [row.hour for row in moments.where("us IS NULL").select("hour").collect()]
         past = sql.over(
-            f"SELECT {_OF}, n.hour AS block FROM {{looks}} l JOIN {{moments}} n ON l.us = n.us WHERE l.kind = 'queue'",
-            looks=self._before_looks(short),
+            f"SELECT {_OF}, n.hour AS block FROM {{readings}} l JOIN {{moments}} n USING (us) WHERE kind = 'queue'",
+            readings=self._before_readings(short),
             moments=f.broadcast(sql.union(needed)),
         )
-        outer = self._before(short, self._before_looks(short).where("kind <> 'queue'"))
+        outer = self._before(short, self._before_readings(short).where("kind <> 'queue'"))
         return self._summed(short, HOUR, [outer, past])
 
     def _needed(self, hours: Sequence[int]) -> DataFrame:
-        """The moments of the looks at queues that these hours rest on, of those before the ten minutes around them;
+        """The moments of the readings of queues that these hours rest on, of those before the ten minutes around them;
         one that is not known where an hour needs outflows from further back."""
         orders, further = self._orders, dict(self._further)
-        looks = self._before_looks(hours)
-        outer, zeros = looks.where("kind <> 'queue'"), ("depth", "added", "removed", "acked", "oldest_ms")
-        told = ("us", "pair", "kind", "'' AS name", *(f"0L AS {each}" for each in zeros), "true AS link", "'' AS start")
-        whole = looks.where("kind = 'queue'").selectExpr(*told).distinct()
+        readings = self._before_readings(hours)
+        outer, zeros = readings.where("kind <> 'queue'"), ("depth", "added", "removed", "acked", "oldest_ms")
+        known = (
+            "us",
+            "pair",
+            "kind",
+            "'' AS name",
+            *(f"0L AS {name}" for name in zeros),
+            "true AS link",
+            "'' AS start",
+        )
+        whole = readings.where("kind = 'queue'").selectExpr(*known).distinct()
         parts = [
             self._around(hours, HOUR).where("kind <> 'queue'"),
             self._before(hours, outer),
@@ -138,37 +146,37 @@ class Hours:
         ]
 
         def call(hour_us: int, table: pa.Table) -> pa.Table:
-            found = needs(table, hour_us, orders, orders.reach_us(hour_us, further[hour_us]))
-            us = pa.array([None] if found is None else found, pa.int64())
+            moments = needs(table, hour_us, orders, orders.reach_us(hour_us, further[hour_us]))
+            us = pa.array([None] if moments is None else moments, pa.int64())
             return pa.table({"hour": pa.array([hour_us] * len(us), pa.int64()), "us": us})
 
         return grouped(self._placed(sql.union(parts), len(hours), HOUR), "block", call, NEEDED, "dr_ctl_needs")
 
     def _around(self, hours: Sequence[int], long: int) -> DataFrame:
-        """Looks ten minutes around blocks of hours, by the begins of these."""
-        looks = self._looks([(each - AWAY_US, each + HOUR + AWAY_US) for each in hours])
-        blocks = ", ".join(sorted({f"{each - each % long}L" for each in hours}))
-        return sql.over(_AROUND, looks=looks, long=long, blocks=blocks)
+        """Readings ten minutes around blocks of hours, by the begins of these."""
+        readings = self._readings([(hour_us - AWAY_US, hour_us + HOUR + AWAY_US) for hour_us in hours])
+        blocks = ", ".join(sorted({f"{hour_us - hour_us % long}L" for hour_us in hours}))
+        return sql.over(_AROUND, readings=readings, long=long, blocks=blocks)
 
-    def _before_looks(self, hours: Sequence[int]) -> DataFrame:
-        return self._looks([(self._orders.reach_us(each, self._further[each]), each - AWAY_US) for each in hours])
+    def _before_readings(self, hours: Sequence[int]) -> DataFrame:
+        return self._readings([(self._orders.reach_us(us, self._further[us]), us - AWAY_US) for us in hours])
 
-    def _looks(self, spans: Sequence[tuple[int, int]]) -> DataFrame:
-        """The looks of the files that have some of these times."""
-        names = [each.name for each in self._files if any(each.touches(*span) for span in spans)]
+    def _readings(self, spans: Sequence[tuple[int, int]]) -> DataFrame:
+        """The readings of the files that have some of these times."""
+        names = [file.name for file in self._files if any(file.touches(*span) for span in spans)]
         kinds = ", ".join(map(sql.text, KINDS))
-        return self._history.looks(names).where(f"us < {self._orders.end_us} AND kind IN ({kinds})")
+        return self._history.readings(names).where(f"us < {self._orders.end_us} AND kind IN ({kinds})")
 
-    def _before(self, hours: Sequence[int], looks: DataFrame) -> DataFrame:
-        """Looks before these, as far back as is asked of each hour."""
-        text = f"SELECT {_OF}, t.hour AS block FROM {{looks}} l JOIN {{todo}} t"
-        at = f"l.us >= t.from_us AND l.us < t.hour - {AWAY_US}"
-        return sql.over(f"{text} ON {at}", looks=looks, todo=self._todo(hours))
-
-    def _todo(self, hours: Sequence[int]) -> DataFrame:
-        reach = [self._orders.reach_us(each, self._further[each]) for each in hours]
-        columns = {"hour": pa.array(hours, pa.int64()), "from_us": pa.array(reach, pa.int64())}
-        return f.broadcast(self._spark.createDataFrame(pa.table(columns)))
+    def _before(self, hours: Sequence[int], readings: DataFrame) -> DataFrame:
+        """Readings before these, as far back as is asked of each hour."""
+        reach = [self._orders.reach_us(hour_us, self._further[hour_us]) for hour_us in hours]
+        todo = pa.table({"hour": pa.array(hours, pa.int64()), "from_us": pa.array(reach, pa.int64())})
+        return sql.over(
+            f"SELECT {_OF}, t.hour AS block FROM {{readings}} l JOIN {{todo}} t "
+            f"ON l.us >= t.from_us AND l.us < t.hour - {AWAY_US}",
+            readings=readings,
+            todo=f.broadcast(self._spark.createDataFrame(todo)),
+        )
 
     def _placed(self, parts: DataFrame, blocks: int, long: int) -> DataFrame:
         """Each block in a partition of its own, where none lies between them."""
@@ -179,20 +187,20 @@ class Hours:
         orders, further = self._orders, dict(self._further)
         parts = sql.union([self._around(hours, long), *past])
         blocks: dict[int, list[int]] = defaultdict(list)
-        for each in hours:
-            blocks[each - each % long].append(each)
+        for hour_us in hours:
+            blocks[hour_us - hour_us % long].append(hour_us)
 
         def call(block: int, table: pa.Table) -> pa.Table:
-            return pa.concat_tables([told(each, table) for each in blocks[block]])
+            return pa.concat_tables([summed(hour_us, table) for hour_us in blocks[block]])
 
-        def told(hour_us: int, table: pa.Table) -> pa.Table:
+        def summed(hour_us: int, table: pa.Table) -> pa.Table:
             from_us, us = orders.reach_us(hour_us, further[hour_us]), table["ts"].to_numpy()
-            looks, of_queues = table.filter(pa.array((us >= from_us) & (us < hour_us + HOUR + AWAY_US))), None
+            readings, of_queues = table.filter(pa.array((us >= from_us) & (us < hour_us + HOUR + AWAY_US))), None
             if "what" in table.column_names:
                 some = table.filter(pc.is_valid(table["what"]))
                 of_queues = some.select(PART.names) if some.num_rows else None
-            found = hour(looks, hour_us, orders, from_us, of_queues)
-            return found.append_column("hour", pa.array([hour_us] * found.num_rows, pa.int64()))
+            rows = hour(readings, hour_us, orders, from_us, of_queues)
+            return rows.append_column("hour", pa.array([hour_us] * rows.num_rows, pa.int64()))
 
         if self._large:
             is_large = parts.block.isin([*self._large])
@@ -202,9 +210,9 @@ class Hours:
         return grouped(self._placed(parts, len(blocks), long), "block", call, SUMMED, "dr_ctl_hours")
 
     def _of_queues(self, parts: DataFrame) -> DataFrame:
-        """What queues say in hours with more looks than a task holds at once, some queues at a time."""
-        orders, of = self._orders, [each for each, pieces in self._large.items() for _ in range(pieces)]
-        first = [of.index(each) for each in self._large]
+        """What queues say in hours with more readings than a task holds at once, some queues at a time."""
+        orders, of = self._orders, [hour_us for hour_us, pieces in self._large.items() for _ in range(pieces)]
+        first = [of.index(hour_us) for hour_us in self._large]
         pieces = {"at": [*self._large], "first": first, "pieces": [*self._large.values()]}
         split = sql.over(
             """
@@ -218,33 +226,33 @@ class Hours:
         placed = split.repartitionById(len(of), f.expr("CAST(piece AS INT)")).withColumnRenamed("us", "ts")
 
         def call(piece: int, table: pa.Table) -> pa.Table:
-            found = part(table, of[piece], orders)
-            return found.append_column("block", pa.array([of[piece]] * found.num_rows, pa.int64()))
+            rows = part(table, of[piece], orders)
+            return rows.append_column("block", pa.array([of[piece]] * rows.num_rows, pa.int64()))
 
         return grouped(placed, "piece", call, PIECE, "dr_ctl_queues")
 
 
 def _rows_of(files: Sequence[File], hours: Sequence[int]) -> dict[int, float]:
-    """About how many looks hours have."""
-    found = dict.fromkeys(hours, 0.0)
+    """About how many readings hours have."""
+    rows = dict.fromkeys(hours, 0.0)
     for file in files:
         own = range(file.first_us - file.first_us % HOUR, file.last_us + 1, HOUR)
-        for each in own:
-            if each in found:
-                found[each] += file.rows / len(own)
-    return found
+        for hour_us in own:
+            if hour_us in rows:
+                rows[hour_us] += file.rows / len(own)
+    return rows
 
 
 Answer = TypeVar("Answer")
-TOLD: Final = pa.schema([("scope", pa.string()), ("figures", pa.string())])
+SAID: Final = pa.schema([("scope", pa.string()), ("figures", pa.string())])
 """A scope, and its figures as one JSON document."""
 _FACTS: Final = """
     SELECT kind, scope, name, sum(weight) AS weight, sum(count) AS count, max(most) AS most, min(least) AS least,
-      max(cell) AS cell
-    FROM {rows} WHERE kind IN ('looks', 'spacing', 'role', 'share', 'read') GROUP BY kind, scope, name
-    UNION ALL
-    SELECT 'hour', get_json_object(scope, '$[0]'), '', 0, 0, 0, 0, cell
-    FROM {rows} WHERE kind = 'looks' GROUP BY get_json_object(scope, '$[0]'), cell
+      max(cell) AS cell, pair, hour
+    FROM (
+      SELECT *, CASE WHEN kind = 'looks' THEN get_json_object(scope, '$[0]') END AS pair
+      FROM {rows} WHERE kind IN ('looks', 'spacing', 'role', 'share', 'read'))
+    GROUP BY GROUPING SETS ((kind, scope, name), (pair, hour))
 """
 _SCOPES: Final = """
     SELECT of, kind, metric, flow, level, horizon_us, bucket, likely, acks, stalled, cell, sum(weight) AS weight,
@@ -263,29 +271,29 @@ _OWN: Final = ", ".join(map(sql.text, OWN))
 
 
 def facts_of(rows: DataFrame) -> Facts:
-    told = [tuple(row) for row in sql.over(_FACTS, rows=rows).collect()]
-    hours = [(row[1], row[-1]) for row in told if row[0] == "hour"]
-    return Facts.of([row for row in told if row[0] != "hour"], hours)
+    sums = [tuple(row) for row in sql.over(_FACTS, rows=rows).collect()]
+    hours = [row[-2:] for row in sums if row[0] is None and row[-2] is not None]
+    return Facts.of([row[:-2] for row in sums if row[0] is not None], hours)
 
 
 def figures_of(rows: DataFrame, facts: Facts, classes: int, ask: Ask) -> Mapping[str, OfScope]:
     """The figures of every scope."""
     scopes = [TOTAL, *map(class_name, range(classes))]
     parts = _parts(rows, scopes, ask, _cell(ask.end_us), ask.since_us - ask.since_us % HOUR)
-    found = _told(parts, partial(figures, ask=ask), TypeAdapter(OfScope).validate_json)
-    return {name: found.get(name) or figures(name, SCHEMA.empty_table(), ask) for name in (*scopes, *facts.flows)}
+    of_scopes = _scoped(parts, partial(figures, ask=ask), TypeAdapter(OfScope).validate_json)
+    return {name: of_scopes.get(name) or figures(name, SCHEMA.empty_table(), ask) for name in (*scopes, *facts.flows)}
 
 
 def tested_of(rows: DataFrame, ask: Ask) -> Tested:
     """The test of the total on its own past. Its cells are not those of the calendar."""
-    mine = rows.where(f"is_total OR scope IN ({sql.text(TOTAL)}, '') OR kind IN ({_OWN})")
-    parts = _parts(mine, [TOTAL], ask, "cell", 0).where(f"of = {sql.text(TOTAL)}")
-    return _told(parts, partial(backtested, ask=ask), TypeAdapter(Tested).validate_json)[TOTAL]
+    of_total = rows.where(f"is_total OR scope IN ({sql.text(TOTAL)}, '') OR kind IN ({_OWN})")
+    parts = _parts(of_total, [TOTAL], ask, "cell", 0).where(f"of = {sql.text(TOTAL)}")
+    return _scoped(parts, partial(backtested, ask=ask), TypeAdapter(Tested).validate_json)[TOTAL]
 
 
 def _parts(rows: DataFrame, scopes: Sequence[str], ask: Ask, cell: str, since_us: int) -> DataFrame:
     """The rows that tell of each scope, put together."""
-    horizons = (str(int(each * SECOND)) for each in ask.horizons_s or (ask.horizon_s,))
+    horizons = (str(int(horizon_s * SECOND)) for horizon_s in ask.horizons_s or (ask.horizon_s,))
     return sql.over(
         _SCOPES,
         rows=rows,
@@ -299,14 +307,14 @@ def _parts(rows: DataFrame, scopes: Sequence[str], ask: Ask, cell: str, since_us
     )
 
 
-def _told(parts: DataFrame, call: Callable[[str, pa.Table], Any], read: Callable[[str], Answer]) -> dict[str, Answer]:
+def _scoped(parts: DataFrame, call: Callable[[str, pa.Table], Any], read: Callable[[str], Answer]) -> dict[str, Answer]:
     """What a function says of each scope, which passes as a JSON document."""
 
-    def told(scope: str, table: pa.Table) -> pa.Table:
-        return pa.table({"scope": [scope], "figures": [json.dumps(asdict(call(scope, table)))]}, schema=TOLD)
+    def said(scope: str, table: pa.Table) -> pa.Table:
+        return pa.table({"scope": [scope], "figures": [json.dumps(asdict(call(scope, table)))]}, schema=SAID)
 
     placed = parts.repartition("of")
-    return {row.scope: read(row.figures) for row in grouped(placed, "of", told, TOLD, "dr_ctl_figures").collect()}
+    return {row.scope: read(row.figures) for row in grouped(placed, "of", said, SAID, "dr_ctl_figures").collect()}
 
 
 def _cell(end_us: int) -> str:

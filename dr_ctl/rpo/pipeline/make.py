@@ -38,16 +38,16 @@ def unheard(_text: str) -> None:
 
 @contextmanager
 def counted(spark: SparkSession, say: Say, hours: int, tasks: int) -> Iterator[None]:
-    """Say how many of so many hours are done, by the stage of so many tasks that follows the reading of looks, until
+    """Say how many of so many hours are done, by the stage of so many tasks that follows the reading of readings, until
     the block is over."""
     over = threading.Event()
 
     def count() -> None:
         tracker, first, most = spark.sparkContext.statusTracker(), None, 0
         while not over.wait(_EVERY_S):
-            stages = [each for each in map(tracker.getStageInfo, tracker.getActiveStageIds()) if each is not None]
+            stages = [stage for stage in map(tracker.getStageInfo, tracker.getActiveStageIds()) if stage is not None]
             if stages:
-                last = max(stages, key=lambda each: each.stageId)
+                last = max(stages, key=lambda stage: stage.stageId)
                 first = last.stageId if first is None else first
                 if last.stageId > first and last.numTasks == tasks:
                     most = max(most, last.numCompletedTasks * hours // tasks)
@@ -65,7 +65,7 @@ def counted(spark: SparkSession, say: Say, hours: int, tasks: int) -> Iterator[N
 
 
 SHORT_WORK_BYTES: Final = 4 << 20
-"""About two million looks: with more, a Java that compiles thoroughly is worth its time."""
+"""About two million readings: with more, a Java that compiles thoroughly is worth its time."""
 CELLS: Final = 24 * 8
 """A test of the past is told in so many cells."""
 _FILE: Final = re.compile(r"date=[^/\s]*/site=[^/\s]*/[^/\s]*\.parquet")
@@ -91,10 +91,10 @@ def made(spark: SparkSession, asked: Request, now_us: int, say: Say = unheard) -
                 # A folder that is there, and that Spark does not see, is a fault of its own.
                 if "FILE_NOT_EXIST" in text or (folder and not Store.of(asked.history).directly(folder[1])):
                     raise FileNotFoundError from error
-                found = {*map(named, _FILE.findall(text))} - torn if "FAILED_READ_FILE" in text else set()
-                if not found:
+                torn_now = {*map(named, _FILE.findall(text))} - torn if "FAILED_READ_FILE" in text else set()
+                if not torn_now:
                     raise
-                torn.update(found)
+                torn.update(torn_now)
 
     return listed_anew(ask)
 
@@ -104,7 +104,7 @@ class _Question:
         self._spark, self._asked, self._now_us, self._torn, self._say = spark, asked, now_us, torn, say
         spark.catalog.clearCache()  # of the question before
         self._history = History(spark, asked.history)
-        self._classes = () if asked.objectives is None else tuple(each.queues for each in asked.objectives.classes)
+        self._classes = () if asked.objectives is None else tuple(of.queues for of in asked.objectives.classes)
 
     def made(self) -> Made | Finding:
         asked, history = self._asked, self._history
@@ -126,24 +126,24 @@ class _Question:
         if is_kept:
             gold.tidy(orders.begin_us, orders.end_us, self._now_us)
         span = range(orders.from_us - orders.from_us % HOUR, orders.to_us, HOUR)
-        kept = gold.kept() if is_usual else {}
-        touched = files.touched(orders.begin_us, orders.end_us, {each: told.reach_us for each, told in kept.items()})
-        todo = [each for each in span if each in touched or each not in kept or is_cut(each)]
+        kept = gold.cached() if is_usual else {}
+        touched = files.touched(orders.begin_us, orders.end_us, {us: summary.reach_us for us, summary in kept.items()})
+        todo = [hour_us for hour_us in span if hour_us in touched or hour_us not in kept or is_cut(hour_us)]
         hours = Hours(self._spark, history, files.read, orders, todo, self._cores)
         with counted(self._spark, self._say, len(todo), hours.tasks):
             fresh = hours.rows() if todo else None
-        others = gold.hours({each: kept[each] for each in set(span) & kept.keys() - {*todo}})
-        parts = [each for each in (fresh, others) if each is not None]
-        rows = sql.union(each.select(*SUMMED.names).where(f"kind <> '{REACH}'") for each in parts)
+        others = gold.hours({hour_us: kept[hour_us] for hour_us in set(span) & kept.keys() - {*todo}})
+        parts = [part for part in (fresh, others) if part is not None]
+        rows = sql.union(part.select(*SUMMED.names).where(f"kind <> '{REACH}'") for part in parts)
         if is_kept:
             gold.keep(fresh, hours.reach, files, self._now_us)
         self._say("adding up")
         facts = facts_of(rows)
         if facts.flows and asked.horizon_s * SECOND != HORIZON_US and not asked.tested:
             rows = rows.unionByName(self._ahead(files, orders, facts))
-        findings = [each.finding() for each in files.all if each.why and each.touches(orders.from_us, orders.to_us)]
+        findings = [file.finding() for file in files.all if file.why and file.touches(orders.from_us, orders.to_us)]
         whose = partial(figures_of, rows, facts, len(self._classes)), partial(tested_of, rows)
-        late = (len(files.ahead), max(each.last_us for each in files.ahead)) if files.ahead else None
+        late = (len(files.ahead), max(file.last_us for file in files.ahead)) if files.ahead else None
         return Made(site, serving, orders.end_us, facts, *whose, tuple(findings), late)
 
     def _ahead(self, files: Files, orders: Orders, facts: Facts) -> DataFrame:
@@ -161,15 +161,15 @@ class _Question:
     def _orders(self, files: Files) -> tuple[Orders, Callable[[int], bool]]:
         """What is asked of each hour, and which hours are cut by that."""
         asked, read = self._asked, files.read
-        begin_us = min(each.first_us for each in read)
+        begin_us = min(file.first_us for file in read)
         limit_us = (
-            self._now_us + AHEAD_US if begin_us <= self._now_us + AHEAD_US else max(each.last_us for each in read)
+            self._now_us + AHEAD_US if begin_us <= self._now_us + AHEAD_US else max(file.last_us for file in read)
         )
-        late = [each for each in read if each.last_us > limit_us]
-        ends = [each.last_us for each in read if each.last_us <= limit_us]
-        if partly := [each.name for each in late if each.first_us <= limit_us]:
-            looks = self._history.looks(partly).where(f"us <= {limit_us}")
-            ends.append(looks.selectExpr("max(us)").collect()[0][0])
+        late = [file for file in read if file.last_us > limit_us]
+        ends = [file.last_us for file in read if file.last_us <= limit_us]
+        if partly := [file.name for file in late if file.first_us <= limit_us]:
+            readings = self._history.readings(partly).where(f"us <= {limit_us}")
+            ends.append(readings.selectExpr("max(us)").collect()[0][0])
         last_us = max(ends)
         files.ahead = late
         until_us = last_us if asked.until is None else min(last_us, micros(asked.until))
@@ -184,7 +184,7 @@ class _Question:
             asked.include,
             asked.exclude,
             self._classes,
-            tuple(int(each * SECOND) for each in asked.horizons_s),
+            tuple(int(horizon_s * SECOND) for horizon_s in asked.horizons_s),
             cell_us,
         )
 
@@ -225,6 +225,6 @@ def _unread(asked: Request) -> int | None:
         files = store.listed()
     except OSError as error:
         raise store.fault(error) from error
-    there = [each.size for name, each in files.items() if NAMED.fullmatch(name)]
+    there = [info.size for name, info in files.items() if NAMED.fullmatch(name)]
     is_summed = any(name.startswith("summary/") for name in files)
     return (0 if is_summed and asked.settled and not asked.tested else sum(there)) if there else None

@@ -131,7 +131,7 @@ def session(
 def _signals_noted() -> Iterator[None]:
     """Raise at last what a signal's handler raised: py4j takes it for a fault of its own where it comes during a call,
     and logs it."""
-    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)} if _in_main_thread() else {}
+    before = {sig: signal.getsignal(sig) for sig in (signal.SIGINT, signal.SIGTERM)} if _in_main_thread() else {}
     raised: list[Stopped] = []
 
     def noting(handler: Callable[..., Any]) -> Callable[..., None]:
@@ -202,8 +202,8 @@ def _archive() -> Path:
     """Where classes lie as this Java loads them for this Spark, once they are written there."""
     java = Path(os.environ.get("JAVA_HOME", ""), "bin", "java")
     java = java if java.exists() else Path(shutil.which("java") or java)
-    told = f"{pyspark.__version__} {java.resolve()} {java.stat().st_mtime_ns if java.exists() else 0}"
-    return user_cache_path("dr-ctl") / f"spark-{hashlib.sha256(told.encode()).hexdigest()[:12]}.jsa"
+    identity = f"{pyspark.__version__} {java.resolve()} {java.stat().st_mtime_ns if java.exists() else 0}"
+    return user_cache_path("dr-ctl") / f"spark-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"
 
 
 def _sharing(archive: Path | None, folder: Path) -> Sequence[str]:

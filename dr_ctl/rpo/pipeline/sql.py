@@ -1,7 +1,7 @@
 """The columns of the pipeline's tables, and transformations of them as SQL texts: a single call to the JVM instead of a
 call per column. Loads no Spark.
 
-    history/date=D/site=S/            looks, as the monitor writes them
+    history/date=D/site=S/            readings, as the monitor writes them
     history/summary/KEY/site=S/files  a ledger of the files that were read: the newest run of a file counts
     history/summary/KEY/site=S/hours  rows that add up, by day=D: the newest run of an hour counts
 
@@ -38,17 +38,17 @@ _PATTERN: Final = re.compile(r"[][{}*?\\]")
 
 def over(text: str, **given: Any) -> DataFrame:
     """Run `text` on the frames that it names in braces; other names in braces are SQL fragments."""
-    spark: SparkSession = next(each.sparkSession for each in given.values() if hasattr(each, "sparkSession"))
-    views = {name: each for name, each in given.items() if hasattr(each, "sparkSession")}
+    spark: SparkSession = next(value.sparkSession for value in given.values() if hasattr(value, "sparkSession"))
+    views = {name: value for name, value in given.items() if hasattr(value, "sparkSession")}
     # Spark formats the text once more: a frame keeps its name in braces, and braces of a queue's name are doubled.
-    words = {name: str(each).replace("{", "{{").replace("}", "}}") for name, each in given.items() if name not in views}
+    words = {name: str(item).replace("{", "{{").replace("}", "}}") for name, item in given.items() if name not in views}
     return spark.sql(text.format(**words, **{name: f"{{{name}}}" for name in views}), **views)
 
 
 def union(frames: Iterable[DataFrame]) -> DataFrame:
     whole, *others = frames
-    for each in others:
-        whole = whole.unionByName(each)
+    for frame in others:
+        whole = whole.unionByName(frame)
     return whole
 
 
@@ -64,22 +64,22 @@ def url(path: str) -> str:
     What PyArrow calls `s3` Hadoop calls `s3a`."""
     if "://" not in path:
         return f"file://{Path(path).absolute()}"
-    told = urlsplit(path)
-    return f"{_SCHEMES.get(told.scheme, told.scheme)}://{told.netloc}{unquote(told.path)}"
+    parts = urlsplit(path)
+    return f"{_SCHEMES.get(parts.scheme, parts.scheme)}://{parts.netloc}{unquote(parts.path)}"
 
 
 def settings(path: str) -> dict[str, str]:
     """What Hadoop has to know of a place in S3, which PyArrow is told behind a `?`."""
-    told = urlsplit(path)
-    asked = dict(parse_qsl(told.query))
-    if told.scheme != "s3":
+    parts = urlsplit(path)
+    asked = dict(parse_qsl(parts.query))
+    if parts.scheme != "s3":
         return {}
-    found = {"fs.s3a.endpoint.region": asked.get("region", "")}
+    conf = {"fs.s3a.endpoint.region": asked.get("region", "")}
     if "endpoint_override" in asked:
         scheme = asked.get("scheme", "https")
-        found["fs.s3a.endpoint"] = f"{scheme}://{asked['endpoint_override']}"
-        found |= {"fs.s3a.connection.ssl.enabled": str(scheme == "https").lower(), "fs.s3a.path.style.access": "true"}
-    return {name: value for name, value in found.items() if value}
+        conf["fs.s3a.endpoint"] = f"{scheme}://{asked['endpoint_override']}"
+        conf |= {"fs.s3a.connection.ssl.enabled": str(scheme == "https").lower(), "fs.s3a.path.style.access": "true"}
+    return {name: value for name, value in conf.items() if value}
 
 
 def escaped(path: str) -> str:
@@ -97,10 +97,10 @@ MADE_OF: Final = ("core/*.py", "pipeline/hours.py", "pipeline/sql.py")
 
 def ddl(schema: pa.Schema) -> str:
     """The columns as Spark names their types."""
-    return ", ".join(f"{each.name} {_TYPES.get(each.type, 'TIMESTAMP')}" for each in schema)
+    return ", ".join(f"{column.name} {_TYPES.get(column.type, 'TIMESTAMP')}" for column in schema)
 
 
-LOOKS: Final = ddl(pa.schema([LOOKED.field(name) for name in READ]))
+READINGS: Final = ddl(pa.schema([LOOKED.field(name) for name in READ]))
 RUN: Final = pa.field("run", pa.int64())
 FILES: Final = pa.schema(
     [
@@ -111,10 +111,10 @@ FILES: Final = pa.schema(
     ]
 )
 """A file of a site by its name; what told this state of it from others, the time of its
-looks, why it is left out if it is. A file that has gone has the length -1."""
+readings, why it is left out if it is. A file that has gone has the length -1."""
 SUMMED: Final = SCHEMA.append(pa.field("hour", pa.int64()))
 HOURS: Final = SUMMED.append(RUN)
-"""Beside the rows that add up one of kind REACH of every hour: from when on looks at outflows were read for it."""
+"""Beside the rows that add up one of kind REACH of every hour: from when on readings of outflows were read for it."""
 REACH: Final = "reach"
 
 
@@ -122,7 +122,7 @@ REACH: Final = "reach"
 def version() -> str:
     """The version of the code that sums hours up."""
     root = Path(__file__).parent.parent
-    code = hashlib.sha256(b"".join(file.read_bytes() for each in MADE_OF for file in sorted(root.glob(each))))
+    code = hashlib.sha256(b"".join(file.read_bytes() for pattern in MADE_OF for file in sorted(root.glob(pattern))))
     return f"{dr_ctl.__version__} (code {code.hexdigest()[:12]})"
 
 

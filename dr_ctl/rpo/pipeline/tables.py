@@ -1,4 +1,5 @@
-"""The tables as Spark reads and writes them: the looks of a history, and beside it the ledger of files and the hours.
+"""The tables as Spark reads and writes them: the readings of a history, and beside it the ledger of files and the
+hours.
 
 Files against the ledger say which hours are to be summed up: those that rest on files that are new, are others now, or
 have gone. Runs are appended, and the newest counts; of one run one file, for what an hour says stands whole in one. So
@@ -23,14 +24,14 @@ from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR
 from dr_ctl.rpo.history.files import NAMED, OWN, Source, Store, day_us, without
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.rpo.pipeline import sql
-from dr_ctl.rpo.pipeline.sql import FILES, HOURS, LOOKS, REACH, ddl
+from dr_ctl.rpo.pipeline.sql import FILES, HOURS, REACH, READINGS, ddl
 
 AHEAD_US: Final = HOUR
-"""A look this far in the future of the clock is one whose own clock was wrong, where others are not."""
+"""A reading this far in the future of the clock is one whose own clock was wrong, where others are not."""
 
 
 class History:
-    """The files of all sites, by name: as the store lists them, whose looks Spark reads."""
+    """The files of all sites, by name: as the store lists them, whose readings Spark reads."""
 
     def __init__(self, spark: SparkSession, where: str) -> None:
         self._spark, self._root = spark, sql.escaped(sql.url(where))
@@ -38,9 +39,9 @@ class History:
             spark.conf.set(name, value)
         self._sites: dict[str, dict[str, fs.FileInfo]] = {}
         self.store = Store.of(where)
-        for name, each in self.store.listed().items():
+        for name, info in self.store.listed().items():
             if own := NAMED.fullmatch(name):
-                self._sites.setdefault(own["site"], {})[name] = each
+                self._sites.setdefault(own["site"], {})[name] = info
 
     @property
     def sites(self) -> list[str]:
@@ -49,24 +50,24 @@ class History:
     def files(self, site: str) -> Mapping[str, fs.FileInfo]:
         return self._sites[site]
 
-    def looks(self, names: Collection[str], *, torn: bool = False) -> DataFrame:
-        """The looks of these files, by path and moment. With `torn` those that cannot be read are passed over. Raises
-        FileNotFoundError where one has gone meanwhile."""
+    def readings(self, names: Collection[str], *, torn: bool = False) -> DataFrame:
+        """The readings of these files, by path and moment. With `torn` those that cannot be read are passed over.
+        Raises FileNotFoundError where one has gone meanwhile."""
         folders = {_folder(name) for name in names}
-        reader = self._spark.read.schema(LOOKS).option("pathGlobFilter", "*.parquet")
+        reader = self._spark.read.schema(READINGS).option("pathGlobFilter", "*.parquet")
         reader = reader.option("ignoreCorruptFiles", str(torn).lower())
-        found = reader.parquet(*(f"{self._root}/{sql.escaped(each)}" for each in sorted(folders)))
-        columns = ("unix_micros(ts) AS us" if each == "ts" else each for each in found.columns)
-        looks = found.selectExpr("_metadata.file_path AS path", *columns)
+        frame = reader.parquet(*(f"{self._root}/{sql.escaped(folder)}" for folder in sorted(folders)))
+        columns = ("unix_micros(ts) AS us" if column == "ts" else column for column in frame.columns)
+        readings = frame.selectExpr("_metadata.file_path AS path", *columns)
         there = sum(_folder(name) in folders for files in self._sites.values() for name in files)
         if len(names) == there:
-            return looks
+            return readings
         wanted = {*names}
         # Paths of single files begin with one slash, those of a listing with three.
-        paths = [path.replace("file:///", "file:/") for path in found.inputFiles() if named(path) in wanted]
+        paths = [path.replace("file:///", "file:/") for path in frame.inputFiles() if named(path) in wanted]
         if len(paths) < len(wanted):
             raise FileNotFoundError
-        return looks.where(f"path IN ({', '.join(map(sql.text, paths))})")
+        return readings.where(f"path IN ({', '.join(map(sql.text, paths))})")
 
     def serving(self, since_us: int, until_us: int | None, now_us: int) -> str | None:
         """The site whose newest role is serving; failing that, the one seen serving last. Roles from far in the future
@@ -74,15 +75,15 @@ class History:
         end_us = now_us + AHEAD_US if until_us is None else until_us
         first, last = (f"date={moment(us):%Y-%m-%d}" for us in (since_us, end_us))
         newest = [self._newest_day(files, first, last) for files in self._sites.values()]
-        told = self._roles([name for own in newest for name in own], since_us, end_us)
-        serve = {site: us for site, us, role, _ in told if role == "serving"}
-        if not serve or len(told) < sum(map(bool, newest)):
+        roles = self._roles([name for own in newest for name in own], since_us, end_us)
+        serve = {site: us for site, us, role, _ in roles if role == "serving"}
+        if not serve or len(roles) < sum(map(bool, newest)):
             every = [name for files in self._sites.values() for name in files]
-            told = self._roles(every, since_us, end_us)
-            if not told and until_us is None:
-                told = self._roles(every, since_us, 1 << 62)
-            serve = {site: us for site, us, role, _ in told if role == "serving"}
-        served = serve or {site: us for site, _, _, us in told if us is not None}
+            roles = self._roles(every, since_us, end_us)
+            if not roles and until_us is None:
+                roles = self._roles(every, since_us, 1 << 62)
+            serve = {site: us for site, us, role, _ in roles if role == "serving"}
+        served = serve or {site: us for site, _, _, us in roles if us is not None}
         return max(served, key=served.__getitem__, default=None)
 
     @staticmethod
@@ -100,9 +101,9 @@ class History:
             SELECT site, newest.us, newest.name, served FROM (
               SELECT regexp_extract(path, '/site=([^/]*)/[^/]*$', 1) AS site, max(struct(us, name)) AS newest,
                 max(us) FILTER (WHERE name = 'serving') AS served
-              FROM {looks} WHERE kind = 'site' AND us BETWEEN {since} AND {until} GROUP BY 1)
+              FROM {readings} WHERE kind = 'site' AND us BETWEEN {since} AND {until} GROUP BY 1)
             """,
-            looks=self.looks(names, torn=True),
+            readings=self.readings(names, torn=True),
             since=since_us,
             until=until_us,
         )
@@ -128,8 +129,8 @@ _NEWEST: Final = """
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a site, and the time of its looks; `why` it is left out, if it is: it may then hold any look of its
-    day. `is_new`: the ledger does not know it, or knows another."""
+    """A file of a site, and the time of its readings; `why` it is left out, if it is: it may then hold any reading of
+    its day. `is_new`: the ledger does not know it, or knows another."""
 
     name: str
     length: int
@@ -170,34 +171,34 @@ class Files:
     @classmethod
     def of(cls, history: History, site: str, ledger: DataFrame | None, torn: Collection[str], *, anew: bool) -> Files:
         """`torn`: files that Spark could not read to their ends. `anew`: nothing counts as known."""
-        store, told = history.store, [] if ledger is None else sql.over(_NEWEST, ledger=ledger).collect()
-        known = {row.file: File(row.file, *row.was) for row in told if row.was.length > GONE and not anew}
-        listed = {name: File(name, each.size, each.mtime_ns // 1000) for name, each in history.files(site).items()}
-        same = {name for name, each in listed.items() if name in known and known[name].is_as(each)}
+        store, rows = history.store, [] if ledger is None else sql.over(_NEWEST, ledger=ledger).collect()
+        known = {row.file: File(row.file, *row.was) for row in rows if row.was.length > GONE and not anew}
+        listed = {name: File(name, info.size, info.mtime_ns // 1000) for name, info in history.files(site).items()}
+        same = {name for name, file in listed.items() if name in known and known[name].is_as(file)}
         new = [name for name in listed if name not in same or name in torn]
         whys = {name: why for name in new if (why := _why(store, name) if name in torn else _unfit(store, name))}
         times = _times(history, [name for name in new if name not in whys])
         read = {name: _known(replace(listed[name], is_new=True), times, whys, store) for name in new}
-        gone = [each for name, each in known.items() if name not in same]
-        run = max((row.run for row in told), default=0)
+        gone = [file for name, file in known.items() if name not in same]
+        run = max((row.run for row in rows), default=0)
         return cls([read.get(name) or known[name] for name in listed], gone, run)
 
     def changes(self) -> list[tuple[object, ...]]:
-        """What the ledger is to be told. Files with looks from far in the future are read anew each time."""
-        late, there = {each.name for each in self.ahead}, {each.name for each in self.all}
-        new = [each for each in self.all if each.is_new and each.name not in late]
-        gone = [replace(each, length=GONE) for each in self.gone if each.name not in there]
+        """What the ledger is to be told. Files with readings from far in the future are read anew each time."""
+        late, there = {file.name for file in self.ahead}, {file.name for file in self.all}
+        new = [file for file in self.all if file.is_new and file.name not in late]
+        gone = [replace(file, length=GONE) for file in self.gone if file.name not in there]
         return [(e.name, e.length, e.modified, e.first_us, e.last_us, e.rows, e.why) for e in (*new, *gone)]
 
     @property
     def read(self) -> list[File]:
-        return [each for each in self.all if each.is_read]
+        return [file for file in self.all if file.is_read]
 
     @property
     def spans(self) -> list[Span]:
         """The times of which something is new, or gone."""
-        new = [each for each in self.all if each.is_new]
-        return [(each.first_us, each.last_us) for each in (*new, *self.gone) if each.last_us >= each.first_us]
+        new = [file for file in self.all if file.is_new]
+        return [(file.first_us, file.last_us) for file in (*new, *self.gone) if file.last_us >= file.first_us]
 
     def touched(self, begin_us: int, end_us: int, reach: Mapping[int, int]) -> set[int]:
         """The hours of a history that rest on what is new or gone. `reach`: how far back each hour looked."""
@@ -221,12 +222,12 @@ def _known(file: File, times: Mapping[str, tuple[int, int, int]], whys: Mapping[
 
 
 def _times(history: History, names: Sequence[str]) -> dict[str, tuple[int, int, int]]:
-    """Of each file that has a look the first of them, the last, and how many there are."""
+    """Of each file that has a reading the first of them, the last, and how many there are."""
     if not names:
         return {}
-    text = "SELECT path, min(us) AS first, max(us) AS last, count(*) AS rows FROM {looks} GROUP BY path"
-    found = sql.over(text, looks=history.looks(names, torn=True)).collect()
-    return {named(row.path): (row.first, row.last, row.rows) for row in found}
+    text = "SELECT path, min(us) AS first, max(us) AS last, count(*) AS rows FROM {readings} GROUP BY path"
+    rows = sql.over(text, readings=history.readings(names, torn=True)).collect()
+    return {named(row.path): (row.first, row.last, row.rows) for row in rows}
 
 
 def _unfit(store: Store, name: str) -> str | None:
@@ -235,7 +236,7 @@ def _unfit(store: Store, name: str) -> str | None:
 
 
 def _why(store: Store, name: str) -> str | None:
-    """Why Spark read nothing of a file, or not all, which it does not say; None of one without a look. Raises
+    """Why Spark read nothing of a file, or not all, which it does not say; None of one without a reading. Raises
     FileNotFoundError where it is another one by now."""
     rows, why = Source(store, name).read()
     if rows.num_rows:
@@ -249,8 +250,8 @@ UNUSED_NS: Final = 7 * 86_400 * 1_000_000_000
 """Tables of other code or other patterns to which nothing was added for so long are nobody's."""
 
 
-class Kept(NamedTuple):
-    """An hour that is there: in which file, and from when on looks were read for it."""
+class CachedSummary(NamedTuple):
+    """An hour that is there: in which file, and from when on readings were read for it."""
 
     path: str
     reach_us: int
@@ -267,24 +268,26 @@ class Gold:
     def ledger(self) -> DataFrame | None:
         return self._read("files", FILES, torn=True) if self._names("files") else None
 
-    def kept(self, days: Sequence[str] | None = None) -> dict[int, Kept]:
+    def cached(self, days: Sequence[str] | None = None) -> dict[int, CachedSummary]:
         """The hours that are there, by their newest runs."""
         if not self._names("hours"):
             return {}
         hours = self._read("hours", HOURS, torn=True)
         some = hours.where(f"kind = '{REACH}'") if days is None else hours.where(hours.day.isin([*days]))
         newest = "SELECT hour, max(struct(run, path, least)) AS best FROM {hours} WHERE kind = 'reach' GROUP BY hour"
-        return {row.hour: Kept(row.best.path, row.best.least) for row in sql.over(newest, hours=some).collect()}
+        return {
+            row.hour: CachedSummary(row.best.path, row.best.least) for row in sql.over(newest, hours=some).collect()
+        }
 
-    def hours(self, kept: Mapping[int, Kept]) -> DataFrame | None:
+    def hours(self, kept: Mapping[int, CachedSummary]) -> DataFrame | None:
         """The rows of these hours."""
         if not kept:
             return None
         hours = self._read("hours", HOURS)
-        paths = [each.path for each in kept.values()]
-        told = broadcast(self._spark.createDataFrame(pa.table({"at": [*kept], "in": paths})))
+        paths = [summary.path for summary in kept.values()]
+        wanted = broadcast(self._spark.createDataFrame(pa.table({"at": [*kept], "in": paths})))
         text = "SELECT h.* FROM {hours} h JOIN {told} t ON t.at = h.hour AND t.in = h.path"
-        return sql.over(text, hours=hours.where(hours.path.isin(sorted({*paths}))), told=told)
+        return sql.over(text, hours=hours.where(hours.path.isin(sorted({*paths}))), told=wanted)
 
     def _read(self, name: str, schema: pa.Schema, *, torn: bool = False) -> DataFrame:
         """With `torn` files that cannot be read are passed over: what they held is not there."""
@@ -301,12 +304,12 @@ class Gold:
             return
         run = max(now_us, files.run + 1)
         if rows is not None:
-            told = pa.table({"kind": [REACH] * len(reach), "hour": [*reach], "least": [*reach.values()]})
-            whole = rows.unionByName(self._spark.createDataFrame(told), allowMissingColumns=True)
+            reached = pa.table({"kind": [REACH] * len(reach), "hour": [*reach], "least": [*reach.values()]})
+            whole = rows.unionByName(self._spark.createDataFrame(reached), allowMissingColumns=True)
             self._append(whole.selectExpr("*", f"{run}L AS run"))
         if changes:
-            columns = zip(*((*each, run) for each in changes), strict=True)
-            arrays = [pa.array(each, field.type) for each, field in zip(columns, FILES, strict=True)]
+            columns = zip(*((*change, run) for change in changes), strict=True)
+            arrays = [pa.array(values, field.type) for values, field in zip(columns, FILES, strict=True)]
             self._note(self._spark.createDataFrame(pa.table(arrays, schema=FILES)))
 
     def _append(self, rows: DataFrame) -> None:
@@ -318,14 +321,14 @@ class Gold:
         rows.select(*FILES.names).coalesce(1).write.mode("append").parquet(f"{self._root}/files")
 
     def tidy(self, begin_us: int, end_us: int, now_us: int) -> None:
-        """Make one file of a day that is over, and of what has become many; remove days whose looks are gone, and the
-        tables that nobody has added to for a week."""
+        """Make one file of a day that is over, and of what has become many; remove days whose readings are gone, and
+        the tables that nobody has added to for a week."""
         days: dict[str, list[str]] = defaultdict(list)
         for name in self._names("hours"):
             days[name.rpartition("day=")[2][:10]].append(name)
         first, over = (f"{moment(us):%Y-%m-%d}" for us in (begin_us, end_us - AWAY_US))
         many = [day for day, names in days.items() if day >= first and len(names) > (1 if day < over else MOST_FILES)]
-        if many and (hours := self.hours(self.kept(many))) is not None:
+        if many and (hours := self.hours(self.cached(many))) is not None:
             self._append(hours)
         for day, names in days.items():
             if day < first or day in many:
@@ -347,9 +350,9 @@ class Gold:
 
     def _remove_unused(self, now_ns: int) -> None:
         keys: dict[str, dict[str, int]] = defaultdict(dict)
-        for name, each in self._store.listed("summary").items():
+        for name, info in self._store.listed("summary").items():
             if not name.startswith(self._folder.rpartition("/")[0]):
-                keys["/".join(name.split("/")[:2])][name] = each.mtime_ns
+                keys["/".join(name.split("/")[:2])][name] = info.mtime_ns
         for names in keys.values():
             if max(names.values()) < now_ns - UNUSED_NS:
                 self._remove([*names])

@@ -1,5 +1,5 @@
-"""From outflows to step functions: what was under way of each between two looks, in one scope, at most and likely; how
-fast it was shipped; what holds at the last looks. The total is a series of its own, for quantiles do not add up.
+"""From outflows to step functions: what was under way of each between two readings, in one scope, at most and likely;
+how fast it was shipped; what holds at the last readings. The total is a series of its own, for quantiles do not add up.
 """
 
 from __future__ import annotations
@@ -60,23 +60,23 @@ class Drained:
 
     def by_flow(self, flows: int) -> Floats:
         """The rates of each outflow."""
-        found = np.full((flows, LEVELS), np.nan)
+        by_level = np.full((flows, LEVELS), np.nan)
         edges = np.searchsorted(self.flow, np.arange(flows + 1))
         for flow in np.flatnonzero(np.diff(edges)).tolist():
-            mine = slice(int(edges[flow]), int(edges[flow + 1]))
-            found[flow] = rates(self.rate[mine], self.more[mine], self.level[mine])
-        return found
+            own = slice(int(edges[flow]), int(edges[flow + 1]))
+            by_level[flow] = rates(self.rate[own], self.more[own], self.level[own])
+        return by_level
 
 
 def rates(rate: Floats, more: Ints, level: Ints) -> Floats:
     """Things shipped a second by how much waited at the start: at place k from intervals with at least 2^k; a tenth of
     what was shipped in them went slower. Not a number where none tells. In step it is the traffic that limits what is
     shipped, behind it is the link: backlogs are therefore compared with backlogs alike."""
-    found = np.full(LEVELS, np.nan)
+    by_level = np.full(LEVELS, np.nan)
     for least in range(int(level.max(initial=-1)) + 1):
         some = level >= least
-        found[least] = weighted_quantile(rate[some], more[some], 0.1)
-    return found
+        by_level[least] = weighted_quantile(rate[some], more[some], 0.1)
+    return by_level
 
 
 def drain_ms(most: Ints, of: Floats) -> Ints:
@@ -89,7 +89,7 @@ def drain_ms(most: Ints, of: Floats) -> Ints:
     return np.where(most == 0, 0, np.where(known, np.where(known, took, 0), NA)).astype(np.int64)
 
 
-def put_rates(flows: Outflows) -> tuple[Ints, Ints, Floats]:
+def arrival_rates(flows: Outflows) -> tuple[Ints, Ints, Floats]:
     """At which rates things were put in, a second: the outflow, the end of the interval, the rate."""
     known = flows.sends.known
     good = np.flatnonzero(flows.goes_on[1:] & known[1:] & known[:-1])
@@ -103,15 +103,15 @@ GAP_POLLS: Final = 5
 AROUND: Final = 10
 """Usual is the median of so many intervals before, this one, and so many after."""
 LEAST_GAP_US: Final = 10 * 1_000_000
-"""However short intervals are: a look may be late by so much."""
+"""However short intervals are: a reading may be late by so much."""
 LATE: Final = 60
 """An interval of up to so many usual ones, or of up to ten minutes, is one in which the site answered late or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures(Rows):
-    """By interval or look, NA where not known. `drain`: how much lies in the outflow that takes longest to drain, which
-    that is, and whether in its acknowledgements; `urge_ms`: how long by the looks at hand."""
+    """By interval or reading, NA where not known. `drain`: how much lies in the outflow that takes longest to drain,
+    which that is, and whether in its acknowledgements; `urge_ms`: how long by the readings at hand."""
 
     loss: Ints
     age_ms: Ints
@@ -122,8 +122,8 @@ class Figures(Rows):
     urge_ms: Ints
 
     def of(self, metric: str) -> Ints:
-        found: Ints = getattr(self, metric)
-        return found
+        values: Ints = getattr(self, metric)
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +156,14 @@ class Steps(Rows):
         return replace(some, begin=np.maximum(some.begin, from_us), end=np.minimum(some.end, to_us))
 
 
-class Course:
-    """What the looks at some outflows say of each of them."""
+class LagSeries:
+    """What the readings of some outflows say of each of them."""
 
     def __init__(self, flows: Outflows, queues: Queues) -> None:
         self.flows, self.queues = flows, queues
         count = len(flows.keys)
         self.ends = flows.ends
-        self.last = np.flatnonzero(flows.flow[1:] == flows.flow[:-1]) + 1  # the looks that end an interval
+        self.last = np.flatnonzero(flows.flow[1:] == flows.flow[:-1]) + 1  # the readings that end an interval
         self.has_sends, self.has_acks = (
             np.bincount(flows.flow, side.known, count) > 0 for side in (flows.sends, flows.acks)
         )
@@ -171,7 +171,7 @@ class Course:
         self.drained = Drained.of(flows, flows.sends), Drained.of(flows, flows.acks)
         self.rates = self.drained[0].by_flow(count), self.drained[1].by_flow(count)
         self.gap_us, self.spacing_us = self._usual()
-        # Looks at an outflow alone, between or soon after looks at its queues.
+        # Readings of an outflow alone, between or soon after readings of its queues.
         self._begins = begins_of(flows.flow)
         newest = last_true(self.read, self._begins)
         self.full = np.maximum(newest, 0)
@@ -182,28 +182,29 @@ class Course:
         self.put[e] = np.where(known, flows.sends.added[e] - flows.sends.added[b], 0)
 
     def _usual(self) -> tuple[Ints, Ints]:
-        """How long each interval may be to count; how far apart the looks at each outflow are."""
+        """How long each interval may be to count; how far apart the readings of each outflow are."""
         took = self.flows.us[self.last] - self.flows.us[self.last - 1]
         edges = np.searchsorted(self.flows.flow[self.last], np.arange(len(self.flows.keys) + 1))
         gap, spacing = np.zeros(len(took), np.int64), np.zeros(len(self.flows.keys), np.int64)
         for flow in np.flatnonzero(np.diff(edges)).tolist():
-            mine = slice(int(edges[flow]), int(edges[flow + 1]))
-            each = took[mine]
-            spacing[flow] = int(np.sort(each)[(len(each) + 1) // 2 - 1])
-            usual: Floats = np.full(len(each), spacing[flow])
-            if len(each) > AROUND and each.max() > GAP_POLLS * each.min():  # otherwise no interval can be a gap
-                around = np.pad(each, AROUND, mode="reflect")
+            own = slice(int(edges[flow]), int(edges[flow + 1]))
+            lengths = took[own]
+            spacing[flow] = int(np.sort(lengths)[(len(lengths) + 1) // 2 - 1])
+            usual: Floats = np.full(len(lengths), spacing[flow])
+            # Otherwise no interval can be a gap.
+            if len(lengths) > AROUND and lengths.max() > GAP_POLLS * lengths.min():
+                around = np.pad(lengths, AROUND, mode="reflect")
                 usual = np.median(np.lib.stride_tricks.sliding_window_view(around, 2 * AROUND + 1), axis=1)
-            gap[mine] = np.maximum(GAP_POLLS * usual, LEAST_GAP_US).astype(np.int64)
+            gap[own] = np.maximum(GAP_POLLS * usual, LEAST_GAP_US).astype(np.int64)
         return gap, spacing
 
     def unread(self, scope: int) -> Flags:
-        return self.queues.unread.flags(scope, self.flows, self.read, self.put, self.queues.told)
+        return self.queues.unread.flags(scope, self.flows, self.read, self.put, self.queues.accounted)
 
     def accounted(self, within_us: tuple[int, int]) -> tuple[Ints, Ints]:
-        """By outflow, where it is mixed: things put in between looks that read queues, and how many of them the queues'
-        counters tell. What came between two such looks is compared as a whole: the counters of an outflow and of its
-        queues are read at other moments in between."""
+        """By outflow, where it is mixed: things put in between readings that read queues, and how many of them the
+        queues' counters tell. What came between two such readings is compared as a whole: the counters of an outflow
+        and of its queues are read at other moments in between."""
         flows = self.flows
         whole = np.flatnonzero(self.read)
         b, e = whole[:-1], whole[1:]
@@ -211,9 +212,9 @@ class Course:
         good = (flows.flow[b] == flows.flow[e]) & (breaks[b] == breaks[e]) & flows.is_mixed[e]
         good &= (flows.us[e] >= within_us[0]) & (flows.us[e] < within_us[1])
         b, e = b[good], e[good]
-        put, told = (np.cumsum(each)[e] - np.cumsum(each)[b] for each in (self.put, self.queues.told))
+        put, own = (np.cumsum(of)[e] - np.cumsum(of)[b] for of in (self.put, self.queues.accounted))
         count = len(flows.keys)
-        both = np.bincount(flows.flow[e], put, count), np.bincount(flows.flow[e], np.minimum(np.rint(told), put), count)
+        both = np.bincount(flows.flow[e], put, count), np.bincount(flows.flow[e], np.minimum(np.rint(own), put), count)
         return both[0].astype(np.int64), both[1].astype(np.int64)
 
     def steps(self, scope: int) -> Steps:
@@ -235,15 +236,15 @@ class Course:
         return Steps(flows.flow[e], flows.us[b], flows.us[e], bound, ends, covered, idle, late, is_floor, stalled)
 
     def likely(self, scope: int, unread: Flags) -> Figures:
-        """At each look: no more than lies in the outflow, and that where some queue was not read. A look at the outflow
-        alone has the share of it that the look before had."""
+        """At each reading: no more than lies in the outflow, and that where some queue was not read. A reading of the
+        outflow alone has the share of it that the reading before had."""
         flows, sums, alone = self.flows, self.queues.likely, self.alone
         sends, acks, places = flows.sends.depth, flows.acks.depth, np.arange(len(flows.us))
         is_any = self.queues.unread.is_any[scope][flows.flow]
         unread = (unread | (is_any & (sums.queues[scope] == 0))) & ~alone
-        found, _ = self.figures(scope, sums, places, places, flows.us, unread, sends, acks)
+        figures, _ = self.figures(scope, sums, places, places, flows.us, unread, sends, acks)
         if not alone.any():
-            return found
+            return figures
 
         def shared(figure: Ints, most: Ints) -> Ints:
             last = last_true(~alone & (figure != NA) & (most > 0), self._begins)
@@ -251,17 +252,17 @@ class Course:
             some = np.rint(np.maximum(most, 0) * share).astype(np.int64)
             return np.where(alone, np.where(most == NA, NA, some), figure)
 
-        loss, duplicates = shared(found.loss, sends), shared(found.duplicates, acks)
+        loss, duplicates = shared(figures.loss, sends), shared(figures.duplicates, acks)
         since = flows.us - np.where(flows.sends.likely_us == NA, flows.oldest_us, flows.sends.likely_us)
         age_ms = np.where(loss > 0, -(-since // 1000), loss)
         # No older than what was oldest where it was told last has become.
-        last = last_true(~alone & (found.age_ms != NA), self._begins)
-        aged = np.where(last >= 0, found.age_ms[last] - (-(flows.us - flows.us[last]) // 1000), NEVER)
-        age_ms = np.where(alone, np.minimum(age_ms, aged), found.age_ms)
-        return replace(found, loss=loss, duplicates=duplicates, age_ms=age_ms)
+        last = last_true(~alone & (figures.age_ms != NA), self._begins)
+        aged = np.where(last >= 0, figures.age_ms[last] - (-(flows.us - flows.us[last]) // 1000), NEVER)
+        age_ms = np.where(alone, np.minimum(age_ms, aged), figures.age_ms)
+        return replace(figures, loss=loss, duplicates=duplicates, age_ms=age_ms)
 
     def now(self, scope: int) -> Steps:
-        """The last look at each outflow, all at one moment, without those that were last read long ago."""
+        """The last reading of each outflow, all at one moment, without those that were last read long ago."""
         flows, ends = self.flows, self.ends
         us, places = flows.us[ends], np.arange(len(ends))
         pairs = np.unique([pair for pair, _ in flows.keys], return_inverse=True)[1]
@@ -289,7 +290,7 @@ class Course:
         return stalls
 
     def _grown(self, bound: Figures, alone: Flags, sends: Ints, acks: Ints) -> Figures:
-        """Since the last look at the queues no more can have come than was put into the outflow."""
+        """Since the last reading of the queues no more can have come than was put into the outflow."""
         flows, end, full, breaks = self.flows, self.ends, self.full[self.ends], np.cumsum(~self.flows.goes_on)
 
         def grown(then: Ints, side: Side, most: Ints) -> Ints:
@@ -306,29 +307,29 @@ class Course:
         self, scope: int, sums: Sums, at: Ints, then: Ints, us: Ints, unread: Flags, sends: Ints, acks: Ints
     ) -> tuple[Figures, Flags]:
         """With a queue not known, or in the total none read: the outflow's whole content. Otherwise: their sum. `at`:
-        where the sums of each stand; what is in the outflow at `us` was sent as the look `then` says."""
+        where the sums of each stand; what is in the outflow at `us` was sent as the reading `then` says."""
         flow = self.flows.flow[then]
         flow_age = np.where(sends > 0, us - self.flows.oldest_us[then], sends)
-        told = Sums(*(getattr(sums, each.name)[scope][at] for each in fields(Sums)))
-        none = (told.queues == 0) & ~unread
+        summed = Sums(*(getattr(sums, column.name)[scope][at] for column in fields(Sums)))
+        none = (summed.queues == 0) & ~unread
 
         def within(total: Ints, is_unknown: Flags, most: Ints) -> Ints:
             least = np.where(most == NA, total, np.minimum(total, most))
             return np.where(none, 0 if scope else most, np.where(is_unknown | unread, most, least))
 
-        loss = within(told.loss, told.loss_unknown, np.where(self.has_sends[flow], sends, 0))
-        duplicates = within(told.duplicates, told.duplicates_unknown, acks)
-        of_queues = ~none & ~told.loss_unknown & ~unread
-        age = np.where(of_queues, np.where(flow_age == NA, told.age, np.minimum(told.age, flow_age)), flow_age)
+        loss = within(summed.loss, summed.loss_unknown, np.where(self.has_sends[flow], sends, 0))
+        duplicates = within(summed.duplicates, summed.duplicates_unknown, acks)
+        of_queues = ~none & ~summed.loss_unknown & ~unread
+        age = np.where(of_queues, np.where(flow_age == NA, summed.age, np.minimum(summed.age, flow_age)), flow_age)
         age = np.where(loss == 0, 0, age)
         age_ms = np.where((loss == NA) | (age == NA), NA, -(-age // 1000))
-        is_floor = (loss > 0) & (told.is_floor | (self.flows.is_floor[then] & (sends > 0)))
+        is_floor = (loss > 0) & (summed.is_floor | (self.flows.is_floor[then] & (sends > 0)))
         drain = self._drain(flow, sends, acks, none & (scope > 0))
         return Figures(loss, age_ms, duplicates, *drain), is_floor
 
     def _drain(self, flow: Ints, sends: Ints, acks: Ints, none: Flags) -> tuple[Ints, Ints, Ints, Ints]:
-        """Directions drain side by side: the one that takes longer, by the looks at hand; none is longer than one that
-        nobody knows."""
+        """Directions drain side by side: the one that takes longer, by the readings at hand; none is longer than one
+        that nobody knows."""
         waits, side_of, urge = (np.zeros(len(flow), np.int64) for _ in range(3))
         for side, (most, rates, has) in enumerate(
             zip((sends, acks), self.rates, (self.has_sends, self.has_acks), strict=True)
@@ -344,8 +345,8 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
-    """Time in which the monitor looked at a site that served, and got no whole answer: its stretches, in order;
+class Gaps:
+    """Time in which the monitor looked at a site that served, and got no whole answer: its spans, in order;
     `lacks`: none of that pair's outflows was looked at at all."""
 
     begin: Ints
@@ -364,8 +365,8 @@ class Silence:
         role = np.where(known >= 0, role[known], NO_ROLE)
         answered, lacks = np.zeros(len(us), bool), np.zeros(len(us), bool)
         for code in np.unique(pair).tolist():
-            mine = [n for n, key in enumerate(flows.keys) if code < 0 or key[0] == rows.words[code]]
-            at, times = pair == code, flows.us[np.isin(flows.flow, mine)]
+            own = [n for n, key in enumerate(flows.keys) if code < 0 or key[0] == rows.words[code]]
+            at, times = pair == code, flows.us[np.isin(flows.flow, own)]
             answered[at] = np.isin(us[at], times)
             lacks[at] = code >= 0 and not len(times)
         silent = ~new[1:] & ~(answered[1:] & answered[:-1]) & (us[1:] - us[:-1] <= AWAY_US) & (us[1:] > us[:-1])
@@ -374,24 +375,24 @@ class Silence:
         return cls(us[at], us[at + 1], lacks[at])
 
     def at(self, us: Ints, which: Flags | slice = slice(None)) -> Flags:
-        """Whether moments lie in some of the stretches."""
+        """Whether moments lie in some of the spans."""
         begin, end = np.sort(self.begin[which]), np.sort(self.end[which])
-        found: Flags = np.searchsorted(begin, us, "right") > np.searchsorted(end, us, "right")
-        return found
+        is_inside: Flags = np.searchsorted(begin, us, "right") > np.searchsorted(end, us, "right")
+        return is_inside
 
 
 _NONE: Final = np.zeros(0, np.int64)
-NOTHING: Final = Silence(_NONE, _NONE, _NONE > 0)
+NOTHING: Final = Gaps(_NONE, _NONE, _NONE > 0)
 
 
-def fold(steps: Steps, acks_only: Flags, silence: Silence = NOTHING) -> Steps:
-    """Sum step functions: figures not known of one are not known of the sum. An outflow counts from its first look on,
-    and to the end of all; one whose site is on standby has nothing at stake. `acks_only` by outflow: its duplicates
+def fold(steps: Steps, acks_only: Flags, gaps: Gaps = NOTHING) -> Steps:
+    """Sum step functions: figures not known of one are not known of the sum. An outflow counts from its first reading
+    on, and to the end of all; one whose site is on standby has nothing at stake. `acks_only` by outflow: its duplicates
     are counted with the queues that it serves."""
-    marks = np.unique(np.concatenate([steps.begin, steps.end, silence.begin, silence.end]))
+    marks = np.unique(np.concatenate([steps.begin, steps.end, gaps.begin, gaps.end]))
     begin, end = marks[:-1], marks[1:]
     zero, none = np.zeros(len(begin), np.int64), np.zeros(len(begin), bool)
-    sums = [{each.name: zero for each in fields(Figures)} | {"urge_ms": zero - 1} for _ in range(3)]
+    sums = [{column.name: zero for column in fields(Figures)} | {"urge_ms": zero - 1} for _ in range(3)]
     holds, idles, alive, late, floor, stalled = ~none, ~none, none, none, none, none
     flows, starts = np.unique(steps.flow, return_index=True)
     for flow, start, stop in zip(flows, starts, [*starts[1:], len(steps.flow)], strict=True):
@@ -400,26 +401,26 @@ def fold(steps: Steps, acks_only: Flags, silence: Silence = NOTHING) -> Steps:
         live = born & (steps.end[rows] > begin)
         idle = live & steps.idle[rows]
         counts = live & ~idle
-        for figures, told in zip((steps.bound, *steps.likely), sums, strict=True):
+        for figures, total in zip((steps.bound, *steps.likely), sums, strict=True):
             for name in METRICS:
                 values, tells = figures.of(name)[rows], name != "duplicates" or not acks_only[flow]
                 known = counts & tells & (values != NA)
-                unknown = (born & ~idle & tells & ~known) | (told[name] == NA)
+                unknown = (born & ~idle & tells & ~known) | (total[name] == NA)
                 how = np.maximum if name == "age_ms" else np.add
-                told[name] = np.where(unknown, NA, how(told[name], np.where(known, values, 0)))
+                total[name] = np.where(unknown, NA, how(total[name], np.where(known, values, 0)))
             urge = np.where(counts, figures.urge_ms[rows], -1)
-            longer = urge > told["urge_ms"]
+            longer = urge > total["urge_ms"]
             for name in ("drain", "drain_flow", "drain_acks", "urge_ms"):
-                told[name] = np.where(longer, figures.of(name)[rows], told[name])
+                total[name] = np.where(longer, figures.of(name)[rows], total[name])
         alive = alive | born
         holds = holds & (~born | idle | (live & steps.covered[rows]))
         idles = idles & (~born | idle)
         late = late | (counts & steps.late[rows]) | (born & ~live)
         floor = floor | (counts & steps.is_floor[rows])
         stalled = stalled | (counts & steps.stalled[rows])
-    silent = silence.at(begin)
-    covered = holds & alive & ~idles & ~silence.at(begin, silence.lacks)
+    silent = gaps.at(begin)
+    covered = holds & alive & ~idles & ~gaps.at(begin, gaps.lacks)
     idle = idles & alive & ~silent
     late = (late | silent) & ~covered & ~idle
-    bound, first, last = (Figures(**told) for told in sums)
+    bound, first, last = (Figures(**total) for total in sums)
     return Steps(zero, begin, end, bound, (first, last), covered, idle, late, floor, stalled)

@@ -1,11 +1,11 @@
-"""The last minutes' looks at one pair as arrays, and how much came at most in a stretch of time: as much as in the
-busiest stretch of that length. `NA` stands where nothing was read.
+"""The last minutes' readings of one pair as arrays, and how much came at most in a window of time: as much as in the
+busiest window of that length. `NA` stands where nothing was read.
 
-A look has two moments: the question went out (`asked`), the reply came (`us`); what it counted is of a moment between.
-Nothing is averaged: where a stretch begins and ends between two looks, all that was counted from the look before it to
-the look after it counts, so a burst counts whole wherever it fell.
+A reading has two moments: the question went out (`asked`), the reply came (`us`); what it counted is of a moment
+between. Nothing is averaged: where a window begins and ends between two readings, all that was counted from the reading
+before it to the reading after it counts, so a burst counts whole wherever it fell.
 
-What was counted over a gap is no burst. A monitor that was late, or not there, counts at its next look all that came
+What was counted over a gap is no burst. A monitor that was late, or not there, counts at its next reading all that came
 meanwhile. Where that is about what the readings around show to come in a time so long (a pace wanders: up to half as
 much again), it is spread evenly over the gap. Where it is more, what is above the most that they show is a burst that
 nobody saw, and stays one. Where too few readings are around to show what a burst is here, all of it stays one.
@@ -26,13 +26,13 @@ from dr_ctl.rpo.core.cut import NA, Flags, Ints, begins_of, side_of
 from dr_ctl.rpo.history.newest import OUTFLOWS, US, Recent, gaps, longest_us, usual_us
 
 LONGEST_US: Final = 60 * US
-"""A longer stretch is made of several: few of its length lie in the last minutes."""
+"""A longer window is made of several: few of its length lie in the last minutes."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What looks counted, as grids by their names: by outflow (`flows`), and by queue at the looks that read queues
-    (`whole`: their places). Counters are compared within one era, a start of the broker."""
+    """What readings counted, as grids by their names: by outflow (`flows`), and by queue at the readings that read
+    queues (`whole`: their places). Counters are compared within one era, a start of the broker."""
 
     us: Ints
     asked: Ints
@@ -48,15 +48,15 @@ class Seen:
 
     @cached_property
     def counted(self) -> Mapping[str, Counters]:
-        """What each queue counted, at the looks that read queues."""
+        """What each queue counted, at the readings that read queues."""
         return {name: Counters.of(grid, self.era[self.whole]) for name, grid in self.queues.items()}
 
     @cached_property
-    def stretches(self) -> Stretches:
-        return Stretches(self.asked, self.us, self.era)
+    def windows(self) -> Windows:
+        return Windows(self.asked, self.us, self.era)
 
     def at(self, places: Ints) -> Seen:
-        """Some of the looks alone."""
+        """Some of the readings alone."""
         is_kept = np.isin(self.whole, places)
         return Seen(
             self.us[places],
@@ -69,15 +69,15 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Stretches:
-    """Stretches between looks: `asked`, `us` and `era` by look."""
+class Windows:
+    """Windows between readings: `asked`, `us` and `era` by reading."""
 
     asked: Ints
     us: Ints
     era: Ints
 
     def parts(self, us: int) -> Sequence[tuple[int, int]] | None:
-        """Stretches that a time is made of: how many, and how long. None where none of them has looks around it, or
+        """Windows that a time is made of: how many, and how long. None where none of them has readings around it, or
         time ran backwards."""
         if us < 0 or (us and self.longest_us <= 0):
             return None
@@ -86,14 +86,14 @@ class Stretches:
 
     @cached_property
     def longest_us(self) -> int:
-        """The longest stretch that has a look before and after it."""
+        """The longest window that has a reading before and after it."""
         eras = [np.flatnonzero(self.era == era) for era in np.unique(self.era)]
         spans = [int(self._asked[own[-1]] - self.us[own[1]]) for own in eras if len(own) > 2]  # noqa: PLR2004
         return min(LONGEST_US, max(spans, default=0))
 
     def around(self, us: int) -> tuple[Ints, Ints]:
-        """The looks before and after each stretch so long, by their places. One that begins between a look and the next
-        ends before the first look that was asked for so long after that next one."""
+        """The readings before and after each window so long, by their places. One that begins between a reading and the
+        next ends before the first reading that was asked for so long after that next one."""
         end = np.searchsorted(self._asked, self.us[1:] + us)
         begin = np.flatnonzero(end < len(self.us))
         begin = begin[self.era[begin] == self.era[end[begin]]]
@@ -101,14 +101,14 @@ class Stretches:
 
     @cached_property
     def _asked(self) -> Ints:
-        """When it or any later look was asked for first: looks of two monitors overlap."""
+        """When it or any later reading was asked for first: readings of two monitors overlap."""
         first: Ints = np.minimum.accumulate(self.asked[::-1])[::-1]
         return first
 
 
 @dataclass(frozen=True)
 class Counters:
-    """Counters (rows) by look: no more than they were (`low`), and no less (`high`), where a look missed some."""
+    """Counters (rows) by reading: no more than they were (`low`), and no less (`high`), where a reading missed some."""
 
     low: Ints
     high: Ints
@@ -129,12 +129,12 @@ class Counters:
     def grouped(self, group: Ints, count: int) -> Counters:
         """Their sums by group; a row of group -1 is in none."""
         rows, sums = np.flatnonzero(group >= 0), np.zeros((2, count, self.low.shape[1]), np.int64)
-        for total, each in zip(sums, (self.low, self.high), strict=True):
-            np.add.at(total, group[rows], each[rows])
+        for total, counters in zip(sums, (self.low, self.high), strict=True):
+            np.add.at(total, group[rows], counters[rows])
         return Counters(*sums)
 
     def most(self, begin: Ints | int, end: Ints | int) -> Ints:
-        """The growth from look to look, at most."""
+        """The growth from reading to reading, at most."""
         most: Ints = self.high[:, end] - self.low[:, begin]
         return most
 
@@ -171,7 +171,7 @@ LEAST_US: Final = 2 * US
 
 
 def evened(seen: Seen) -> Seen:
-    """What was seen, with readings added in its gaps, for how much comes in a stretch of time and for nothing else."""
+    """What was seen, with readings added in its gaps, for how much comes in a window of time and for nothing else."""
     at_once = np.flatnonzero(seen.us - seen.asked <= longest_us(seen.us))
     if len(seen.us) / 2 < len(at_once) < len(seen.us):
         seen = seen.at(at_once)
@@ -184,8 +184,8 @@ def evened(seen: Seen) -> Seen:
 
 @dataclass(frozen=True)
 class _Gap:
-    """Readings added after the look at a place: when, and which of them read queues. A long gap has some at its begin
-    and some at its end, which are `later`: no stretch reaches from those to these."""
+    """Readings added after the reading of a place: when, and which of them read queues. A long gap has some at its
+    begin and some at its end, which are `later`: no window reaches from those to these."""
 
     at: int
     us: Ints
@@ -201,7 +201,7 @@ class _Evening:
         whole_us = np.diff(seen.us[seen.whole])
         every = max(1, int(np.median(whole_us)) // usual_us_) if len(whole_us) else 1
         self._gaps = [self._gap(at, usual_us_, every) for at in np.flatnonzero(is_gap).tolist()]
-        self._low, self._high = (each.sum(0).astype(float) for each in (seen.put.low, seen.put.high))
+        self._low, self._high = (counters.sum(0).astype(float) for counters in (seen.put.low, seen.put.high))
 
     def _gap(self, at: int, usual_us: int, every: int) -> _Gap:
         begin, end = self._seen.us[at : at + 2].tolist()
@@ -213,29 +213,29 @@ class _Evening:
 
     def seen(self) -> Seen:
         seen, every = self._seen, np.arange(len(self._seen.us))
-        us = np.concatenate([seen.us, *(each.us for each in self._gaps)])
+        us = np.concatenate([seen.us, *(gap.us for gap in self._gaps)])
         order = np.argsort(us, kind="stable")
         own, eras = seen.era.copy(), []
         for gap in self._gaps:
             eras.append(own[gap.at] + gap.later)
             own[gap.at + 1 :] += gap.later.any()  # anew in the middle of a long gap
         asked, era = np.concatenate([seen.asked, us[len(every) :]]), np.concatenate([own, *eras])
-        is_whole = np.concatenate([np.isin(every, seen.whole), *(each.is_whole for each in self._gaps)])
+        is_whole = np.concatenate([np.isin(every, seen.whole), *(gap.is_whole for gap in self._gaps)])
         of_whole = np.argsort(us[is_whole], kind="stable")
-        added = [each.us for each in self._gaps], [each.us[each.is_whole] for each in self._gaps]
+        added = [gap.us for gap in self._gaps], [gap.us[gap.is_whole] for gap in self._gaps]
         flows = {name: self._filled(grid, every, added[0])[:, order] for name, grid in seen.flows.items()}
         queues = {name: self._filled(grid, seen.whole, added[1])[:, of_whole] for name, grid in seen.queues.items()}
         return Seen(us[order], asked[order], era[order], np.flatnonzero(is_whole[order]), flows, queues)
 
     def _filled(self, grid: Ints, columns: Ints, added: list[Ints]) -> Ints:
-        """Counters at looks (`columns`), and then at the readings that are added."""
+        """Counters at readings (`columns`), and then at the readings that are added."""
         counters, is_read = Counters.of(grid, self._seen.era[columns]), grid != NA
-        more = (self._spread(counters, is_read, columns, *each) for each in zip(self._gaps, added, strict=True))
+        more = (self._spread(counters, is_read, columns, *part) for part in zip(self._gaps, added, strict=True))
         return np.concatenate([np.where(is_read, counters.low, NA), *more], axis=1)
 
     def _spread(self, counters: Counters, is_read: Flags, columns: Ints, gap: _Gap, us: Ints) -> Ints:
-        """What counters were at readings in a gap. Their count is that of the time between the looks around that read
-        them; when in that time they grew is told by the outflows, between the looks at these evenly."""
+        """What counters were at readings in a gap. Their count is that of the time between the readings around that
+        read them; when in that time they grew is told by the outflows, between the readings of these evenly."""
         seen, low, at = self._seen, self._low, gap.at
         era = seen.era[columns] == seen.era[at]
         before, after = int(np.searchsorted(columns, at, "right")) - 1, int(np.searchsorted(columns, at + 1))
@@ -264,23 +264,23 @@ class _Evening:
             own = np.flatnonzero(run == number)
             if seen.us[columns[own[-1]]] - seen.us[columns[own[0]]] < LEAST_US:
                 continue
-            stretches = Stretches(seen.asked[columns[own]], seen.us[columns[own]], run[own])
+            windows = Windows(seen.asked[columns[own]], seen.us[columns[own]], run[own])
             came = np.zeros(len(counters.low), np.int64)
-            for times, length_us in stretches.parts(us) or ():
-                begin, end = stretches.around(length_us)
+            for times, length_us in windows.parts(us) or ():
+                begin, end = windows.around(length_us)
                 came += times * counters.most(own[begin], own[end]).max(axis=1, initial=0)
             shown = np.maximum(shown, came)
         return shown
 
 
 UNTOLD_US: Final = US
-"""What a look is taken to have waited for its answer, where no row says it: a broker that is later is not
+"""What a reading is taken to have waited for its answer, where no row says it: a broker that is later is not
 waited for."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Things (rows) by look (columns). `queues_added` and `queues_acked`: what the queues of an outflow count
+    """Things (rows) by reading (columns). `queues_added` and `queues_acked`: what the queues of an outflow count
     together."""
 
     names: Sequence[tuple[str, str]]
@@ -294,7 +294,7 @@ class Counts:
 
     @classmethod
     def of(cls, rows: pa.Table, kinds: Sequence[str], us: Ints) -> Self:
-        """Of looks at these moments."""
+        """Of readings of these moments."""
         rows = rows.filter(pc.is_in(rows["kind"], pa.array(kinds)))
         kind, name = (pc.dictionary_encode(rows[column].combine_chunks()) for column in ("kind", "name"))
         size = max(1, len(name.dictionary))
@@ -302,10 +302,10 @@ class Counts:
         places = number * len(us) + np.searchsorted(us, rows["us"].to_numpy())
         acked = pc.coalesce(rows["acked"], rows["removed"])
         grids = []
-        for each in fields(cls)[1:]:
+        for column in fields(cls)[1:]:
             grid = np.full((len(keys), len(us)), NA)
             # Of two rows of one moment the last one.
-            grid.flat[places] = pc.fill_null(acked if each.name == "acked" else rows[each.name], NA).to_numpy()
+            grid.flat[places] = pc.fill_null(acked if column.name == "acked" else rows[column.name], NA).to_numpy()
             grids.append(grid)
         names = ((kind.dictionary[int(key) // size].as_py(), name.dictionary[int(key) % size].as_py()) for key in keys)
         return cls([*names], *grids)
@@ -313,16 +313,16 @@ class Counts:
     @cached_property
     def rows(self) -> Mapping[str, Sequence[int]]:
         """The places of the things of a name."""
-        found: dict[str, list[int]] = {}
+        by_name: dict[str, list[int]] = {}
         for row, (_, name) in enumerate(self.names):
-            found.setdefault(name, []).append(row)
-        return found
+            by_name.setdefault(name, []).append(row)
+        return by_name
 
 
 @dataclass(frozen=True)
-class Looks:
-    """`whole`: the places of the looks that read queues; the rest is of those alone. Where the other site was read
-    beside, `met` are the looks that read its queues too, `staged` is what lay there, and `back` its own outflows."""
+class Readings:
+    """`whole`: the places of the readings that read queues; the rest is of those alone. Where the other site was read
+    beside, `met` are the readings that read its queues too, `staged` is what lay there, and `back` its own outflows."""
 
     us: Ints
     asked: Ints
@@ -336,7 +336,7 @@ class Looks:
 
     @classmethod
     def of(cls, pair: str, seen: Recent) -> Self:
-        """The looks at one pair; none where none read an outflow."""
+        """The readings of one pair; none where none read an outflow."""
         if pair not in seen.spans:
             grid = np.zeros((0, 0), np.int64)
             none, nothing = grid.ravel(), Counts([], *(grid,) * 7)
@@ -374,7 +374,8 @@ class Looks:
 
     @cached_property
     def cuts(self) -> tuple[Ints, Ints]:
-        """By outflow and look the place of the look that cuts history, -1 where none is known, and the likely cut."""
+        """By outflow and reading the place of the reading that cuts history, -1 where none is known, and the likely
+        cut."""
         row, place = np.nonzero((self.outflows.depth != NA) & (self.outflows.added != NA))
         depth, added = self.outflows.depth[row, place], self.outflows.added[row, place]
         begins = begins_of(row * (len(self.us) + 1) + self.era[place])
@@ -393,7 +394,7 @@ class Looks:
 
 
 def _staged(there: pa.Table, inner: pa.Table) -> pa.Table:
-    """The other site's queues as `staged` rows: what a look told itself of a queue there counts before these."""
+    """The other site's queues as `staged` rows: what a reading told itself of a queue there counts before these."""
     queues = there.filter(pc.equal(there["kind"], "queue"))
     kind = pa.array(["staged"] * queues.num_rows, pa.string())
     return queues.set_column(queues.schema.get_field_index("kind"), "kind", kind).select(inner.column_names)
@@ -405,11 +406,11 @@ def _codes(encoded: pa.DictionaryArray) -> Ints:
 
 
 def _took_us(rows: pa.Table, us: Ints) -> Ints:
-    """How long each look waited for its answer."""
-    told = rows.filter(pc.and_(pc.equal(rows["kind"], "site"), pc.is_valid(rows["took_ms"])))
-    told = told.filter(pc.is_in(told["us"], pa.array(us)))
+    """How long each reading waited for its answer."""
+    answered = rows.filter(pc.and_(pc.equal(rows["kind"], "site"), pc.is_valid(rows["took_ms"])))
+    answered = answered.filter(pc.is_in(answered["us"], pa.array(us)))
     took = np.full(len(us), UNTOLD_US)
-    took[np.searchsorted(us, told["us"].to_numpy())] = told["took_ms"].to_numpy() * 1000
+    took[np.searchsorted(us, answered["us"].to_numpy())] = answered["took_ms"].to_numpy() * 1000
     return took
 
 
