@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.stomp_io.address import Address
-from dr_ctl.stomp_io.dialect import ARTEMIS, CLASSIC, Dialect
+from dr_ctl_lab.lab.dialect import ARTEMIS, CLASSIC, Dialect
 from dr_ctl_lab.lab.fanout import LEAST_FILE, FanOut
 from dr_ctl_lab.lab.ids import SHARED, Ids, store_at
 from dr_ctl_lab.lab.kinds import KINDS

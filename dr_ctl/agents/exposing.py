@@ -1,12 +1,15 @@
 """What an agent shows: a sample as its line, figures for Prometheus under `/metrics`, whether it is well (`/health`)
-and ready (`/ready`)."""
+and ready (`/ready`), and its state to a service manager, as `Type=notify` units expect it.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 UNKNOWN: Final = float("nan")
 """The value of a figure that was not read: its series stays, and no comparison with it holds."""
 _COUNTS: Final = "_total"
+READY: Final = "READY=1"
+ALIVE: Final = "WATCHDOG=1"
+STOPPING: Final = "STOPPING=1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +192,15 @@ def _handler(board: Board) -> type[BaseHTTPRequestHandler]:
             """Nobody reads who asked."""
 
     return Handler
+
+
+def notify(*states: str) -> bool:
+    """Send these states where a service manager listens; False where none does. One that is gone stops nobody."""
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if not path.startswith(("/", "@")):
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager, suppress(OSError):
+        manager.connect(path.replace("@", "\0", 1) if path.startswith("@") else path)
+        manager.sendall("\n".join(states).encode())
+        return True
+    return False

@@ -26,9 +26,8 @@ from dr_ctl.core.notation import if_known
 from dr_ctl.engine import executor
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.disk import NoRoom
-from dr_ctl.engine.entries import Entry, JournalDamaged
 from dr_ctl.engine.executor import Callbacks, RunResult
-from dr_ctl.engine.history import History, fenced_at, let_in_at, outage_s
+from dr_ctl.engine.history import Entry, History, JournalDamaged, fenced_at, let_in_at, outage_s
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER

@@ -16,8 +16,7 @@ from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.entries import read
-from dr_ctl.engine.history import fenced_at, history, outage_s
+from dr_ctl.engine.history import fenced_at, history, outage_s, read_entries
 from dr_ctl.engine.operations import ACTIVATING, FAILOVER, UNFENCE
 from dr_ctl.engine.plan import Decision, Plan, Refusal
 from dr_ctl.engine.ports import NO_HINTS
@@ -213,7 +212,7 @@ def _closed_by(runs: Runs) -> tuple[datetime | None, str]:
     """When a run closed the only site that served, and its name, where no run has let anybody in since."""
     for files in islice(reversed(runs.all()), SO_MANY):
         try:
-            entries = read(files.journal)
+            entries = read_entries(files.journal)
             past = history(entries)
         except (DrCtlError, OSError):
             break

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from dr_ctl import __version__
+from dr_ctl.agents import exposing as own_exposing
 from dr_ctl.agents.exposing import UNKNOWN, Look, Metric, exposing
-from dr_ctl.agents.monitor import Monitor, shown
-from dr_ctl.agents.refreshing import Refresher, stays_by_default
+from dr_ctl.agents.monitor import Monitor, Refresher, shown, stays_by_default
 from dr_ctl.application import estimates, rehearsing
 from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.caller import Caller
@@ -31,7 +31,6 @@ from dr_ctl.engine.operations import ALL, FAILBACK, FAILOVER, REHEARSE, REINSTAT
 from dr_ctl.engine.record import Record, record
 from dr_ctl.engine.roles import renamed_sites
 from dr_ctl.engine.runs import Runs
-from dr_ctl.processes import service
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import BrokerSnapshot, NoKeeper, Snapshot, keeper_of
 
@@ -71,14 +70,14 @@ def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, me
                 recorded.tell(look)
                 if figures is not None:
                     board.shown = shown(watching, look, figures.of(look.snapshot, look.at))
-                service.notify(service.READY, service.ALIVE, f"STATUS={look.line}")
+                own_exposing.notify(own_exposing.READY, own_exposing.ALIVE, f"STATUS={look.line}")
                 caller.line(document(look), look.line)
                 if reinstating is not None:
                     reinstating.reinstate(look.snapshot)
                 watching.wait(until)
         except Stopped:
             pass
-    service.notify(service.STOPPING)
+    own_exposing.notify(own_exposing.STOPPING)
     place = installation.history.shown
     text = f"{watching.looks} look(s), {watching.rows} row(s) written to {place}"
     data: dict[str, Json] = {"looks": watching.looks, "rows": watching.rows}

@@ -18,9 +18,8 @@ from dr_ctl.core.model import ExitCode, Finding, Role, Severity
 from dr_ctl.core.notation import duration
 from dr_ctl.core.system import Clock
 from dr_ctl.engine.ask import Ask, RunOptions
-from dr_ctl.engine.entries import is_held, read
 from dr_ctl.engine.executor import to_undo
-from dr_ctl.engine.history import History, history
+from dr_ctl.engine.history import History, history, is_held, read_entries
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOVER, REINSTATE, RETURNS
 from dr_ctl.engine.parts import part_of
@@ -55,7 +54,7 @@ def holding_state(runs: Runs, what: str, *, held: bool) -> AbstractContextManage
 def begun(runs: Runs, how: RunOptions) -> RunFiles | None:
     """The open run. A run without any journal line changed nothing and is closed here."""
     unfinished = runs.unfinished()
-    if unfinished is not None and not read(unfinished.journal):
+    if unfinished is not None and not read_entries(unfinished.journal):
         if how.dry_run:
             return None
         unfinished.journal.unlink()
@@ -67,7 +66,7 @@ def begun(runs: Runs, how: RunOptions) -> RunFiles | None:
 def past(files: RunFiles, clock: Clock, how: RunOptions) -> History:
     """Read what the interrupted run wrote. Opening the journal for writing shows that its process is gone."""
     if how.dry_run:
-        return history(read(files.journal))
+        return history(read_entries(files.journal))
     journal = Journal(files.journal, clock)
     try:
         return journal.history()
@@ -140,7 +139,7 @@ class Interrupted:
     @classmethod
     def of(cls, run: OpenRun) -> Interrupted:
         try:
-            return cls(run, history(read(run.files.journal)))
+            return cls(run, history(read_entries(run.files.journal)))
         except (DrCtlError, OSError):
             return cls(run, None)
 

@@ -26,8 +26,7 @@ from dr_ctl.engine import executor
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.context import Onlooker
 from dr_ctl.engine.ending import price_text
-from dr_ctl.engine.entries import read
-from dr_ctl.engine.history import History
+from dr_ctl.engine.history import History, read_entries
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
@@ -87,7 +86,7 @@ def escalate(caller: Caller, name: str | None, asked: Ask, how: RunOptions) -> R
     fenced, so its messages are counted."""
     runs = caller.runs()
     files = runs.unfinished() if name is None else runs.find(name)
-    if files is None or not files.open() or not read(files.journal):
+    if files is None or not files.open() or not read_entries(files.journal):
         return no_open_run()
     with recovery_options.holding_state(runs, "escalate", held=how.dry_run):
         past = recovery_options.past(files, caller.clock, how)

@@ -15,7 +15,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.notation import line
 from dr_ctl.core.system import growing_s
-from dr_ctl.engine.entries import Entry, is_held, read
+from dr_ctl.engine.history import Entry, is_held, read_entries
 from dr_ctl.engine.record import how_ended
 
 POLL_S: Final = 0.1
@@ -70,7 +70,9 @@ def follow(session: Session, run: str | None) -> Result:
     except Stopped:
         return _left(files.name)
     if files.journal.exists():
-        read(files.journal)  # a line that is damaged in the middle hid those after it: say so as `runs show` does
+        read_entries(
+            files.journal
+        )  # a line that is damaged in the middle hid those after it: say so as `runs show` does
     outcome, summary, _ = how_ended(files)
     data: dict[str, Json] = {"outcome": outcome, "entries": tail.count}
     if outcome != "open":

@@ -11,7 +11,7 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.notation import duration, if_known, page, table
-from dr_ctl.engine.entries import Entry, JournalDamaged, read
+from dr_ctl.engine.history import Entry, JournalDamaged, read_entries
 from dr_ctl.engine.record import CheckedRun, Verdict, check, how_ended, record
 from dr_ctl.engine.runs import write_text
 from dr_ctl.report.html import render, write_report
@@ -54,7 +54,7 @@ def line_of(entry: Entry) -> str | None:
 def runs_show(session: Session, run: str | None) -> Result:
     files = session.past().find(run)
     try:
-        entries = read(files.journal) if files.journal.exists() else []
+        entries = read_entries(files.journal) if files.journal.exists() else []
     except JournalDamaged as damaged:
         if files.result.exists():  # nothing is open that could be given up
             damaged.remedy = (

@@ -6,6 +6,7 @@ commands do; what only writes does without it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import field, fields
@@ -120,6 +121,15 @@ def read(kind: type[T], row: object) -> T:
 
 
 # JSON of unknown origin, read without trust: an absent or odd value is empty or None, never zero.
+
+
+def of_file(path: Path) -> Mapping[str, Any] | None:
+    """The JSON object that a file holds; None where there is none, or it cannot be read as one."""
+    try:
+        row = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
 
 
 def mapping(value: object) -> Mapping[str, Any]:

@@ -28,8 +28,7 @@ from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import Clock, stamp, system
 from dr_ctl.engine.disk import NO_ROOM, RESERVE, NoRoom, Reserve, sync_folder
-from dr_ctl.engine.entries import ANY, GENESIS, Entry, read
-from dr_ctl.engine.history import History, StepEvent, StepState, after, history
+from dr_ctl.engine.history import ANY, GENESIS, Entry, History, StepEvent, StepState, after, history, read_entries
 from dr_ctl.engine.plan import Call, Plan, PlannedStep
 
 _SAMPLE: Final = "sample"
@@ -46,7 +45,7 @@ class Journal:
         try:
             # Lock before reading: lines that another process still writes must not be cut off.
             self._hold()
-            entries = read(path)
+            entries = read_entries(path)
             self._states = {past.step.id: past.state for past in history(entries).steps} if entries else {}
         except BlockingIOError as error:
             os.close(self._file)

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from dr_ctl.core.document import of_file
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.disk import private
@@ -95,13 +96,9 @@ class Notes:
     def write(self, document: Mapping[str, Json]) -> None:
         write(self.standing, document)
 
-    def read(self) -> dict[str, Any]:
+    def read(self) -> Mapping[str, Any]:
         """How the last agent stood; empty where there was none."""
-        try:
-            document: dict[str, Any] = json.loads(self.standing.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return document
+        return of_file(self.standing) or {}
 
     @contextmanager
     def only_agent(self) -> Iterator[None]:

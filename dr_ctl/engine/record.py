@@ -17,11 +17,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.core.document import HIDDEN, derived, items, key, mapping, moment, number, text
+from dr_ctl.core.document import HIDDEN, derived, items, key, mapping, moment, number, of_file, text
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.entries import GENESIS, Entry
-from dr_ctl.engine.history import LET_IN_AT, StepEvent
+from dr_ctl.engine.history import GENESIS, LET_IN_AT, Entry, StepEvent
 from dr_ctl.engine.operations import ACTIVATING, FENCING
 from dr_ctl.engine.runs import RunFiles
 
@@ -127,7 +126,7 @@ def record(files: RunFiles) -> Record:
     plans = [mapping(evidence["plan"]) for evidence in begun if "plan" in evidence]
     by = [mapping(evidence.get("by")) for evidence in begun]
     signed = [mapping(each["approved"]) for each in by if "approved" in each]
-    plan = plans[0] if plans else _document(files.plan)
+    plan = plans[0] if plans else of_file(files.plan) or {}
     ask, data = mapping(plan.get("ask")), mapping(result.get("data"))
     sites = _sites(plans)
     epochs = [number({**mapping(mapping(each.get("by")).get("lock")), **each}.get("epoch")) for each in begun]
@@ -232,13 +231,6 @@ def _rows(files: RunFiles) -> Iterator[Mapping[str, Any]]:
                 continue
             if isinstance(row, dict):
                 yield row
-
-
-def _document(path: Any) -> Mapping[str, Any]:
-    try:
-        return mapping(json.loads(path.read_bytes()))
-    except (OSError, ValueError, RecursionError):
-        return {}
 
 
 def _out(data: Mapping[str, Any]) -> Out | None:

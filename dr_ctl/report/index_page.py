@@ -3,14 +3,13 @@
 Each run says what its own report says. Figures of a run are held against the objectives that held when it was made.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from dr_ctl.core.document import items, mapping, moment, number, text
+from dr_ctl.core.document import items, mapping, moment, number, of_file, text
 from dr_ctl.core.findings import Tone
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, REHEARSE, SWAPOVER
 from dr_ctl.engine.record import Verdict as Sealed
@@ -146,10 +145,7 @@ def _on_twins(folder: Path) -> tuple[list[Row], int]:
     """Rehearsals on a twin, by the evidence that they leave, and how many files of it cannot be read."""
     rows, torn = list[Row](), 0
     for path in sorted(folder.glob("*.json")):
-        try:
-            document = mapping(json.loads(path.read_bytes()))
-        except (OSError, ValueError):
-            document = {}
+        document = of_file(path) or {}
         at, variations = moment(document.get("at")), items(document.get("variations"))
         if at is not None and variations:
             rows.append(_on_twin(at, variations, mapping(document.get("outage_s"))))

@@ -4,7 +4,6 @@ Lines are checked as the journal's own reader does; `problems` names the lines a
 the work of one process: a run that was resumed or aborted later has several. A step that was undone appears twice.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,9 +11,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.core.document import items, mapping, moment, number, text
-from dr_ctl.engine.entries import GENESIS, Entry, chain
-from dr_ctl.engine.history import StepEvent
+from dr_ctl.core.document import items, mapping, moment, number, of_file, text
+from dr_ctl.engine.history import GENESIS, Entry, StepEvent, chain
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.engine.stopping import STOPPED
 
@@ -54,7 +52,7 @@ def read_run(files: RunFiles) -> Material:
     problems = [problem] if problem else []
     result: Mapping[str, Any] | None = None
     if files.result.exists():
-        result = _document(files.result)
+        result = of_file(files.result)
         if result is None:
             problems.append("result.json could not be read: how the run ended is taken from the journal")
     if result is None:
@@ -62,17 +60,9 @@ def read_run(files: RunFiles) -> Material:
         if result is not None and not files.result.exists():
             problems.append("the journal holds the end of the run, but result.json was not written")
     plans = [mapping(entry.evidence.get("plan")) for entry in entries if entry.kind == "run"]
-    if not plans and (written := _document(files.plan)) is not None:
+    if not plans and (written := of_file(files.plan)) is not None:
         plans = [written]
     return Material(files.name, tuple(entries), tuple(plans), result, tuple(problems))
-
-
-def _document(path: Path) -> Mapping[str, Any] | None:
-    try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return document if isinstance(document, dict) else None
 
 
 def _entries(path: Path) -> tuple[list[Entry], str | None]:

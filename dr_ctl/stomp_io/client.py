@@ -20,9 +20,9 @@ from dr_ctl.stomp_io.address import (
     RoundTrip,
     Silent,
     TlsFiles,
+    connected,
 )
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Frame, FrameReader, NotStomp, said
-from dr_ctl.stomp_io.stream import connected
 
 # Only after `connection`, which sets what keeps stomp.py from looking this machine's name up.
 from stomp.utils import convert_frame, pack  # isort: skip

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
 from dr_ctl_lab.lab.clients.client import Speaks
 from dr_ctl_lab.lab.clients.traits import Odd
+from dr_ctl_lab.lab.dialect import ARTEMIS, Dialect
 
 if TYPE_CHECKING:
     from pathlib import Path

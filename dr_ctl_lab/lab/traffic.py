@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 from dr_ctl.core.system import beside, growing_s, system
 from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
-from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
 from dr_ctl_lab.lab.clients.client import GREETING_S, SILENT_S, Client, Confirmed, Speaks, is_subscription
 from dr_ctl_lab.lab.clients.dialling import Dialler, Opener
 from dr_ctl_lab.lab.clients.traits import PARTS, Odd
+from dr_ctl_lab.lab.dialect import ARTEMIS, Dialect
 from dr_ctl_lab.lab.fanout import FanOut, Producing, produce
 from dr_ctl_lab.lab.ids import Ids, IdStore
 from dr_ctl_lab.lab.ledger import Event, Ledger, Verdict

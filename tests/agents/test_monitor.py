@@ -21,8 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.agents.exposing import Board, Look, Metric, Shown, exposing, registry_of
-from dr_ctl.agents.monitor import AnotherMonitor, Monitor, shown
-from dr_ctl.agents.refreshing import SHARE, Refresher
+from dr_ctl.agents.monitor import ESTIMATE_SHARE, AnotherMonitor, Monitor, Refresher, shown
 from dr_ctl.agents.sync import Phase, SyncAgent
 from dr_ctl.application.monitoring import Recorded
 from dr_ctl.core.errors import Sick, Unreachable, UsageError
@@ -433,7 +432,7 @@ def test_a_long_one_is_made_more_seldom(worker: Callable[[str], list[str]]) -> N
     answered(refresher)
     took = time.monotonic() - began
 
-    assert 0 < refresher._next - time.monotonic() <= SHARE * took
+    assert 0 < refresher._next - time.monotonic() <= ESTIMATE_SHARE * took
     refresher.close()
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt, DebtKind
-from dr_ctl.engine.entries import Entry, read
 from dr_ctl.engine.executor import Answer, Callbacks, NoHooks, RunResult, execute, undo
-from dr_ctl.engine.history import History, history
+from dr_ctl.engine.history import Entry, History, history, read_entries
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Decision, Plan, PlannedStep
 from dr_ctl.engine.planner import plan
@@ -142,7 +141,7 @@ class Desk:
         return self.folder / "journal.jsonl"
 
     def entries(self) -> list[Entry]:
-        return read(self.path)
+        return read_entries(self.path)
 
     def lines(self, kind: str) -> list[str]:
         """The steps of all lines of one kind, with the outcome where the line has one."""

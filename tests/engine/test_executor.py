@@ -17,8 +17,8 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.engine import journal as journal_module
 from dr_ctl.engine.context import JournalledStep, Outage
-from dr_ctl.engine.entries import read
 from dr_ctl.engine.executor import Answer
+from dr_ctl.engine.history import read_entries
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import Done, NotNeeded, Outcome, Refused, StepContext, Unknown
@@ -255,7 +255,7 @@ def test_a_long_wait_is_sampled_once_a_second_after_its_first_minute(path: Path)
         while clock.monotonic() < 120:
             context.sample({"outflow": 1})
 
-    times = [datetime.fromisoformat(entry.time) for entry in read(path) if entry.kind == "sample"]
+    times = [datetime.fromisoformat(entry.time) for entry in read_entries(path) if entry.kind == "sample"]
     gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(times)]
     began = next(number for number, gap in enumerate(gaps) if gap >= 1.0)
     assert max(gaps[:began]) < 0.5

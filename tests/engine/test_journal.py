@@ -21,8 +21,17 @@ from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.system import ThisMachine, running_on
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.disk import PIECE_BYTES, RESERVE, RESERVED_BYTES, NoRoom
-from dr_ctl.engine.entries import GENESIS, Entry, JournalDamaged, is_held, read
-from dr_ctl.engine.history import IllegalMove, StepEvent, history, outage_s
+from dr_ctl.engine.history import (
+    GENESIS,
+    Entry,
+    IllegalMove,
+    JournalDamaged,
+    StepEvent,
+    history,
+    is_held,
+    outage_s,
+    read_entries,
+)
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Plan, PlannedStep
 from dr_ctl.engine.record import Verdict, check
@@ -41,7 +50,7 @@ def begins(path: Path, *plans: Plan) -> list[Entry]:
     with closing(Journal(path, Clock())) as journal:
         for each in plans or (PLAN,):
             journal.run(each, BY)
-    return read(path)
+    return read_entries(path)
 
 
 def short(path: Path) -> list[Entry]:
@@ -53,21 +62,21 @@ def short(path: Path) -> list[Entry]:
         journal.results(FENCE, [(intent, "done", {"text": "answered"})])
         journal.step(FENCE, StepEvent.SUCCEEDED, {"took_s": 0.25})
         journal.sample(FENCE, {"outflow": 3})
-    return read(path)
+    return read_entries(path)
 
 
 def continued(path: Path) -> list[Entry]:
     """Open, write one more line, read all; the lines that were there before."""
     with closing(Journal(path, Clock())) as journal:
         journal.signal("interrupted")
-    *before, last = read(path)
+    *before, last = read_entries(path)
     assert (last.kind, last.seq) == ("signal", len(before) + 1)
     assert path.read_text(encoding="utf-8") == "".join(entry.to_line() for entry in (*before, last))
     return before
 
 
 def kinds(path: Path) -> list[str]:
-    return [entry.kind for entry in read(path)]
+    return [entry.kind for entry in read_entries(path)]
 
 
 @pytest.fixture
@@ -134,12 +143,12 @@ def test_a_move_that_the_table_does_not_know_is_not_written(path: Path, begun: J
     with pytest.raises(IllegalMove, match="succeeded"):
         begun.step(FENCE, StepEvent.SUCCEEDED, {})
     begun.step(FENCE, StepEvent.STARTED, {})
-    assert [entry.outcome for entry in read(path)] == [None, "started"]
+    assert [entry.outcome for entry in read_entries(path)] == [None, "started"]
 
 
 def test_half_a_letter_out_of_a_brokers_answer_does_not_end_a_run(path: Path, begun: Journal) -> None:
     begun.sample(FENCE, {"queue": "half \ud800 of a letter"})
-    assert read(path)[-1].evidence == {"queue": "half \ud800 of a letter"}
+    assert read_entries(path)[-1].evidence == {"queue": "half \ud800 of a letter"}
 
 
 def test_samples_are_written_and_not_kept_in_memory(path: Path) -> None:
@@ -156,7 +165,7 @@ def test_samples_are_written_and_not_kept_in_memory(path: Path) -> None:
 def line_read(path: Path) -> tuple[list[Entry] | None, str]:
     """What can be read, or why not."""
     try:
-        return read(path), ""
+        return read_entries(path), ""
     except JournalDamaged as damaged:
         return None, str(damaged)
 
@@ -167,7 +176,7 @@ def test_cut_off_anywhere_it_goes_on_and_altered_it_names_the_line(
     """Its reader forgives what a crash may leave at its end; who checks a run that has ended forgives nothing."""
     for sync in ("fsync", "fdatasync"):
         monkeypatch.setattr(os, sync, lambda file: None)
-    path, whole, entries, line = small.journal, small.journal.read_bytes(), read(small.journal), 1
+    path, whole, entries, line = small.journal, small.journal.read_bytes(), read_entries(small.journal), 1
     torn = len(whole) - len(entries[-1].to_line().encode()) - 1
     for place, byte in enumerate(whole):
         path.write_bytes(whole[:place])
@@ -236,7 +245,7 @@ def test_what_does_not_fit_is_named_and_left_as_it_is(path: Path, alter: Callabl
     short(path)
     altered = b"".join(alter(path.read_bytes().splitlines(keepends=True)))
     path.write_bytes(altered)
-    for reader in (read, partial(Journal, clock=Clock()), partial(Journal, clock=Clock())):
+    for reader in (read_entries, partial(Journal, clock=Clock()), partial(Journal, clock=Clock())):
         with pytest.raises(JournalDamaged, match=why):
             reader(path)
     assert path.read_bytes() == altered
@@ -492,13 +501,13 @@ def test_an_activation_counts_from_its_intent(
             else:
                 journal.step(activate, event, {})
 
-    assert history(read(path)).activation is activation
+    assert history(read_entries(path)).activation is activation
 
 
 def test_a_journal_without_a_run_says_that_nothing_was_changed(path: Path) -> None:
     Journal(path, Clock()).close()
     with pytest.raises(JournalDamaged, match="holds no plan") as damaged:
-        history(read(path))
+        history(read_entries(path))
     assert damaged.value.remedy == "The run never began: nothing was changed by it."
 
 

@@ -14,7 +14,6 @@ from proton.reactor import Container
 
 from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.connection import Frame
-from dr_ctl.stomp_io.dialect import CLASSIC
 from dr_ctl_lab.lab import traffic
 from dr_ctl_lab.lab.clients import traits
 from dr_ctl_lab.lab.clients.amqp import AmqpClient
@@ -22,6 +21,7 @@ from dr_ctl_lab.lab.clients.client import Speaks
 from dr_ctl_lab.lab.clients.dialling import Dialler
 from dr_ctl_lab.lab.clients.stomp import StompClient
 from dr_ctl_lab.lab.clients.traits import Odd
+from dr_ctl_lab.lab.dialect import CLASSIC
 from dr_ctl_lab.lab.fanout import FanOut
 from dr_ctl_lab.lab.ids import QUEUE_HEADER, Ids, IdStore, Where
 from dr_ctl_lab.lab.ledger import Ledger

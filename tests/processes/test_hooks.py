@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from dr_ctl.agents import exposing
 from dr_ctl.core.model import Json
 from dr_ctl.engine.ports import Done, Outcome, Refused
-from dr_ctl.processes import service
 from dr_ctl.processes.hooks import HookRunner
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.loader import load
@@ -162,7 +162,7 @@ def test_a_service_manager_that_listens_is_told(address: str, tmp_path: Path, mo
         manager.bind(told.replace("@", "\0"))
         manager.settimeout(5)
 
-        assert service.notify(service.READY, service.ALIVE, "STATUS=london serves")
+        assert exposing.notify(exposing.READY, exposing.ALIVE, "STATUS=london serves")
 
         assert manager.recv(1000).decode().splitlines() == ["READY=1", "WATCHDOG=1", "STATUS=london serves"]
 
@@ -173,4 +173,4 @@ def test_without_one_nothing_is_sent(place: str | None, monkeypatch: pytest.Monk
     if place is not None:
         monkeypatch.setenv("NOTIFY_SOCKET", place)
 
-    assert not service.notify(service.READY)
+    assert not exposing.notify(exposing.READY)

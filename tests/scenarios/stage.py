@@ -121,7 +121,7 @@ class Stage:
                 patch.setenv(name, value)
             patch.setenv("PATH", f"{home / 'no-java'}:/usr/bin:/bin")
             patch.setattr(shutil, "which", _without_java(shutil.which))
-            for module in ("dr_ctl.application.estimates", "dr_ctl.agents.refreshing"):
+            for module in ("dr_ctl.application.estimates", "dr_ctl.agents.monitor"):
                 patch.setattr(f"{module}.Estimating", NoEstimate)
             patch.setattr(socket, "gethostname", lambda: "ops-1")
             patch.chdir(home)

@@ -32,9 +32,9 @@ from dr_ctl.core.system import growing_s, system
 from dr_ctl.settings.loader import load
 from dr_ctl.stomp_io.client import probe
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Frame
-from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
 from dr_ctl_lab.lab.clients.client import ID_HEADER
 from dr_ctl_lab.lab.clients.stomp import identify
+from dr_ctl_lab.lab.dialect import ARTEMIS, Dialect
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Event, Ledger
 from dr_ctl_lab.played import PlayedTwin

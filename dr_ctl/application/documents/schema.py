@@ -106,7 +106,7 @@ value is the only one of its kind."""
 LINES: Final[Mapping[str, str]] = {
     "monitor": "agents.exposing:Look MonitoredRun",
     "sync": "AgentDocument",
-    "runs show": "engine.entries:Entry",
+    "runs show": "engine.history:Entry",
 }
 """The lines that a command writes before its document, where it goes on."""
 

@@ -14,8 +14,7 @@ from dr_ctl.core.system import Clock, Work, all_ended, beside, stamp, together
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Installation, Queues
-from dr_ctl.stomp_io.address import Address, Closed
-from dr_ctl.stomp_io.stream import speaks_amqp, takes_connections
+from dr_ctl.stomp_io.address import Address, Closed, speaks_amqp, takes_connections
 from dr_ctl.topologies.common import rules
 from dr_ctl.topologies.common.access import EVERYTHING, FOR_HISTORY, FOR_PEOPLE, READ_S, Access, Part
 from dr_ctl.topologies.common.figures import total

@@ -17,8 +17,7 @@ from dr_ctl.processes.hooks import Place
 from dr_ctl.processes.secrets import variables
 from dr_ctl.settings.classic import ClassicSharedStore, SharedStoreBroker
 from dr_ctl.settings.model import Installation
-from dr_ctl.stomp_io.address import parse_address
-from dr_ctl.stomp_io.stream import takes_connections
+from dr_ctl.stomp_io.address import parse_address, takes_connections
 from dr_ctl.topologies.classic import access
 from dr_ctl.topologies.classic.reading import ask
 from dr_ctl.topologies.common import access as common

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import quoteattr
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.stomp_io.dialect import CLASSIC
 from dr_ctl_lab.lab import daemons
 from dr_ctl_lab.lab.classic.admin import CLIENTS, ClassicAdmin, jolokia
 from dr_ctl_lab.lab.classic.policy import policy
 from dr_ctl_lab.lab.clients.client import FORWARDED, Speaks
 from dr_ctl_lab.lab.clients.traits import Odd
+from dr_ctl_lab.lab.dialect import CLASSIC
 from dr_ctl_lab.lab.distribution import Coordinates
 from dr_ctl_lab.lab.make import Kind
 from dr_ctl_lab.lab.state import ADMIN, APP

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.machine import PartMissing, no_compiler, without
 from dr_ctl.core.system import Event, beside, growing_s, system
+from dr_ctl.stomp_io.address import connected
 from dr_ctl.stomp_io.client import probe
 from dr_ctl.stomp_io.connection import ConnectionLost
-from dr_ctl.stomp_io.dialect import Dialect
-from dr_ctl.stomp_io.stream import connected
 from dr_ctl_lab.lab.clients.client import GREETING_S, Client, Speaks
 from dr_ctl_lab.lab.clients.stomp import HEART_BEATS, StompClient
+from dr_ctl_lab.lab.dialect import Dialect
 
 if TYPE_CHECKING:
     from dr_ctl.stomp_io.address import Address, Login

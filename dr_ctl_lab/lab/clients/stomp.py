@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 from dr_ctl.stomp_io.connection import Connection, Frame
-from dr_ctl.stomp_io.dialect import Dialect
 from dr_ctl_lab.lab.clients.client import (
     ID_HEADER,
     PART,
@@ -19,6 +18,7 @@ from dr_ctl_lab.lab.clients.client import (
     ident_in,
     is_subscription,
 )
+from dr_ctl_lab.lab.dialect import Dialect
 
 BEAT_S: Final = 4.0
 HEART_BEATS: Final = {"heart-beat": "10000,1000"}
