@@ -67,20 +67,20 @@ class Death:
         """Whether who asks later gets a later moment."""
         return self.how in (How.OPEN, How.UNWATCHED)
 
-    def or_earlier(self, word_us: int, seen: Recent) -> Death:
+    def or_earlier(self, word_us: int, recorded: Recent) -> Death:
         """The operator's moment, if earlier. Only the time after the last reading is shortened; counts already read
         stay."""
-        return Death(max(word_us, last_read_us(seen)), How.WORD) if word_us < self.us else self
+        return Death(max(word_us, last_read_us(recorded)), How.WORD) if word_us < self.us else self
 
 
-def latest(seen: Recent, now_us: int, *, is_down: bool) -> Death:
+def latest(recorded: Recent, now_us: int, *, is_down: bool) -> Death:
     """The first reading of the unbroken run that saw the site down up to now; without such a run, now.
 
     A reading that was not down, or too long without any, and the run begins anew: the site may have been back.
     `is_down`: who asks sees it down now."""
-    read_us = last_read_us(seen)
-    downs = seen.saw(Role.DOWN)
-    others = [moments[-1] for role, moments in seen.roles.items() if role != Role.DOWN.value and len(moments)]
+    read_us = last_read_us(recorded)
+    downs = recorded.saw(Role.DOWN)
+    others = [moments[-1] for role, moments in recorded.roles.items() if role != Role.DOWN.value and len(moments)]
     run = downs[downs > max([read_us, *others])]
     edges = np.append(run, now_us)
     gaps = np.flatnonzero(np.diff(edges) > STALE_US)
@@ -92,9 +92,9 @@ def latest(seen: Recent, now_us: int, *, is_down: bool) -> Death:
     return Death(now_us, How.OPEN if not is_down else How.DOWN if is_watched else How.UNWATCHED, unwatched)
 
 
-def last_read_us(seen: Recent) -> int:
+def last_read_us(recorded: Recent) -> int:
     """When an outflow of the site was last read."""
-    return max((last for _, last in seen.spans.values()), default=0)
+    return max((last for _, last in recorded.spans.values()), default=0)
 
 
 _WORD: Final = (
@@ -233,18 +233,18 @@ def bounds(
     which does not tell its queues apart. `differ`: queues whose content may rightly differ.
     """
     now_us = micros(now)
-    seen = recent(history, site, pairs, until_us=now_us + AHEAD_US, other=other)
+    recorded = recent(history, site, pairs, until_us=now_us + AHEAD_US, other=other)
     sites = site, other or "the other site"
     # The clock that stamped the readings may be ahead of this one, and what it saw was seen.
-    now_us = max([now_us, *(int(moments[-1]) for moments in seen.roles.values() if len(moments))])
+    now_us = max([now_us, *(int(moments[-1]) for moments in recorded.roles.values() if len(moments))])
     # What a monitor read meanwhile was read: a site that is only taken for lost goes on.
-    end_us = now_us if down_at is None else max(min(now_us, micros(down_at)), last_read_us(seen))
-    death = latest(seen, end_us, is_down=down_at is not None)
+    end_us = now_us if down_at is None else max(min(now_us, micros(down_at)), last_read_us(recorded))
+    death = latest(recorded, end_us, is_down=down_at is not None)
     unsaid = death
     if silent_since is not None:
-        death = death.or_earlier(micros(silent_since), seen)
+        death = death.or_earlier(micros(silent_since), recorded)
     selected = Selected(include, exclude, differ)
-    bounded = [Pair.of(name, seen, death.us, selected, live) for name in sorted(seen.pairs)]
+    bounded = [Pair.of(name, recorded, death.us, selected, live) for name in sorted(recorded.pairs)]
     names = sorted({name for pair in bounded for name in (*pair.delivering, *pair.apart.queues) if name in selected})
     of_lost, of_duplicates = likely(bounded, death.us)
     lost = _bound(Loss, [(at_most(pair.lost), pair.lost_read_us) for pair in bounded], of_lost)
@@ -270,7 +270,10 @@ def bounds(
             )
             for of in (() if objectives is None else objectives.classes)
         ),
-        findings=(*seen.findings, *findings(sites, bounded, death, later=seen.later, is_summed=why is not None)),
+        findings=(
+            *recorded.findings,
+            *findings(sites, bounded, death, later=recorded.later, is_summed=why is not None),
+        ),
         age_s=_oldest(pair.age_us for pair in bounded),
         growing=(_rate(pair.lost for pair in bounded), _rate(pair.acknowledgements.whole for pair in bounded))
         if death.grows
@@ -293,14 +296,14 @@ def latest_end(
     """The latest end of the site's service, to a tenth of a second, with which no more than `most` are lost; None where
     there is none after its last reading, or the loss is not known."""
     now_us = micros(now)
-    seen = recent(history, site, pairs, until_us=now_us + AHEAD_US, other=other)
+    recorded = recent(history, site, pairs, until_us=now_us + AHEAD_US, other=other)
     selected = Selected(include, exclude, differ)
-    bounded = [Pair.of(name, seen, now_us, selected) for name in sorted(seen.pairs)]
+    bounded = [Pair.of(name, recorded, now_us, selected) for name in sorted(recorded.pairs)]
 
     def lost(end_us: int) -> Part | None:
         return added([pair.until(end_us).lost for pair in bounded])
 
-    begin_us = max((last for _, last in seen.spans.values()), default=now_us)
+    begin_us = max((last for _, last in recorded.spans.values()), default=now_us)
     least = lost(begin_us)
     if least is None or least.at_most > most:
         return None

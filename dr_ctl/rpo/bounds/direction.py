@@ -23,7 +23,7 @@ from typing import Final, Literal, Self
 import numpy as np
 
 from dr_ctl.core.notation import matches
-from dr_ctl.rpo.bounds.readings import Counters, Counts, Readings, Seen, Windows
+from dr_ctl.rpo.bounds.readings import Counters, Counts, Grids, Readings, Windows
 from dr_ctl.rpo.core.cut import NA, SHARED, Flags, Ints
 from dr_ctl.rpo.history.newest import US, WINDOW_US
 
@@ -65,7 +65,7 @@ class Direction:
     evened. `left`: by queue acknowledgements lost earlier, whose messages lie at the other site."""
 
     readings: Readings
-    evened: Seen
+    evened: Grids
     counted: Literal["added", "acked"]
     end_us: int
     left: Mapping[str, int]
@@ -112,9 +112,9 @@ class Direction:
 
     def unserved(self, names: Sequence[str]) -> Part | None:
         """What came to some queues since, by their own counts: no outflow serves them."""
-        seen = self.evened
-        windows = Windows(seen.asked[seen.whole], seen.us[seen.whole], seen.era[seen.whole])
-        own = seen.counted[self.counted].together([self.readings.place[name] for name in names])
+        grids = self.evened
+        windows = Windows(grids.asked[grids.whole], grids.us[grids.whole], grids.era[grids.whole])
+        own = grids.counted[self.counted].together([self.readings.place[name] for name in names])
 
         def most(us: int) -> Ints:
             return np.array([own.most(*windows.around(us)).max(initial=0)])
@@ -175,12 +175,12 @@ class Direction:
         cut = readings.cuts[0][row, place]
         begun = in_era[(cut >= 0) & (readings.us[readings.whole[in_era]] <= readings.asked[cut])]
         then, is_sent = int(begun[-1] if len(begun) else in_era[0]), self.counted == "added"
-        accounted = self._accounted(readings.seen, [row]).least(then, now)[0]
+        accounted = self._accounted(readings.grids, [row]).least(then, now)[0]
         strange = max(0, int(counts.added[row, place] - counts.added[row, readings.whole[then]] - accounted))
         lying = readings.queues.depth[own, now]
         if not len(begun) and (strange or not is_sent or then == now):
             return depth  # what lay there before is anybody's
-        since = readings.seen.counted[self.counted].most(then, now)[own] if len(begun) else lying
+        since = readings.grids.counted[self.counted].most(then, now)[own] if len(begun) else lying
         since = np.minimum(since, lying) if is_sent else since
         is_in = queues.group[own] >= 0
         of_groups = np.bincount(queues.group[own][is_in], since[is_in], queues.count).astype(np.int64)
@@ -212,19 +212,21 @@ class Direction:
 
     def _most(self, rows: Sequence[int], us: int, queues: Queues | None) -> Ints:
         """In any window so long: no more than was put in, and than the queues tell of and what they do not."""
-        seen = self.evened
-        begin, end = seen.windows.around(us)
-        put = seen.put.together(rows)
+        grids = self.evened
+        begin, end = grids.windows.around(us)
+        put = grids.put.together(rows)
         most = np.minimum(put.most(begin, end)[0], self._by_sums(rows, put, begin, end))
         if queues is None:
             return np.array([most.max(initial=0)])
-        before, after, is_told = self._enclosing(seen.whole, begin, end)
+        before, after, is_told = self._enclosing(grids.whole, begin, end)
         # Windows between the same readings of queues differ in what was put in alone: the most of it counts.
         (before, after), number = np.unique(np.stack([before, after]), axis=1, return_inverse=True)
         of_pairs = np.zeros(len(before), np.int64)
         np.maximum.at(of_pairs, number.reshape(-1), most[is_told])
-        sent, accounted = seen.counted[self.counted].grouped(queues.group, queues.count), self._accounted(seen, rows)
-        strange = np.maximum(0, put.most(seen.whole[before], seen.whole[after])[0] - accounted.least(before, after)[0])
+        sent, accounted = grids.counted[self.counted].grouped(queues.group, queues.count), self._accounted(grids, rows)
+        strange = np.maximum(
+            0, put.most(grids.whole[before], grids.whole[after])[0] - accounted.least(before, after)[0]
+        )
         told_most = np.minimum(of_pairs, sent.most(before, after) + strange).max(axis=1, initial=0)
         busiest: Ints = np.maximum(told_most, most[~is_told].max(initial=0))
         return busiest
@@ -249,11 +251,11 @@ class Direction:
         is_told[is_told] = era[before[is_told]] == era[after[is_told]]
         return before[is_told], after[is_told], is_told
 
-    def _accounted(self, seen: Seen, rows: Sequence[int]) -> Counters:
+    def _accounted(self, grids: Grids, rows: Sequence[int]) -> Counters:
         """What the queues count of what is put into outflows: of a mixed one messages and acknowledgements."""
         own = [queue for row in rows for queue in self.queues[row]]
         mixed = [queue for row in rows if self.readings.outflows.names[row][0] == "mixed" for queue in self.queues[row]]
-        one, other = seen.counted[self.counted].together(own), seen.counted[self._other_counted].together(mixed)
+        one, other = grids.counted[self.counted].together(own), grids.counted[self._other_counted].together(mixed)
         return Counters(one.low + other.low, one.high + other.high)
 
     @cached_property
@@ -428,10 +430,10 @@ class _Compared:
     def _moved(self, name: str) -> Ints:
         """How much the queue changed from the reading before to the reading after: two sites are never read in the same
         instant."""
-        place, seen = self.readings.place.get(name), self.readings.seen
+        place, grids = self.readings.place.get(name), self.readings.grids
         if place is None:
             return np.zeros(len(self.places), np.int64)
-        before, after = np.maximum(0, self.places - 1), np.minimum(len(seen.whole) - 1, self.places + 1)
-        counted = seen.counted.values()
+        before, after = np.maximum(0, self.places - 1), np.minimum(len(grids.whole) - 1, self.places + 1)
+        counted = grids.counted.values()
         moved: Ints = np.sum([count.high[place, after] - count.low[place, before] for count in counted], axis=0)
-        return np.where(seen.era[seen.whole[before]] == seen.era[seen.whole[after]], moved, _ALL)
+        return np.where(grids.era[grids.whole[before]] == grids.era[grids.whole[after]], moved, _ALL)

@@ -20,7 +20,7 @@ import numpy as np
 from dr_ctl.core.model import Role
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.direction import NOTHING_COMPARED, Comparison, Direction, Part, Selected, added, at_most
-from dr_ctl.rpo.bounds.readings import Readings, Seen, evened
+from dr_ctl.rpo.bounds.readings import Grids, Readings, evened
 from dr_ctl.rpo.core.cut import NA, SHARED, Floats, Ints
 from dr_ctl.rpo.history.newest import US, Recent
 from dr_ctl.rpo.history.row import Row
@@ -81,18 +81,18 @@ class Pair:
     overtaken: int | None
 
     @classmethod
-    def of(cls, name: str, seen: Recent, end_us: int, selected: Selected, live: Sequence[Row] = ()) -> Self:
+    def of(cls, name: str, recorded: Recent, end_us: int, selected: Selected, live: Sequence[Row] = ()) -> Self:
         """`live`: what the other site's queues count now."""
-        readings = Readings.of(name, seen)
+        readings = Readings.of(name, recorded)
         own = [flow for kind, flow in readings.outflows.names if kind == "acks" and flow != SHARED]
-        left = {flow: done_and_there(readings, flow, seen.saw(Role.SERVING)) for flow in own}
+        left = {flow: done_and_there(readings, flow, recorded.saw(Role.SERVING)) for flow in own}
         known = {flow: count for flow, count in left.items() if count is not None}
-        messages, acknowledgements = _both(readings, evened(readings.seen), end_us, known)
+        messages, acknowledgements = _both(readings, evened(readings.grids), end_us, known)
         delivering = {queue: _most_delivering(readings, place) for queue, place in readings.place.items()}
         apart, overtaken = NOTHING_COMPARED, None
-        then = seen.compared.get(name)
+        then = recorded.compared.get(name)
         if then is not None and len((both := Readings.of(name, then)).us):
-            sent, acked = _both(both, both.seen, end_us, known)
+            sent, acked = _both(both, both.grids, end_us, known)
             apart = Comparison.of(sent, acked, selected)
             came = _came([row for row in live if row.pair == name and messages.outflow_of(row.name) is not None], then)
             overtaken = came if came > _explained(messages, sent) else None
@@ -168,8 +168,8 @@ class Pair:
         return _with(own, self.apart.lost([name for name in self.apart.queues if matches(patterns, name)]))
 
 
-def _both(readings: Readings, seen: Seen, end_us: int, left: Mapping[str, int]) -> tuple[Direction, Direction]:
-    return Direction(readings, seen, "added", end_us, left), Direction(readings, seen, "acked", end_us, left)
+def _both(readings: Readings, grids: Grids, end_us: int, left: Mapping[str, int]) -> tuple[Direction, Direction]:
+    return Direction(readings, grids, "added", end_us, left), Direction(readings, grids, "acked", end_us, left)
 
 
 def _came(live: Iterable[Row], then: Recent) -> int:
@@ -241,12 +241,12 @@ def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
 
 def _of_pair(pair: Pair, end_us: int) -> tuple[float, float]:
     readings, places = pair.readings, [*_places(pair.readings)]
-    seen, last = [_at(pair, place) for place in places], len(pair.readings.us) - 1
+    samples, last = [_at(pair, place) for place in places], len(pair.readings.us) - 1
     if places[0] != last:
-        seen.insert(0, _nearer(pair, seen[0], places[0], last))
+        samples.insert(0, _nearer(pair, samples[0], places[0], last))
         places.insert(0, last)
     us = readings.us[places]
-    return _ahead(us, [at.lost for at in seen], end_us), _ahead(us, [at.duplicates for at in seen], end_us)
+    return _ahead(us, [at.lost for at in samples], end_us), _ahead(us, [at.duplicates for at in samples], end_us)
 
 
 def _places(readings: Readings) -> Iterator[int]:

@@ -30,7 +30,7 @@ LONGEST_US: Final = 60 * US
 
 
 @dataclass(frozen=True)
-class Seen:
+class Grids:
     """What readings counted, as grids by their names: by outflow (`flows`), and by queue at the readings that read
     queues (`whole`: their places). Counters are compared within one era, a start of the broker."""
 
@@ -55,10 +55,10 @@ class Seen:
     def windows(self) -> Windows:
         return Windows(self.asked, self.us, self.era)
 
-    def at(self, places: Ints) -> Seen:
+    def at(self, places: Ints) -> Grids:
         """Some of the readings alone."""
         is_kept = np.isin(self.whole, places)
-        return Seen(
+        return Grids(
             self.us[places],
             self.asked[places],
             self.era[places],
@@ -170,16 +170,16 @@ LEAST_US: Final = 2 * US
 """So much without one shows a pace."""
 
 
-def evened(seen: Seen) -> Seen:
+def evened(grids: Grids) -> Grids:
     """What was seen, with readings added in its gaps, for how much comes in a window of time and for nothing else."""
-    at_once = np.flatnonzero(seen.us - seen.asked <= longest_us(seen.us))
-    if len(seen.us) / 2 < len(at_once) < len(seen.us):
-        seen = seen.at(at_once)
-    is_one = seen.era[1:] == seen.era[:-1]
-    is_gap = is_one & gaps(seen.us)
-    if not is_gap.any() or np.diff(seen.us)[is_one & ~is_gap].sum() < SHOWN_US:
-        return seen
-    return _Evening(seen, is_gap).seen()
+    at_once = np.flatnonzero(grids.us - grids.asked <= longest_us(grids.us))
+    if len(grids.us) / 2 < len(at_once) < len(grids.us):
+        grids = grids.at(at_once)
+    is_one = grids.era[1:] == grids.era[:-1]
+    is_gap = is_one & gaps(grids.us)
+    if not is_gap.any() or np.diff(grids.us)[is_one & ~is_gap].sum() < SHOWN_US:
+        return grids
+    return _Evening(grids, is_gap).evened()
 
 
 @dataclass(frozen=True)
@@ -194,63 +194,63 @@ class _Gap:
 
 
 class _Evening:
-    def __init__(self, seen: Seen, is_gap: Flags) -> None:
-        self._seen, usual_us_ = seen, max(1, usual_us(seen.us))
+    def __init__(self, grids: Grids, is_gap: Flags) -> None:
+        self._grids, usual_us_ = grids, max(1, usual_us(grids.us))
         # Readings without a gap between them belong together.
-        self._run = seen.era + np.concatenate([[0], np.cumsum(is_gap)])
-        whole_us = np.diff(seen.us[seen.whole])
+        self._run = grids.era + np.concatenate([[0], np.cumsum(is_gap)])
+        whole_us = np.diff(grids.us[grids.whole])
         every = max(1, int(np.median(whole_us)) // usual_us_) if len(whole_us) else 1
         self._gaps = [self._gap(at, usual_us_, every) for at in np.flatnonzero(is_gap).tolist()]
-        self._low, self._high = (counters.sum(0).astype(float) for counters in (seen.put.low, seen.put.high))
+        self._low, self._high = (counters.sum(0).astype(float) for counters in (grids.put.low, grids.put.high))
 
     def _gap(self, at: int, usual_us: int, every: int) -> _Gap:
-        begin, end = self._seen.us[at : at + 2].tolist()
+        begin, end = self._grids.us[at : at + 2].tolist()
         places, most = np.arange(1, -(-(end - begin) // usual_us)), LONGEST_US // usual_us + 2
         later = np.zeros(len(places), bool)
         if len(places) > 2 * most:
             places, later = np.concatenate([places[:most], places[-most:]]), np.arange(2 * most) >= most
         return _Gap(at, begin + places * usual_us, places % every == 0, later)
 
-    def seen(self) -> Seen:
-        seen, every = self._seen, np.arange(len(self._seen.us))
-        us = np.concatenate([seen.us, *(gap.us for gap in self._gaps)])
+    def evened(self) -> Grids:
+        grids, every = self._grids, np.arange(len(self._grids.us))
+        us = np.concatenate([grids.us, *(gap.us for gap in self._gaps)])
         order = np.argsort(us, kind="stable")
-        own, eras = seen.era.copy(), []
+        own, eras = grids.era.copy(), []
         for gap in self._gaps:
             eras.append(own[gap.at] + gap.later)
             own[gap.at + 1 :] += gap.later.any()  # anew in the middle of a long gap
-        asked, era = np.concatenate([seen.asked, us[len(every) :]]), np.concatenate([own, *eras])
-        is_whole = np.concatenate([np.isin(every, seen.whole), *(gap.is_whole for gap in self._gaps)])
+        asked, era = np.concatenate([grids.asked, us[len(every) :]]), np.concatenate([own, *eras])
+        is_whole = np.concatenate([np.isin(every, grids.whole), *(gap.is_whole for gap in self._gaps)])
         of_whole = np.argsort(us[is_whole], kind="stable")
         added = [gap.us for gap in self._gaps], [gap.us[gap.is_whole] for gap in self._gaps]
-        flows = {name: self._filled(grid, every, added[0])[:, order] for name, grid in seen.flows.items()}
-        queues = {name: self._filled(grid, seen.whole, added[1])[:, of_whole] for name, grid in seen.queues.items()}
-        return Seen(us[order], asked[order], era[order], np.flatnonzero(is_whole[order]), flows, queues)
+        flows = {name: self._filled(grid, every, added[0])[:, order] for name, grid in grids.flows.items()}
+        queues = {name: self._filled(grid, grids.whole, added[1])[:, of_whole] for name, grid in grids.queues.items()}
+        return Grids(us[order], asked[order], era[order], np.flatnonzero(is_whole[order]), flows, queues)
 
     def _filled(self, grid: Ints, columns: Ints, added: list[Ints]) -> Ints:
         """Counters at readings (`columns`), and then at the readings that are added."""
-        counters, is_read = Counters.of(grid, self._seen.era[columns]), grid != NA
+        counters, is_read = Counters.of(grid, self._grids.era[columns]), grid != NA
         more = (self._spread(counters, is_read, columns, *part) for part in zip(self._gaps, added, strict=True))
         return np.concatenate([np.where(is_read, counters.low, NA), *more], axis=1)
 
     def _spread(self, counters: Counters, is_read: Flags, columns: Ints, gap: _Gap, us: Ints) -> Ints:
         """What counters were at readings in a gap. Their count is that of the time between the readings around that
         read them; when in that time they grew is told by the outflows, between the readings of these evenly."""
-        seen, low, at = self._seen, self._low, gap.at
-        era = seen.era[columns] == seen.era[at]
+        grids, low, at = self._grids, self._low, gap.at
+        era = grids.era[columns] == grids.era[at]
         before, after = int(np.searchsorted(columns, at, "right")) - 1, int(np.searchsorted(columns, at + 1))
         if before < 0 or after == len(columns) or not (era[before] and era[after]):
             return np.full((len(counters.low), len(us)), NA)
         first, last = columns[before], columns[after]
-        put, within = low[last] - low[first], (us - seen.us[at]) / (seen.us[at + 1] - seen.us[at])
-        share = (us - seen.us[first]) / (seen.us[last] - seen.us[first])
+        put, within = low[last] - low[first], (us - grids.us[at]) / (grids.us[at + 1] - grids.us[at])
+        share = (us - grids.us[first]) / (grids.us[last] - grids.us[first])
         if put > 0:
             share = (low[at] + (self._high[at + 1] - low[at]) * within - low[first]) / put
         begin = counters.low[:, before]
         grown = np.maximum(0, counters.high[:, after] - begin)
-        shown = self._shown(counters, columns, int(seen.us[last] - seen.us[first]))
+        shown = self._shown(counters, columns, int(grids.us[last] - grids.us[first]))
         ordinary = np.where(grown <= WANDERS * shown, grown, shown)
-        burst = (grown - ordinary)[:, None] * (us >= (seen.us[at] + seen.us[at + 1]) // 2)
+        burst = (grown - ordinary)[:, None] * (us >= (grids.us[at] + grids.us[at + 1]) // 2)
         spread = begin[:, None] + np.floor(ordinary[:, None] * np.clip(share, 0, 1)).astype(np.int64) + burst
         sides = np.arange(len(columns)) <= before, np.arange(len(columns)) >= after
         is_known = np.logical_and.reduce([(is_read & era & side).any(axis=1) for side in sides])
@@ -258,13 +258,13 @@ class _Evening:
 
     def _shown(self, counters: Counters, columns: Ints, us: int) -> Ints:
         """How much came at most in a time so long, by the pace of readings without a gap between them."""
-        seen, run = self._seen, self._run[columns]
+        grids, run = self._grids, self._run[columns]
         shown = np.zeros(len(counters.low), np.int64)
         for number in np.unique(run):
             own = np.flatnonzero(run == number)
-            if seen.us[columns[own[-1]]] - seen.us[columns[own[0]]] < LEAST_US:
+            if grids.us[columns[own[-1]]] - grids.us[columns[own[0]]] < LEAST_US:
                 continue
-            windows = Windows(seen.asked[columns[own]], seen.us[columns[own]], run[own])
+            windows = Windows(grids.asked[columns[own]], grids.us[columns[own]], run[own])
             came = np.zeros(len(counters.low), np.int64)
             for times, length_us in windows.parts(us) or ():
                 begin, end = windows.around(length_us)
@@ -335,14 +335,14 @@ class Readings:
     back: Counts
 
     @classmethod
-    def of(cls, pair: str, seen: Recent) -> Self:
+    def of(cls, pair: str, recorded: Recent) -> Self:
         """The readings of one pair; none where none read an outflow."""
-        if pair not in seen.spans:
+        if pair not in recorded.spans:
             grid = np.zeros((0, 0), np.int64)
             none, nothing = grid.ravel(), Counts([], *(grid,) * 7)
             return cls(none, none, none, nothing, none, nothing, nothing, none, nothing)
-        begin, end = seen.spans[pair]
-        rows = seen.table.filter(pc.equal(seen.table["pair"], pair))
+        begin, end = recorded.spans[pair]
+        rows = recorded.table.filter(pc.equal(recorded.table["pair"], pair))
         rows = rows.filter(pc.and_(pc.greater_equal(rows["us"], begin), pc.less_equal(rows["us"], end)))
         outer = rows.filter(pc.is_in(rows["kind"], pa.array(OUTFLOWS)))
         us = np.unique(outer["us"].to_numpy())
@@ -351,7 +351,7 @@ class Readings:
         whole = np.flatnonzero(np.isin(us, of_queues))
         whole_us = us[whole]
         inner = inner.filter(pc.is_in(inner["us"], pa.array(whole_us)))
-        there = rows.slice(0, 0) if seen.beside is None else seen.beside
+        there = rows.slice(0, 0) if recorded.beside is None else recorded.beside
         there = there.filter(pc.and_(pc.equal(there["pair"], pair), pc.is_valid(there["start"])))
         there = there.filter(pc.is_in(there["us"], pa.array(whole_us)))
         outflows = Counts.of(outer, OUTFLOWS, us)
@@ -386,11 +386,11 @@ class Readings:
         return cut, likely_us
 
     @cached_property
-    def seen(self) -> Seen:
+    def grids(self) -> Grids:
         """What they counted."""
         flows = {name: getattr(self.outflows, name) for name in ("added", "queues_added", "queues_acked")}
         queues = {"added": self.queues.added, "acked": self.queues.acked}
-        return Seen(self.us, self.asked, self.era, self.whole, flows, queues)
+        return Grids(self.us, self.asked, self.era, self.whole, flows, queues)
 
 
 def _staged(there: pa.Table, inner: pa.Table) -> pa.Table:

@@ -141,10 +141,10 @@ def recent(
     `pairs` are those that the settings name; without them, those that the newest readings name. Readings after
     `until_us` are passed over, and counted. `other`: the site of which is read what lay there beside.
     """
-    seen, findings = read(history, lambda files: _Reading(files, site, frozenset(pairs), until_us, other).recent())
-    if seen.is_empty and not seen.findings and not findings:  # what was not read is not told as nothing
+    rows, findings = read(history, lambda files: _Reading(files, site, frozenset(pairs), until_us, other).recent())
+    if rows.is_empty and not rows.findings and not findings:  # what was not read is not told as nothing
         findings.append(found("DR-RPO-001.of_site", site=site, place=shown(history)))
-    return replace(seen, findings=[*findings, *seen.findings])
+    return replace(rows, findings=[*findings, *rows.findings])
 
 
 class _Reading:

@@ -173,7 +173,7 @@ SHORT_WORK_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Tally:
     """The `facts` of all ledgers together."""
 
     snapshots: list[Snapshot] = field(default_factory=list)
@@ -212,37 +212,37 @@ def reconcile(
 def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Reconciled:
     """Do the same in a session that is there already."""
     events = sql.union([read(spark, number, ledger) for number, ledger in enumerate(given)])
-    seen = _seen(facts(events).collect(), given)
-    findings = [*_bad_lines(seen, given), *_left_out(given), *_gaps(seen)]
-    fates = judged(events, seen.snapshots, seen.newest, seen.queues)
+    tally = _tallied(facts(events).collect(), given)
+    findings = [*_bad_lines(tally, given), *_left_out(given), *_gaps(tally)]
+    fates = judged(events, tally.snapshots, tally.newest, tally.queues)
     # Into one partition: to cut what is sorted into several, Spark would judge everything twice.
     rows = fates.repartition(1).sortWithinPartitions("kind", "queue", "id").toLocalIterator()
-    return Reconciled(_written(rows if seen.queues else (), out), dict(seen.events), tuple(findings))
+    return Reconciled(_written(rows if tally.queues else (), out), dict(tally.events), tuple(findings))
 
 
-def _seen(rows: Iterable[Any], given: Sequence[Ledger]) -> _Seen:
+def _tallied(rows: Iterable[Any], given: Sequence[Ledger]) -> _Tally:
     # Exports and snapshots that held nothing tell that too.
     moments = {(ledger.site or "", n): micros(ledger.looked_at) for n, ledger in enumerate(given) if ledger.looked_at}
-    seen = _Seen()
+    tally = _Tally()
     for row in rows:
         if row.event == BAD:
-            seen.bad[row.ledger] = seen.bad.get(row.ledger, 0) + row.n
+            tally.bad[row.ledger] = tally.bad.get(row.ledger, 0) + row.n
             continue
-        seen.events[row.event] += row.n
-        seen.queues[row.queue].add(row.event)
+        tally.events[row.event] += row.n
+        tally.queues[row.queue].add(row.event)
         if row.event == "stored":
             key = (row.site, row.ledger)
             moments[key] = max(moments.get(key, row.last_us), row.last_us)
-    seen.snapshots = [
+    tally.snapshots = [
         Snapshot(site, number, at_us, at_us + given[number].blur_us)
         for (site, number), at_us in sorted(moments.items())
     ]
-    return seen
+    return tally
 
 
-def _bad_lines(seen: _Seen, given: Sequence[Ledger]) -> Iterable[Finding]:
+def _bad_lines(tally: _Tally, given: Sequence[Ledger]) -> Iterable[Finding]:
     """A torn last line is a finding, any other bad line an error, because its event is not known."""
-    for number, count in sorted(seen.bad.items()):
+    for number, count in sorted(tally.bad.items()):
         place, is_torn = first_bad(given[number])
         if not (is_torn and count == 1):
             more = f" ({count} such lines)" if count > 1 else ""
@@ -257,15 +257,15 @@ def _left_out(given: Sequence[Ledger]) -> Iterable[Finding]:
         yield found("DR-LEDGER-001", listed=listed)
 
 
-def _gaps(seen: _Seen) -> Iterable[Finding]:
+def _gaps(tally: _Tally) -> Iterable[Finding]:
     """Findings on gaps in the ledgers."""
-    sends = {name for name, events in seen.queues.items() if events & SENDS}
-    consumed = {name for name, events in seen.queues.items() if "consumed" in events}
-    if unsent := sorted(seen.queues.keys() - sends):
+    sends = {name for name, events in tally.queues.items() if events & SENDS}
+    consumed = {name for name, events in tally.queues.items() if "consumed" in events}
+    if unsent := sorted(tally.queues.keys() - sends):
         yield found("DR-RPO-013", unsent=some(unsent))
-    if unread := sorted(seen.queues.keys() - consumed):
+    if unread := sorted(tally.queues.keys() - consumed):
         yield found("DR-RPO-014", unread=some(unread))
-    if not seen.snapshots and seen.events:
+    if not tally.snapshots and tally.events:
         yield found("DR-RPO-015")
 
 
