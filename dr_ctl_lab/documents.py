@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from typing_extensions import TypedDict
 
-from dr_ctl.application.documents.schema import Nothing
+from dr_ctl.application.documents import Nothing
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl_lab.lab.ledger import Verdict
 from dr_ctl_lab.lab.status import LabStatus

@@ -21,14 +21,15 @@ import yaml
 from dr_ctl.agents.monitor import recording
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import folder
+from dr_ctl.application.rehearsing import TwinData
 from dr_ctl.application.result import Result
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
 from dr_ctl.core.document import document, key
 from dr_ctl.core.errors import BrokerError, DrCtlError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, some
-from dr_ctl.core.system import growing_s, stamp, system
+from dr_ctl.core.model import ExitCode, Finding, some
+from dr_ctl.core.system import growing_s, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.runs import write
 from dr_ctl.settings.loader import load
@@ -113,20 +114,16 @@ def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
     ]
     evidence = caller.state() / "rehearsals" / f"{caller.clock.now():%Y%m%dT%H%M%SZ}-twin.json"
     ends = Counter(end.exit_code for each in played for end in each.ends)
-    data: dict[str, Json] = {
-        "at": stamp(caller.clock.now()),
-        "topology": like.topology,
-        "sites": [*like.sites],
-        "queues": dict(like.depths),
-        "notes": [*like.notes],
-        "variations": document(played),
-        "ends": {str(code): count for code, count in sorted(ends.items())},
-        "outage_s": {"median": outages[len(outages) // 2], "most": outages[-1]} if outages else None,
-        "took_s": round(growing_s() - began, 1),
-        "evidence": str(evidence),
-    }
+    data = TwinData(
+        caller.clock.now(),
+        *(like.topology, like.sites, like.depths, like.notes, played),
+        ends={str(code): count for code, count in sorted(ends.items())},
+        outage_s={"median": outages[len(outages) // 2], "most": outages[-1]} if outages else None,
+        took_s=growing_s() - began,
+        evidence=evidence,
+    )
     evidence.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write(evidence, data)
+    write(evidence, document(data))
     longest = f"; clients were out for {outages[-1]:.2f} s at most" if outages else ""
     summary = f"{len(played)} variation(s) on a twin, {len(wrong)} judged badly{longest}; evidence: {evidence}"
     return Result(ExitCode.LOSS_REFUSED if wrong else ExitCode.OK, summary, findings, data, text="\n".join(like.notes))

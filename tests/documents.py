@@ -10,7 +10,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter
 
-from dr_ctl.application.documents.schema import Envelope, Nothing, data_types, schema_of
+from dr_ctl.application.documents import Envelope, Nothing, data_types, schema_of
 
 _NONE = re.compile(r"\bNone\b")
 _TRACEBACK = re.compile(r"^Traceback \(most.*\n(?: .*\n)*", re.MULTILINE)

@@ -6,17 +6,18 @@ people.
 
 import os
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import Final
 
-from dr_ctl.core.document import document
-from dr_ctl.core.model import Json
+from dr_ctl.core.document import document, key
+from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.system import Clock, stamp
 from dr_ctl.engine.notes import BY_AGENT, Notes
 from dr_ctl.engine.runs import Runs
-from dr_ctl.topologies.topology import Keeper, Kept
+from dr_ctl.topologies.topology import Keeper, Kept, QueueKept
 
 WRITE_EVERY_S: Final = 1.0
 
@@ -25,6 +26,21 @@ class Phase(Enum):
     RUNNING = "running"
     HELD = "held"  # follows what is consumed, deletes nothing
     FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class SyncLine:
+    """How the agent of `sync` stands, as in `sync.json`."""
+
+    fixed: Mapping[str, Json] = field(metadata=key(flat=True))
+    at: datetime
+    phase: Phase
+    why: str = field(metadata=key(blank=True))
+    held_by: str | None
+    silent: Mapping[str, str]
+    queues: Sequence[QueueKept]
+    findings: Sequence[Finding]
+    remembers: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +135,15 @@ class SyncAgent:
     def document(self, standing: Standing) -> dict[str, Json]:
         """`sync.json`, and the JSON line of the command."""
         kept = standing.kept
-        return {
-            **self._fixed,
-            "at": stamp(self._clock.now()),
-            "phase": standing.phase.value,
-            "why": standing.why or None,
-            "held_by": standing.run,
-            "silent": dict(kept.silent),
-            "queues": document(kept.queues),
-            "findings": document(kept.findings),
-            "remembers": dict(kept.remembers),
-        }
+        made: dict[str, Json] = document(
+            SyncLine(
+                self._fixed,
+                self._clock.now(),
+                *(standing.phase, standing.why, standing.run),
+                silent=kept.silent,
+                queues=kept.queues,
+                findings=kept.findings,
+                remembers=kept.remembers,
+            )
+        )
+        return made

@@ -12,8 +12,9 @@ import json
 import platform
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -25,7 +26,7 @@ import yaml
 from dr_ctl import __version__
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
-from dr_ctl.core.document import document, mapping
+from dr_ctl.core.document import document, key, mapping
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json
@@ -51,6 +52,15 @@ MASK: Final = "***"
 _COMMANDS: Final = ("run", "start", "stop", "state", "command")
 _LEAST: Final = 4
 """Characters of a password that is looked for: a shorter one stands in every text by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleData:
+    """Of `runs bundle`."""
+
+    bundle: Path = field(metadata=key(description="where it is"))
+    sha256: str
+    files: Sequence[str] = field(metadata=key(description="the names in it"))
 
 
 def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: bool) -> Result:
@@ -87,11 +97,7 @@ def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: b
         raise UsageError(
             f"--out {path}: {problem.strerror or problem}", remedy="Name a file that can be written."
         ) from problem
-    data: dict[str, Json] = {
-        "bundle": str(path),
-        "sha256": hashlib.sha256(packed).hexdigest(),
-        "files": [MANIFEST, *whole],
-    }
+    data = BundleData(path, hashlib.sha256(packed).hexdigest(), [MANIFEST, *whole])
     text = "\n".join(f"{len(content):>9}  {name}" for name, content in whole.items())
     return Result(ExitCode.OK, f"{path}: {len(packed)} bytes, no secret in it", findings, data, files.name, text)
 

@@ -1,15 +1,13 @@
 """Debts for every command that looks: read from the brokers that answered, and from STATE for the silent ones."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.result import Result
-from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.model import Finding
 from dr_ctl.engine.debts import Debt, known, merged, remember
 from dr_ctl.engine.runs import DEBTS
 from dr_ctl.topologies.topology import Snapshot
@@ -38,10 +36,3 @@ def owed(state: Path, snapshot: Sequence[Debt], answered: Sequence[str]) -> Owed
 
 def owed_now(caller: Caller, snapshot: Snapshot) -> Owed:
     return owed(caller.state(), snapshot.debts, sorted({each.site for each in snapshot.brokers if each.silent is None}))
-
-
-def with_units(caller: Caller, result: Result, snapshot: Snapshot) -> Result:
-    """A result with who serves what, and what is owed."""
-    data: dict[str, Json] = {**result.data, "pairs": document(snapshot.units)}
-    debts = owed_now(caller, snapshot)
-    return replace(result, data=data, debts=debts.debts, findings=(*result.findings, *debts.findings))

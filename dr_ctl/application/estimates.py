@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from dr_ctl.application.plans import StoredFigures
 from dr_ctl.application.result import Result
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity, some
@@ -81,10 +82,8 @@ def beside_plan(installation: Installation, result: Result) -> Result:
     if result.plan is None:
         return result
     document, line, findings = with_age(installation, result.plan.source)
-    text = result.text or line
-    return replace(
-        result, data={**result.data, "estimate": document}, findings=[*result.findings, *findings], text=text
-    )
+    data = replace(result.data, stored=StoredFigures(document))
+    return replace(result, data=data, findings=[*result.findings, *findings], text=result.text or line)
 
 
 class StoredEstimate:

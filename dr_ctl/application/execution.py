@@ -8,7 +8,9 @@ result says: one that fails, hangs or is missing is a warning.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from dr_ctl.application import lock
 from dr_ctl.application.caller import Caller
@@ -16,9 +18,10 @@ from dr_ctl.application.debts import owed
 from dr_ctl.application.estimates import Preflight, SkippedEstimate, StoredEstimate
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import FailoverPrice
-from dr_ctl.application.plans import Approvals
+from dr_ctl.application.lost_site import OutOfLost
+from dr_ctl.application.plans import RESIDUE, Approvals
 from dr_ctl.application.result import Result, of_error
-from dr_ctl.core.document import document, mapping
+from dr_ctl.core.document import document, key, mapping, optional
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
@@ -33,14 +36,40 @@ from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
 from dr_ctl.engine.parts import option
 from dr_ctl.engine.plan import Plan
-from dr_ctl.engine.ports import Done, Estimator
+from dr_ctl.engine.ports import Done, Estimator, UnitSnapshot
 from dr_ctl.engine.record import approvers
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
 from dr_ctl.processes.hooks import HookRunner, Place
 from dr_ctl.processes.secrets import variables
+from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.settings.model import DEBT, After, Installation, Objectives
-from dr_ctl.topologies.topology import Snapshot, keeps_one_store, workloads_of
+from dr_ctl.topologies.topology import Snapshot, WorkloadSnapshot, keeps_one_store, workloads_of
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    outage_s: float | None = field(metadata=key(digits=3, description="for how long this run kept clients out"))
+    report: Path = field(metadata=key(description="where the page is"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationData:
+    """Of a command that may change a broker. A dry run has `plan`; a run has `pairs`, `outage_s` and `report`; what was
+    refused has what was seen until then."""
+
+    pairs: Sequence[UnitSnapshot] | None = optional()
+    end: RunEnd | None = optional(flat=True)
+    workloads: Sequence[WorkloadSnapshot] | None = optional()
+    bounds: Any = optional(shape=Bounds, description="what a failover may lose")
+    out_s: OutOfLost | None = optional()
+    undone: bool | None = optional("whether all was put back, and that was verified")
+    left: Mapping[str, Json] | None = optional("by what it is: messages that a return could not settle")
+    evidence: Mapping[str, Json] | None = optional("what a refusal rests on, as the ids of messages by queue")
+    residue: Mapping[str, Json] | None = optional(RESIDUE)
+    after: Sequence[str] | None = optional("what a person may do now")
+    plan: Plan | None = optional()
+    approved_by: Sequence[str] | None = optional("whose signatures stand under the plan of the run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +88,11 @@ class Work:
         decided: Plan,
         price: FailoverPrice | None,
         *,
-        brings: Mapping[str, Json],
+        residue: Mapping[str, Json] | None,
         superseded: RunFiles | None = None,
     ) -> Result:
-        """Execute a plan; `brings`, the messages of a return, goes into the result. A `superseded` run is closed once
-        this one has begun."""
+        """Execute a plan; `residue`, the messages that a return brings, goes into the result. A `superseded` run is
+        closed once this one has begun."""
         listener = self.caller.listener()
         lock.note_pauses(self.lease, decided.baseline)
         decided = replace(decided, findings=(*decided.findings, *self.lease.findings()))
@@ -86,7 +115,7 @@ class Work:
                 manner=self._manner(begun),
             )
 
-        return self._journaled(act, _about(decided.ask, decided.source), brings, decided, price)
+        return self._journaled(act, _about(decided.ask, decided.source), residue, decided, price)
 
     def undo(self, past: History) -> Result:
         """Put back what the run has changed."""
@@ -99,11 +128,11 @@ class Work:
             driver = self.opened.topology.driver(self.lease)
             return executor.undo(past, driver, journal, clock=self.opened.clock, listener=listener)
 
-        return self._journaled(act, _about(past.ask, past.source), {})
+        return self._journaled(act, _about(past.ask, past.source))
 
     def _by(self) -> dict[str, Json]:
         """Who carries out this part of the run, by which words, and in which installation."""
-        approved = {} if self.approved is None else {"approved": self.approved.as_json()}
+        approved = {} if self.approved is None else {"approved": document(self.approved)}
         return {
             **lock.by(),
             "command": self.caller.typed,
@@ -143,7 +172,7 @@ class Work:
         self,
         act: Callable[[Journal, StopRequest], RunResult[Snapshot]],
         about: Mapping[str, Json],
-        brings: Mapping[str, Json],
+        residue: Mapping[str, Json] | None = None,
         plan: Plan | None = None,
         price: FailoverPrice | None = None,
     ) -> Result:
@@ -156,10 +185,18 @@ class Work:
                 stop.over()
                 lock.note_left(self.lease, ended.snapshot)
                 after = left_behind(plan, one_store=keeps_one_store(ended.snapshot)) if plan is not None else []
-                let_in = let_in_at([*journal.entries()])
-                out = None if price is None or let_in is None else price.out(let_in)
-                brings = {**brings, **({} if out is None else {"out_s": out}), **_approved([*journal.entries()])}
-                result = self._result(ended, brings, after)
+                entries = [*journal.entries()]
+                let_in = let_in_at(entries)
+                result = self._result(ended, after)
+                data = replace(
+                    result.data,
+                    residue=residue,
+                    out_s=None if price is None or let_in is None else price.out(let_in),
+                    # At its beginning: a resume needs no approval anew.
+                    approved_by=approvers(mapping(each.evidence.get("by")) for each in entries if each.kind == "run")
+                    or None,
+                )
+                result = replace(result, data=data)
                 _seal(journal, self.files, result.envelope(self.caller.command))
             except StopAtOnce as stopped:
                 return replace(_stopped_at_once(stopped, self.files, journal), ended=about)
@@ -171,30 +208,22 @@ class Work:
                 journal.close()
         return replace(_reported(result, self.files), ended=about)
 
-    def _result(self, ended: RunResult[Snapshot], brings: Mapping[str, Json], after: Sequence[str]) -> Result:
+    def _result(self, ended: RunResult[Snapshot], after: Sequence[str]) -> Result:
         answered = [site for site, role in ended.snapshot.roles.items() if role in (Role.SERVING, Role.STANDBY)]
         debts = owed(self.caller.state(), ended.snapshot.debts, answered)
         findings = (*ended.findings, *debts.findings)
-        data: dict[str, Json] = {
-            "pairs": document(ended.snapshot.units),
-            "outage_s": round(ended.outage_s, 3) if ended.outage_s is not None else None,
-            "report": str(self.files.report),
-        }
-        if workloads := workloads_of(ended.snapshot):
-            data["workloads"] = document(workloads)
-        if ended.bounds is not None:
-            data["bounds"] = dict(ended.bounds)
-        if ended.undone is not None:
-            data["undone"] = ended.undone
-        if ended.left:
-            data["left"] = dict(ended.left)
-        if ended.evidence:
-            data["evidence"] = dict(ended.evidence)
         after = after if ended.code is ExitCode.OK else ()
-        if after:
-            data["after"] = [*after]
-        text = "\n".join(after)
-        return Result(ended.code, ended.text, findings, {**data, **brings}, self.files.name, text, debts.debts)
+        data = OperationData(
+            pairs=ended.snapshot.units,
+            end=RunEnd(ended.outage_s, self.files.report),
+            workloads=workloads_of(ended.snapshot) or None,
+            bounds=ended.bounds,
+            undone=ended.undone,
+            left=ended.left or None,
+            evidence=ended.evidence or None,
+            after=after or None,
+        )
+        return Result(ended.code, ended.text, findings, data, self.files.name, "\n".join(after), debts.debts)
 
 
 class Broken(DrCtlError):
@@ -214,12 +243,6 @@ class Broken(DrCtlError):
 def _about(ask: Ask, source: str) -> dict[str, Json]:
     """What a run is about, as the installation's own commands are told."""
     return {"operation": ask.operation, "source": source, "target": ask.target}
-
-
-def _approved(entries: Sequence[Entry]) -> dict[str, Json]:
-    """The approvers of the run when it began, by its journal: a resume needs no approval anew."""
-    names = approvers(mapping(entry.evidence.get("by")) for entry in entries if entry.kind == "run")
-    return {"approved_by": [*names]} if names else {}
 
 
 def give_up(caller: Caller, files: RunFiles, result: Mapping[str, Json]) -> None:
@@ -244,7 +267,7 @@ def _reported(result: Result, files: RunFiles) -> Result:
 def _stopped_at_once(stopped: StopAtOnce, files: RunFiles, journal: Journal) -> Result:
     changed = any(entry.kind == "intent" for entry in journal.entries())
     finding = found("DR-RUN-002.not_undone" if changed else "DR-RUN-002.nothing_changed", why=stopped.why)
-    return Result.of(ExitCode(128 + stopped.signum), finding, data={"undone": False}, run=files.name)
+    return Result.of(ExitCode(128 + stopped.signum), finding, data=OperationData(undone=False), run=files.name)
 
 
 def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None:

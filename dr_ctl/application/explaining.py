@@ -8,11 +8,12 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from dr_ctl.application.result import Result
+from dr_ctl.core.document import key
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import MEANINGS, NO_UNDO, Tone, catalogue
 from dr_ctl.core.model import ExitCode
@@ -23,7 +24,9 @@ _MADE: Final = re.compile(r"(<!-- made: ([a-z ]+) -->\n).*?(<!-- end -->)", re.D
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    name: str
+    """What `explain` says of an exit code or a finding."""
+
+    name: str = field(metadata=key("id"))
     what: str
     do: str
     costs: str
@@ -54,8 +57,7 @@ def explain(word: str) -> Result:
     summary = f"{entry.name}: {entry.what}"
     parts = {"To do:  ": entry.do, "Effect: ": entry.costs, "Undo:   ": entry.undo}
     lines = [_wrapped(summary, ""), "", *(_wrapped(f"{name} {text}", " " * 9) for name, text in parts.items())]
-    data = {"id": entry.name, "what": entry.what, "do": entry.do, "costs": entry.costs, "undo": entry.undo}
-    return Result(ExitCode.OK, summary, data={**data}, closing="\n".join(lines))
+    return Result(ExitCode.OK, summary, data=entry, closing="\n".join(lines))
 
 
 def _wrapped(text: str, indent: str) -> str:

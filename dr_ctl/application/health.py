@@ -1,9 +1,9 @@
 """`check`, for machines: one line and 0, 1, 2 or 3, as monitoring systems read them, in its own time. Only looks."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
 from dr_ctl.application import lost_site, rehearsing
 from dr_ctl.application.caller import Caller
@@ -15,17 +15,17 @@ from dr_ctl.application.lost_site import lost_pairs, not_read, without_rights
 from dr_ctl.application.recovery_options import OpenRun
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
-from dr_ctl.core.document import document
+from dr_ctl.core.document import key
 from dr_ctl.core.errors import DrCtlError, TimedOut
-from dr_ctl.core.model import ExitCode, Health, Json, Role, some
+from dr_ctl.core.model import ExitCode, Health, Role, some
 from dr_ctl.core.notation import duration
-from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.parts import is_split, served_where, unserved
-from dr_ctl.engine.ports import NO_HINTS
+from dr_ctl.engine.ports import NO_HINTS, UnitSnapshot
 from dr_ctl.engine.roles import stand, stand_of
+from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.topologies.topology import Snapshot
 
 OVERDUE: Final = timedelta(days=1)
@@ -40,8 +40,30 @@ LOOKS: Final = 0.6
 class Problem:
     """What is not as it should be, and how bad that is."""
 
-    health: Health
+    health: Health = field(metadata=key(of="word", shape=Literal["ok", "warning", "critical", "unknown"]))
     text: str
+
+    @property
+    def word(self) -> str:
+        return self.health.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRole:
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class CheckData:
+    """Of `check`."""
+
+    sites: Mapping[str, SiteRole]
+    pairs: Sequence[UnitSnapshot]
+    problems: Sequence[Problem]
+    open_run: str | None
+    newest_look_s: float | None
+    rehearsed_at: datetime | None
+    bounds: Bounds | None
 
 
 def check(caller: Caller, within_s: float) -> Result:
@@ -66,8 +88,9 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     debts, run = owed_now(caller, snapshot).debts, OpenRun.of(caller)
     serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
     price = Judge.of(caller, opened, snapshot, snapshot.links()).if_lost(serving[0]) if len(serving) == 1 else None
-    bounds = price.bounds() if price is not None else None
-    look_s = _age_s(bounds, caller.clock.now())
+    bounds = price.now() if price is not None else None
+    read_at = bounds.lost.read_at if bounds is not None else None
+    look_s = (caller.clock.now() - read_at).total_seconds() if read_at is not None else None
     against = [*_failover(opened, snapshot, serving, price), *_history(opened, serving, look_s)]
     problems = [
         *_roles(opened, snapshot, serving, whole=run is None),
@@ -90,15 +113,15 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
         well.append(f"rehearsed {days} d ago" if days else "rehearsed today")
     worst = sorted(problems, key=lambda each: each.health.rank, reverse=True)
     line = f"{health.name} - {'; '.join(filter(None, [served, *(each.text for each in worst), *well]))}"
-    data: dict[str, Json] = {
-        "sites": {site: {"role": role.value} for site, role in snapshot.roles.items()},
-        "pairs": document(snapshot.units),
-        "problems": [{"health": each.health.name.lower(), "text": each.text} for each in worst],
-        "open_run": run.files.name if run is not None else None,
-        "newest_look_s": look_s,
-        "rehearsed_at": stamp(rehearsed) if rehearsed is not None else None,
-        "bounds": dict(bounds) if bounds is not None else None,
-    }
+    data = CheckData(
+        {site: SiteRole(role) for site, role in snapshot.roles.items()},
+        snapshot.units,
+        worst,
+        run.files.name if run is not None else None,
+        look_s,
+        rehearsed,
+        bounds,
+    )
     code = ExitCode.OK if health is Health.OK else ExitCode.UNKNOWN
     return Result(code, line, data=data, debts=debts, health=health)
 
@@ -180,9 +203,3 @@ def _history(opened: Opened, serving: list[str], look_s: float | None) -> Iterat
     document, _, _ = with_age(opened.installation, serving[0])
     if isinstance(document, dict) and document.get("verdict") == "missed":
         yield Problem(Health.WARNING, "the objectives are missed, by the stored estimate")
-
-
-def _age_s(bounds: Mapping[str, Json] | None, now: datetime) -> float | None:
-    lost = bounds.get("lost") if bounds is not None else None
-    read_at = lost.get("read_at") if isinstance(lost, dict) else None
-    return (now - datetime.fromisoformat(read_at)).total_seconds() if isinstance(read_at, str) else None

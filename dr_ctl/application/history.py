@@ -7,18 +7,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from typing_extensions import TypedDict
-
 from dr_ctl.application.result import Result
-from dr_ctl.core.document import document, key
+from dr_ctl.core.document import MOMENT, key, optional
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
+from dr_ctl.core.model import ExitCode, Finding, Role, some
 from dr_ctl.core.notation import table
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.operations import FAILOVER
-from dr_ctl.engine.record import NEVER_BEGAN, Listener, Out, Record, record
+from dr_ctl.engine.record import NEVER_BEGAN, CheckedRun, Listener, Out, Record, record
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.settings.model import Installation
 
@@ -31,7 +30,46 @@ _HEADING: Final = ("since (UTC)", "serves", "clients out", "epoch", "by", "what,
 NO_RUN: Final = "no run of this STATE"
 
 
-class Done(TypedDict):
+@dataclass(frozen=True, slots=True)
+class RunsData:
+    """Of `runs list`."""
+
+    runs: Sequence[Record]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownStep:
+    time: str = field(metadata=MOMENT)
+    step: str | None
+    event: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunData:
+    """Of `runs show`."""
+
+    outcome: str
+    entries: int = field(metadata=key(description="lines of the journal"))
+    steps: Sequence[ShownStep] | None = optional()
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedData:
+    """Of `runs verify`."""
+
+    runs: Sequence[CheckedRun]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """Of `runs report`."""
+
+    report: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
     """The run that did it."""
 
     run: str | None
@@ -84,13 +122,21 @@ class Turn:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryData:
+    """Of `history`."""
+
+    history: Sequence[Turn]
+    looks: bool = field(metadata=key(description="whether a monitor has recorded any"))
+
+
 def history(runs: Sequence[RunFiles], installation: Installation | None, since: datetime | None) -> Result:
     """The turns in order. Without an installation, from the runs alone."""
     records = [record(files) for files in runs]
     snapshot, findings = _looks(installation, since)
     all_ = sorted([*_by_runs(records, snapshot), *_by_no_run(records, snapshot)], key=lambda each: each.at)
     turns = [each for each in all_ if since is None or each.at >= since]
-    data: dict[str, Json] = {"history": document(turns), "looks": len(snapshot) > 0}
+    data = HistoryData(turns, len(snapshot) > 0)
     last = turns[-1] if turns else None
     summary = "nothing is known" if last is None else f"{last.serves} serves since {stamp(last.at)}"
     summary += "" if last is None else ", as far as runs and looks tell"

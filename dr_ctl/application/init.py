@@ -18,6 +18,7 @@ import yaml
 
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
+from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import BrokerError, Unreachable, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
@@ -42,6 +43,27 @@ class Wanted:
     username: str
     topology: str | None = None
     ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedBroker:
+    site: str
+    url: str
+    seen: str
+
+
+@dataclass(frozen=True, slots=True)
+class InitData:
+    """Of what was written: from addresses all but the last two, with `--topology` alone the first two."""
+
+    settings: Path | None = optional()
+    topology: str | None = optional()
+    why: str | None = optional()
+    to_decide: Sequence[str] | None = optional()
+    brokers: Sequence[ProbedBroker] | None = optional()
+    validate: Mapping[str, Json] | None = optional("the verdict on what was written: the data of `validate`")
+    directory: Path | None = optional("with --examples")
+    files: Sequence[str] | None = optional("with --examples")
 
 
 def begin(caller: Caller, wanted: Wanted) -> Result:
@@ -83,13 +105,13 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
     decide = [line.strip() for line in text.splitlines() if f"# {DECIDE}: " in line]
     findings = [found("DR-INIT-002", lines=len(decide), file=wanted.out)] if decide else []
     findings += [each for proposal in proposals for each in _shared(proposal)]
-    data: dict[str, Json] = {
-        "settings": str(wanted.out),
-        "topology": proposals[0].topology,
-        "why": proposals[0].why,
-        "to_decide": [*decide],
-        "brokers": [{"site": place.site, "url": place.url, "seen": _seen(place)} for place in places],
-    }
+    data = InitData(
+        wanted.out,
+        proposals[0].topology,
+        proposals[0].why,
+        decide,
+        [ProbedBroker(place.site, place.url, _seen(place)) for place in places],
+    )
     summary = f"{wanted.out}: {proposals[0].topology}, by {proposals[0].why}"
     return Result(ExitCode.OK, summary, findings, data, text=text)
 
@@ -221,10 +243,10 @@ def _pair(here: Place, there: Place) -> str:
 
 
 def _keys(keys: Sequence[Key] | Iterator[Key], indent: str, *, first: str | None = None) -> Iterator[str]:
-    for number, key in enumerate(keys):
+    for number, entry in enumerate(keys):
         begin = first if first is not None and number == 0 else indent
-        line = f"{begin}{key.name}: {_value(key.value)}"
-        why = key.why if key.sure else f"{DECIDE}: {key.why}"
+        line = f"{begin}{entry.name}: {_value(entry.value)}"
+        why = entry.why if entry.sure else f"{DECIDE}: {entry.why}"
         yield f"{line.ljust(39)} # {why}" if why else line
 
 
@@ -253,14 +275,14 @@ def write_example(topology: str, out: Path) -> Result:
     if out.exists():
         raise UsageError(f"{out} is there already", remedy="Name another file: --out FILE. Nothing was written.")
     write_text(out, text)
-    files: Mapping[str, Json] = {"settings": str(out), "topology": topology}
-    return Result(ExitCode.OK, f"{out}: the example of {topology}; adapt it, then `dr-ctl validate`", data=files)
+    text = f"{out}: the example of {topology}; adapt it, then `dr-ctl validate`"
+    return Result(ExitCode.OK, text, data=InitData(out, topology))
 
 
 def write_examples(out: Path) -> Result:
     """Write what came with dr-ctl beside its code: settings of each topology, units, alert rules, a dashboard; and the
     schemas of settings and documents. No file that is there already is written over."""
-    from dr_ctl.application.documents.schema import write_schemas  # noqa: PLC0415 - no other command needs them
+    from dr_ctl.application.documents import write_schemas  # noqa: PLC0415 - no other command needs them
 
     if out.exists():
         raise UsageError(f"{out} is there already", remedy="Name a directory that is not. Nothing was written.")
@@ -268,18 +290,14 @@ def write_examples(out: Path) -> Result:
     out.mkdir(parents=True)
     for each in written:
         copy(each, out / each.name)  # with its mode: some are commands
-    files: list[Json] = [each.name for each in written]
-    files += [f"schemas/{name}" for name in write_schemas(out / "schemas")]
-    return Result(
-        ExitCode.OK,
-        f"{len(written)} examples, and the schemas, are in {out}",
-        data={"directory": str(out), "files": files},
-    )
+    schemas = [f"schemas/{name}" for name in write_schemas(out / "schemas")]
+    data = InitData(directory=out, files=[*(each.name for each in written), *schemas])
+    return Result(ExitCode.OK, f"{len(written)} examples, and the schemas, are in {out}", data=data)
 
 
 def with_verdict(begun: Result, validated: Result) -> Result:
     """What was written, and what `validate` says of it."""
-    verdict: dict[str, Json] = {"exit_code": validated.exit_code, "summary": validated.summary, **validated.data}
+    verdict = {"exit_code": validated.exit_code, "summary": validated.summary, **document(validated.data)}
     text = f"{begun.text}\n{validated.text or validated.summary}"
-    data = {**begun.data, "validate": verdict}
+    data = replace(begun.data, validate=verdict)
     return replace(begun, findings=[*begun.findings, *validated.findings], data=data, text=text)

@@ -3,7 +3,7 @@ what tells of them is loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -79,6 +79,34 @@ class Opened:
         restarts = {step.verb for step in single_step(RESTART).steps} <= self.topology.recipe.verbs()
         restart = f"`dr-ctl link restart {site}`; if that does not help, look" if restarts else "Look"
         return f"{restart} at what stands between the sites."
+
+
+@dataclass(frozen=True, slots=True)
+class RunbookEntry:
+    name: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunbooksData:
+    """Of `runbook list`."""
+
+    runbooks: Sequence[RunbookEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class RunbookData:
+    """Of `runbook show`."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LintData:
+    """Of `runbook lint`."""
+
+    files: Sequence[Path]
 
 
 def folder(installation: Installation) -> Path:

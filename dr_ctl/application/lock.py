@@ -3,12 +3,14 @@
 import getpass
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from dr_ctl import __version__
 from dr_ctl.application.installation import Opened
+from dr_ctl.core.document import key
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import boot_id
@@ -110,24 +112,38 @@ def standing(snapshot: Snapshot) -> list[tuple[Look, LockDocument]]:
     return [(look, each) for look, each in newest if each is not None and (each.paused or not each.released)]
 
 
-def shown(snapshot: Snapshot) -> list[Json]:
+@dataclass(frozen=True, slots=True)
+class HeldLock:
+    """The lock as one broker holds it."""
+
+    site: str
+    pair: str
+    epoch: int
+    run: str | None
+    what: str | None
+    holder: str | None
+    host: str | None
+    pid: int | None
+    live: bool
+    released: bool
+    left_s: float | None = field(metadata=key(digits=1))
+    paused_before: Sequence[str]
+    paused: Mapping[str, Sequence[str]]
+
+
+def shown(snapshot: Snapshot) -> list[HeldLock]:
     """The holders of the lock by broker, for `data.locks`."""
     return [
-        {
-            "site": look.site,
-            "pair": look.pair,
-            "epoch": each.epoch,
-            "run": each.run,
-            "what": each.what,
-            "holder": each.holder,
-            "host": each.host,
-            "pid": each.pid,
-            "live": each.live(look.now_ms),
-            "released": each.released,
-            "left_s": round(max(each.expires_ms - look.now_ms, 0) / 1000, 1) if each.holder else None,
-            "paused_before": list(each.paused_before),
-            "paused": {run: list(names) for run, names in each.paused.items()},
-        }
+        HeldLock(
+            look.site,
+            look.pair,
+            *(each.epoch, each.run, each.what, each.holder, each.host, each.pid),
+            live=each.live(look.now_ms),
+            released=each.released,
+            left_s=max(each.expires_ms - look.now_ms, 0) / 1000 if each.holder else None,
+            paused_before=each.paused_before,
+            paused=each.paused,
+        )
         for look, each in standing(snapshot)
     ]
 

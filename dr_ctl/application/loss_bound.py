@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Final, TypedDict
 
 from dr_ctl.application.estimates import objectives
-from dr_ctl.application.lost_site import missing_package, out_of_lost
+from dr_ctl.application.lost_site import OutOfLost, missing_package, out_of_lost
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.findings import found
@@ -106,28 +106,28 @@ class FailoverPrice:
         self._host_lives = role is Role.DOWN and all(isinstance(each, Unreachable) and each.refused for each in silent)
 
     def bounds(self) -> Mapping[str, Json]:
-        bounds: Mapping[str, Json] = document(self._now())
+        bounds: Mapping[str, Json] = document(self.now())
         return bounds
 
     def quoted(self) -> tuple[str, str]:
         """What to type for the loss, and for what comes twice; good for minutes where they grow."""
-        return self._now().quoted()
+        return self.now().quoted()
 
     def findings(self) -> Sequence[Finding]:
-        bounds = self._now()
+        bounds = self.now()
         because = [] if bounds.because is None else [found("DR-LOSS-002", because=bounds.because)]
         return (*because, *bounds.findings, *self._clocks())
 
     def differ(self) -> Sequence[Finding]:
         """The findings that the two sites differ by more than what was on its way."""
-        return [each for each in self._now().findings if each.id == "DR-PARITY-001"]
+        return [each for each in self.now().findings if each.id == "DR-PARITY-001"]
 
     def _clocks(self) -> Iterator[Finding]:
         if self._ahead > SKEW and self._read is None:
             yield found("DR-LOSS-003", seconds=f"{self._ahead.total_seconds():.1f}")
 
     def too_high(self, ask: Ask) -> Finding | None:
-        now, limits = self._now(), objectives(self._installation)
+        now, limits = self.now(), objectives(self._installation)
         reasons = now.exceeds(limits, self._accepted("lost", now.lost, ask.accept_loss))
         doubles = now.doubles(limits, self._accepted("duplicates", now.duplicates, ask.accept_duplicates))
         if not reasons:
@@ -155,7 +155,7 @@ class FailoverPrice:
 
     def accepting(self, ask: Ask) -> str:
         """The options that accept what a failover asked for so would be refused for, with their figures."""
-        now, limits = self._now(), objectives(self._installation)
+        now, limits = self.now(), objectives(self._installation)
         lost = bool(now.exceeds(limits, self._accepted("lost", now.lost, ask.accept_loss)))
         doubles = now.doubles(limits, self._accepted("duplicates", now.duplicates, ask.accept_duplicates))
         return _accepting(now, lost=lost, duplicates=doubles is not None)
@@ -215,7 +215,7 @@ class FailoverPrice:
         more = (f"      {price_text(document(now))}", *_beneath(now, doubled=True))
         return found("DR-LOSS-005", more=more, why=why, instead=self._instead(), accepting=accepting)
 
-    def out(self, let_in: datetime) -> dict[str, Json]:
+    def out(self, let_in: datetime) -> OutOfLost:
         """For how long clients were out until they were let in, as far as looks tell."""
         return out_of_lost(self._installation, self.lost, self._pairs(), self._down_since, let_in)
 
@@ -232,7 +232,7 @@ class FailoverPrice:
         served_at = stamp(moment(served_us))
         return found("DR-LOSS-004", site=self.lost, served_at=served_at, silent_since=stamp(self._silent_since))
 
-    def _now(self) -> Bounds:
+    def now(self) -> Bounds:
         if self._kept_at is not None:
             return self._of_history().without_loss(self._kept_at)
         if self._read is None:

@@ -2,16 +2,17 @@
 served, a link is down or nobody looks, by the runs' journals and by the history."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final, NamedTuple
 
 from dr_ctl.application.installation import Opened
+from dr_ctl.core.document import key
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import without
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
+from dr_ctl.core.model import ExitCode, Finding, Role, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
@@ -288,20 +289,30 @@ def _of(at: datetime | None, site: str, kept_by: str | None) -> Since:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class OutOfLost:
+    """For how long clients were out of a site that was lost, in seconds; None where nothing tells."""
+
+    at_least: float | None = field(metadata=key(digits=3))
+    at_most: float | None = field(metadata=key(digits=3))
+    last_served: datetime | None
+    seen_down: datetime | None
+
+
 def out_of_lost(
     installation: Installation, lost: str, pairs: list[str], seen_down: datetime | None, let_in: datetime
-) -> dict[str, Json]:
+) -> OutOfLost:
     """From the last look that saw the site serve, at most; from the first of the run or the monitor that saw it down or
     closed since then, at least. None of either is null: it is not known."""
     served, gone = _looks(installation, lost, pairs, let_in)
     if seen_down is not None and seen_down <= let_in and (served is None or seen_down > served):
         gone = seen_down if gone is None else min(gone, seen_down)
-    return {
-        "at_least": None if gone is None else round((let_in - gone).total_seconds(), 3),
-        "at_most": None if served is None else round((let_in - served).total_seconds(), 3),
-        "last_served": None if served is None else stamp(served),
-        "seen_down": None if gone is None else stamp(gone),
-    }
+    return OutOfLost(
+        None if gone is None else (let_in - gone).total_seconds(),
+        None if served is None else (let_in - served).total_seconds(),
+        served,
+        gone,
+    )
 
 
 def _looks(

@@ -1,7 +1,7 @@
 """The monitor as a command: samples both sites, keeps the stored estimate fresh, shows figures to Prometheus, and takes
 a lost site that is back in again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,10 +20,10 @@ from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.run import run
 from dr_ctl.application.verdicts import Judge, targets
-from dr_ctl.core.document import document
+from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Role
+from dr_ctl.core.model import ExitCode, Finding, Role
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.debts import Debt, DebtKind
@@ -47,6 +47,22 @@ _ESTIMATED: Final = {
 _READY: Final = {ExitCode.OK: 1.0, ExitCode.PRECHECK_FAILED: 0.0}
 Labels = tuple[tuple[str, str], ...]
 AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every look
+
+
+@dataclass(frozen=True, slots=True)
+class ReinstateRun:
+    run: str | None
+    outcome: str
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorData:
+    """Of `monitor`."""
+
+    looks: int
+    rows: int
+    reinstated: Sequence[ReinstateRun] | None = optional()
 
 
 def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, metrics: str | None = None) -> Result:
@@ -80,10 +96,9 @@ def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, me
     own_exposing.notify(own_exposing.STOPPING)
     place = installation.history.shown
     text = f"{watching.looks} look(s), {watching.rows} row(s) written to {place}"
-    data: dict[str, Json] = {"looks": watching.looks, "rows": watching.rows}
     if reinstating is not None:
         text += f"; {len(reinstating.runs)} run(s) to reinstate a lost site"
-        data["reinstated"] = [*reinstating.runs]
+    data = MonitorData(watching.looks, watching.rows, reinstating.runs if reinstating is not None else None)
     return Result(ExitCode.OK, text, recorded.findings, data=data)
 
 
@@ -313,7 +328,7 @@ class AutoReinstate:
     outcome."""
 
     caller: Caller
-    runs: list[Json] = field(default_factory=list)
+    runs: list[ReinstateRun] = field(default_factory=list)
     _not_before: dict[str, float] = field(default_factory=dict)
 
     def reinstate(self, snapshot: Snapshot) -> None:
@@ -328,7 +343,7 @@ class AutoReinstate:
                 self._not_before[site] = clock.monotonic() + AGAIN_S
             # Refused beside an open run, a result names that one.
             if result.run is not None and all(each.id != "DR-RUN-003" for each in result.findings):
-                self.runs.append({"run": result.run, "outcome": result.code.outcome, "exit_code": int(result.code)})
+                self.runs.append(ReinstateRun(result.run, result.code.outcome, int(result.code)))
             self.caller.line(result.envelope(REINSTATE), f"{result.code.outcome}: {result.summary}")
 
     def _reinstate(self, site: str) -> Result:

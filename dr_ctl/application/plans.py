@@ -9,25 +9,28 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
-from dr_ctl.core.document import document, mapping
+from dr_ctl.core.document import document, key, mapping, optional
 from dr_ctl.core.document import read as read_back
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
 from dr_ctl.engine.plan import Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.record import ABORTED, NEVER_BEGAN, how_ended, record
 from dr_ctl.engine.runs import Runs, write
 from dr_ctl.processes import ssh
+from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.settings.model import Installation
+
+RESIDUE: Final = "what a returned site still holds for the other"
 
 _NOTHING_LEFT: Final = (
     *(code.outcome for code in (ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED, ExitCode.SERVING_SITE_ALIVE)),
@@ -61,6 +64,25 @@ def save(plan: Plan, out: Path) -> None:
         raise UsageError(
             f"--out {out}: {problem.strerror or problem}", remedy="Name a file that can be written."
         ) from problem
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFigures:
+    """The stored estimate beside a plan; None: there is none."""
+
+    estimate: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanData:
+    """Of `plan`, and of a dry run."""
+
+    plan: Plan | None = optional()
+    stored: StoredFigures | None = optional(flat=True)
+    bounds: Bounds | None = optional()
+    residue: Mapping[str, Json] | None = optional(RESIDUE)
+    as_if_lost: str | None = optional()
+    role: Role | None = optional()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,22 +191,34 @@ def _said(value: Json | Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Signature:
+    signer: ssh.Signer = field(metadata=key(flat=True))
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
 class Approvals:
-    """The digest of a signed plan, and one signature a person."""
+    """The digest of a signed plan, and one signature a person, as the journal keeps them: with the plan's file both can
+    be verified by anybody."""
 
     plan_sha256: str
-    by: tuple[tuple[ssh.Signer, str], ...]
+    by: tuple[Signature, ...]
 
     @property
     def names(self) -> list[str]:
-        return [signer.name for signer, _ in self.by]
+        return [each.signer.name for each in self.by]
 
-    def as_json(self) -> dict[str, Json]:
-        """For the journal: with the plan's file both can be verified by anybody."""
-        by: list[Json] = [
-            {"name": signer.name, "key": signer.key, "signature": signature} for signer, signature in self.by
-        ]
-        return {"plan_sha256": self.plan_sha256, "by": by}
+
+@dataclass(frozen=True, slots=True)
+class ApproveData:
+    """Of `plan approve`."""
+
+    plan: Path
+    signature: Path
+    signer: str
+    key: str
+    approved_by: Sequence[str]
+    needed: int
 
 
 def permit(
@@ -275,14 +309,7 @@ def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Resul
             f"{beside}: {problem.strerror or problem}", remedy="Copy the plan to where you can write."
         ) from problem
     approvals, others = _beside(installation, saved)
-    data: dict[str, Json] = {
-        "plan": str(path),
-        "signature": str(beside),
-        "signer": signer.name,
-        "key": signer.key,
-        "approved_by": [*approvals.names],
-        "needed": wanted.needed,
-    }
+    data = ApproveData(path, beside, signer.name, signer.key, approvals.names, wanted.needed)
     count = f"{len(approvals.by)} of {wanted.needed}"
     summary = f"{signer.name} has signed {title(saved.plan)}: {count} ({beside})"
     text = "" if len(approvals.by) < wanted.needed else f"Carry it out: `{_with_plan(saved.ask, path)}`"
@@ -293,7 +320,7 @@ def _beside(installation: Installation, saved: Saved) -> tuple[Approvals, tuple[
     """Judge every signature beside a plan. Signatures that share a name or a key are of one person."""
     wanted = installation.settings.approvals
     assert wanted is not None  # the caller has looked
-    by: list[tuple[ssh.Signer, str]] = []
+    by: list[Signature] = []
     others: list[Finding] = []
     for path in sorted(saved.path.parent.glob("*.sig")):
         if not path.name.startswith(f"{saved.path.name}."):
@@ -305,8 +332,8 @@ def _beside(installation: Installation, saved: Saved) -> tuple[Approvals, tuple[
             signer = f"not read: {problem.strerror or problem}"
         if isinstance(signer, str):
             others.append(found("DR-APPROVAL-003.signature", path=path, why=signer))
-        elif not any({*signer.names} & {*each.names} or signer.key == each.key for each, _ in by):
-            by.append((signer, text))
+        elif not any({*signer.names} & {*each.signer.names} or signer.key == each.signer.key for each in by):
+            by.append(Signature(signer, text))
     return Approvals(hashlib.sha256(saved.content).hexdigest(), tuple(by)), tuple(others)
 
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -21,11 +21,10 @@ from dr_ctl.application.request import Request
 from dr_ctl.application.result import Group, Result, counted
 from dr_ctl.application.status import not_one, silent, silent_of
 from dr_ctl.application.verdicts import Judge, Verdict, targets
-from dr_ctl.core.document import document
+from dr_ctl.core.document import key, optional
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
-from dr_ctl.core.system import stamp
 from dr_ctl.engine import runbook
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.context import Onlooker
@@ -33,8 +32,9 @@ from dr_ctl.engine.debts import lost_alone
 from dr_ctl.engine.operations import ALL, HOOK, SWAPOVER, VERIFY
 from dr_ctl.engine.parts import in_part, is_split, part_of, served_where, unserved
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Check, Done, Move, Unknown
+from dr_ctl.engine.ports import Check, Done, Move, UnitSnapshot, Unknown
 from dr_ctl.engine.roles import stand
+from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
 from dr_ctl.settings import model
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import Snapshot
@@ -44,6 +44,36 @@ _UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)
 SETTINGS: Final = "settings"
 """The place of a check that is of the settings by themselves."""
 _ORDER: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateData:
+    """Of `validate`."""
+
+    operations: Mapping[str, Verdict]
+    pairs: Sequence[UnitSnapshot]
+    fence: Mapping[str, str | None] = field(metadata=key(description="by site: how strong a fence can be there"))
+    last_look: datetime | None
+    rehearsed_at: datetime | None
+    bounds: Bounds | None = field(metadata=key(description=IF_LOST))
+    checks: Sequence[Check] | None = optional("with --verbose")
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineData:
+    """Of `validate --offline`."""
+
+    settings: Path
+    topology: str
+    checks: Sequence[Check]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyData:
+    """Of `verify`."""
+
+    pairs: Sequence[UnitSnapshot]
+    gate: Mapping[str, Json] | None = optional("`text`, and by pair what was compared")
 
 
 def validate(caller: Caller, operation: str | None, to: str | None = None, *, verbose: bool = False) -> Result:
@@ -73,16 +103,15 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         )
     age_s = caller.clock.monotonic() - began
     serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
-    data: dict[str, Json] = {
-        "operations": {each.operation: document(each) for each in verdicts},
-        "pairs": document(snapshot.units),
-        "fence": {site: snapshot.fence_strength(site) for site in snapshot.roles},
-        "last_look": stamp(looked.at) if looked.at is not None else None,
-        "rehearsed_at": stamp(at) if (at := rehearsing.last(caller.runs())) is not None else None,
-        "bounds": dict(judge.if_lost(serving[0]).bounds()) if len(serving) == 1 else None,
-    }
-    if verbose:
-        data["checks"] = document([each.aged(age_s) for each in checks])
+    data = ValidateData(
+        operations={each.operation: each for each in verdicts},
+        pairs=snapshot.units,
+        fence={site: snapshot.fence_strength(site) for site in snapshot.roles},
+        last_look=looked.at,
+        rehearsed_at=rehearsing.last(caller.runs()),
+        bounds=judge.if_lost(serving[0]).now() if len(serving) == 1 else None,
+        checks=[each.aged(age_s) for each in checks] if verbose else None,
+    )
     lines = [each.line for each in verdicts]
     groups = [
         replace(each, findings=_since_the_loss(snapshot, each.findings))
@@ -187,7 +216,7 @@ def verify(caller: Caller, asked: Ask) -> Result:
         snapshot = request.look()
         asked = request.narrowed(snapshot).ask
         roles = stand(part_of(snapshot, asked))
-        data: dict[str, Json] = {"pairs": document(snapshot.units)}
+        data = VerifyData(snapshot.units)
         if any(role in _UNANSWERED for role in snapshot.roles.values()):
             return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {roles}", silent(snapshot), data)
         if any(role is Role.SERVING for role in part_of(snapshot, asked).roles.values()):
@@ -196,14 +225,14 @@ def verify(caller: Caller, asked: Ask) -> Result:
         step = PlannedStep(1, VERIFY, asked.target, "the whole gate", limits=limits)
         context = Onlooker(caller.clock, caller.listener())
         outcome = opened.topology.driver().apply(step, Move(asked, opened.other(asked.target), {}), context)
-    data["gate"] = {"text": outcome.text, **outcome.evidence}
+    data = replace(data, gate={"text": outcome.text, **outcome.evidence})
     if isinstance(outcome, Unknown):
         return Result(ExitCode.UNKNOWN, outcome.text, outcome.findings, data)
     code = ExitCode.OK if isinstance(outcome, Done) else ExitCode.PRECHECK_FAILED
     return Result(code, outcome.text, outcome.findings, data)
 
 
-def _nothing_to_verify(opened: Opened, snapshot: Snapshot, asked: Ask, data: dict[str, Json]) -> Result:
+def _nothing_to_verify(opened: Opened, snapshot: Snapshot, asked: Ask, data: VerifyData) -> Result:
     """While a site serves the gate has not to hold: a swapover closes it. A fence is advised to nobody who moves
     nothing."""
     part, named = part_of(snapshot, asked), "" if asked.units is None else f" {some(asked.units)}"
@@ -326,11 +355,7 @@ def validate_offline(caller: Caller, *, verbose: bool = False) -> Result:
     pairs = {broker.name for site in settings.sites.values() for broker in site.brokers}
     about = f"{installation.file.name}: {settings.topology}, {' and '.join(settings.sites)}, {len(pairs)} pair(s)"
     failed = any(each.severity is Severity.ERROR for each in findings)
-    data: dict[str, Json] = {
-        "settings": str(installation.file),
-        "topology": settings.topology,
-        "checks": document([each.aged(0.0) for each in checks]),
-    }
+    data = OfflineData(installation.file, settings.topology, [each.aged(0.0) for each in checks])
     groups = grouped(installation, findings, checks, (), verbose=verbose)
     code = ExitCode.PRECHECK_FAILED if failed else ExitCode.OK
     summary = f"{about}: {counted(findings)}; no broker was asked"

@@ -1,14 +1,18 @@
 """`rehearse`: the whole path with nothing at stake, on the real brokers or on a twin of the installation."""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 from dr_ctl.application import run
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
+from dr_ctl.core.document import key
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine.ask import Ask, RunOptions
@@ -17,6 +21,22 @@ from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import Snapshot
 
 GROUP: Final = "dr_ctl.rehearsals"
+
+
+@dataclass(frozen=True, slots=True)
+class TwinData:
+    """Of `rehearse --on twin`."""
+
+    at: datetime
+    topology: str
+    sites: Sequence[str]
+    queues: Mapping[str, int]
+    notes: Sequence[str]
+    variations: Sequence[Any] = field(metadata=key(shape=list[dict[str, Any]]))
+    ends: Mapping[str, int] = field(metadata=key(description="by exit code: how many commands ended so"))
+    outage_s: Mapping[str, float] | None
+    took_s: float = field(metadata=key(digits=1))
+    evidence: Path
 
 
 class OnTwin(Protocol):

@@ -144,11 +144,10 @@ class Request:
         is_dear = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
         return self.price.differ() if self.price is not None and (is_dear or isinstance(decided, Plan)) else ()
 
-    def residue(self, snapshot: Snapshot) -> dict[str, Json]:
-        """The messages that a return brings, and how many may come twice, as `data`. Empty for other operations, and
-        where the topology cannot count beforehand."""
-        brings: Mapping[str, Json] = snapshot.residue(self.ask.target) if self.ask.operation in RETURNS else {}
-        return {"residue": dict(brings)} if brings else {}
+    def residue(self, snapshot: Snapshot) -> Mapping[str, Json] | None:
+        """The messages that a return brings, and how many may come twice. None for other operations, and where the
+        topology cannot count beforehand."""
+        return (snapshot.residue(self.ask.target) or None) if self.ask.operation in RETURNS else None
 
     def why_not_so(self) -> str | None:
         """Test by a real connection that a state which the look shows already holds: flags can be wrong."""

@@ -38,7 +38,8 @@ def counted(findings: Sequence[Finding]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The end of a command. `text` is the body for people, or `plan` is; the summary stands under it. `already_read`:
+    """The end of a command. `data` is its own document. `text` is the body for people, or `plan` is; the summary stands
+    under it. `already_read`:
     the person has just read the findings. `groups` are the findings for people, by what they are of. `closing` stands
     for people in the summary's place, and the place of the run's `report` above it. `health` is the answer of `check`.
     `ended` is what a run was about that this command has carried out, and None where it carried out none."""
@@ -46,7 +47,7 @@ class Result:
     code: ExitCode
     summary: str
     findings: Sequence[Finding] = ()
-    data: Mapping[str, Json] = field(default_factory=dict)
+    data: Any = field(default_factory=dict)
     run: str | None = None
     text: str = ""
     debts: Sequence[Debt] = ()
@@ -89,7 +90,7 @@ class Result:
             "summary": self.summary,
             "findings": document(self.findings),
             "debts": document(self.debts),
-            "data": dict(self.data),
+            "data": document(self.data),
         }
 
 

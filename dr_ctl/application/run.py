@@ -3,24 +3,25 @@ escalation and a dry run use the same sequence with other arguments; an abort un
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from dr_ctl.application import execution, lock, plans, recovery_options, verdicts
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.debts import with_units
-from dr_ctl.application.execution import telling
+from dr_ctl.application.debts import owed_now
+from dr_ctl.application.execution import OperationData, telling
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import FailoverPrice
 from dr_ctl.application.lost_site import taken_over
+from dr_ctl.application.plans import PlanData
 from dr_ctl.application.recovery_options import left_open, no_open_run, refused_onward, still_open, why_not_undone
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Result
-from dr_ctl.core.document import document
+from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Json, Severity
+from dr_ctl.core.model import ExitCode, Severity
 from dr_ctl.core.notation import duration, if_known, page
 from dr_ctl.engine import executor
 from dr_ctl.engine.ask import Ask, RunOptions
@@ -29,7 +30,7 @@ from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.history import History, read_entries
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
 from dr_ctl.engine.parts import part_of
-from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Move, Refused
 from dr_ctl.engine.record import record
 from dr_ctl.engine.roles import other_brokers, other_sites, unexpected
@@ -41,6 +42,20 @@ SAID_NO = "a person said no; nothing was changed"
 _PLANNED: Final = (SWAPOVER, FAILBACK)
 _LATEST: Final = 5
 """So many moves of the past are enough to tell how long one takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneStep:
+    step: str
+    calls: Sequence[Call]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortData(OperationData):
+    """Of `abort`; the dry run of one has what would be undone, and who would serve then."""
+
+    undo: Sequence[UndoneStep] | None = optional()
+    serves: Sequence[str] | None = optional()
 
 
 def run(caller: Caller, asked: Ask, how: RunOptions) -> Result:
@@ -118,8 +133,11 @@ def plan(caller: Caller, asked: Ask, as_if_lost: str | None = None) -> Result:
         snapshot = request.look()
         request = request.narrowed(snapshot)
         decided = request.decide(snapshot)
-        result = _planned(decided, request) if isinstance(decided, Plan) else _unpriced(_undecided(decided), decided)
-        return _with(_priced(result, request), request.residue(snapshot))
+        if isinstance(decided, Plan):
+            result = _planned(decided, request)
+        else:
+            result = _unpriced(replace(_undecided(decided), data=PlanData()), decided)
+        return _with(_priced(result, request), residue=request.residue(snapshot))
 
 
 def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFiles | None = None) -> Result:
@@ -131,7 +149,7 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
     decided = request.decide(snapshot)
     if files is None and isinstance(decided, AlreadyThere) and (why := request.why_not_so()) is not None:
         finding = found("DR-ROLE-013", said=decided.text, why=why)
-        return with_units(caller, Result(ExitCode.UNKNOWN, finding.text, (finding,)), snapshot)
+        return _with_units(caller, Result(ExitCode.UNKNOWN, finding.text, (finding,)), snapshot)
     if isinstance(decided, AlreadyThere) and request.price is not None:
         told = taken_over(request.ask, snapshot, request.opened, runs)
         price = price_text(request.price.bounds())
@@ -140,9 +158,8 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
         ended = _ended(caller, request, _undecided(decided), snapshot, files)
         return _unpriced(ended, decided) if how.dry_run else ended
     if how.dry_run:
-        planned = _with(
-            _priced(_planned(decided, request), request), request.residue(snapshot) if files is None else {}
-        )
+        residue = request.residue(snapshot) if files is None else None
+        planned = _with(_priced(_planned(decided, request), request), residue=residue)
         return _trimmed(caller, planned, decided, request) if request.ask.operation == TRIM else planned
     if request.price is not None and files is None:
         caller.say(f"price: {price_text(request.price.bounds())}")
@@ -166,13 +183,13 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
         decided = request.decide(snapshot)
         if not isinstance(decided, Plan):
             return _ended(caller, request, _undecided(decided), snapshot, files)
-        brings = request.residue(snapshot) if files is None else {}
+        residue = request.residue(snapshot) if files is None else None
         if files is None:
             files = runs.create(request.ask.operation, request.site, name)
             files.begin(document(decided))
         work = execution.Work(caller, request.opened, files, lease, how, approved)
         superseded = unfinished if request.supersedes else None
-        return work.execute(decided, request.price, brings=brings, superseded=superseded)
+        return work.execute(decided, request.price, residue=residue, superseded=superseded)
 
 
 def _measured(caller: Caller, request: Request) -> Snapshot:
@@ -218,14 +235,14 @@ def _unpriced(result: Result, decided: Decision) -> Result:
     """With the plan that is refused for its loss, for whoever asked to see it."""
     if not isinstance(decided, Refusal) or decided.plan is None:
         return result
-    return replace(result, plan=decided.plan, data={**result.data, "plan": document(decided.plan)})
+    return _with(replace(result, plan=decided.plan), plan=decided.plan)
 
 
 def _planned(decided: Plan, request: Request) -> Result:
     calls = sum(call.when is None for step in decided.steps for call in step.calls)
     summary = f"{plans.title(decided)}: {calls} call(s) for certain; nothing was changed"
     text = "" if request.price is None else f"price: {price_text(request.price.bounds())}"
-    return Result(ExitCode.OK, summary, decided.findings, {"plan": document(decided)}, plan=decided, text=text)
+    return Result(ExitCode.OK, summary, decided.findings, PlanData(plan=decided), plan=decided, text=text)
 
 
 def _trimmed(caller: Caller, planned: Result, decided: Plan, request: Request) -> Result:
@@ -242,7 +259,7 @@ def _trimmed(caller: Caller, planned: Result, decided: Plan, request: Request) -
 
 
 def _ended(caller: Caller, request: Request, result: Result, snapshot: Snapshot, files: RunFiles | None) -> Result:
-    result = with_units(caller, result, snapshot)
+    result = _with_units(caller, result, snapshot)
     if files is not None:
         return replace(result, run=files.name)
     text = result.text
@@ -251,13 +268,20 @@ def _ended(caller: Caller, request: Request, result: Result, snapshot: Snapshot,
     return _priced(replace(result, text=text), request)
 
 
-def _with(result: Result, data: dict[str, Json]) -> Result:
-    return replace(result, data={**result.data, **data})
+def _with(result: Result, **more: Any) -> Result:
+    return replace(result, data=replace(result.data or OperationData(), **more))
+
+
+def _with_units(caller: Caller, result: Result, snapshot: Snapshot) -> Result:
+    """A result with who serves what, and what is owed."""
+    debts = owed_now(caller, snapshot)
+    result = _with(result, pairs=snapshot.units)
+    return replace(result, debts=debts.debts, findings=(*result.findings, *debts.findings))
 
 
 def _priced(result: Result, request: Request) -> Result:
     """Say what a failover may cost beside whatever came of it."""
-    return result if request.price is None else _with(result, {"bounds": dict(request.price.bounds())})
+    return result if request.price is None else _with(result, bounds=request.price.now())
 
 
 def abort(caller: Caller, how: RunOptions) -> Result:
@@ -299,10 +323,9 @@ def _undo_planned(past: History, files: RunFiles) -> Result:
     """The calls that an abort would make, and the sites that would serve then."""
     steps = executor.to_undo(past)
     text = page(f"undo {step.verb}: {call.about}, if {if_known(call.when)}" for step in steps for call in step.inverse)
-    undo: list[Json] = [{"step": step.id, "calls": document(step.inverse)} for step in steps]
     serves = " and ".join(past.serving)
     ending = f"{serves} would serve" if serves else "nobody would be served, as before the run"
-    data: dict[str, Json] = {"undo": undo, "serves": [*past.serving]}
+    data = AbortData(undo=[UndoneStep(step.id, step.inverse) for step in steps], serves=past.serving)
     return Result(ExitCode.OK, f"{ending}; nothing was changed", data=data, run=files.name, text=text)
 
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import chain
+from typing import Any
 
 from dr_ctl.application import lock, lost_site, verdicts
 from dr_ctl.application.agent_state import of_agent
@@ -11,21 +13,61 @@ from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.installation import Looking, Opened
 from dr_ctl.application.lost_site import ending_holder, lost_pairs, not_read, without_rights
-from dr_ctl.application.recovery_options import Interrupted, open_run_findings
+from dr_ctl.application.recovery_options import Interrupted, Way, open_run_findings
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
-from dr_ctl.core.document import document
+from dr_ctl.core.document import MOMENT, key
 from dr_ctl.core.errors import Between, LoginRefused, Throttled
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
-from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.notes import Notes
 from dr_ctl.engine.operations import FAILOVER, FENCE, UNFENCE
 from dr_ctl.engine.parts import by_site, is_split, served_where, unserved
+from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import both_open, renamed_sites, stand, stand_of
 from dr_ctl.engine.roles import silent as no_answer
-from dr_ctl.topologies.topology import BrokerSnapshot, LinkSnapshot, Snapshot, keeps_one_store, workloads_of
+from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
+from dr_ctl.topologies.topology import (
+    BrokerSnapshot,
+    LinkSnapshot,
+    Snapshot,
+    WorkloadSnapshot,
+    keeps_one_store,
+    workloads_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteAtWork:
+    """Who is connected to a site, and what comes in and is consumed there. None: not known."""
+
+    role: Role
+    clients: int | None = field(metadata=key(description="connections at the clients' listeners"))
+    in_per_s: float | None = field(metadata=key(digits=1))
+    consumed_per_s: float | None = field(metadata=key(digits=1))
+
+
+@dataclass(frozen=True, slots=True)
+class StatusData:
+    """Of `status`."""
+
+    sites: Mapping[str, SiteAtWork]
+    pairs: Sequence[UnitSnapshot]
+    links: Sequence[LinkSnapshot]
+    workloads: Sequence[WorkloadSnapshot]
+    open_run: str | None
+    ways_out: Sequence[Way]
+    last_served: str | None = field(metadata=MOMENT)
+    last_look: datetime | None = field(metadata=key(description="of the monitor"))
+    locks: Sequence[lock.HeldLock]
+    estimate: Json = field(
+        metadata=key(
+            shape=dict[str, Any] | None,
+            description="`made_at`, `age_s`, and the data of `rpo estimate` as the version made it that stored it",
+        )
+    )
+    bounds: Bounds | None = field(metadata=key(description=IF_LOST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +121,19 @@ def status(caller: Caller, looked: Looking) -> Status:
         # What was usual while all was well says nothing of now.
         line, stale = (head, []) if away else ("\n".join(filter(None, (head, line))), stale)
         findings += verdicts.differing(opened, snapshot, priced, judge.if_lost(priced).differ())
-    data: dict[str, Json] = {
-        "sites": {site: {"role": role.value, **_at_work(snapshot, site)} for site, role in snapshot.roles.items()},
-        "pairs": document(snapshot.units),
-        "links": [{**document(link), **_down(down, link)} for link in links],
-        "workloads": document(workloads_of(snapshot)),
-        "open_run": run.files.name if run is not None else None,
-        "ways_out": document(interrupted.ways(snapshot, links)) if interrupted is not None else [],
-        "last_served": out.at if out is not None else None,
-        "last_look": stamp(last_look.at) if last_look.at is not None else None,
-        "locks": lock.shown(snapshot),
-        "estimate": estimated,
-        "bounds": dict(judge.if_lost(priced).bounds()) if priced is not None else None,
-    }
+    data = StatusData(
+        sites={site: _at_work(snapshot, site, role) for site, role in snapshot.roles.items()},
+        pairs=snapshot.units,
+        links=[_with_silence(link, down.get((link.site, link.pair))) for link in links],
+        workloads=workloads_of(snapshot),
+        open_run=run.files.name if run is not None else None,
+        ways_out=interrupted.ways(snapshot, links) if interrupted is not None else (),
+        last_served=out.at if out is not None else None,
+        last_look=last_look.at,
+        locks=lock.shown(snapshot),
+        estimate=estimated,
+        bounds=judge.if_lost(priced).now() if priced is not None else None,
+    )
     if all(each.silent is not None or not each.listeners for each in snapshot.brokers):
         answered = any(isinstance(each.silent, LoginRefused | Throttled) for each in snapshot.brokers)
         summary = "both sites were asked, and none let dr-ctl look" if answered else "no site answered"
@@ -112,22 +154,16 @@ def status(caller: Caller, looked: Looking) -> Status:
     return Status(result, snapshot, links, "\n".join(filter(None, (out.text if out else "", line))), more, serves)
 
 
-def _at_work(snapshot: Snapshot, site: str) -> dict[str, Json]:
-    """How many clients are connected to a site, and how much comes in and is consumed there."""
+def _at_work(snapshot: Snapshot, site: str, role: Role) -> SiteAtWork:
     brokers = [each for each in snapshot.brokers if each.site == site]
     clients = [each.clients for each in brokers]
     traffic = [each.traffic for each in brokers]
     come, go = (None if None in traffic else sum(each[at] for each in traffic if each is not None) for at in (0, 1))
-    return {
-        "clients": None if None in clients else sum(each or 0 for each in clients),
-        "in_per_s": None if come is None else round(come, 1),
-        "consumed_per_s": None if go is None else round(go, 1),
-    }
+    return SiteAtWork(role, None if None in clients else sum(each or 0 for each in clients), come, go)
 
 
-def _down(down: Mapping[tuple[str, str], lost_site.Since], link: LinkSnapshot) -> dict[str, Json]:
-    silence = down.get((link.site, link.pair))
-    return {} if silence is None else {"last_attached": silence.at}
+def _with_silence(link: LinkSnapshot, silence: lost_site.Since | None) -> LinkSnapshot:
+    return link if silence is None else replace(link, more={**link.more, "last_attached": silence.at})
 
 
 def silent(snapshot: Snapshot) -> list[Finding]:

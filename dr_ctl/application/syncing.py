@@ -1,17 +1,19 @@
 """The agent of a Classic standby as a command, and the words by which a person holds it and lets it go on."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dr_ctl.agents.exposing import Board, Metric, Shown, exposing
 from dr_ctl.agents.sync import Phase, Standing, SyncAgent
 from dr_ctl.application import run
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.execution import OperationData
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
-from dr_ctl.core.document import document
+from dr_ctl.core.document import optional
 from dr_ctl.core.errors import LoginRefused, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, some
@@ -32,6 +34,16 @@ FIGURES: Final = (
     ("unproven", "copies of which nothing proves that they were consumed", "unproven"),
     ("unheard", "messages that left and were not announced", "unheard"),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleData(OperationData):
+    """Of `sync --settle` and of the agent's end; `standing` of `sync --hold`."""
+
+    queues: Sequence[Any] | None = optional(shape=list[dict[str, Any]])
+    deleted: int | None = optional()
+    left: Any = optional()
+    standing: Path | None = optional()
 
 
 def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Result:
@@ -68,7 +80,7 @@ def hold(caller: Caller, reason: str) -> Result:
     notes = Notes(_own(caller))
     notes.put_hold(BY_OPERATOR, reason, caller.clock.now())
     text = "the agent deletes nothing until `dr-ctl sync --go-on`; wait for `held` in sync.json before you purge"
-    return Result(ExitCode.OK, text, data={"standing": str(notes.standing)})
+    return Result(ExitCode.OK, text, data=SettleData(standing=notes.standing))
 
 
 def go_on(caller: Caller) -> Result:
@@ -96,8 +108,7 @@ def settle(caller: Caller, asked: Ask, how: RunOptions) -> Result:
         found = unproven_of(opened.topology, waiting, asked.queues)
     told = [each.why_not or f"{len(each.ids)} of {each.name}, the first {each.ids[0]}" for each in found]
     text = f"{waiting}: nothing proves that these copies were consumed: {some(told)}" if told else ""
-    data: dict[str, Json] = {"queues": document(found)}
-    return Result(ExitCode.OK, text or f"{waiting} has no copies that nothing proves", data=data)
+    return Result(ExitCode.OK, text or f"{waiting} has no copies that nothing proves", data=SettleData(queues=found))
 
 
 def _remembered(notes: Notes, runs: Runs, primary: str) -> Mapping[str, Json]:
@@ -138,8 +149,7 @@ def _ended(standing: Standing) -> Result:
     kept = standing.kept
     deleted, left = _sum(kept, "deleted"), _sum(kept, "waiting") + _sum(kept, "unconfirmed")
     text = f"{standing.why}; {deleted} copies deleted, {left} announced and not deleted"
-    data: dict[str, Json] = {"deleted": deleted, "left": left, "queues": document(kept.queues)}
-    return Result(ExitCode.OK, text, kept.findings, data)
+    return Result(ExitCode.OK, text, kept.findings, SettleData(deleted=deleted, left=left, queues=kept.queues))
 
 
 def _refused(why: str) -> Result:

@@ -20,10 +20,10 @@ from dr_ctl.application.lost_site import Since
 from dr_ctl.application.recovery_options import OpenRun, still_open
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Result
-from dr_ctl.core.document import HIDDEN, document, key
+from dr_ctl.core.document import HIDDEN, key
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
+from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.ending import price_text
@@ -352,7 +352,7 @@ def planned_as_if_lost(opened: Opened, asked: Ask, lost: str) -> Result:
     findings += differing(opened, looked, lost, request.price.differ())
     if refused is not None:
         findings.append(agreed_today(refused, request.price, asked))
-    data: dict[str, Json] = {"bounds": dict(bounds), "as_if_lost": lost, "role": looked.roles[lost].value}
+    data = plans.PlanData(bounds=request.price.now(), as_if_lost=lost, role=looked.roles[lost])
     if not isinstance(decided, Plan):
         word = "nothing to do" if isinstance(decided, AlreadyThere) else "not possible"
         why = decided.text if isinstance(decided, AlreadyThere) else _first_error(decided.findings)
@@ -363,7 +363,7 @@ def planned_as_if_lost(opened: Opened, asked: Ask, lost: str) -> Result:
     plan = replace(decided, as_if_lost=lost, findings=(*own, *findings))
     summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {price_text(bounds)}"
     text = f"price, if {lost} was lost now: {price_text(bounds)}"
-    return Result(ExitCode.OK, summary, plan.findings, {"plan": document(plan), **data}, plan=plan, text=text)
+    return Result(ExitCode.OK, summary, plan.findings, replace(data, plan=plan), plan=plan, text=text)
 
 
 def _first_error(findings: tuple[Finding, ...]) -> str:

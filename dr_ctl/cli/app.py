@@ -181,7 +181,7 @@ def schema(
     ] = None,
 ) -> Result:
     """The JSON Schema of the settings file, or of a command's document, made of what dr-ctl itself uses."""
-    from dr_ctl.application.documents import schema as documents  # noqa: PLC0415
+    from dr_ctl.application import documents  # noqa: PLC0415
 
     del session
     return documents.shown(" ".join(words) if words else None)

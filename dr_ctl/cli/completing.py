@@ -53,7 +53,7 @@ def explained(incomplete: str) -> list[str]:
 
 def documented(ctx: typer.Context, incomplete: str) -> list[str]:
     """The commands that have a document, word by word: `runs`, then `list`."""
-    from dr_ctl.application.documents.schema import data_types  # noqa: PLC0415
+    from dr_ctl.application.documents import data_types  # noqa: PLC0415
 
     typed = list(ctx.params.get("words") or ())
     ways = [command.split() for command in data_types()]

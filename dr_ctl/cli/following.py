@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from dr_ctl.application.history import RunData
 from dr_ctl.application.result import Result
 from dr_ctl.cli.render import as_line
 from dr_ctl.cli.runs import line_of
@@ -12,7 +13,7 @@ from dr_ctl.cli.session import Session
 from dr_ctl.cli.streams import has_reader
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import line
 from dr_ctl.core.system import growing_s
 from dr_ctl.engine.history import Entry, is_held, read_entries
@@ -74,7 +75,7 @@ def follow(session: Session, run: str | None) -> Result:
             files.journal
         )  # a line that is damaged in the middle hid those after it: say so as `runs show` does
     outcome, summary, _ = how_ended(files)
-    data: dict[str, Json] = {"outcome": outcome, "entries": tail.count}
+    data = RunData(outcome, tail.count)
     if outcome != "open":
         return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name)
     return Result.of(ExitCode.OK, found("DR-RUN-003.gone", run=files.name), data=data, run=files.name)

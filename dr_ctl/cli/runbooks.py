@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from dr_ctl.application.installation import folder
+from dr_ctl.application.installation import LintData, RunbookData, RunbookEntry, RunbooksData, folder
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.core.model import ExitCode, Finding, Severity
 from dr_ctl.engine import runbook
 from dr_ctl.settings.loader import find
 
@@ -33,9 +33,13 @@ def runbook_list(session: Session) -> Result:
         rows.append(
             (path.stem, book.about if book is not None else f"has {len(findings)} finding(s): see runbook lint")
         )
-    data: list[Json] = [{"name": name, "about": about} for name, about in rows]
     text = "\n".join(f"{name:<12} {about}" for name, about in rows)
-    return Result(ExitCode.OK, f"{len(rows)} runbook(s) in {place}", data={"runbooks": data}, text=text)
+    return Result(
+        ExitCode.OK,
+        f"{len(rows)} runbook(s) in {place}",
+        data=RunbooksData([RunbookEntry(*row) for row in rows]),
+        text=text,
+    )
 
 
 def runbook_show(session: Session, name: str) -> Result:
@@ -49,7 +53,7 @@ def runbook_show(session: Session, name: str) -> Result:
     except (OSError, UnicodeDecodeError) as error:
         remedy = f"Mend {path}; `dr-ctl runbook lint` checks it."
         raise UsageError(f"{path} cannot be read: {error}", remedy=remedy) from error
-    return Result(ExitCode.OK, str(path), data={"name": name, "text": text}, text=text)
+    return Result(ExitCode.OK, str(path), data=RunbookData(name, text), text=text)
 
 
 def runbook_lint(session: Session, files: list[Path] | None) -> Result:
@@ -60,6 +64,4 @@ def runbook_lint(session: Session, files: list[Path] | None) -> Result:
         findings += runbook.lint(path, order)[1]
     errors = sum(each.severity is Severity.ERROR for each in findings)
     code = ExitCode.PRECHECK_FAILED if errors else ExitCode.OK
-    return Result(
-        code, f"{len(paths)} runbook(s), {errors} error(s)", findings, {"files": [str(path) for path in paths]}
-    )
+    return Result(code, f"{len(paths)} runbook(s), {errors} error(s)", findings, LintData(paths))

@@ -4,12 +4,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from dr_ctl.application.history import ReportData, RunData, RunsData, ShownStep, VerifiedData
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
-from dr_ctl.core.document import document
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import duration, if_known, page, table
 from dr_ctl.engine.history import Entry, JournalDamaged, read_entries
 from dr_ctl.engine.record import CheckedRun, Verdict, check, how_ended, record
@@ -35,8 +35,9 @@ def runs_list(session: Session) -> Result:
         )
         for each in records
     ]
-    data: dict[str, Json] = {"runs": document(records)}
-    return Result(ExitCode.OK, f"{len(records)} run(s)", data=data, text=table(_HEADING, rows) if rows else "")
+    return Result(
+        ExitCode.OK, f"{len(records)} run(s)", data=RunsData(records), text=table(_HEADING, rows) if rows else ""
+    )
 
 
 def line_of(entry: Entry) -> str | None:
@@ -68,9 +69,9 @@ def runs_show(session: Session, run: str | None) -> Result:
             lines.append(line)
         if entry.kind == "step":
             text = str(entry.evidence.get("text", ""))
-            steps.append({"time": entry.time, "step": entry.step, "event": entry.outcome, "text": text})
+            steps.append(ShownStep(entry.time, entry.step, entry.outcome, text))
     outcome, summary, _ = how_ended(files)
-    data: dict[str, Json] = {"outcome": outcome, "steps": [dict(step) for step in steps], "entries": len(entries)}
+    data = RunData(outcome, len(entries), steps)
     return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name, text=page(lines))
 
 
@@ -87,13 +88,13 @@ def runs_verify(session: Session, run: str | None) -> Result:
     summary += f", {opens} not ended and so not sealed" if opens else ""
     code = ExitCode.PRECHECK_FAILED if altered else ExitCode.OK
     name = checked[0][0] if run is not None else None
-    return Result(code, summary, findings, {"runs": document([CheckedRun(*each) for each in checked])}, name, text)
+    return Result(code, summary, findings, VerifiedData([CheckedRun(*each) for each in checked]), name, text)
 
 
 def runs_report(session: Session, run: str | None) -> Result:
     files = session.past().find(run)
     path = write_report(files)
-    return Result(ExitCode.OK, f"report: {path}", data={"report": str(path)}, run=files.name)
+    return Result(ExitCode.OK, f"report: {path}", data=ReportData(path), run=files.name)
 
 
 def runs_index(session: Session, since: datetime | None, out: Path | None) -> Result:
@@ -109,4 +110,4 @@ def runs_index(session: Session, since: datetime | None, out: Path | None) -> Re
         raise UsageError(
             f"{path}: {problem.strerror or problem}", remedy="Name a file that can be written: --out FILE."
         ) from problem
-    return Result(ExitCode.OK, f"{page.words}: {path}", data={"report": str(path)})
+    return Result(ExitCode.OK, f"{page.words}: {path}", data=ReportData(path))

@@ -29,6 +29,7 @@ else:
 T = TypeVar("T")
 HIDDEN: Final[Mapping[str, Any]] = {"exclude": True}
 """Of a field that does not stand in the document."""
+MOMENT: Final[Mapping[str, Any]] = {"description": "ISO 8601, in UTC"}
 
 
 def stamp(at: datetime) -> str:
@@ -39,9 +40,9 @@ def stamp(at: datetime) -> str:
 def key(name: str | None = None, **how: Any) -> dict[str, Any]:
     """What a field is in the document, where not a key of its own name: metadata of the field.
 
-    `description` is for the schema. `of` names the attribute that is written in its place. `blank`: what is empty is
-    null; `digits`: so many behind the point; `count`: how many there are. `optional`: no key stands there for null;
-    `flat`: the keys of the value stand there instead.
+    `description` is for the schema, as is `shape`, the class of a value that is a document already. `of` names the
+    attribute that is written in its place. `blank`: what is empty is null; `digits`: so many behind the point; `count`:
+    how many there are. `optional`: no key stands there for null; `flat`: the keys of the value stand there instead.
     """
     return how if name is None else {"alias": name, **how}
 
@@ -51,6 +52,12 @@ def option(typed: str, text: str, default: Any = None, **how: Any) -> Any:
     as in `key`."""
     initial: dict[str, Any] = {"default_factory" if callable(default) else "default": default}
     return field(**initial, metadata={"typed": typed, "help": text, **how})
+
+
+def optional(description: str | None = None, **how: Any) -> Any:
+    """A field that is None by itself, and has no key in the document then."""
+    about = {} if description is None else {"description": description}
+    return field(default=None, metadata=key(optional=True, **about, **how))
 
 
 @cache
@@ -93,9 +100,11 @@ def document(value: object) -> Any:
             each = each or None
         elif "digits" in how and each is not None:
             each = round(each, how["digits"])
+        if each is None and "optional" in how:
+            continue
         if "flat" in how:
             made |= document(each)
-        elif each is not None or "optional" not in how:
+        else:
             made[name] = document(each)
     return made
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Literal
 
-from dr_ctl.core.document import derived, key
+from dr_ctl.core.document import derived, key, optional
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
@@ -114,7 +114,7 @@ class Plan:
         default_factory=dict,
         metadata=key(description="what the plan was decided from; `--plan` refuses another one"),
     )
-    as_if_lost: str | None = field(default=None, metadata=key(optional=True))
+    as_if_lost: str | None = optional()
 
     @derived
     def target(self) -> str:

@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.core.document import HIDDEN, derived, items, key, mapping, moment, number, of_file, text
+from dr_ctl.core.document import HIDDEN, derived, items, key, mapping, moment, number, of_file, optional, text
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import duration
 from dr_ctl.engine.history import GENESIS, LET_IN_AT, Entry, StepEvent
@@ -88,7 +88,7 @@ class Record:
     operation: str = field(default="", metadata=key(blank=True))
     source: str = field(default="", metadata=key(blank=True))
     target: str = field(default="", metadata=key(blank=True))
-    queues: str | None = field(default=None, metadata=key(optional=True))
+    queues: str | None = optional()
     reason: str = field(default="", metadata=key(blank=True))
     began: datetime | None = None
     ended: datetime | None = None

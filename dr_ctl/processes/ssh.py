@@ -7,11 +7,12 @@ not count here.
 import re
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from dr_ctl.core.document import HIDDEN, derived
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode
 
@@ -34,10 +35,10 @@ class SshFailed(DrCtlError):
 class Signer:
     """The person that the file of allowed signers has for a key. `names` are all that stand for the person there."""
 
-    names: tuple[str, ...]
+    names: tuple[str, ...] = field(metadata=HIDDEN)
     key: str
 
-    @property
+    @derived
     def name(self) -> str:
         return self.names[0]
 

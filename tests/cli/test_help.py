@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from dr_ctl.application import explaining
-from dr_ctl.application.documents.schema import data_types, schema_of
+from dr_ctl.application.documents import data_types, schema_of
 from dr_ctl.application.result import Group, Result
 from dr_ctl.cli.added import TEXTS, added
 from dr_ctl.cli.app import app, run

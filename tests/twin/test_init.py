@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from dr_ctl.application import init
-from dr_ctl.application.documents.schema import data_types, schema_of
+from dr_ctl.application.documents import data_types, schema_of
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies import TOPOLOGIES
 from dr_ctl_lab.lab.kinds import KINDS

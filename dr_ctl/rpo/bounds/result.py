@@ -16,6 +16,7 @@ QUOTED_FOR_S: Final = 300.0
 """So long a figure that was quoted covers what it is said to cover."""
 _ROUND_S: Final = 60.0
 """A bound grows by whole windows of a minute."""
+IF_LOST: Final = "of a failover, had the serving site been lost by now"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ A document may get further keys with a later version; none is taken away or mean
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from functools import reduce
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -18,7 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import TypedDict
 
 from dr_ctl.application.result import SCHEMA, Result
-from dr_ctl.core.document import derived_of
+from dr_ctl.core.document import derived_of, key
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Health
 from dr_ctl.engine.debts import Debt
@@ -55,14 +55,22 @@ class Envelope(TypedDict, Generic[C, D]):
     data: D
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaData:
+    """Of `schema`."""
+
+    schema: Mapping[str, Any] = field(metadata=key(description="a JSON Schema, draft 2020-12"))
+
+
+_RUN: Final = "application.execution:OperationData"
 DATA: Final[Mapping[str, str]] = {
-    "init": "InitData",
-    "validate": "ValidateData OfflineData",
-    "check": "CheckData",
-    "status": "StatusData",
-    "verify": "VerifyData",
-    "plan": "PlanData",
-    "plan approve": "ApproveData",
+    "init": "application.init:InitData",
+    "validate": "application.readiness:ValidateData application.readiness:OfflineData",
+    "check": "application.health:CheckData",
+    "status": "application.status:StatusData",
+    "verify": "application.readiness:VerifyData",
+    "plan": "application.plans:PlanData",
+    "plan approve": "application.plans:ApproveData",
     **dict.fromkeys(
         (
             "swapover",
@@ -79,33 +87,33 @@ DATA: Final[Mapping[str, str]] = {
             "resume",
             "escalate",
         ),
-        "OperationData",
+        _RUN,
     ),
-    "abort": "AbortData",
-    "rehearse": "OperationData TwinData",
-    "sync": "SettleData",
-    "monitor": "MonitorData",
-    "history": "HistoryData",
-    "runs list": "RunsData",
-    "runs show": "RunData",
-    "runs verify": "VerifiedData",
-    "runs report": "ReportData",
-    "runs bundle": "BundleData",
+    "abort": "application.run:AbortData",
+    "rehearse": f"{_RUN} application.rehearsing:TwinData",
+    "sync": "application.syncing:SettleData",
+    "monitor": "application.monitoring:MonitorData",
+    "history": "application.history:HistoryData",
+    "runs list": "application.history:RunsData",
+    "runs show": "application.history:RunData",
+    "runs verify": "application.history:VerifiedData",
+    "runs report": "application.history:ReportData",
+    "runs bundle": "application.bundling:BundleData",
     "rpo estimate": "rpo.estimate.result:Estimate rpo.estimate.result:NO_ESTIMATE",
     "rpo backtest": "rpo.estimate.result:Backtest rpo.estimate.result:NO_BACKTEST",
     "rpo reconcile": "rpo.ledgers.result:Reconciled",
-    "runbook list": "RunbooksData",
-    "runbook show": "RunbookData",
-    "runbook lint": "LintData",
-    "explain": "ExplainData",
-    "schema": "SchemaData",
+    "runbook list": "application.installation:RunbooksData",
+    "runbook show": "application.installation:RunbookData",
+    "runbook lint": "application.installation:LintData",
+    "explain": "application.explaining:Entry",
+    "schema": "application.documents:SchemaData",
 }
-"""`data` of each command's document: the names of the types that it may have, in `data.py` or in another module; a
-value is the only one of its kind."""
+"""`data` of each command's document: the names of the types that it may have, by their modules; a value is the only one
+of its kind."""
 
 LINES: Final[Mapping[str, str]] = {
-    "monitor": "agents.exposing:Look MonitoredRun",
-    "sync": "AgentDocument",
+    "monitor": f"agents.exposing:Look {_RUN}",
+    "sync": "agents.sync:SyncLine",
     "runs show": "engine.history:Entry",
 }
 """The lines that a command writes before its document, where it goes on."""
@@ -127,14 +135,17 @@ class _OfDocuments(GenerateJsonSchema):
         types = {each["name"]: each["schema"] for each in inner.get("schema", inner)["fields"]}
         made.pop("additionalProperties", None)
         made["description"] = str(of.__doc__).replace("None", "null")
-        properties, required = {**made.get("properties", {})}, []
+        properties, required = {**made.get("properties", {})}, list[str]()
         for each in fields(of):
             name, how = each.metadata.get("alias", each.name), each.metadata
+            if "shape" in how:
+                shown = self.generate_inner(TypeAdapter(how["shape"]).core_schema)
+                properties[name] = {**shown, "description": how["description"]} if "description" in how else shown
             if "flat" in how:
                 flat = self._flat(types[each.name] if how["flat"] is True else TypeAdapter(how["flat"]).core_schema)
                 properties.pop(name)
                 properties |= flat.get("properties", {})
-                required += flat.get("required", ())
+                required += () if "optional" in how else flat.get("required", ())
                 made |= {word: told for word, told in flat.items() if word == "additionalProperties"}
             elif name in properties:
                 properties[name].pop("default", None)
@@ -142,13 +153,18 @@ class _OfDocuments(GenerateJsonSchema):
                     properties[name] = {"type": "integer"}
                 elif "blank" in how:
                     properties[name] = {"anyOf": [properties[name], {"type": "null"}]}
-                required += [] if "optional" in how else [name]
+                if "optional" in how:
+                    properties[name] = _without_null(properties[name])
+                else:
+                    required.append(name)
         hints = {name: get_type_hints(each.fget)["return"] for name, each in derived_of(of).items()}
         properties |= {name: self.generate_inner(TypeAdapter(hint).core_schema) for name, hint in hints.items()}
         return {**made, "properties": properties, "required": [*required, *hints]}
 
     def _flat(self, schema: Any) -> dict[str, Any]:
         """The keys of a value that stand in the document of what it is part of."""
+        while schema["type"] in ("default", "nullable"):
+            schema = schema["schema"]
         if schema["type"] == "dict" and schema.get("keys_schema", {}).get("type") == "literal":
             names = schema["keys_schema"]["expected"]
             return {"properties": dict.fromkeys(names, self.generate_inner(schema["values_schema"])), "required": names}
@@ -156,6 +172,15 @@ class _OfDocuments(GenerateJsonSchema):
             return {"additionalProperties": True}
         made: dict[str, Any] = self.generate_inner(schema)
         return self.get_schema_from_definitions(made["$ref"]) or {} if "$ref" in made else made
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Of a value that has no key where it is null."""
+    kinds = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    if not kinds:
+        return schema
+    bare = {word: value for word, value in schema.items() if word != "anyOf"}
+    return {**kinds[0], **bare} if len(kinds) == 1 else {**bare, "anyOf": kinds}
 
 
 def data_types() -> Mapping[str, Any]:
@@ -170,7 +195,7 @@ def _types(names: Any) -> Any:
 
 def _named(name: str) -> Any:
     module, _, attribute = name.rpartition(":")
-    named = getattr(import_module(f"dr_ctl.{module or 'application.documents.data'}"), attribute)
+    named = getattr(import_module(f"dr_ctl.{module}"), attribute)
     return Annotated[dict[str, Any], WithJsonSchema({"const": {**named}})] if isinstance(named, Mapping) else named
 
 
@@ -186,7 +211,9 @@ def schema_of(command: str | None) -> dict[str, Any]:
     document = envelope[Annotated[str, words(command)], _types(every[command]) | Nothing]
     title = f"the document of dr-ctl {command}"
     if lines := LINES.get(command):
-        document, title = document | _types(lines), f"{title}, or a line before it"
+        # A line of a run is that run's document.
+        types = [envelope[str, _named(each)] if each == _RUN else _named(each) for each in lines.split()]
+        document, title = reduce(or_, types, document), f"{title}, or a line before it"
     made = TypeAdapter[Any](document).json_schema(schema_generator=_OfDocuments, mode="serialization")
     return {"$schema": DRAFT, **made, "title": title}
 
@@ -194,7 +221,7 @@ def schema_of(command: str | None) -> dict[str, Any]:
 def shown(command: str | None) -> Result:
     """The schema as the end of `dr-ctl schema`; as text it is the schema alone."""
     made = schema_of(command)
-    return Result(ExitCode.OK, str(made["title"]), data={"schema": made}, closing=json.dumps(made, indent=1))
+    return Result(ExitCode.OK, str(made["title"]), data=SchemaData(made), closing=json.dumps(made, indent=1))
 
 
 def write_schemas(folder: Path) -> Sequence[str]:
