@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from math import inf
+from math import inf, nan
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from dr_ctl.core.document import HIDDEN, derived, key
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric as Family
 
-UNKNOWN: Final = float("nan")
-"""The value of a figure that was not read: its series stays, and no comparison with it holds."""
 _COUNTS: Final = "_total"
 READY: Final = "READY=1"
 ALIVE: Final = "WATCHDOG=1"
@@ -37,11 +35,12 @@ STOPPING: Final = "STOPPING=1"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure; a name that ends in `_total` is a counter. All figures of one name have the same labels."""
+    """One figure; a name that ends in `_total` is a counter. All figures of one name have the same labels. The series
+    of what was not read (None) stays as NaN: no comparison with it holds."""
 
     name: str
     help: str
-    value: float
+    value: float | datetime | None
     labels: tuple[tuple[str, str], ...] = ()
 
 
@@ -146,7 +145,7 @@ class _Collector:
             family = CounterMetricFamily if counts else GaugeMetricFamily
             made = family(name.removesuffix(_COUNTS) if counts else name, same[0].help, labels=labels)
             for each in same:
-                made.add_metric([value for _, value in each.labels], each.value)
+                made.add_metric([value for _, value in each.labels], _number(each.value))
             yield made
 
 
@@ -204,3 +203,9 @@ def notify(*states: str) -> bool:
         manager.sendall("\n".join(states).encode())
         return True
     return False
+
+
+def _number(value: float | datetime | None) -> float:
+    if value is None:
+        return nan
+    return value.timestamp() if isinstance(value, datetime) else float(value)

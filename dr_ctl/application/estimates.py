@@ -86,14 +86,21 @@ def beside_plan(installation: Installation, result: Result) -> Result:
     return replace(result, data=data, findings=[*result.findings, *findings], text=result.text or line)
 
 
-class StoredEstimate:
-    """Implements `Estimator` for a failover, from the stored estimate of the lost site, without Spark."""
-
-    def __init__(self, installation: Installation, lost: str) -> None:
-        self._installation, self._lost = installation, lost
+class _AtHand:
+    """An `Estimator` that has nothing to start."""
 
     def begin(self) -> None:
         """There is nothing to start."""
+
+    def abandon(self) -> None:
+        """There is nothing to end."""
+
+
+class StoredEstimate(_AtHand):
+    """For a failover, from the stored estimate of the lost site, without Spark."""
+
+    def __init__(self, installation: Installation, lost: str) -> None:
+        self._installation, self._lost = installation, lost
 
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
         del within_s, wait
@@ -104,22 +111,13 @@ class StoredEstimate:
         text = f"what {self._lost} was estimated to lose while it lived is in the report; the bounds hold now"
         return Done(text, {"estimate": document}, tuple(findings))
 
-    def abandon(self) -> None:
-        """There is nothing to end."""
 
-
-class SkippedEstimate:
-    """Implements `Estimator` behind a fence: clients are out, and no figure is worth their waiting."""
-
-    def begin(self) -> None:
-        """There is nothing to start."""
+class SkippedEstimate(_AtHand):
+    """Behind a fence: clients are out, and no figure is worth their waiting."""
 
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
         del within_s, wait
         return NotNeeded("skipped: clients are out since this run's fence, and wait for no estimate")
-
-    def abandon(self) -> None:
-        """There is nothing to end."""
 
 
 def figures(total: Mapping[str, Any], column: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dr_ctl import __version__
 from dr_ctl.agents import exposing as own_exposing
-from dr_ctl.agents.exposing import UNKNOWN, Look, Metric, exposing
+from dr_ctl.agents.exposing import Look, Metric, exposing
 from dr_ctl.agents.monitor import Monitor, Refresher, shown, stays_by_default
 from dr_ctl.application import estimates, rehearsing
 from dr_ctl.application.agent_state import of_agent
@@ -26,13 +26,14 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask, RunOptions
-from dr_ctl.engine.debts import Debt, DebtKind
+from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import ALL, FAILBACK, FAILOVER, REHEARSE, REINSTATE, SWAPOVER
 from dr_ctl.engine.record import Record, record
 from dr_ctl.engine.roles import renamed_sites
 from dr_ctl.engine.runs import Runs
+from dr_ctl.rpo.bounds.result import Bound
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import BrokerSnapshot, NoKeeper, Snapshot, keeper_of
+from dr_ctl.topologies.topology import NoKeeper, Snapshot, keeper_of
 
 SELDOM_S: Final = 15.0
 """How often files, debts and readiness are looked at: what they tell changes in minutes."""
@@ -44,8 +45,7 @@ _ESTIMATED: Final = {
     "duplicates": ("dr_ctl_estimate_duplicate_messages", "messages that would come twice"),
     "drain_s": ("dr_ctl_estimate_drain_seconds", "time until all that is under way would have arrived"),
 }
-_READY: Final = {ExitCode.OK: 1.0, ExitCode.PRECHECK_FAILED: 0.0}
-Labels = tuple[tuple[str, str], ...]
+_READY: Final = {ExitCode.OK: True, ExitCode.PRECHECK_FAILED: False}
 AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every look
 
 
@@ -161,132 +161,102 @@ class Figures:
         return [*self._seen(snapshot, at), *self._seldom[1]]
 
     def _seen(self, snapshot: Snapshot, at: datetime) -> Iterator[Metric]:
-        yield Metric("dr_ctl_last_look_timestamp_seconds", "when both sites were looked at last", at.timestamp())
+        yield Metric("dr_ctl_last_look_timestamp_seconds", "when both sites were looked at last", at)
         for site, role in snapshot.roles.items():
             for each in Role:
                 labels = (("site", site), ("role", each.value))
-                yield Metric("dr_ctl_site_role", "1 for the role that a site has", float(role is each), labels)
-        links = {(link.site, link.pair): link for link in snapshot.links()}
+                yield Metric("dr_ctl_site_role", "1 for the role that a site has", role is each, labels)
+        links = {(link.site, link.pair): link.attached for link in snapshot.links()}
         for broker in snapshot.brokers:
             labels = (("site", broker.site), ("pair", broker.pair))
-            link = links.get((broker.site, broker.pair))
-            attached = UNKNOWN if link is None or link.attached is None or not broker.start else float(link.attached)
-            ships = UNKNOWN if broker.to_ship is None or not broker.start else float(broker.to_ship)
+            # A broker that waits for a shared store has nothing that could answer: nobody knows whether it runs.
+            started = True if broker.start else None
+            attached = started and links.get((broker.site, broker.pair))
             known = [depth for depth in broker.depths.values() if depth is not None]
-            lies = float(sum(known)) if broker.start and len(known) == len(broker.depths) else UNKNOWN
-            yield Metric("dr_ctl_broker_answers", "1 if the broker answered", _answers(broker), labels)
+            lies = sum(known) if started and len(known) == len(broker.depths) else None
+            answers = started if broker.silent is None else False
+            yield Metric("dr_ctl_broker_answers", "1 if the broker answered", answers, labels)
             yield Metric("dr_ctl_link_attached", "1 if the broker ships to its peer", attached, labels)
+            ships = started and broker.to_ship
             yield Metric("dr_ctl_outflow_messages", "what a broker still has to ship", ships, labels)
             yield Metric("dr_ctl_queue_messages", "messages in the business queues of a broker", lies, labels)
 
     def _standing(self, snapshot: Snapshot) -> Iterator[Metric]:
         settings = self.opened.installation.settings
         build = (("version", __version__), ("installation", settings.name), ("topology", settings.topology))
-        yield Metric("dr_ctl_build_info", "this dr-ctl, and what it watches", 1.0, build)
+        yield Metric("dr_ctl_build_info", "this dr-ctl, and what it watches", 1, build)
         limits = settings.objectives
         wanted = {
-            "dr_ctl_objective_loss_messages": limits.loss.messages if limits else None,
-            "dr_ctl_objective_loss_age_seconds": limits.loss.age if limits else None,
-            "dr_ctl_objective_duplicate_messages": limits.duplicates.messages if limits and limits.duplicates else None,
-            "dr_ctl_objective_recovery_seconds": limits.recovery if limits else None,
+            "loss_messages": limits.loss.messages if limits else None,
+            "loss_age_seconds": limits.loss.age if limits else None,
+            "duplicate_messages": limits.duplicates.messages if limits and limits.duplicates else None,
+            "recovery_seconds": limits.recovery if limits else None,
         }
         for name, most in wanted.items():
-            yield Metric(name, "what the settings allow at most", UNKNOWN if most is None else float(most))
+            yield Metric(f"dr_ctl_objective_{name}", "what the settings allow at most", most)
         debts = owed_now(self.caller, snapshot).debts
         for kind in DebtKind:
-            owed = [each for each in debts if each.kind is kind]
-            labels: Labels = (("kind", kind.value),)
-            oldest = min((_since(each) for each in owed), default=UNKNOWN)
-            yield Metric("dr_ctl_debts", "debts that are not paid", float(len(owed)), labels)
+            since = [datetime.fromisoformat(each.since) for each in debts if each.kind is kind]
+            labels = (("kind", kind.value),)
+            oldest = min(since, default=None)
+            yield Metric("dr_ctl_debts", "debts that are not paid", len(since), labels)
             yield Metric("dr_ctl_debt_oldest_timestamp_seconds", "since when the oldest is owed", oldest, labels)
-        yield Metric(
-            "dr_ctl_agent_healthy", "1 if the agent of `sync` does its work; NaN without one", self._agent(snapshot)
-        )
+        text = "1 if the agent of `sync` does its work; NaN without one"
+        yield Metric("dr_ctl_agent_healthy", text, self._agent(snapshot))
 
-    def _agent(self, snapshot: Snapshot) -> float:
+    def _agent(self, snapshot: Snapshot) -> bool | None:
         try:
             keeper_of(self.opened.topology, next(iter(snapshot.roles)), {}).close()
         except NoKeeper:
-            return UNKNOWN
-        return float(not of_agent(self.opened, snapshot))
+            return None
+        return not of_agent(self.opened, snapshot)
 
     def _estimate(self, snapshot: Snapshot, judge: Judge) -> Iterator[Metric]:
         serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
         stored = estimates.of_site(self.opened.installation, serving[0]).stored if len(serving) == 1 else None
-        made = stored.made_at.timestamp() if stored is not None else UNKNOWN
+        made = stored.made_at if stored is not None else None
         yield Metric("dr_ctl_estimate_timestamp_seconds", "when the stored estimate was made", made)
         verdict = stored.data.get("verdict") if stored is not None else "unknown"
         for word in ("met", "missed", "unknown"):
-            which: Labels = (("verdict", word),)
-            yield Metric(
-                "dr_ctl_estimate_verdict",
-                "1 for what the estimate says of the objectives",
-                float(verdict == word),
-                which,
-            )
+            text, which = "1 for what the estimate says of the objectives", (("verdict", word),)
+            yield Metric("dr_ctl_estimate_verdict", text, verdict == word, which)
         total: Mapping[str, Any] = stored.data["total"] if stored is not None else {}
         for key, (name, text) in _ESTIMATED.items():
             row = total.get(key) or {}
             for basis, of in (("bound", row), ("likely", row.get("likely") or {})):
                 for quantile in QUANTILES:
-                    value = of.get(quantile)
-                    labels = (("basis", basis), ("of", quantile))
-                    yield Metric(name, text, UNKNOWN if value is None else float(value), labels)
-        yield from self._price(serving, judge)
-
-    def _price(self, serving: list[str], judge: Judge) -> Iterator[Metric]:
-        """A failover's own bound, as if the serving site was lost at the newest look."""
-        bounds: Mapping[str, Any] = judge.if_lost(serving[0]).bounds() if len(serving) == 1 else {}
-        for key, name in (
-            ("lost", "dr_ctl_failover_loss_messages"),
-            ("duplicates", "dr_ctl_failover_duplicate_messages"),
-        ):
-            for basis, of in (("bound", "at_most"), ("likely", "likely")):
-                value = (bounds.get(key) or {}).get(of)
-                text = f"what a failover now would announce as {key}"
-                yield Metric(name, text, UNKNOWN if value is None else float(value), (("basis", basis),))
+                    yield Metric(name, text, of.get(quantile), (("basis", basis), ("of", quantile)))
+        # A failover's own bound, as if the serving site was lost at the newest look.
+        bounds = judge.if_lost(serving[0]).now() if len(serving) == 1 else None
+        unread = Bound(None, None)
+        lost, duplicates = (unread, unread) if bounds is None else (bounds.lost, bounds.duplicates)
+        for key, what, bound in (("lost", "loss", lost), ("duplicates", "duplicate", duplicates)):
+            name, text = f"dr_ctl_failover_{what}_messages", f"what a failover now would announce as {key}"
+            yield Metric(name, text, bound.at_most, (("basis", "bound"),))
+            yield Metric(name, text, bound.likely, (("basis", "likely"),))
 
     def _runs(self) -> Iterator[Metric]:
         runs = self.caller.runs()
         unfinished = runs.unfinished()
-        yield Metric(
-            "dr_ctl_open_run", "1 while a run is open: under way, or interrupted", float(unfinished is not None)
-        )
-        begun = _moment(record(unfinished).began) if unfinished is not None else UNKNOWN
+        yield Metric("dr_ctl_open_run", "1 while a run is open: under way, or interrupted", unfinished is not None)
+        begun = record(unfinished).began if unfinished is not None else None
         yield Metric("dr_ctl_open_run_start_timestamp_seconds", "when the open run began", begun)
         for operation in SHOWN_RUNS:
-            newest = _newest(runs, operation)
-            labels: Labels = (("operation", operation),)
-            at = None if newest is None else newest.began
+            newest, labels = _newest(runs, operation), (("operation", operation),)
+            at, code = (None, None) if newest is None else (newest.began, newest.exit_code)
             out = None if newest is None or newest.out is None else newest.out.at_most_s
-            code = UNKNOWN if newest is None or newest.exit_code is None else float(newest.exit_code)
-            yield Metric("dr_ctl_last_run_start_timestamp_seconds", "when the last such run began", _moment(at), labels)
+            text = "for how long it kept clients out, at most"
+            yield Metric("dr_ctl_last_run_start_timestamp_seconds", "when the last such run began", at, labels)
             yield Metric("dr_ctl_last_run_exit_code", "how it ended", code, labels)
-            yield Metric(
-                "dr_ctl_last_run_outage_seconds",
-                "for how long it kept clients out, at most",
-                UNKNOWN if out is None else out,
-                labels,
-            )
-        rehearsed = _moment(rehearsing.last(runs))
-        yield Metric("dr_ctl_rehearsal_timestamp_seconds", "when the last rehearsal that went well began", rehearsed)
+            yield Metric("dr_ctl_last_run_outage_seconds", text, out, labels)
+        text = "when the last rehearsal that went well began"
+        yield Metric("dr_ctl_rehearsal_timestamp_seconds", text, rehearsing.last(runs))
 
     def _ready(self, snapshot: Snapshot, judge: Judge) -> Iterator[Metric]:
         for operation in ALL:
             code = judge.verdict(operation, targets(snapshot, operation)).code
             text = "1 if `validate` calls the operation ready, 0 if it is refused"
-            yield Metric("dr_ctl_ready", text, _READY.get(code, UNKNOWN), (("operation", operation),))
-
-
-def _answers(broker: BrokerSnapshot) -> float:
-    """A broker that waits for a shared store has nothing that could answer: nobody knows whether it runs."""
-    if broker.silent is not None:
-        return 0.0
-    return 1.0 if broker.start else UNKNOWN
-
-
-def _since(debt: Debt) -> float:
-    return datetime.fromisoformat(debt.since).timestamp()
+            yield Metric("dr_ctl_ready", text, _READY.get(code), (("operation", operation),))
 
 
 def _newest(runs: Runs, operation: str) -> Record | None:
@@ -297,10 +267,6 @@ def _newest(runs: Runs, operation: str) -> Record | None:
             if newest.operation == operation:
                 return newest
     return None
-
-
-def _moment(at: datetime | None) -> float:
-    return UNKNOWN if at is None else at.timestamp()
 
 
 def reinstatable(snapshot: Snapshot) -> tuple[str, ...]:
