@@ -205,7 +205,7 @@ def texts(installation: Installation) -> frozenset[bytes]:
     """Each password of the settings that can be had without a command, in every form that a file may hold it in. One
     that is also an open word of the settings, as `admin` of a user, cannot be told from that word."""
     settings = installation.settings
-    secrets = [*_secrets(settings)]
+    secrets = [each for each in _parts_of(settings) if isinstance(each, Secret)]
     values = {value for secret in secrets if secret.command is None if (value := _value(secret, installation))}
     open_words = {*_words(redacted(settings))}
     users = {user for user in (getattr(part, "username", None) for part in _parts_of(settings)) if user}
@@ -273,10 +273,6 @@ def _within(value: object) -> Iterator[Part]:
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _within(each)
-
-
-def _secrets(part: Part) -> Iterator[Secret]:
-    return (each for each in _parts_of(part) if isinstance(each, Secret))
 
 
 def _words(value: Json) -> Iterator[str]:

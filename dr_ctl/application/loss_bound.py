@@ -22,7 +22,7 @@ from dr_ctl.core.notation import matches
 from dr_ctl.core.system import Clock, beside, stamp
 from dr_ctl.engine.ask import Accepted, Ask
 from dr_ctl.engine.ending import price_text
-from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, QueueBound
+from dr_ctl.rpo.bounds.result import QUOTED_FOR_S, Bound, Bounds, ClassBound, Loss, QueueBound
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot, Stake, keeps_one_store
@@ -116,15 +116,13 @@ class FailoverPrice:
     def findings(self) -> Sequence[Finding]:
         bounds = self.now()
         because = [] if bounds.because is None else [found("DR-LOSS-002", because=bounds.because)]
-        return (*because, *bounds.findings, *self._clocks())
+        ahead = f"{self._ahead.total_seconds():.1f}"
+        clocks = [found("DR-LOSS-003", seconds=ahead)] if self._ahead > SKEW and self._read is None else []
+        return (*because, *bounds.findings, *clocks)
 
     def differ(self) -> Sequence[Finding]:
         """The findings that the two sites differ by more than what was on its way."""
         return [each for each in self.now().findings if each.id == "DR-PARITY-001"]
-
-    def _clocks(self) -> Iterator[Finding]:
-        if self._ahead > SKEW and self._read is None:
-            yield found("DR-LOSS-003", seconds=f"{self._ahead.total_seconds():.1f}")
 
     def too_high(self, ask: Ask) -> Finding | None:
         now, limits = self.now(), objectives(self._installation)
@@ -176,8 +174,6 @@ class FailoverPrice:
 
     def _holds(self, now: Bounds) -> str:
         """How long a figure that grows can be typed."""
-        from dr_ctl.rpo.bounds.result import QUOTED_FOR_S  # noqa: PLC0415 - loaded by then, beside the first look
-
         until = self._clock.now() + timedelta(seconds=QUOTED_FOR_S)
         return f" (good until {stamp(until)})" if any(now.growing) else ""
 
@@ -237,7 +233,8 @@ class FailoverPrice:
             return self._of_history().without_loss(self._kept_at)
         if self._read is None:
             return self._of_history()
-        return bounds_of_closed(self._installation, self.lost, *self._read)
+        snapshot, at = self._read  # in which all brokers of the site answered
+        return _Closed(self._installation, self.lost, snapshot, at, snapshot.stake(self.lost)).bounds()
 
     def _of_history(self) -> Bounds:
         known = self._down_since, self._ahead
@@ -250,8 +247,8 @@ class FailoverPrice:
         try:
             from dr_ctl.rpo.bounds.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first look
         except ModuleNotFoundError as error:
-            return self._unreadable(error)
-
+            # Nothing is known, and which package tells more.
+            return Bounds(self.lost, Loss(None, None), Bound(None, None), findings=(missing_package(error),))
         return bounds(
             self._installation.history,
             **self._asked(),
@@ -274,12 +271,6 @@ class FailoverPrice:
             "other": next(site for site in settings.sites if site != self.lost),
         }
 
-    def _unreadable(self, error: ModuleNotFoundError) -> Bounds:
-        """Nothing is known, and which package tells more."""
-        from dr_ctl.rpo.bounds.result import Bound, Bounds, Loss  # noqa: PLC0415 - as above
-
-        return Bounds(self.lost, Loss(None, None), Bound(None, None), findings=(missing_package(error),))
-
     def _pairs(self) -> list[str]:
         return [broker.name for broker in self._installation.settings.sites[self.lost].brokers]
 
@@ -300,11 +291,6 @@ def _beneath(now: Bounds, *, doubled: bool) -> Iterator[str]:
         yield f"      duplicates by queue, at most: {most}"
     kinds = ("DR-RPO-032", *(("DR-RPO-022", "DR-RPO-021") if doubled else ()))
     yield from (f"      {each.text}" for each in now.findings if each.id in kinds)
-
-
-def bounds_of_closed(installation: Installation, site: str, snapshot: Snapshot, at: datetime) -> Bounds:
-    """By one look, in which all brokers of the site answered."""
-    return _Closed(installation, site, snapshot, at, snapshot.stake(site)).bounds()
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,11 @@ def status(caller: Caller, looked: Looking) -> Status:
     data = StatusData(
         sites={site: _at_work(snapshot, site, role) for site, role in snapshot.roles.items()},
         pairs=snapshot.units,
-        links=[_with_silence(link, down.get((link.site, link.pair))) for link in links],
+        links=[
+            link if silence is None else replace(link, more={**link.more, "last_attached": silence.at})
+            for link in links
+            for silence in [down.get((link.site, link.pair))]
+        ],
         workloads=workloads_of(snapshot),
         open_run=run.files.name if run is not None else None,
         ways_out=interrupted.ways(snapshot, links) if interrupted is not None else (),
@@ -160,10 +164,6 @@ def _at_work(snapshot: Snapshot, site: str, role: Role) -> SiteAtWork:
     traffic = [each.traffic for each in brokers]
     come, go = (None if None in traffic else sum(each[at] for each in traffic if each is not None) for at in (0, 1))
     return SiteAtWork(role, None if None in clients else sum(each or 0 for each in clients), come, go)
-
-
-def _with_silence(link: LinkSnapshot, silence: lost_site.Since | None) -> LinkSnapshot:
-    return link if silence is None else replace(link, more={**link.more, "last_attached": silence.at})
 
 
 def silent(snapshot: Snapshot) -> list[Finding]:

@@ -7,10 +7,10 @@ A verdict comes from a look that was made, without asking a broker.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from dr_ctl.application import lock, plans
 from dr_ctl.application.caller import Caller
@@ -20,7 +20,7 @@ from dr_ctl.application.lost_site import Since
 from dr_ctl.application.recovery_options import OpenRun, still_open
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Result
-from dr_ctl.core.document import HIDDEN, key
+from dr_ctl.core.document import HIDDEN, document, key
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
@@ -31,7 +31,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, RETURNS, SWAPOVER
 from dr_ctl.engine.parts import by_site, is_split
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
-from dr_ctl.engine.ports import Check, Move
+from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import stand_of
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
@@ -189,7 +189,9 @@ class Judge:
         if needed and (blind := plans.why_no_approval(self.opened.installation)) is not None:
             text, findings = f"not ready: {blind.text}", (blind, *decided.findings)
             return Verdict(ask.operation, ask.target, text, ExitCode.PRECHECK_FAILED, (), findings)
-        unread = [check for check in self._checks(decided) if check.evidence is None]
+        move = Move(decided.ask, decided.source, decided.baseline)
+        checks = self.opened.topology.recipe.checks(self.snapshot, move)
+        unread = [check for check in checks if check.evidence is None]
         if ask.operation in (SWAPOVER, FAILBACK):
             away = [f"{link.site}/{link.pair}" for link in self._away(decided)]
             if away:
@@ -224,9 +226,6 @@ class Judge:
         starts = {(call.site, call.unit) for call in calls}
         away = [link for link in self.links if link.attached is False]
         return [link for link in away if link.started is not False or (link.site, link.pair) not in starts]
-
-    def _checks(self, decided: Plan) -> Sequence[Check]:
-        return self.opened.topology.recipe.checks(self.snapshot, Move(decided.ask, decided.source, decided.baseline))
 
     def _owed(self, ask: Ask) -> bool:
         return any(ask.target in (debt.about, debt.kept_at) for debt in self.snapshot.debts)
@@ -306,21 +305,15 @@ def _anything(quoted: str) -> int | Literal["unknown"]:
 
 def headline(judge: Judge, site: str, away: Collection[Since], now: datetime) -> str:
     """`away`: since when each link of the site is away that is. Empty where no monitor has looked and all are there."""
-    bounds: Mapping[str, Any] = judge.if_lost(site).bounds()
-    cost = f"if {site} died now: {price_text(bounds)}{_age(bounds, now)}"
+    bounds = judge.if_lost(site).now()
+    cost = f"if {site} died now: {price_text(document(bounds))}"
+    if (read_at := bounds.lost.read_at) is not None:
+        cost += f" (reading of {duration(round(max(0.0, (now - read_at).total_seconds()), 1))} ago)"
     if not away:
-        return cost if bounds["lost"]["read_at"] is not None else ""
+        return cost if read_at is not None else ""
     since = [each.at for each in away if each.at is not None]
     when = f"since {min(since)}" if len(since) == len(away) else "for a time that nobody knows"
     return f"nothing has reached {judge.opened.other(site)} {when}; {cost}"
-
-
-def _age(bounds: Mapping[str, Any], now: datetime) -> str:
-    read_at = bounds["lost"]["read_at"]
-    if read_at is None:
-        return ""
-    age_s = max(0.0, (now - datetime.fromisoformat(read_at)).total_seconds())
-    return f" (reading of {duration(round(age_s, 1))} ago)"
 
 
 def differing(opened: Opened, snapshot: Snapshot, site: str, by_history: Sequence[Finding]) -> Sequence[Finding]:
@@ -347,24 +340,21 @@ def planned_as_if_lost(opened: Opened, asked: Ask, lost: str) -> Result:
     if isinstance(decided, Refusal) and decided.plan is not None:
         decided = decided.plan
     refused = request.price.too_high(asked)
-    bounds = request.price.bounds()
+    bounds = request.price.now()
     findings = [found("DR-PLAN-002", lost=lost, role=looked.roles[lost].value, target=asked.target)]
     findings += differing(opened, looked, lost, request.price.differ())
     if refused is not None:
         findings.append(agreed_today(refused, request.price, asked))
-    data = plans.PlanData(bounds=request.price.now(), as_if_lost=lost, role=looked.roles[lost])
+    data = plans.PlanData(bounds=bounds, as_if_lost=lost, role=looked.roles[lost])
     if not isinstance(decided, Plan):
         word = "nothing to do" if isinstance(decided, AlreadyThere) else "not possible"
-        why = decided.text if isinstance(decided, AlreadyThere) else _first_error(decided.findings)
+        why = decided.text if isinstance(decided, AlreadyThere) else _first(decided)
         code = ExitCode.OK if isinstance(decided, AlreadyThere) else ExitCode.PRECHECK_FAILED
         summary = f"as if {lost} was lost: a failover to {asked.target} is {word}: {why}"
         return Result(code, summary, [*decided.findings, *findings], data)
     own = [each for each in besides(decided.findings, lost) if each.id != "DR-PARITY-001"]
     plan = replace(decided, as_if_lost=lost, findings=(*own, *findings))
-    summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {price_text(bounds)}"
-    text = f"price, if {lost} was lost now: {price_text(bounds)}"
+    price = price_text(document(bounds))
+    summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {price}"
+    text = f"price, if {lost} was lost now: {price}"
     return Result(ExitCode.OK, summary, plan.findings, replace(data, plan=plan), plan=plan, text=text)
-
-
-def _first_error(findings: tuple[Finding, ...]) -> str:
-    return next(each.text for each in findings if each.severity is Severity.ERROR)
