@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
@@ -107,7 +108,7 @@ def act(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -
             return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     if (refused := tools.make(step.part("strikes"), context, move.source, move.target)) is not None:
         return refused
-    return Done(tools.rejoined.text, tools.rejoined.as_json(), tuple(findings))
+    return Done(tools.rejoined.text, document(tools.rejoined), tuple(findings))
 
 
 class _Return:
@@ -197,7 +198,7 @@ def reconcile(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
                         why=gone,
                     )
                 )
-    return Done(tools.rejoined.text, tools.rejoined.as_json(), (*findings, *_lacking(tools, move)))
+    return Done(tools.rejoined.text, document(tools.rejoined), (*findings, *_lacking(tools, move)))
 
 
 def _depth(view: BrokerView, name: str) -> int:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from dr_ctl.core.document import key
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.topologies.brokersync import parity
@@ -68,10 +69,14 @@ class TakenIn:
     ones were not shipped and had left their queue there: they are kept aside. `done_here` ones still lay there, the
     other site had consumed them since, and they were removed. `duplicates`: so many more that nothing proves."""
 
-    recovered: dict[str, int] = field(default_factory=dict)
-    done_there: dict[str, int] = field(default_factory=dict)
-    done_here: dict[str, int] = field(default_factory=dict)
-    duplicates: dict[str, int] = field(default_factory=dict)
+    recovered: dict[str, int] = field(default_factory=dict, metadata=key(of="recovered_in_all"))
+    done_there: dict[str, int] = field(default_factory=dict, metadata=key("consumed_before_the_loss"))
+    done_here: dict[str, int] = field(default_factory=dict, metadata=key("consumed_since"))
+    duplicates: dict[str, int] = field(default_factory=dict, metadata=key("possible_duplicates"))
+
+    @property
+    def recovered_in_all(self) -> int:
+        return sum(self.recovered.values())
 
     @property
     def text(self) -> str:
@@ -82,14 +87,6 @@ class TakenIn:
             f"the loss, {here} that were consumed since"
         )
         return f"{text}; {duplicates} may come twice" if duplicates else text
-
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "recovered": sum(self.recovered.values()),
-            "consumed_before_the_loss": dict(self.done_there),
-            "consumed_since": dict(self.done_here),
-            "possible_duplicates": dict(self.duplicates),
-        }
 
 
 class SyncTools(Tools[BrokerView]):

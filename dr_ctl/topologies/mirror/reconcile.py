@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.goals import ALL, Goal
@@ -93,7 +94,7 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext)
     text = f"{tools.rejoined.text}{tools.rejoined.duplicates(move.target)}"
     left_over: list[Json] = [*told_wrong]
     evidence: dict[str, Json] = {
-        **tools.rejoined.as_json(),
+        **document(tools.rejoined),
         "left_over": left_over,
         "left_over_ids": {
             each.queue: {

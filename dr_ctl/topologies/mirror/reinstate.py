@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, some
@@ -169,7 +170,7 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext)
     views += tools.observer.look_at(move.target)
     if refused := still(strikes, views):
         return refused
-    return Done(tools.rejoined.text, tools.rejoined.as_json())
+    return Done(tools.rejoined.text, document(tools.rejoined))
 
 
 def _before(tools: MirrorTools, view: BrokerView) -> _Taken:
@@ -220,7 +221,7 @@ def undo(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext
     left = withheld(tools, move, context)
     if isinstance(left, Refused):
         return left
-    return replace(tools.put_back(step, move.source, context), evidence=left.as_json(), findings=left.findings(move))
+    return replace(tools.put_back(step, move.source, context), evidence=document(left), findings=left.findings(move))
 
 
 class _Residue(PairWait):

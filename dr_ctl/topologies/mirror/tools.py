@@ -1,8 +1,9 @@
 """The tools of acts at a mirror: its waits, the gate that compares both sites by origin, and what a return brought."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.notation import if_known
@@ -121,11 +122,16 @@ class TakenIn:
     `acks` counts messages done at the returned site and not here any more. `echoes` counts those of them that the
     returned site only wrote since it is back: the site repeats acknowledgements of the serving site."""
 
-    recovered: dict[str, list[str]] | None = None
-    not_read: list[str] = field(default_factory=list)
-    acks: int | None = None
-    acks_by_id: dict[str, list[str]] | None = None
+    recovered: dict[str, list[str]] | None = field(default=None, metadata=key(of="count"))
+    not_read: list[str] = field(default_factory=list, metadata=HIDDEN)
+    acks: int | None = field(default=None, metadata=key("acknowledgements_without_message"))
+    acks_by_id: dict[str, list[str]] | None = field(default=None, metadata=key("acknowledged_ids"))
     echoes: int = 0
+
+    @derived
+    def ids(self) -> dict[str, list[str]]:
+        """Of the messages that were recovered, by queue."""
+        return self.recovered or {}
 
     def begin(self) -> None:
         """From here on all that is let in is seen."""
@@ -178,19 +184,6 @@ class TakenIn:
             text += f"; {self.echoes} acknowledgement(s) that {returned} wrote since it is back are echoes, harmless"
         return text
 
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "recovered": self.count,
-            "ids": _lists(self.recovered or {}),
-            "acknowledgements_without_message": self.acks,
-            "echoes": self.echoes,
-            "acknowledged_ids": _lists(self.acks_by_id) if self.acks_by_id is not None else None,
-        }
-
-
-def _lists(ids: Mapping[str, list[str]]) -> dict[str, Json]:
-    return {queue: [*each] for queue, each in ids.items()}
-
 
 @dataclass
 class HalfWay:
@@ -198,8 +191,8 @@ class HalfWay:
     come twice."""
 
     taken_out: dict[str, int] = field(default_factory=dict)
-    duplicates: int = 0
-    why: str | None = None
+    duplicates: int = field(default=0, metadata=key("duplicates_at_most"))
+    why: str | None = field(default=None, metadata=HIDDEN)
 
     def findings(self, move: Move) -> tuple[Finding, ...]:
         findings = []
@@ -218,9 +211,6 @@ class HalfWay:
                 found("DR-RETURN-007", most=f"at most {self.duplicates}", target=move.target, why=if_known(self.why))
             )
         return tuple(findings)
-
-    def as_json(self) -> dict[str, Json]:
-        return {"taken_out": dict(self.taken_out), "duplicates_at_most": self.duplicates}
 
 
 class MirrorTools(Tools[BrokerView]):
