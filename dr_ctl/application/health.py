@@ -12,7 +12,6 @@ from dr_ctl.application.estimates import with_age
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import FailoverPrice
 from dr_ctl.application.lost_site import lost_pairs, not_read, without_rights
-from dr_ctl.application.recovery_options import OpenRun
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.core.document import key
@@ -85,15 +84,16 @@ def unknown(error: DrCtlError) -> Result:
 
 
 def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
-    debts, run = owed_now(caller, snapshot).debts, OpenRun.of(caller)
-    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
-    price = Judge.of(caller, opened, snapshot, snapshot.links()).if_lost(serving[0]) if len(serving) == 1 else None
+    debts = owed_now(caller, snapshot).debts
+    judge = Judge.of(caller, opened, snapshot, snapshot.links())
+    site, run = judge.served_by, judge.open_run
+    price = judge.if_lost(site) if site is not None else None
     bounds = price.now() if price is not None else None
     read_at = bounds.lost.read_at if bounds is not None else None
     look_s = (caller.clock.now() - read_at).total_seconds() if read_at is not None else None
-    against = [*_failover(opened, snapshot, serving, price), *_history(opened, serving, look_s)]
+    against = [*_failover(judge, price), *_history(judge, look_s)]
     problems = [
-        *_roles(opened, snapshot, serving, whole=run is None),
+        *_roles(judge),
         *_links(snapshot),
         *_obstacles(snapshot),
         *_debts(debts, caller.clock.now()),
@@ -102,7 +102,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     ]
     health = max((each.health for each in problems), key=lambda each: each.rank, default=Health.OK)
     served = f"both sites serve: {served_where(snapshot)}" if is_split(snapshot) else ""
-    served = f"{serving[0]} serves" if len(serving) == 1 else served
+    served = f"{site} serves" if site is not None else served
     well = [
         "failover ready" if price is not None and not against else "",
         f"newest look {duration(round(look_s, 1))} old" if look_s is not None and look_s <= OLD_LOOK_S else "",
@@ -126,16 +126,16 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     return Result(code, line, data=data, debts=debts, health=health)
 
 
-def _roles(opened: Opened, snapshot: Snapshot, serving: list[str], *, whole: bool) -> Iterator[Problem]:
-    parts = opened.topology.recipe.moves_parts
-    roles = stand(snapshot)
+def _roles(judge: Judge) -> Iterator[Problem]:
+    snapshot, parts, whole = judge.snapshot, judge.opened.topology.recipe.moves_parts, judge.open_run is None
+    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
     unknown = [site for site, role in snapshot.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
     if any(len(unit.open_at) > 1 for unit in snapshot.units):
         yield Problem(Health.CRITICAL, f"split brain: both sites let clients in: {served_where(snapshot)}")
     elif is_split(snapshot) and not parts:
         yield Problem(Health.CRITICAL, f"the pairs are served at different sites: {served_where(snapshot)}")
     elif not serving:
-        yield Problem(Health.UNKNOWN if unknown else Health.CRITICAL, f"no site was seen to serve: {roles}")
+        yield Problem(Health.UNKNOWN if unknown else Health.CRITICAL, f"no site was seen to serve: {stand(snapshot)}")
     elif whole:
         yield from (Problem(Health.CRITICAL, each.text) for each in unserved(snapshot, parts=parts))
         yield from (Problem(Health.CRITICAL, each.text) for each in without_rights(snapshot))
@@ -178,12 +178,12 @@ def _debts(debts: Sequence[Debt], now: datetime) -> Iterator[Problem]:
         yield Problem(Health.CRITICAL if late else Health.WARNING, text)
 
 
-def _failover(opened: Opened, snapshot: Snapshot, serving: list[str], price: FailoverPrice | None) -> Iterator[Problem]:
+def _failover(judge: Judge, price: FailoverPrice | None) -> Iterator[Problem]:
     """Whether the other site could take over, and within the objectives."""
     if price is None:
         return
-    other = opened.other(serving[0])
-    if nodes := snapshot.hints.get(serving[0], NO_HINTS).nodes:
+    snapshot, other = judge.snapshot, judge.opened.other(price.lost)
+    if nodes := snapshot.hints.get(price.lost, NO_HINTS).nodes:
         yield Problem(Health.WARNING, f"failover to {other} would ask for a person's word: {some(nodes)}")
     if snapshot.roles[other] is not Role.STANDBY:
         yield Problem(Health.CRITICAL, f"failover impossible: {stand_of(snapshot, other)}")
@@ -191,15 +191,15 @@ def _failover(opened: Opened, snapshot: Snapshot, serving: list[str], price: Fai
         yield Problem(Health.WARNING, f"failover to {other} would be refused now: {refused.text}")
 
 
-def _history(opened: Opened, serving: list[str], look_s: float | None) -> Iterator[Problem]:
-    if len(serving) != 1:
+def _history(judge: Judge, look_s: float | None) -> Iterator[Problem]:
+    if judge.served_by is None:
         return
     if look_s is None or look_s > OLD_LOOK_S:
         age = "there is no look" if look_s is None else f"the newest look is {duration(round(look_s))} old"
-        unread = lost_site.last_look(opened.installation).silent
+        unread = lost_site.last_look(judge.opened.installation).silent
         yield from (Problem(Health.WARNING, each.text) for each in unread)
         if not unread:
             yield Problem(Health.WARNING, f"{age}: is `dr-ctl monitor` running?")
-    document, _, _ = with_age(opened.installation, serving[0])
+    document, _, _ = with_age(judge.opened.installation, judge.served_by)
     if isinstance(document, dict) and document.get("verdict") == "missed":
         yield Problem(Health.WARNING, "the objectives are missed, by the stored estimate")

@@ -153,7 +153,7 @@ class Figures:
             judge = Judge.of(self.caller, self.opened, snapshot, snapshot.links())
             figures = [
                 *self._standing(snapshot),
-                *self._estimate(snapshot, judge),
+                *self._estimate(judge),
                 *self._runs(),
                 *self._ready(snapshot, judge),
             ]
@@ -211,9 +211,9 @@ class Figures:
             return None
         return not of_agent(self.opened, snapshot)
 
-    def _estimate(self, snapshot: Snapshot, judge: Judge) -> Iterator[Metric]:
-        serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
-        stored = estimates.of_site(self.opened.installation, serving[0]).stored if len(serving) == 1 else None
+    def _estimate(self, judge: Judge) -> Iterator[Metric]:
+        site = judge.served_by
+        stored = estimates.of_site(self.opened.installation, site).stored if site is not None else None
         made = stored.made_at if stored is not None else None
         yield Metric("dr_ctl_estimate_timestamp_seconds", "when the stored estimate was made", made)
         verdict = stored.data.get("verdict") if stored is not None else "unknown"
@@ -227,7 +227,7 @@ class Figures:
                 for quantile in QUANTILES:
                     yield Metric(name, text, of.get(quantile), (("basis", basis), ("of", quantile)))
         # A failover's own bound, as if the serving site was lost at the newest look.
-        bounds = judge.if_lost(serving[0]).now() if len(serving) == 1 else None
+        bounds = judge.if_lost(site).now() if site is not None else None
         unread = Bound(None, None)
         lost, duplicates = (unread, unread) if bounds is None else (bounds.lost, bounds.duplicates)
         for key, what, bound in (("lost", "loss", lost), ("duplicates", "duplicate", duplicates)):

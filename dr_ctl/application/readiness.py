@@ -88,28 +88,30 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         judge = Judge.of(caller, opened, snapshot, links)
         verdicts = [judge.verdict(name, to or targets(snapshot, name)) for name in ([operation] if operation else ALL)]
         forbidden = lock.forbidden(opened, snapshot)
-        checks = _checks(opened, snapshot, judge, forbidden, to)
+        target = to or targets(snapshot, SWAPOVER) or next(iter(snapshot.roles))
+        move = Move(Ask(SWAPOVER, target), opened.other(target), {})
+        # The installation's own first.
+        checks = [*_installed(judge, forbidden), *opened.topology.recipe.checks(snapshot, move)]
         looked = lost_site.last_look(opened.installation)
         findings = list(
             dict.fromkeys(
                 [
-                    *_findings(opened, snapshot, judge, verdicts, forbidden, to),
+                    *_findings(judge, verdicts, forbidden, move),
                     *_prices(snapshot, verdicts),
                     *(finding for check in checks if check.where == SETTINGS for finding in check.found),
                     *_unheard(opened, snapshot),
-                    *_unprepared(opened, snapshot, looked, caller.clock.now()),
+                    *_unprepared(judge, looked, caller.clock.now()),
                 ]
             )
         )
     age_s = caller.clock.monotonic() - began
-    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
     data = ValidateData(
         operations={each.operation: each for each in verdicts},
         pairs=snapshot.units,
         fence={site: snapshot.fence_strength(site) for site in snapshot.roles},
         last_look=looked.at,
         rehearsed_at=rehearsing.last(caller.runs()),
-        bounds=judge.if_lost(serving[0]).now() if len(serving) == 1 else None,
+        bounds=judge.if_lost(judge.served_by).now() if judge.served_by is not None else None,
         checks=[each.aged(age_s) for each in checks] if verbose else None,
     )
     lines = [each.line for each in verdicts]
@@ -146,18 +148,17 @@ def _prices(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> Iterator[Finding
         yield from (verdict.price for verdict in verdicts if verdict.price is not None)
 
 
-def _unprepared(opened: Opened, snapshot: Snapshot, looked: lost_site.LastLook, now: datetime) -> Iterator[Finding]:
+def _unprepared(judge: Judge, looked: lost_site.LastLook, now: datetime) -> Iterator[Finding]:
     """What nobody would know of the loss of the serving site: no monitor looks, or its estimate is missing or old."""
     if looked.at is None and not looked.silent:
         yield found("DR-MON-002.never")
-    yield from lost_site.unwatched(opened.installation, looked, now)
-    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
-    if len(serving) != 1 or looked.at is None:
+    yield from lost_site.unwatched(judge.opened.installation, looked, now)
+    if judge.served_by is None or looked.at is None:
         return
-    document, _, findings = with_age(opened.installation, serving[0])
+    document, _, findings = with_age(judge.opened.installation, judge.served_by)
     yield from findings
     if document is None and not findings:
-        yield found("DR-RPO-040", site=serving[0])
+        yield found("DR-RPO-040", site=judge.served_by)
 
 
 def _unheard(opened: Opened, snapshot: Snapshot) -> list[Finding]:
@@ -175,38 +176,18 @@ def _unheard(opened: Opened, snapshot: Snapshot) -> list[Finding]:
 
 
 def _findings(
-    opened: Opened,
-    snapshot: Snapshot,
-    judge: Judge,
-    verdicts: Sequence[Verdict],
-    forbidden: Mapping[tuple[str, str], Finding],
-    to: str | None,
+    judge: Judge, verdicts: Sequence[Verdict], forbidden: Mapping[tuple[str, str], Finding], move: Move
 ) -> list[Finding]:
     """The obstacles to the operations, each once. The brokers' own findings are included even where the roles alone
     refuse a move."""
+    snapshot, recipe = judge.snapshot, judge.opened.topology.recipe
     findings = open_run_findings(judge.open_run, snapshot, judge.links)
     if len(verdicts) == 1 and verdicts[0].findings and verdicts[0].operation != SWAPOVER:
         return list(dict.fromkeys([*findings, *verdicts[0].findings]))
-    target = to or targets(snapshot, SWAPOVER) or next(iter(snapshot.roles))
-    ask = Ask(SWAPOVER, target)
-    move = Move(ask, opened.other(target), {})
-    findings += [
-        *(() if judge.open_run is not None else unserved(snapshot, parts=opened.topology.recipe.moves_parts)),
-        *(() if judge.open_run is not None else lost_pairs(snapshot)),
-        *Request(ask, opened).decide(snapshot).findings,
-        *opened.topology.recipe.why_not(snapshot, move),
-        *forbidden.values(),
-    ]
-    return list(dict.fromkeys(findings))
-
-
-def _checks(
-    opened: Opened, snapshot: Snapshot, judge: Judge, forbidden: Mapping[tuple[str, str], Finding], to: str | None
-) -> list[Check]:
-    """Every named check, the installation's own first."""
-    target = to or targets(snapshot, SWAPOVER) or next(iter(snapshot.roles))
-    move = Move(Ask(SWAPOVER, target), opened.other(target), {})
-    return [*_installed(opened, snapshot, judge, forbidden), *opened.topology.recipe.checks(snapshot, move)]
+    if judge.open_run is None:
+        findings += [*unserved(snapshot, parts=recipe.moves_parts), *lost_pairs(snapshot)]
+    findings += Request(move.ask, judge.opened).decide(snapshot).findings
+    return list(dict.fromkeys([*findings, *recipe.why_not(snapshot, move), *forbidden.values()]))
 
 
 def verify(caller: Caller, asked: Ask) -> Result:
@@ -297,46 +278,13 @@ def _rank(installation: Installation) -> Callable[[str], tuple[int, str]]:
     return rank
 
 
-def _installed(
-    opened: Opened, snapshot: Snapshot, judge: Judge, forbidden: Mapping[tuple[str, str], Finding]
-) -> Iterator[Check]:
+def _installed(judge: Judge, forbidden: Mapping[tuple[str, str], Finding]) -> Iterator[Check]:
     """Checks beside the brokers' own figures."""
-    yield from _answers(snapshot)
-    yield from _as_a_whole(opened, snapshot, judge)
-    yield from _can_be_made(snapshot, forbidden)
-    yield from checked(opened.installation)
-
-
-def _answers(snapshot: Snapshot) -> Iterator[Check]:
+    snapshot = judge.snapshot
     for broker in snapshot.brokers:
-        where = f"{broker.site}/{broker.pair}"
-        if broker.silent is None:
-            yield Check("the broker answers", where, broker.role.value)
-        else:
-            yield Check("the broker answers", where, None, silent_of(broker))
-
-
-def _as_a_whole(opened: Opened, snapshot: Snapshot, judge: Judge) -> Iterator[Check]:
-    name = opened.installation.settings.name
-    roles = stand(snapshot)
-    known = all(role in (Role.SERVING, Role.STANDBY, Role.DOWN) for role in snapshot.roles.values())
-    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
-    yield Check("the roles of both sites are known", name, roles if known else None)
-    moved = opened.topology.recipe.moves_parts and is_split(snapshot)
-    who = f"each queue at one site: {served_where(snapshot)}" if moved else roles
-    yield Check("one site serves", name, who if len(serving) == 1 or known else None, list(not_one(judge)))
-    run = judge.open_run
-    yield Check("no run is open", name, run.files.name if run else "none", open_run_findings(run))
-    yield Check("no run holds the lock", name, judge.held or "nobody does", lock.holders(snapshot))
-    owed = [debt.text for debt in snapshot.debts]
-    yield Check("nothing is owed", name, "; ".join(owed) or "no debt")
-    site = serving[0] if len(serving) == 1 else None
-    if site is not None:
-        document, line, findings = estimates.with_age(opened.installation, site)
-        yield Check("an estimate is stored, and fresh", name, line if document is not None else None, findings)
-
-
-def _can_be_made(snapshot: Snapshot, forbidden: Mapping[tuple[str, str], Finding]) -> Iterator[Check]:
+        read = broker.role.value if broker.silent is None else None
+        yield Check("the broker answers", f"{broker.site}/{broker.pair}", read, silent_of(broker))
+    yield from _as_a_whole(judge)
     for site in snapshot.roles:
         yield Check("a fence can be made", site, snapshot.fence_strength(site))
     for broker in snapshot.brokers:
@@ -344,6 +292,25 @@ def _can_be_made(snapshot: Snapshot, forbidden: Mapping[tuple[str, str], Finding
         against = [forbidden[broker.site, broker.pair]] if (broker.site, broker.pair) in forbidden else []
         answered = broker.silent is None
         yield Check("a lock can be created", where, ("no" if against else "yes") if answered else None, against)
+    yield from checked(judge.opened.installation)
+
+
+def _as_a_whole(judge: Judge) -> Iterator[Check]:
+    opened, snapshot = judge.opened, judge.snapshot
+    name, roles, site = opened.installation.settings.name, stand(snapshot), judge.served_by
+    known = all(role in (Role.SERVING, Role.STANDBY, Role.DOWN) for role in snapshot.roles.values())
+    yield Check("the roles of both sites are known", name, roles if known else None)
+    moved = opened.topology.recipe.moves_parts and is_split(snapshot)
+    who = f"each queue at one site: {served_where(snapshot)}" if moved else roles
+    yield Check("one site serves", name, who if site is not None or known else None, list(not_one(judge)))
+    run = judge.open_run
+    yield Check("no run is open", name, run.files.name if run else "none", open_run_findings(run))
+    yield Check("no run holds the lock", name, judge.held or "nobody does", lock.holders(snapshot))
+    owed = [debt.text for debt in snapshot.debts]
+    yield Check("nothing is owed", name, "; ".join(owed) or "no debt")
+    if site is not None:
+        document, line, findings = estimates.with_age(opened.installation, site)
+        yield Check("an estimate is stored, and fresh", name, line if document is not None else None, findings)
 
 
 def validate_offline(caller: Caller, *, verbose: bool = False) -> Result:

@@ -80,6 +80,12 @@ class Judge:
     def of(cls, caller: Caller, opened: Opened, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Judge:
         return cls(opened, snapshot, links, OpenRun.of(caller), lock.in_the_way(snapshot, caller.runs()))
 
+    @property
+    def served_by(self) -> str | None:
+        """The site that serves alone."""
+        serving = [site for site, role in self.snapshot.roles.items() if role is Role.SERVING]
+        return serving[0] if len(serving) == 1 else None
+
     def verdict(self, operation: str, to: str | None) -> Verdict:
         if to is None:
             return Verdict(operation, None, "unknown: no site was seen to wait; name one with --to", ExitCode.UNKNOWN)
