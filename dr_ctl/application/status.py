@@ -87,11 +87,9 @@ def status(caller: Caller, looked: Looking) -> Status:
     """Tell what two looks saw, so that rates are known."""
     opened = Opened(looked.installation, looked.topology, caller.clock, Notes(caller.state()))
     snapshot = looked.snapshot.result()
-    unverified = opened.unverified()
     links = snapshot.links()
     judge = Judge.of(caller, opened, snapshot, links)
-    nobody = list(not_one(judge))
-    run = judge.open_run
+    run, site = judge.open_run, judge.served_by
     interrupted = Interrupted.of(run) if run is not None and not run.lives else None
     serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
     last_look = lost_site.last_look(opened.installation)
@@ -100,29 +98,27 @@ def status(caller: Caller, looked: Looking) -> Status:
         *_open_again(snapshot, interrupted),
         *snapshot.findings(),
         *silent(snapshot),
-        *unverified,
+        *opened.unverified(),
         *of_agent(opened, snapshot),
         *open_run_findings(run, snapshot, links),
-    ]
-    findings += [
         *lock.holders(snapshot, run.files.name if run is not None and not run.lives else None),
         *_pauses(snapshot),
-        *nobody,
+        *not_one(judge),
         *lost_site.unwatched(opened.installation, last_look, caller.clock.now()),
     ]
-    estimated, line, stale = with_age(opened.installation, serving[0]) if len(serving) == 1 else (None, "", [])
-    priced = serving[0] if len(serving) == 1 and not is_split(snapshot) else None
+    estimated, line, stale = with_age(opened.installation, site) if site is not None else (None, "", [])
+    priced = None if is_split(snapshot) else site
     unsure = [stand_of(snapshot, site) for site, role in snapshot.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
     out = None if serving else lost_site.unserved(opened.installation, caller.runs(), sure=not unsure)
     down = lost_site.links(opened.installation, snapshot, links)
     if priced is not None:
-        away = [since for (site, _), since in down.items() if site == priced]
+        away = [since for (of, _), since in down.items() if of == priced]
         head = verdicts.headline(judge, priced, away, caller.clock.now())
         # What was usual while all was well says nothing of now.
         line, stale = (head, []) if away else ("\n".join(filter(None, (head, line))), stale)
         findings += verdicts.differing(opened, snapshot, priced, judge.if_lost(priced).differ())
     data = StatusData(
-        sites={site: _at_work(snapshot, site, role) for site, role in snapshot.roles.items()},
+        sites={name: _at_work(snapshot, name, role) for name, role in snapshot.roles.items()},
         pairs=snapshot.units,
         links=[
             link if silence is None else replace(link, more={**link.more, "last_attached": silence.at})
@@ -142,8 +138,8 @@ def status(caller: Caller, looked: Looking) -> Status:
         answered = any(isinstance(each.silent, LoginRefused | Throttled) for each in snapshot.brokers)
         summary = "both sites were asked, and none let dr-ctl look" if answered else "no site answered"
         code = ExitCode.UNKNOWN
-    elif len(serving) == 1:
-        summary, code = f"{serving[0]} serves", ExitCode.OK
+    elif site is not None:
+        summary, code = f"{site} serves", ExitCode.OK
     elif is_split(snapshot):
         summary, code = f"both sites serve: {served_where(snapshot)}", ExitCode.OK
     else:
@@ -152,10 +148,7 @@ def status(caller: Caller, looked: Looking) -> Status:
     debts = owed_now(caller, snapshot)
     serves = by_site(snapshot.units) if opened.topology.recipe.moves_parts else {}
     result = Result(code, summary, [*findings, *stale, *debts.findings], data, debts=debts.debts)
-    more = {
-        (link.site, link.pair): silence for link in links if (silence := down.get((link.site, link.pair))) is not None
-    }
-    return Status(result, snapshot, links, "\n".join(filter(None, (out.text if out else "", line))), more, serves)
+    return Status(result, snapshot, links, "\n".join(filter(None, (out.text if out else "", line))), down, serves)
 
 
 def _at_work(snapshot: Snapshot, site: str, role: Role) -> SiteAtWork:
@@ -173,9 +166,7 @@ def silent(snapshot: Snapshot) -> list[Finding]:
 
 def silent_of(broker: BrokerSnapshot) -> list[Finding]:
     error = broker.silent
-    if error is None:
-        return []
-    return [no_answer(f"{broker.site}/{broker.pair}", broker.role, error)]
+    return [] if error is None else [no_answer(f"{broker.site}/{broker.pair}", broker.role, error)]
 
 
 def _open_again(snapshot: Snapshot, interrupted: Interrupted | None) -> Iterator[Finding]:
