@@ -144,8 +144,8 @@ def _roles(judge: Judge) -> Iterator[Problem]:
     causes = [] if serving else [not_read(snapshot, site) for site in snapshot.roles]
     yield from (Problem(Health.UNKNOWN, each.text) for each in causes if each is not None)
     for each in snapshot.brokers:
-        told = snapshot.roles[each.site] is Role.DOWN or any(f"{each.site}/{each.pair} is" in text for text in lost)
-        if each.silent is not None and serving and not told:
+        is_named = snapshot.roles[each.site] is Role.DOWN or any(f"{each.site}/{each.pair} is" in text for text in lost)
+        if each.silent is not None and serving and not is_named:
             state = "did not answer in time" if isinstance(each.silent, TimedOut) else f"is {each.role.value}"
             yield Problem(Health.WARNING, f"{each.site}/{each.pair} {state}")
 
@@ -166,7 +166,7 @@ def _links(snapshot: Snapshot) -> Iterator[Problem]:
 def _obstacles(snapshot: Snapshot) -> Iterator[Problem]:
     """A site where no client can send serves nobody; of a site that waits it is only to be known."""
     for each in snapshot.brokers:
-        for obstacle in (found for found in each.obstacles if found.known):
+        for obstacle in (obstacle for obstacle in each.obstacles if obstacle.known):
             out = each.role is Role.SERVING and not obstacle.addresses
             yield Problem(Health.CRITICAL if out else Health.WARNING, f"{each.site}/{each.pair}: {obstacle.text}")
 

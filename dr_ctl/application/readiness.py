@@ -12,6 +12,7 @@ from typing import Final
 
 from dr_ctl.application import estimates, lock, lost_site, rehearsing
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.diagnosis import not_one, silent, silent_of
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.installation import Opened, folder, unverified_at
 from dr_ctl.application.lost_site import lost_pairs, not_read
@@ -19,7 +20,6 @@ from dr_ctl.application.plans import why_no_approval
 from dr_ctl.application.recovery_options import open_run_findings
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Group, Result, counted
-from dr_ctl.application.status import not_one, silent, silent_of
 from dr_ctl.application.verdicts import Judge, Verdict, targets
 from dr_ctl.core.document import key, optional
 from dr_ctl.core.errors import BrokerError, UsageError
