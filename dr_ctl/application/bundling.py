@@ -56,8 +56,6 @@ _LEAST: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class BundleData:
-    """Of `runs bundle`."""
-
     bundle: Path = field(metadata=key(description="where it is"))
     sha256: str
     files: Sequence[str] = field(metadata=key(description="the names in it"))

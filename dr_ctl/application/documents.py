@@ -57,8 +57,6 @@ class Envelope(TypedDict, Generic[C, D]):
 
 @dataclass(frozen=True, slots=True)
 class SchemaData:
-    """Of `schema`."""
-
     schema: Mapping[str, Any] = field(metadata=key(description="a JSON Schema, draft 2020-12"))
 
 
@@ -134,7 +132,8 @@ class _OfDocuments(GenerateJsonSchema):
         inner = schema["schema"]
         types = {each["name"]: each["schema"] for each in inner.get("schema", inner)["fields"]}
         made.pop("additionalProperties", None)
-        made["description"] = str(of.__doc__).replace("None", "null")
+        if not str(of.__doc__).startswith(f"{of.__name__}("):  # which a dataclass without a docstring gives itself
+            made["description"] = str(of.__doc__).replace("None", "null")
         properties, required = {**made.get("properties", {})}, list[str]()
         for each in fields(of):
             name, how = each.metadata.get("alias", each.name), each.metadata

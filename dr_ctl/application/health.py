@@ -54,8 +54,6 @@ class SiteRole:
 
 @dataclass(frozen=True, slots=True)
 class CheckData:
-    """Of `check`."""
-
     sites: Mapping[str, SiteRole]
     pairs: Sequence[UnitSnapshot]
     problems: Sequence[Problem]

@@ -32,8 +32,6 @@ NO_RUN: Final = "no run of this STATE"
 
 @dataclass(frozen=True, slots=True)
 class RunsData:
-    """Of `runs list`."""
-
     runs: Sequence[Record]
 
 
@@ -47,8 +45,6 @@ class ShownStep:
 
 @dataclass(frozen=True, slots=True)
 class RunData:
-    """Of `runs show`."""
-
     outcome: str
     entries: int = field(metadata=key(description="lines of the journal"))
     steps: Sequence[ShownStep] | None = optional()
@@ -56,15 +52,11 @@ class RunData:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedData:
-    """Of `runs verify`."""
-
     runs: Sequence[CheckedRun]
 
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
-    """Of `runs report`."""
-
     report: Path
 
 
@@ -124,8 +116,6 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class HistoryData:
-    """Of `history`."""
-
     history: Sequence[Turn]
     looks: bool = field(metadata=key(description="whether a monitor has recorded any"))
 

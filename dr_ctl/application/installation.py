@@ -89,23 +89,17 @@ class RunbookEntry:
 
 @dataclass(frozen=True, slots=True)
 class RunbooksData:
-    """Of `runbook list`."""
-
     runbooks: Sequence[RunbookEntry]
 
 
 @dataclass(frozen=True, slots=True)
 class RunbookData:
-    """Of `runbook show`."""
-
     name: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class LintData:
-    """Of `runbook lint`."""
-
     files: Sequence[Path]
 
 

@@ -58,8 +58,6 @@ class ReinstateRun:
 
 @dataclass(frozen=True, slots=True)
 class MonitorData:
-    """Of `monitor`."""
-
     looks: int
     rows: int
     reinstated: Sequence[ReinstateRun] | None = optional()

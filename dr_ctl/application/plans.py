@@ -211,8 +211,6 @@ class Approvals:
 
 @dataclass(frozen=True, slots=True)
 class ApproveData:
-    """Of `plan approve`."""
-
     plan: Path
     signature: Path
     signer: str

@@ -48,8 +48,6 @@ _ORDER: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 @dataclass(frozen=True, slots=True)
 class ValidateData:
-    """Of `validate`."""
-
     operations: Mapping[str, Verdict]
     pairs: Sequence[UnitSnapshot]
     fence: Mapping[str, str | None] = field(metadata=key(description="by site: how strong a fence can be there"))
@@ -61,8 +59,6 @@ class ValidateData:
 
 @dataclass(frozen=True, slots=True)
 class OfflineData:
-    """Of `validate --offline`."""
-
     settings: Path
     topology: str
     checks: Sequence[Check]
@@ -70,8 +66,6 @@ class OfflineData:
 
 @dataclass(frozen=True, slots=True)
 class VerifyData:
-    """Of `verify`."""
-
     pairs: Sequence[UnitSnapshot]
     gate: Mapping[str, Json] | None = optional("`text`, and by pair what was compared")
 

@@ -25,8 +25,6 @@ GROUP: Final = "dr_ctl.rehearsals"
 
 @dataclass(frozen=True, slots=True)
 class TwinData:
-    """Of `rehearse --on twin`."""
-
     at: datetime
     topology: str
     sites: Sequence[str]

@@ -42,8 +42,6 @@ class SiteAtWork:
 
 @dataclass(frozen=True, slots=True)
 class StatusData:
-    """Of `status`."""
-
     sites: Mapping[str, SiteAtWork]
     pairs: Sequence[UnitSnapshot]
     links: Sequence[LinkSnapshot]
