@@ -17,7 +17,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed
 from dr_ctl.application.estimates import Preflight, SkippedEstimate, StoredEstimate
 from dr_ctl.application.installation import Opened
-from dr_ctl.application.loss_bound import FailoverPrice
+from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import OutOfLost
 from dr_ctl.application.plans import RESIDUE, Approvals
 from dr_ctl.application.result import Result, of_error
@@ -73,7 +73,7 @@ class OperationData:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Run:
     """A run under its lock; executing or undoing it gives the command's result."""
 
     caller: Caller
@@ -86,7 +86,7 @@ class Work:
     def execute(
         self,
         decided: Plan,
-        price: FailoverPrice | None,
+        price: LossBound | None,
         *,
         residue: Mapping[str, Json] | None,
         superseded: RunFiles | None = None,
@@ -140,7 +140,7 @@ class Work:
             **approved,
         }
 
-    def _estimator(self, decided: Plan, price: FailoverPrice | None, entries: Sequence[Entry]) -> Estimator:
+    def _estimator(self, decided: Plan, price: LossBound | None, entries: Sequence[Entry]) -> Estimator:
         """The maker of the run's estimate; `entries` are the journal before this process."""
         installation = self.opened.installation
         if price is not None:
@@ -174,7 +174,7 @@ class Work:
         about: Mapping[str, Json],
         residue: Mapping[str, Json] | None = None,
         plan: Plan | None = None,
-        price: FailoverPrice | None = None,
+        price: LossBound | None = None,
     ) -> Result:
         """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
         with stoppable() as stop:

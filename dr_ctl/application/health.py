@@ -10,7 +10,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.installation import Opened
-from dr_ctl.application.loss_bound import FailoverPrice
+from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import lost_pairs, not_read, without_rights
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
@@ -176,7 +176,7 @@ def _debts(debts: Sequence[Debt], now: datetime) -> Iterator[Problem]:
         yield Problem(Health.CRITICAL if late else Health.WARNING, text)
 
 
-def _failover(judge: Judge, price: FailoverPrice | None) -> Iterator[Problem]:
+def _failover(judge: Judge, price: LossBound | None) -> Iterator[Problem]:
     """Whether the other site could take over, and within the objectives."""
     if price is None:
         return

@@ -49,7 +49,7 @@ class Asked(TypedDict):
     other: str
 
 
-class FailoverPrice:
+class LossBound:
     """Implements `Price` for one lost site. Read the price anew each time: the loss may grow until the site is seen
     down."""
 

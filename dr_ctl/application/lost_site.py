@@ -34,7 +34,7 @@ LATE_LOOKS: Final = 3
 SO_MANY: Final = 10  # single steps that follow a fence
 
 
-def as_things_stand(
+def reword_refusal(
     decided: Decision, ask: Ask, snapshot: Snapshot, opened: Opened, *, under_way: bool = False
 ) -> Decision:
     """The decision with what the history tells of the lost site. `under_way`: an open failover is judged again, and has

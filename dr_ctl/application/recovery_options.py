@@ -110,7 +110,7 @@ def refused_onward(past: History, snapshot: Snapshot) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RecoveryOption:
     """A command that ends the run. `serves` is the site that serves then, if any."""
 
     command: str = field(metadata=key(of="typed"))
@@ -162,16 +162,18 @@ class Interrupted:
         number = f" {lock.pid}" if lock is not None else ""
         return f"its process{number} on this host is gone"
 
-    def ways(self, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> list[Way]:
+    def ways(self, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> list[RecoveryOption]:
         if self.past is None:
             return [self._given_up(snapshot)]
         return list(self._ways(self.past, snapshot, links))
 
-    def _given_up(self, snapshot: Snapshot) -> Way:
+    def _given_up(self, snapshot: Snapshot) -> RecoveryOption:
         serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
-        return Way(f"abort --forget {self.run.files.name} --reason TEXT", _one(serving), "gives it up, undoes nothing")
+        return RecoveryOption(
+            f"abort --forget {self.run.files.name} --reason TEXT", _one(serving), "gives it up, undoes nothing"
+        )
 
-    def _ways(self, past: History, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Iterator[Way]:
+    def _ways(self, past: History, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Iterator[RecoveryOption]:
         undone = why_not_undone(past, snapshot) is None
         refused = refused_onward(past, snapshot)
         onward = not refused and (not undone or self._forward(past, links))
@@ -180,19 +182,19 @@ class Interrupted:
         if undone:
             steps = len(to_undo(past))
             cost = f"about {_UNDO_S} s, {steps} step(s) are undone" if steps else "nothing is to be undone"
-            yield Way("abort", serves, cost, recommended=not onward)
+            yield RecoveryOption("abort", serves, cost, recommended=not onward)
         elif refused:
             yield replace(self._given_up(snapshot), recommended=True)
         if refused:
             return
         if answers or past.ask.operation == FAILOVER:
             cost = self._onward(past, snapshot, links)
-            yield Way("resume", _after(past), cost, recommended=onward)
+            yield RecoveryOption("resume", _after(past), cost, recommended=onward)
         else:
             away = next(site for site, role in snapshot.roles.items() if role not in (Role.SERVING, Role.STANDBY))
             other = next(site for site in snapshot.roles if site != away)
             cost = f"only if {away} is lost: `--dry-run` says what that costs"
-            yield Way(f"failover --to {other} --reason TEXT", other, cost)
+            yield RecoveryOption(f"failover --to {other} --reason TEXT", other, cost)
 
     def _forward(self, past: History, links: Sequence[LinkSnapshot]) -> bool:
         """Going on is the better way where both sites hold the same, or the run is no move that could wait."""

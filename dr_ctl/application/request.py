@@ -13,8 +13,8 @@ from typing import Final
 from dr_ctl.application import plans
 from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.installation import Opened
-from dr_ctl.application.loss_bound import FailoverPrice
-from dr_ctl.application.lost_site import as_things_stand, offered_for_what_is_lost
+from dr_ctl.application.loss_bound import LossBound
+from dr_ctl.application.lost_site import offered_for_what_is_lost, reword_refusal
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.core.notation import matches
@@ -52,7 +52,7 @@ class Request:
 
     ask: Ask
     opened: Opened
-    price: FailoverPrice | None = None
+    price: LossBound | None = None
     past: History | None = None
     saved: plans.Saved | None = None
     anew: bool = False
@@ -116,7 +116,7 @@ class Request:
         decided = plan(book, opened.topology.recipe, snapshot, ask, self.past, self.price, anew=self.anew)
         if ask.operation == FAILOVER:
             under_way = self.past is not None
-            decided = self._contradicted(as_things_stand(decided, ask, snapshot, opened, under_way=under_way))
+            decided = self._contradicted(reword_refusal(decided, ask, snapshot, opened, under_way=under_way))
         decided = offered_for_what_is_lost(decided, ask, snapshot)
         beside = (*self._differ(decided), *opened.unverified(), *of_agent(opened, snapshot))
         decided = replace(decided, findings=in_part((*decided.findings, *beside), ask))
@@ -188,7 +188,7 @@ def _must_move_parts(ask: Ask, opened: Opened) -> None:
         raise UsageError(text, remedy="Leave --queues out: what ships between the sites cannot tell queues apart.")
 
 
-def _price(ask: Ask, opened: Opened, past: History | None) -> FailoverPrice | None:
+def _price(ask: Ask, opened: Opened, past: History | None) -> LossBound | None:
     """The price of a failover; None for a planned move."""
     if ask.operation != FAILOVER:
         return None
@@ -196,4 +196,4 @@ def _price(ask: Ask, opened: Opened, past: History | None) -> FailoverPrice | No
     steps = opened.runbook(ask.operation).steps
     observe = next((step.limits for step in steps if step.verb == "observe"), {})
     opened.topology.spend_at_most(observe.get("lost", LOST_S), lost)
-    return FailoverPrice(opened.installation, lost, opened.clock, ask.silent_since, begun=past is not None)
+    return LossBound(opened.installation, lost, opened.clock, ask.silent_since, begun=past is not None)

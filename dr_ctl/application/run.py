@@ -12,7 +12,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.execution import OperationData, telling
 from dr_ctl.application.installation import Opened
-from dr_ctl.application.loss_bound import FailoverPrice
+from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import taken_over
 from dr_ctl.application.plans import PlanData
 from dr_ctl.application.recovery_options import left_open, no_open_run, refused_onward, still_open, why_not_undone
@@ -187,7 +187,7 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
         if files is None:
             files = runs.create(request.ask.operation, request.site, name)
             files.begin(document(decided))
-        work = execution.Work(caller, request.opened, files, lease, how, approved)
+        work = execution.Run(caller, request.opened, files, lease, how, approved)
         superseded = unfinished if request.supersedes else None
         return work.execute(decided, request.price, residue=residue, superseded=superseded)
 
@@ -316,7 +316,7 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
         with lock.locked(opened, runs, snapshot, files.name, what, break_lock=how.break_lock) as lease:
             if (refused := _past_no_return(past, opened.topology.observe(), files)) is not None:
                 return refused
-            return execution.Work(caller, opened, files, lease, how).undo(past)
+            return execution.Run(caller, opened, files, lease, how).undo(past)
 
 
 def _undo_planned(past: History, files: RunFiles) -> Result:
@@ -360,7 +360,7 @@ def _past_no_return(past: History, snapshot: Snapshot, files: RunFiles) -> Resul
     return Result.of(ExitCode.PRECHECK_FAILED, finding, run=files.name)
 
 
-def cost(plan: Plan, snapshot: Snapshot, price: FailoverPrice | None, runs: Runs) -> str:
+def cost(plan: Plan, snapshot: Snapshot, price: LossBound | None, runs: Runs) -> str:
     """The cost of a failover or of a planned move; empty for any other operation."""
     operation = plan.ask.operation
     if operation == FAILOVER and price is not None:

@@ -11,7 +11,7 @@ from dr_ctl.application.debts import owed_now
 from dr_ctl.application.diagnosis import diagnose
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.installation import Looking, Opened
-from dr_ctl.application.recovery_options import Interrupted, Way
+from dr_ctl.application.recovery_options import Interrupted, RecoveryOption
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.core.document import MOMENT, key
@@ -47,7 +47,7 @@ class StatusData:
     links: Sequence[LinkSnapshot]
     workloads: Sequence[WorkloadSnapshot]
     open_run: str | None
-    ways_out: Sequence[Way]
+    ways_out: Sequence[RecoveryOption]
     last_served: str | None = field(metadata=MOMENT)
     last_look: datetime | None = field(metadata=key(description="of the monitor"))
     locks: Sequence[lock.HeldLock]

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from dr_ctl.application import lock, plans
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
-from dr_ctl.application.loss_bound import FailoverPrice
+from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import Since
 from dr_ctl.application.recovery_options import OpenRun, still_open
 from dr_ctl.application.request import Request
@@ -73,7 +73,7 @@ class Judge:
     links: Sequence[LinkSnapshot]
     open_run: OpenRun | None
     held: str | None
-    prices: dict[tuple[str, Role], FailoverPrice] = field(default_factory=dict)
+    prices: dict[tuple[str, Role], LossBound] = field(default_factory=dict)
     without: str | None = None  # a site that is taken for lost
 
     @classmethod
@@ -117,7 +117,7 @@ class Judge:
         )
 
     def _needed(
-        self, ask: Ask, needs: tuple[str, ...], price: FailoverPrice | None
+        self, ask: Ask, needs: tuple[str, ...], price: LossBound | None
     ) -> tuple[Ask, tuple[str, ...], Decision]:
         """Add what the command would ask for, as far as a person may grant it, until it would go on or never would."""
         decided = Request(ask, self.opened, price).decide(self.snapshot)
@@ -153,20 +153,20 @@ class Judge:
         granted = replace(ask, accept_duplicates=_ANYTHING)
         return granted, (*needs, f"--accept-duplicates {most}"), Request(granted, self.opened).decide(self.snapshot)
 
-    def _priced(self, ask: Ask) -> FailoverPrice | None:
+    def _priced(self, ask: Ask) -> LossBound | None:
         if ask.operation != FAILOVER:
             return None
         return self.price(self.opened.other(ask.target))
 
-    def price(self, lost: str) -> FailoverPrice:
+    def price(self, lost: str) -> LossBound:
         """What a failover costs that leaves this site, as it was seen."""
         key = lost, self.snapshot.roles[lost]
         if key not in self.prices:
-            self.prices[key] = FailoverPrice(self.opened.installation, lost, self.opened.clock, once=True)
+            self.prices[key] = LossBound(self.opened.installation, lost, self.opened.clock, once=True)
             self.prices[key].saw(self.snapshot)
         return self.prices[key]
 
-    def if_lost(self, site: str) -> FailoverPrice:
+    def if_lost(self, site: str) -> LossBound:
         """What a failover would cost, had that site been lost by now."""
         judge = self if self.snapshot.roles[site] is Role.DOWN else self._without(site)
         return judge.price(site)
@@ -274,7 +274,7 @@ def milder(refusal: Finding) -> Finding:
     return replace(refusal, severity=Severity.WARNING, text=f"a failover would be refused for that: {refusal.text}")
 
 
-def agreed_today(refusal: Finding, price: FailoverPrice, ask: Ask) -> Finding:
+def agreed_today(refusal: Finding, price: LossBound, ask: Ask) -> Finding:
     """The same while the site serves: what could be done about a loss is another matter then."""
     remedy = f"Agree today who may type `dr-ctl failover --to {ask.target} {price.accepting(ask)}` on the day."
     if "unknown" in price.quoted():

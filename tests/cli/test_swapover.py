@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application.loss_bound import FailoverPrice
+from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.monitoring import reinstatable
 from dr_ctl.cli.asking import moment
 from dr_ctl.core.errors import Unreachable
@@ -435,7 +435,7 @@ def test_a_site_that_was_down_and_is_unseen_may_have_lived(tmp_path: Path, capsy
     began = row.moment(PARIS.now_ms * 1000)
     write([replace(each, ts=began + (each.ts - at(0))) for each in STEADY], tmp_path / "history")
     clock = FixedClock(began)
-    price = FailoverPrice(load(path), "london", clock)
+    price = LossBound(load(path), "london", clock)
     told = []
     for second, view in ((12, REFUSED), (14, REFUSED), (16, AWAY), (18, REFUSED)):
         clock.moment = began + timedelta(seconds=second)
