@@ -16,7 +16,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.operations import FAILOVER, FENCE, UNFENCE
-from dr_ctl.engine.parts import is_split, unserved
+from dr_ctl.engine.parts import is_split, served_where, unserved
 from dr_ctl.engine.roles import both_open, renamed_sites, stand
 from dr_ctl.engine.roles import silent as no_answer
 from dr_ctl.topologies.topology import (

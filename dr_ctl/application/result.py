@@ -39,10 +39,10 @@ def counted(findings: Sequence[Finding]) -> str:
 @dataclass(frozen=True, slots=True)
 class Result:
     """The end of a command. `data` is its own document. `text` is the body for people, or `plan` is; the summary stands
-    under it. `already_read`:
-    the person has just read the findings. `groups` are the findings for people, by what they are of. `closing` stands
-    for people in the summary's place, and the place of the run's `report` above it. `health` is the answer of `check`.
-    `ended` is what a run was about that this command has carried out, and None where it carried out none."""
+    under it. `already_read`: the person has just read the findings. `groups` are the findings for people, by what they
+    are of. `closing` stands for people in the summary's place, and the place of the run's `report` above it. `health`
+    is the answer of `check`. `ended` is what a run was about that this command has carried out, and None where it
+    carried out none."""
 
     code: ExitCode
     summary: str
