@@ -26,7 +26,7 @@ TWIN = f"{LAB.name}.twin."
 TWIN_MAY = ("core.", TWIN)
 HOMES = {
     "pyspark": ("rpo/pipeline/",),
-    "rich": ("cli/progress.py", "cli/watching.py"),
+    "rich": ("cli/screen.py",),
     "click": (),
     "requests": ("jolokia/http.py", "dr_ctl_lab/simulation/wires.py"),
     "urllib3": (),

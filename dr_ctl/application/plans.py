@@ -348,28 +348,11 @@ def _carried_out(runs: Runs, plan_sha256: str) -> str | None:
 def _ways(ask: Ask, needed: int, saved: Path | None = None, *, signed: int = 0) -> str:
     """The commands that lead to a signed plan; a saved one is signed by so many as have not `signed` yet."""
     plan = saved or Path("plan.json")
-    words = shlex.join(["plan", ask.operation, "--to", ask.target, *_words(ask), "--out", str(plan)])
+    words = shlex.join(["plan", ask.operation, "--to", ask.target, *ask.typed(), "--out", str(plan)])
     made = "" if saved is not None else f"`dr-ctl {words}`, then "
     more = f"{needed - signed} more of the signers" if signed else f"{needed} of the signers"
     sign = f"{more}, each: `dr-ctl plan approve {shlex.quote(str(plan))}`"
     return f"{made}{sign}; then `{_with_plan(ask, plan)}`."
-
-
-def _words(ask: Ask) -> list[str]:
-    """The options beside operation and site, as a person types them."""
-    given: list[tuple[str, object]] = [
-        ("--timeout", None if ask.timeout_s is None else f"{ask.timeout_s:g}s"),
-        ("--max-outage", None if ask.max_outage_s is None else f"{ask.max_outage_s:g}s"),
-        ("--queues", ask.queues),
-        *(("--accept-difference", f"{queue}={count}") for queue, count in ask.accept_difference.items()),
-        ("--accept-loss", ask.accept_loss),
-        ("--accept-duplicates", ask.accept_duplicates),
-        ("--presume-down", ask.presume_down),
-        ("--silent-since", ask.silent_since),
-        ("--reason", ask.reason),
-    ]
-    words = [word for option, value in given if value is not None for word in (option, str(value))]
-    return [*words, "--cut-in-flight"] if ask.cut_in_flight else words
 
 
 def _with_plan(ask: Ask, plan: Path) -> str:

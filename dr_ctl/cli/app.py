@@ -4,7 +4,6 @@ completion stay instant."""
 from __future__ import annotations
 
 import gc
-import itertools
 import signal
 import sys
 from collections.abc import Callable
@@ -16,34 +15,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dr_ctl.application.result import Result, of_error
-from dr_ctl.cli.added import TEXTS, added
-from dr_ctl.cli.command import VERSION, command, common, declaring, group
-from dr_ctl.cli.helping import Whole
-from dr_ctl.cli.operations_app import link_app, operations_app
-from dr_ctl.cli.options import CHANGE, argument, everywhere, option
+from dr_ctl.application.result import Result
+from dr_ctl.cli.command import UsageErrors, app, command, failed, wants_json
+from dr_ctl.cli.operations import link_app
+from dr_ctl.cli.options import CHANGE, argument, option
+from dr_ctl.cli.output import make_lasting
 from dr_ctl.cli.rpo_app import rpo_app
-from dr_ctl.cli.runs_app import history_app, runs_app
+from dr_ctl.cli.runbooks import runbook_app
+from dr_ctl.cli.runs import runs_app
 from dr_ctl.cli.session import Session, Time
-from dr_ctl.cli.streams import make_lasting
-from dr_ctl.core.errors import DrCtlError, Stopped, UsageError
-from dr_ctl.core.machine import without
+from dr_ctl.core.errors import Stopped, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
 if TYPE_CHECKING:
     from dr_ctl.engine.ask import RunOptions
 
-_HELP = {"help_option_names": ["-h", "--help"]}  # every command inherits them
-app = typer.Typer(cls=Whole, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=_HELP)
-app.callback()(declaring(common, [*everywhere(before=True), VERSION]))
-runbook_app = group("The runbooks in force: list, show, lint.")
-app.add_typer(operations_app)
-app.add_typer(history_app)
-app.add_typer(runs_app, name="runs")
-app.add_typer(runbook_app, name="runbook")
-app.add_typer(rpo_app, name="rpo")
-app.add_typer(link_app, name="link")
-_GROUPS = frozenset(each.name for each in app.registered_groups if each.name)
+for added in (runs_app, runbook_app, rpo_app, link_app):
+    app.add_typer(added, name=str(added.info.name))
 
 _SELDOM = 50_000  # objects more than when garbage was looked for last; the default is 700
 
@@ -130,9 +118,9 @@ def status(
         if every is not None:
             raise UsageError("--every is for --watch", remedy=f"`dr-ctl status --watch --every {every}`.")
         return show.status(session)
-    from dr_ctl.cli import asking, watching  # noqa: PLC0415
+    from dr_ctl.cli import asking, screen  # noqa: PLC0415
 
-    return watching.watch(session, asking.seconds_of("--every", every) or watching.EVERY_S)
+    return screen.watch(session, asking.seconds_of("--every", every or "2s") or screen.EVERY_S)
 
 
 @command(app, "check", example="check --within 5s")
@@ -187,30 +175,6 @@ def schema(
     return documents.shown(" ".join(words) if words else None)
 
 
-@command(runbook_app, "list", full="runbook list", example="runbook list")
-def runbook_list(session: Session) -> Result:
-    """The runbooks in force, and what each is for."""
-    from dr_ctl.cli import runbooks  # noqa: PLC0415
-
-    return runbooks.runbook_list(session)
-
-
-@command(runbook_app, "show", full="runbook show", example="runbook show swapover")
-def runbook_show(session: Session, *, name: Annotated[str, argument("NAME")]) -> Result:
-    """Show a runbook as its file has it."""
-    from dr_ctl.cli import runbooks  # noqa: PLC0415
-
-    return runbooks.runbook_show(session, name)
-
-
-@command(runbook_app, "lint", full="runbook lint", example="runbook lint runbooks/swapover.yaml")
-def runbook_lint(session: Session, *, files: Annotated[list[Path] | None, argument("[FILE]...")] = None) -> Result:
-    """Everything that is wrong or unsafe in runbooks, in one pass."""
-    from dr_ctl.cli import runbooks  # noqa: PLC0415
-
-    return runbooks.runbook_lint(session, files)
-
-
 @command(app, "monitor", example="monitor --metrics 127.0.0.1:9464")
 def monitor(
     session: Session,
@@ -228,7 +192,7 @@ def monitor(
     from dr_ctl.application import monitoring  # noqa: PLC0415
     from dr_ctl.cli import asking  # noqa: PLC0415
 
-    lasting_s = asking.seconds_of("--for", lasting)
+    lasting_s = asking.seconds_of("--for", lasting) if lasting is not None else None
     return monitoring.monitor(session, lasting_s, auto_reinstate=auto_reinstate, metrics=metrics)
 
 
@@ -260,7 +224,8 @@ def sync(
         return syncing.hold(session, hold)
     if go_on:
         return syncing.go_on(session)
-    return syncing.sync(session, asking.seconds_of("--for", lasting), metrics=metrics)
+    lasting_s = asking.seconds_of("--for", lasting) if lasting is not None else None
+    return syncing.sync(session, lasting_s, metrics=metrics)
 
 
 def main() -> None:
@@ -275,34 +240,26 @@ def main() -> None:
 
 
 def run(arguments: list[str], time: Time | None = None) -> int:
-    """Run one command: every path ends with its document or its text, and with its exit code. No words ask for help,
-    as does a group alone. `time` is what its waits are made of; default: the machine's own, and all of it."""
-    time = replace(time or Time(), typed=arguments)
-    # The last word may be the value of an option, too.
-    alone = bool(arguments) and _is_group(arguments[-1]) and arguments[-1:] == _command(arguments)
-    if not arguments or (alone and not _wants_json(arguments)):
-        arguments = [*arguments, "--help"]
+    """Run one command: every path ends with its document or its text, and with its exit code. `time` is what its waits
+    are made of; default: the machine's own, and all of it."""
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
+        time = replace(time or Time(), typed=arguments)
         ended = _declared()(args=arguments, prog_name="dr-ctl", standalone_mode=False, obj=time)
         return ended if isinstance(ended, int) else 0
     except typer.Exit as exit_:
         return exit_.exit_code
-    except typer.BadParameter.__base__ as error:  # type: ignore[misc] # the usage errors, which typer does not export
-        remedy = f"See `dr-ctl {' '.join(_command(arguments))} --help`.".replace("  ", " ")
+    except UsageErrors as error:
+        _, _, command = error.ctx.command_path.partition(" ") if error.ctx is not None else ("", "", "")
+        remedy = f"See `dr-ctl {command} --help`.".replace("  ", " ")
         text = error.format_message()
-        return _end(Result(ExitCode.USAGE, text, (Finding("DR-USAGE", Severity.ERROR, text, remedy),)), arguments)
-    except DrCtlError as error:
-        _trace(arguments)
-        return _end(of_error(error), arguments)
-    except Exception as error:  # noqa: BLE001 - the outermost edge: a defect still ends with a document
-        _trace(arguments)
-        if isinstance(error, ModuleNotFoundError) and (lacking := without(error)) is not None:
-            return _end(of_error(lacking), arguments)
-        text = f"a defect in dr-ctl: {type(error).__name__}: {error}"
-        remedy = "Run again with --verbose and report it; `dr-ctl status` says where things stand."
-        return _end(Result(ExitCode.INTERNAL, text, (Finding("DR-INTERNAL", Severity.ERROR, text, remedy),)), arguments)
+        result = Result(ExitCode.USAGE, text, (Finding("DR-USAGE", Severity.ERROR, text, remedy),))
+    except Exception as error:  # noqa: BLE001 - before any command: it could not be loaded, or was stopped
+        command, result = "", failed(error, verbose="--verbose" in arguments)
+    from dr_ctl.cli.output import end  # noqa: PLC0415
+
+    return end(result, Session(command=command, json=wants_json(arguments)))
 
 
 @cache
@@ -311,47 +268,7 @@ def _declared() -> Callable[..., object]:
     return typer.main.get_command(app)
 
 
-def _trace(arguments: list[str]) -> None:
-    if "--verbose" in arguments:
-        import traceback  # noqa: PLC0415 - its cost is nobody's who did not ask
-
-        traceback.print_exc()
-
-
 def _stop(signum: int, frame: FrameType | None) -> None:
     """Commands that are not runs end at once; runs put their own handler in place of this one."""
     del frame
     raise Stopped(signum)
-
-
-def _command(arguments: list[str]) -> list[str]:
-    """The words of the command, as far as they can be told without parsing."""
-    words = [word for word in arguments if not word.startswith("-")]
-    groups = {each.name: _names(each.typer_instance) for each in app.registered_groups if each.name}
-    for word, then in itertools.pairwise([*words, ""]):
-        if word in TEXTS:
-            return [word, then] if then in _names(added(word)) else [word]
-        if word in groups:
-            return [word, then] if then in groups[word] else [word]
-        if word in _names(app) | _names(operations_app) | _names(history_app):
-            return [word]
-    return []
-
-
-def _is_group(word: str) -> bool:
-    return word in _GROUPS or (word in TEXTS and len(_names(added(word))) > 1)
-
-
-def _names(group: typer.Typer | None) -> set[str | None]:
-    return {each.name for each in group.registered_commands} if group is not None else set()
-
-
-def _end(result: Result, arguments: list[str]) -> int:
-    from dr_ctl.cli.render import end  # noqa: PLC0415
-
-    return end(result, Session(command=" ".join(_command(arguments)), json=_wants_json(arguments)))
-
-
-def _wants_json(arguments: list[str]) -> bool:
-    chosen = ("--output", "json") in itertools.pairwise(arguments)
-    return "--json" in arguments or "--output=json" in arguments or chosen

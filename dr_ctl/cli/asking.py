@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from dr_ctl.cli.options import FIELDS
 from dr_ctl.cli.session import Session
+from dr_ctl.core.document import stamp
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.notation import seconds
-from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Accepted, Ask, RunOptions
 from dr_ctl.engine.operations import ALL, AT_SOURCE, FAILBACK, FAILOVER, KEEP_ASIDE, PUT_BACK, REINSTATE, SWAPOVER
 
@@ -44,10 +44,9 @@ def _read(session: Session, name: str, value: Any) -> Any:
             return _differences(option, value or ())
         case "N|unknown" if value is not None:
             return _accepted(option, value)
-        case "T" if name == "silent_since":
-            ended = moment(session, option, value)
-            return stamp(ended) if ended is not None else None
-        case "T":
+        case "T" if value is not None and name == "silent_since":
+            return stamp(moment(session, option, value))
+        case "T" if value is not None:
             return seconds_of(option, value)
         case _:
             return value
@@ -65,10 +64,15 @@ def _target(session: Session, operation: str, given: Mapping[str, str | None]) -
         return ""
     if operation not in AT_SOURCE:
         return named
+    return next(name for name in must_be_site(session, named) if name != named)
+
+
+def must_be_site(session: Session, named: str) -> list[str]:
+    """The sites of the settings; raises `UsageError` where that is none of them."""
     sites = list(session.installation().settings.sites)
     if named not in sites:
         raise UsageError(f"no site {named} in the settings", remedy=f"The sites are {' and '.join(sites)}.")
-    return next(name for name in sites if name != named)
+    return sites
 
 
 def _whole(operation: str) -> str:
@@ -101,19 +105,17 @@ def settling(session: Session, how: RunOptions, site: str | None, queues: str | 
     return asked(session, operation, {"site": site, "queues": queues}, how.reason)
 
 
-def moment(session: Session, option: str, value: str | None) -> datetime | None:
+def moment(session: Session, option: str, value: str) -> datetime:
     """The value of an option that is a moment, a time of the last 24 hours, or a duration back from now; UTC where no
     zone is named. Raises `UsageError`."""
-    if value is None:
-        return None
     try:
         return session.clock.now() - timedelta(seconds=seconds(value))
     except ValueError:
         pass
     now = session.clock.now()
     with suppress(ValueError):
-        told = time.fromisoformat(value)
-        today = datetime.combine(now.astimezone(told.tzinfo or UTC).date(), told, told.tzinfo or UTC)
+        clock = time.fromisoformat(value)
+        today = datetime.combine(now.astimezone(clock.tzinfo or UTC).date(), clock, clock.tzinfo or UTC)
         return (today if today <= now else today - timedelta(days=1)).astimezone(UTC)
     try:
         at = datetime.fromisoformat(value)
@@ -126,10 +128,8 @@ def moment(session: Session, option: str, value: str | None) -> datetime | None:
     return at.astimezone(UTC)
 
 
-def seconds_of(option: str, value: str | None) -> float | None:
+def seconds_of(option: str, value: str) -> float:
     """The value of an option that is a duration; raises `UsageError`."""
-    if value is None:
-        return None
     try:
         return seconds(value)
     except ValueError as problem:

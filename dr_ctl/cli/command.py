@@ -1,27 +1,134 @@
-"""How commands are declared: the options that all of them take, and how a function becomes one.
+"""How commands are declared, and what their help looks like: whole sentences, by what commands are for.
 
-The common options work before the command and after it; after it wins.
+The common options work before the command and after it; after it wins. Commands that another package adds are found by
+entry points of the group `dr_ctl.commands`, when one of them is called; help must be instant, so what it says of them
+stands here.
 """
 
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 from dr_ctl import __version__
-from dr_ctl.cli.helping import Group
+from dr_ctl.application.result import Result, of_error
 from dr_ctl.cli.options import everywhere, switch
 from dr_ctl.cli.session import Session, Time
+from dr_ctl.core.errors import DrCtlError
+from dr_ctl.core.model import ExitCode, Finding, Severity
 
-if TYPE_CHECKING:
-    from dr_ctl.application.result import Result
+GROUP: Final = "dr_ctl.commands"
+TEXTS: Final = {
+    "lab": "Throw-away real brokers on this machine, faults, and traffic with a ledger.",
+    "demo": "The main job on two brokers: a swapover, a failover and a failback under load; the ledger judges each.",
+}
+SECTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "Look (nothing is changed)": (
+        "status",
+        "validate",
+        "check",
+        "verify",
+        "plan",
+        "plan approve",
+        "rpo",
+        "monitor",
+        "runs",
+        "history",
+        "explain",
+        "schema",
+    ),
+    "Move the service": ("swapover", "failback"),
+    "A site is lost": ("failover", "reinstate", "escalate"),
+    "One step at a time": ("quiesce", "fence", "drain", "activate", "unfence", "link", "trim"),
+    "Go on, or back": ("resume", "abort"),
+    "Keep a Classic standby clean": ("sync",),
+    "Prepare and practise": ("init", "rehearse", "runbook", "lab", "demo"),
+}
+UsageErrors: Final[Any] = typer.BadParameter.__base__  # which typer does not export
+_WHOLE: Final = 10_000  # characters: no first sentence is longer
+
+
+def added(name: str) -> typer.Typer | None:
+    """Load a command, or a group of commands, that an installed package adds under that name, if any."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - importing takes a fifth of a short command's time
+
+    for entry_point in entry_points(group=GROUP, name=name):
+        commands: typer.Typer = entry_point.load()
+        return commands
+    return None
+
+
+class Command(TyperCommand):
+    """A command that its usage errors name, all of them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except UsageErrors as error:
+            error.ctx = error.ctx or ctx
+            raise
+
+
+class Group(TyperGroup):
+    """A group whose commands are told in whole sentences. Alone it asks for its help."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        alone = not args and not ctx.resilient_parsing and not getattr(ctx.obj, "json", False)
+        return super().parse_args(ctx, ["--help"] if alone else args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        rows = self._rows(ctx)
+        with formatter.section("Commands"):
+            formatter.write_dl(list(rows.items()))
+
+    def _rows(self, ctx: Any) -> dict[str, str]:
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        return {name: each.get_short_help_str(_WHOLE) for name, each in commands.items() if each is not None}
+
+
+class Whole(Group):
+    """The command line as a whole: commands by purpose, with those of other packages."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *TEXTS]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        two = " ".join(args[:2])  # `plan approve` is a command beside `plan`
+        command = self.get_command(ctx, two) if len(args) > 1 else None
+        return super().resolve_command(ctx, args) if command is None else (two, command, args[2:])
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        own = super().get_command(ctx, cmd_name)
+        if own is not None or (commands := added(cmd_name)) is None:
+            return own
+        return get_command(commands)
+
+    def _rows(self, ctx: Any) -> dict[str, str]:
+        own = {name: super(Whole, self).get_command(ctx, name) for name in super().list_commands(ctx)}
+        return {name: each.get_short_help_str(_WHOLE) for name, each in own.items() if each is not None} | TEXTS
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        rows = self._rows(ctx)
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, rows[name]) for name in names if name in rows])
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        from dr_ctl.core.findings import MEANINGS  # noqa: PLC0415 - the catalogue of all findings stands there too
+
+        del ctx
+        with formatter.section("Exit codes (`dr-ctl explain CODE` says what to do)"):
+            formatter.write_dl([(str(int(code)), meaning.brief) for code, meaning in MEANINGS.items()])
 
 
 def _version(asked: bool) -> None:
@@ -33,9 +140,9 @@ def _version(asked: bool) -> None:
 VERSION: Final = switch("version", "--version", "Say which version this is, and end.", is_eager=True, callback=_version)
 
 
-def group(text: str) -> typer.Typer:
-    """Make an empty group of commands."""
-    return typer.Typer(cls=Group, rich_markup_mode=None, help=text)
+def group(name: str | None, text: str) -> typer.Typer:
+    """Make an empty group of commands; without a name for a command alone."""
+    return typer.Typer(name=name, cls=Group, rich_markup_mode=None, help=text)
 
 
 def common(**options: Any) -> None:
@@ -58,14 +165,13 @@ def command(
     name: str,
     *,
     example: str,
-    full: str | None = None,
     asks: Sequence[Parameter] = (),
     changes: Sequence[Parameter] = (),
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Register a function as a command: gives it the session, adds the options that every command takes, and ends with
-    its result's exit code. `example` stands at the end of its help, as it is typed. `full` is the command's whole name
-    where `app` is a group. The options `asks` become the function's argument `asked`; those of `changes` become its
-    argument `how`."""
+    its result's exit code. `example` stands at the end of its help, as it is typed. The options `asks` become the
+    function's argument `asked`; those of `changes` become its argument `how`."""
+    whole = f"{app.info.name} {name}" if app.info.name else name
 
     def register(function: Callable[..., Result]) -> Callable[..., Result]:
         signature = inspect.signature(function, locals=_UNREAD, eval_str=True)
@@ -75,27 +181,53 @@ def command(
         every = [each for each in everywhere(before=False) if each.name not in taken]
 
         def run(ctx: typer.Context, **options: Any) -> None:
-            session = _with(ctx.obj.called(full or name), {each.name: options.pop(each.name) for each in every})
-            if asks or changes:
-                from dr_ctl.cli import asking  # noqa: PLC0415
+            session = _with(ctx.obj.called(whole), {each.name: options.pop(each.name) for each in every})
+            try:
+                if asks or changes:
+                    from dr_ctl.cli import asking  # noqa: PLC0415
 
-                request = {each.name: options.pop(each.name) for each in asks}
-                how = asking.run_options({each.name: options.pop(each.name) for each in changes})
-                if asks:
-                    options["asked"] = asking.asked(session, full or name, request, how.reason)
-                if changes:
-                    options["how"] = how
-            from dr_ctl.cli.render import end  # noqa: PLC0415
+                    request = {each.name: options.pop(each.name) for each in asks}
+                    how = asking.run_options({each.name: options.pop(each.name) for each in changes})
+                    options |= {"asked": asking.asked(session, whole, request, how.reason)} if asks else {}
+                    options |= {"how": how} if changes else {}
+                result = function(session, **options)
+                result = replace(result, findings=(*result.findings, *session.unclaimed))
+            except Exception as error:  # noqa: BLE001 - the outermost edge: a defect still ends with a document
+                result = failed(error, verbose="--verbose" in session.words)
+                session = replace(session, json=session.json or wants_json(session.words))
+            from dr_ctl.cli.output import end  # noqa: PLC0415
 
-            result = function(session, **options)
-            raise typer.Exit(end(replace(result, findings=(*result.findings, *session.unclaimed)), session))
+            raise typer.Exit(end(result, session))
 
         run.__doc__ = function.__doc__
         run.__name__ = function.__name__
-        app.command(name, epilog=_EPILOG.format(example))(declaring(run, [*parameters, *every]))
+        app.command(name, cls=Command, epilog=_EPILOG.format(example))(declaring(run, [*parameters, *every]))
         return function
 
     return register
+
+
+def failed(error: Exception, *, verbose: bool) -> Result:
+    """The end of a command that was refused, or stopped, or has a defect."""
+    if verbose:
+        import traceback  # noqa: PLC0415 - its cost is nobody's who did not ask
+
+        traceback.print_exc()
+    if isinstance(error, ModuleNotFoundError):
+        from dr_ctl.core.machine import without  # noqa: PLC0415
+
+        error = without(error) or error
+    if isinstance(error, DrCtlError):
+        return of_error(error)
+    text = f"a defect in dr-ctl: {type(error).__name__}: {error}"
+    remedy = "Run again with --verbose and report it; `dr-ctl status` says where things stand."
+    return Result(ExitCode.INTERNAL, text, (Finding("DR-INTERNAL", Severity.ERROR, text, remedy),))
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Whether a document is asked for, as far as can be seen without parsing."""
+    chosen = ("--output", "json") in itertools.pairwise(words)
+    return "--json" in words or "--output=json" in words or chosen
 
 
 def declaring(function: Callable[..., None], parameters: Sequence[Parameter]) -> Callable[..., None]:
@@ -119,3 +251,13 @@ def _with(session: Session, options: Mapping[str, Any]) -> Session:
         quiet=given["quiet"] or session.quiet,
         warn_exit=given["warn_exit"],
     )
+
+
+# Every command inherits the options of help.
+app = typer.Typer(
+    cls=Whole,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.callback()(declaring(common, [*everywhere(before=True), VERSION]))

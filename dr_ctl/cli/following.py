@@ -7,14 +7,12 @@ from typing import Any, Final
 
 from dr_ctl.application.history import RunData
 from dr_ctl.application.result import Result
-from dr_ctl.cli.render import as_line
-from dr_ctl.cli.runs import line_of
+from dr_ctl.cli.output import as_line, has_reader
 from dr_ctl.cli.session import Session
-from dr_ctl.cli.streams import has_reader
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode
-from dr_ctl.core.notation import line
+from dr_ctl.core.notation import if_known, line
 from dr_ctl.core.system import growing_s
 from dr_ctl.engine.history import Entry, is_held, read_entries
 from dr_ctl.engine.record import how_ended
@@ -71,14 +69,24 @@ def follow(session: Session, run: str | None) -> Result:
     except Stopped:
         return _left(files.name)
     if files.journal.exists():
-        read_entries(
-            files.journal
-        )  # a line that is damaged in the middle hid those after it: say so as `runs show` does
+        read_entries(files.journal)  # a line damaged in the middle hid those after it: say so as `runs show` does
     outcome, summary, _ = how_ended(files)
     data = RunData(outcome, tail.count)
     if outcome != "open":
         return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name)
     return Result.of(ExitCode.OK, found("DR-RUN-003.gone", run=files.name), data=data, run=files.name)
+
+
+def line_of(entry: Entry) -> str | None:
+    """A journal line for people; None for lines that say nothing by themselves."""
+    text = str(entry.evidence.get("text", ""))
+    if entry.kind == "step":
+        return f"{entry.time}  {if_known(entry.step)}: {if_known(entry.outcome)}{': ' + text if text else ''}"
+    if entry.kind == "intent" and entry.call is not None:
+        return f"{entry.time}      call: {entry.call['about']}"
+    if entry.kind == "result" and entry.outcome != "done":
+        return f"{entry.time}      {if_known(entry.outcome)}: {text}"
+    return f"{entry.time}  signal: {if_known(entry.outcome)}" if entry.kind == "signal" else None
 
 
 def _left(run: str) -> Result:

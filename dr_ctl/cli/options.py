@@ -1,8 +1,12 @@
 """Declares options by what is typed, as in `--to SITE`: the word for the value says how it is completed. An option that
-sets a field of `Ask` or `RunOptions` is declared there."""
+sets a field of `Ask` or `RunOptions` is declared there.
+
+Where nothing can be read nothing is offered: a shell waits for each answer, and a person sees no error there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from inspect import Parameter
 from pathlib import Path
@@ -10,8 +14,81 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from dr_ctl.cli.completing import COMPLETED
+from dr_ctl.cli.session import Session
+from dr_ctl.core.errors import DrCtlError
 from dr_ctl.engine.ask import Ask, RunOptions
+
+
+def _sites(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The sites of the settings file, whatever else is wrong with that."""
+    import yaml  # noqa: PLC0415
+
+    from dr_ctl.settings.loader import find  # noqa: PLC0415
+
+    try:
+        settings = yaml.safe_load(find(_given(ctx).config).read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return []
+    named = settings.get("sites") if isinstance(settings, dict) else None
+    return _beginning(incomplete, named if isinstance(named, dict) else ())
+
+
+def _runs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The runs that lie in the state directory, the newest first."""
+    try:
+        past = _given(ctx).past().all()
+    except (OSError, DrCtlError):
+        return []
+    return _beginning(incomplete, [files.name for files in reversed(past)])
+
+
+def _operations(incomplete: str) -> list[str]:
+    from dr_ctl.engine.operations import ALL  # noqa: PLC0415
+
+    return _beginning(incomplete, ALL)
+
+
+def _explained(incomplete: str) -> list[str]:
+    """What `explain` knows: exit codes by number and by word, and findings."""
+    from dr_ctl.application.explaining import findings  # noqa: PLC0415
+    from dr_ctl.core.findings import MEANINGS  # noqa: PLC0415
+
+    codes = [word for code in MEANINGS for word in (str(int(code)), code.outcome)]
+    return _beginning(incomplete, [*codes, *findings()])
+
+
+def _documented(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The commands that have a document, word by word: `runs`, then `list`."""
+    from dr_ctl.application.documents import data_types  # noqa: PLC0415
+
+    typed = list(ctx.params.get("words") or ())
+    ways = [command.split() for command in data_types()]
+    then = [way[len(typed)] for way in ways if way[: len(typed)] == typed and len(way) > len(typed)]
+    return _beginning(incomplete, dict.fromkeys(then))
+
+
+def _given(ctx: typer.Context) -> Session:
+    """A session of the options that were typed so far, before the command or behind it."""
+    typed = {**(ctx.parent.params if ctx.parent is not None else {}), **{k: v for k, v in ctx.params.items() if v}}
+    return Session(config=_path(typed.get("config")), state_dir=_path(typed.get("state_dir")))
+
+
+def _path(value: object) -> Path | None:
+    return Path(str(value)) if value else None
+
+
+def _beginning(incomplete: str, words: Iterable[object]) -> list[str]:
+    return [str(word) for word in words if str(word).startswith(incomplete)]
+
+
+# By the word that stands for the value.
+COMPLETED: Final[Mapping[str, Callable[..., list[str]]]] = {
+    "SITE": _sites,
+    "RUN": _runs,
+    "OPERATION": _operations,
+    "CODE|ID": _explained,
+    "COMMAND": _documented,
+}
 
 FIELDS: Final = {each.name: each.metadata for each in (*fields(RunOptions), *fields(Ask)) if "typed" in each.metadata}
 _KINDS: Final[dict[str, Any]] = {"": bool, "FILE": Path | None, "DIR": Path | None, "QUEUE=N": list[str] | None}

@@ -1,5 +1,6 @@
 """Asks the person at the terminal. Where there is none nothing is asked, and that is no yes."""
 
+import shlex
 import sys
 import termios
 from collections.abc import Callable
@@ -8,8 +9,8 @@ from typing import TypeVar
 
 import typer
 
-from dr_ctl.cli.plans import options_text, plan_text, question
-from dr_ctl.cli.render import finding_text
+from dr_ctl.cli.output import finding_text
+from dr_ctl.cli.plans import plan_text, question
 from dr_ctl.core.notation import line, page
 from dr_ctl.engine.executor import Answer
 from dr_ctl.engine.plan import Plan, PlannedStep
@@ -41,8 +42,8 @@ class Terminal:
         return _named(plan, asked, wanted, "to go on")
 
     def approves(self, plan: Plan) -> bool:
-        if asked := options_text(plan.ask):
-            typer.echo(asked, err=True)
+        if options := plan.ask.typed():
+            typer.echo(line(f"Asked with {shlex.join(options)}"), err=True)
         return _named(plan, f"Sign this plan to {plan.target}?", plan.target, "to sign it")
 
     def stepwise(self, step: PlannedStep, may_undo: bool, /) -> Answer:

@@ -1,9 +1,7 @@
 """A plan as text for people: in the order of its steps, on eighty columns where names allow."""
 
 from dr_ctl.application.plans import title
-from dr_ctl.core.document import document
 from dr_ctl.core.notation import page
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, NO_RETURN, REINSTATE
 from dr_ctl.engine.plan import Call, Plan
 
@@ -30,15 +28,6 @@ def plan_text(plan: Plan) -> str:
     if plan.cannot_know:
         lines += ["What a plan cannot know:", *(f"  - {each}" for each in plan.cannot_know)]
     return page(lines)
-
-
-def options_text(ask: Ask) -> str:
-    """The options beside operation and site, for a person who is to sign somebody else's plan."""
-    return page(
-        f"Asked with {key.replace('_', ' ')}: {value}"
-        for key, value in document(ask).items()
-        if key not in ("operation", "target") and value not in (None, {}) and value is not False
-    )
 
 
 def _limit(name: str, value: float) -> str:

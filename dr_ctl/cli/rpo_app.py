@@ -8,7 +8,7 @@ from dr_ctl.cli.command import command, group
 from dr_ctl.cli.options import argument, option
 from dr_ctl.cli.session import Session
 
-rpo_app = group("The estimate of what a failure would lose, from recorded history.")
+rpo_app = group("rpo", "The estimate of what a failure would lose, from recorded history.")
 
 OF_SITE = Annotated[
     str | None,
@@ -18,7 +18,7 @@ SINCE = Annotated[str | None, option("--since T", "A moment, or a duration back:
 UNTIL = Annotated[str | None, option("--until T", "The same; default: the end.")]
 
 
-@command(rpo_app, "estimate", full="rpo estimate", example="rpo estimate --since 7d --report estimate.html")
+@command(rpo_app, "estimate", example="rpo estimate --since 7d --report estimate.html")
 def rpo_estimate(
     session: Session,
     *,
@@ -30,12 +30,12 @@ def rpo_estimate(
     report: Annotated[Path | None, option("--report FILE", "Write a page with charts too.")] = None,
 ) -> Result:
     """How many messages, and how many seconds of them, a failure would lose. Contacts no broker."""
-    from dr_ctl.cli import forecast  # noqa: PLC0415
+    from dr_ctl.cli import rpo  # noqa: PLC0415
 
-    return forecast.estimate(session, forecast.Window(site, since, until), horizon, report, full=full)
+    return rpo.estimate(session, rpo.Window(site, since, until), horizon, report, full=full)
 
 
-@command(rpo_app, "backtest", full="rpo backtest", example="rpo backtest --since 30d --horizon 5m")
+@command(rpo_app, "backtest", example="rpo backtest --since 30d --horizon 5m")
 def rpo_backtest(
     session: Session,
     *,
@@ -48,12 +48,12 @@ def rpo_backtest(
     ] = None,
 ) -> Result:
     """Compare the estimates that past moments would have given with the truth. Contacts no broker."""
-    from dr_ctl.cli import forecast  # noqa: PLC0415
+    from dr_ctl.cli import rpo  # noqa: PLC0415
 
-    return forecast.backtest(session, site, since, until, horizon)
+    return rpo.backtest(session, rpo.Window(site, since, until), horizon)
 
 
-@command(rpo_app, "reconcile", full="rpo reconcile", example="rpo reconcile london.jsonl paris.jsonl --out ids")
+@command(rpo_app, "reconcile", example="rpo reconcile london.jsonl paris.jsonl --out ids")
 def rpo_reconcile(
     session: Session,
     *,
@@ -65,6 +65,6 @@ def rpo_reconcile(
 ) -> Result:
     """Count lost, doubled, recovered, unexpected and unknown messages from ledgers of message ids (Parquet, JSON
     lines), exports of `artemis data exp` (SITE=FILE@MOMENT) and browse snapshots (SITE=FILE). Contacts no broker."""
-    from dr_ctl.cli import reconciling  # noqa: PLC0415
+    from dr_ctl.cli import rpo  # noqa: PLC0415
 
-    return reconciling.reconcile(session, ledgers, out, property_name)
+    return rpo.reconcile(session, ledgers, out, property_name)

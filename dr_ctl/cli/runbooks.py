@@ -1,31 +1,43 @@
 """`runbook`: the runbooks in force, shown and linted."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from dr_ctl.application.installation import LintData, RunbookData, RunbookEntry, RunbooksData, folder
 from dr_ctl.application.result import Result
+from dr_ctl.cli.command import command, group
+from dr_ctl.cli.options import argument
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
-from dr_ctl.engine import runbook
-from dr_ctl.settings.loader import find
+
+if TYPE_CHECKING:
+    from dr_ctl.engine.runbook import Rule
+
+runbook_app = group("runbook", "The runbooks in force: list, show, lint.")
 
 
-def _in_force(session: Session) -> tuple[Path, Sequence[runbook.Rule]]:
+def _in_force(session: Session) -> tuple[Path, Sequence[Rule]]:
     """Where the installation's runbooks are, and what it asks of them beside what all do; without a settings file
     those that came with dr-ctl."""
-    if session.config is None and not find(None).exists():
+    if not session.has_settings():
+        from dr_ctl.engine import runbook  # noqa: PLC0415
+
         return runbook.shipped(), ()
+    from dr_ctl.application.installation import folder  # noqa: PLC0415
+
     installation = session.installation()
     return folder(installation), installation.settings.order
 
 
-def _folder(session: Session) -> Path:
-    return _in_force(session)[0]
-
-
+@command(runbook_app, "list", example="runbook list")
 def runbook_list(session: Session) -> Result:
+    """The runbooks in force, and what each is for."""
+    from dr_ctl.application.installation import RunbookEntry, RunbooksData  # noqa: PLC0415
+    from dr_ctl.engine import runbook  # noqa: PLC0415
+
     place, order = _in_force(session)
     rows: list[tuple[str, str]] = []
     for path in runbook.files(place):
@@ -33,17 +45,18 @@ def runbook_list(session: Session) -> Result:
         rows.append(
             (path.stem, book.about if book is not None else f"has {len(findings)} finding(s): see runbook lint")
         )
+    data = RunbooksData([RunbookEntry(*row) for row in rows])
     text = "\n".join(f"{name:<12} {about}" for name, about in rows)
-    return Result(
-        ExitCode.OK,
-        f"{len(rows)} runbook(s) in {place}",
-        data=RunbooksData([RunbookEntry(*row) for row in rows]),
-        text=text,
-    )
+    return Result(ExitCode.OK, f"{len(rows)} runbook(s) in {place}", data=data, text=text)
 
 
-def runbook_show(session: Session, name: str) -> Result:
-    place = _folder(session)
+@command(runbook_app, "show", example="runbook show swapover")
+def runbook_show(session: Session, *, name: Annotated[str, argument("NAME")]) -> Result:
+    """Show a runbook as its file has it."""
+    from dr_ctl.application.installation import RunbookData  # noqa: PLC0415
+    from dr_ctl.engine import runbook  # noqa: PLC0415
+
+    place, _ = _in_force(session)
     path = place / f"{name}.yaml"
     if path not in runbook.files(place):
         names = ", ".join(each.stem for each in runbook.files(place)) or "none"
@@ -56,7 +69,12 @@ def runbook_show(session: Session, name: str) -> Result:
     return Result(ExitCode.OK, str(path), data=RunbookData(name, text), text=text)
 
 
-def runbook_lint(session: Session, files: list[Path] | None) -> Result:
+@command(runbook_app, "lint", example="runbook lint runbooks/swapover.yaml")
+def runbook_lint(session: Session, *, files: Annotated[list[Path] | None, argument("[FILE]...")] = None) -> Result:
+    """Everything that is wrong or unsafe in runbooks, in one pass."""
+    from dr_ctl.application.installation import LintData  # noqa: PLC0415
+    from dr_ctl.engine import runbook  # noqa: PLC0415
+
     place, order = _in_force(session)
     paths = files or runbook.files(place)
     findings: list[Finding] = []

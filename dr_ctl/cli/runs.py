@@ -1,58 +1,64 @@
-"""`runs`: shows the files of past runs. Asks no broker."""
+"""`runs` and `history`: what past runs left, and what people do with it. Asks no broker."""
 
-from datetime import datetime, timedelta
+from __future__ import annotations
+
+from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from dr_ctl.application.history import ReportData, RunData, RunsData, ShownStep, VerifiedData
 from dr_ctl.application.result import Result
+from dr_ctl.cli.command import app, command, group
+from dr_ctl.cli.options import argument, option
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode
-from dr_ctl.core.notation import duration, if_known, page, table
-from dr_ctl.engine.history import Entry, JournalDamaged, read_entries
-from dr_ctl.engine.record import CheckedRun, Verdict, check, how_ended, record
-from dr_ctl.engine.runs import write_text
-from dr_ctl.report.html import render, write_report
+from dr_ctl.core.notation import page, table
 
+runs_app = group("runs", "Past runs: list, show, report, verify, bundle.")
+RUN = Annotated[str | None, argument("[RUN]", "A run's name or its beginning; default: the last.")]
 _YEAR: Final = timedelta(days=365)
 _HEADING: Final = ("began (UTC)", "took", "clients out", "by", "outcome", "run", "why, or how it ended")
 
 
+@command(runs_app, "list", example="runs list --json")
 def runs_list(session: Session) -> Result:
-    """The runs by time, from their files alone."""
+    """List the runs, by time."""
+    from dr_ctl.application.history import RunsData  # noqa: PLC0415
+    from dr_ctl.core.notation import duration  # noqa: PLC0415
+    from dr_ctl.engine.record import record  # noqa: PLC0415
+
     records = [record(files) for files in session.past().all()]
     rows = [
         (
-            f"{each.began:%Y-%m-%d %H:%M:%S}" if each.began else "-",
-            "-" if each.took_s is None else duration(each.took_s),
-            "-" if each.out is None else each.out.text,
-            each.by or "-",
-            each.outcome,
-            each.run,
-            f"{f'[{each.queues}] ' if each.queues else ''}{each.reason or each.summary}",
+            f"{run.began:%Y-%m-%d %H:%M:%S}" if run.began else "-",
+            "-" if run.took_s is None else duration(run.took_s),
+            "-" if run.out is None else run.out.text,
+            run.by or "-",
+            run.outcome,
+            run.run,
+            f"{f'[{run.queues}] ' if run.queues else ''}{run.reason or run.summary}",
         )
-        for each in records
+        for run in records
     ]
-    return Result(
-        ExitCode.OK, f"{len(records)} run(s)", data=RunsData(records), text=table(_HEADING, rows) if rows else ""
-    )
+    text = table(_HEADING, rows) if rows else ""
+    return Result(ExitCode.OK, f"{len(records)} run(s)", data=RunsData(records), text=text)
 
 
-def line_of(entry: Entry) -> str | None:
-    """A journal line for people; None for lines that say nothing by themselves."""
-    text = str(entry.evidence.get("text", ""))
-    if entry.kind == "step":
-        return f"{entry.time}  {if_known(entry.step)}: {if_known(entry.outcome)}{': ' + text if text else ''}"
-    if entry.kind == "intent" and entry.call is not None:
-        return f"{entry.time}      call: {entry.call['about']}"
-    if entry.kind == "result" and entry.outcome != "done":
-        return f"{entry.time}      {if_known(entry.outcome)}: {text}"
-    return f"{entry.time}  signal: {if_known(entry.outcome)}" if entry.kind == "signal" else None
+@command(runs_app, "show", example="runs show --follow")
+def runs_show(
+    session: Session,
+    *,
+    run: RUN = None,
+    follow: Annotated[bool, option("--follow", "As it goes, until the run ends.")] = False,
+) -> Result:
+    """A run with its request, its steps and its end."""
+    from dr_ctl.application.history import RunData, ShownStep  # noqa: PLC0415
+    from dr_ctl.cli import following  # noqa: PLC0415
+    from dr_ctl.engine.history import JournalDamaged, read_entries  # noqa: PLC0415
+    from dr_ctl.engine.record import how_ended  # noqa: PLC0415
 
-
-def runs_show(session: Session, run: str | None) -> Result:
+    if follow:
+        return following.follow(session, run)
     files = session.past().find(run)
     try:
         entries = read_entries(files.journal) if files.journal.exists() else []
@@ -63,51 +69,105 @@ def runs_show(session: Session, run: str | None) -> Result:
                 "what can be read."
             )
         raise
-    lines, steps = [], []
-    for entry in entries:
-        if (line := line_of(entry)) is not None:
-            lines.append(line)
-        if entry.kind == "step":
-            text = str(entry.evidence.get("text", ""))
-            steps.append(ShownStep(entry.time, entry.step, entry.outcome, text))
+    lines = [text for entry in entries if (text := following.line_of(entry)) is not None]
+    steps = [
+        ShownStep(entry.time, entry.step, entry.outcome, str(entry.evidence.get("text", "")))
+        for entry in entries
+        if entry.kind == "step"
+    ]
     outcome, summary, _ = how_ended(files)
     data = RunData(outcome, len(entries), steps)
     return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name, text=page(lines))
 
 
-def runs_verify(session: Session, run: str | None) -> Result:
-    """Recompute the hash chains of one run, or of all runs, as an auditor does."""
+@command(runs_app, "verify", example="runs verify")
+def runs_verify(
+    session: Session, *, run: Annotated[str | None, argument("[RUN]", "A run or its beginning; default: all.")] = None
+) -> Result:
+    """Check that journals and results are as they were written: 10 when one was altered, naming the line."""
+    from dr_ctl.application.history import VerifiedData  # noqa: PLC0415
+    from dr_ctl.core.findings import found  # noqa: PLC0415
+    from dr_ctl.engine.record import (  # noqa: PLC0415
+        CheckedRun,
+        Verdict,
+        check,
+    )
+
     runs = session.past()
     chosen = [runs.find(run)] if run is not None else runs.all()
     checked = [(files.name, check(files)) for files in chosen]
-    altered = [(name, each) for name, each in checked if each.verdict is Verdict.ALTERED]
-    findings = [found("DR-JOURNAL-001", run=name, said=each.text) for name, each in altered]
-    text = page(f"{name}  {each.verdict.value:<12} {each.text}" for name, each in checked)
-    opens = sum(each.verdict is Verdict.OPEN for _, each in checked)
+    altered = [(name, verdict) for name, verdict in checked if verdict.verdict is Verdict.ALTERED]
+    findings = [found("DR-JOURNAL-001", run=name, said=verdict.text) for name, verdict in altered]
+    text = page(f"{name}  {verdict.verdict.value:<12} {verdict.text}" for name, verdict in checked)
+    opens = sum(verdict.verdict is Verdict.OPEN for _, verdict in checked)
     summary = f"{len(checked)} run(s) looked at, {len(altered)} altered"
     summary += f", {opens} not ended and so not sealed" if opens else ""
     code = ExitCode.PRECHECK_FAILED if altered else ExitCode.OK
     name = checked[0][0] if run is not None else None
-    return Result(code, summary, findings, VerifiedData([CheckedRun(*each) for each in checked]), name, text)
+    return Result(code, summary, findings, VerifiedData([CheckedRun(*row) for row in checked]), name, text)
 
 
-def runs_report(session: Session, run: str | None) -> Result:
-    files = session.past().find(run)
+@command(runs_app, "report", example="runs report --index --since 365d")
+def runs_report(
+    session: Session,
+    *,
+    run: RUN = None,
+    index: Annotated[bool, option("--index", "One page over all runs and rehearsals, against the objectives.")] = False,
+    since: Annotated[str | None, option("--since T", "With --index: a moment, or a duration back; a year.")] = None,
+    out: Annotated[Path | None, option("--out FILE", "With --index: where; default: beside the runs.")] = None,
+) -> Result:
+    """Write one run's HTML report anew, or one page over all of them, and say where it is."""
+    from dr_ctl.application.history import ReportData  # noqa: PLC0415
+    from dr_ctl.cli import asking  # noqa: PLC0415
+    from dr_ctl.report.html import render, write_report  # noqa: PLC0415
+
+    runs = session.past()
+    if index and run is None:
+        from dr_ctl.engine.runs import write_text  # noqa: PLC0415
+        from dr_ctl.report.index_page import index_page  # noqa: PLC0415 - only this page needs it
+
+        now = session.clock.now()
+        path = (out or runs.index).absolute()
+        began = asking.moment(session, "--since", since) if since is not None else now - _YEAR
+        made = index_page(runs.all(), runs.rehearsals, began, now, beside=path.parent)
+        try:
+            write_text(path, render(made))
+        except OSError as problem:
+            raise UsageError(
+                f"{path}: {problem.strerror or problem}", remedy="Name a file that can be written: --out FILE."
+            ) from problem
+        return Result(ExitCode.OK, f"{made.words}: {path}", data=ReportData(path))
+    if index or since is not None or out is not None:
+        text = "--index is of all runs" if index else "--since and --out are of the page over all runs"
+        raise UsageError(text, remedy="`dr-ctl runs report RUN` writes one run's page, `--index` that over all.")
+    files = runs.find(run)
     path = write_report(files)
     return Result(ExitCode.OK, f"report: {path}", data=ReportData(path), run=files.name)
 
 
-def runs_index(session: Session, since: datetime | None, out: Path | None) -> Result:
-    """Write the page over all runs and rehearsals of a time, a year where none is named."""
-    from dr_ctl.report.index_page import index_page  # noqa: PLC0415 - only this page needs it
+@command(runs_app, "bundle", example="runs bundle 20261121T091512Z --out for-support.tar.gz")
+def runs_bundle(
+    session: Session,
+    *,
+    run: RUN = None,
+    out: Annotated[Path | None, option("--out FILE", "Where to write it; default: RUN.tar.gz here.")] = None,
+) -> Result:
+    """Everything of one run in a file to hand on: journal, report, settings, an hour of history; no secret in it."""
+    from dr_ctl.application import bundling  # noqa: PLC0415
 
-    runs, now = session.past(), session.clock.now()
-    path = (out or runs.index).absolute()
-    page = index_page(runs.all(), runs.rehearsals, since or now - _YEAR, now, beside=path.parent)
-    try:
-        write_text(path, render(page))
-    except OSError as problem:
-        raise UsageError(
-            f"{path}: {problem.strerror or problem}", remedy="Name a file that can be written: --out FILE."
-        ) from problem
-    return Result(ExitCode.OK, f"{page.words}: {path}", data=ReportData(path))
+    return bundling.bundle(session, session.past().find(run), out, has_settings=session.has_settings())
+
+
+@command(app, "history", example="history --since 30d")
+def history(
+    session: Session,
+    *,
+    since: Annotated[str | None, option("--since T", "A moment, or a duration back: 30d; default: all.")] = None,
+) -> Result:
+    """Which site served since when, by whom and why, and how long clients were out: by runs and recorded looks."""
+    from dr_ctl.application import history  # noqa: PLC0415
+    from dr_ctl.cli import asking  # noqa: PLC0415
+
+    installation = session.installation() if session.has_settings() else None
+    began = asking.moment(session, "--since", since) if since is not None else None
+    return history.history(session.past().all(), installation, began)

@@ -109,7 +109,7 @@ class Session:
         return Owner(installation.settings.name, installation.addresses)
 
     def listener(self) -> Listener:
-        from dr_ctl.cli.progress import Screen  # noqa: PLC0415
+        from dr_ctl.cli.screen import Screen  # noqa: PLC0415
         from dr_ctl.telemetry.events import nobody  # noqa: PLC0415
 
         return nobody if self.quiet else Screen(color=self.color)
@@ -122,7 +122,7 @@ class Session:
     def line(self, document: Mapping[str, Json], text: str) -> None:
         """Report from a command that goes on: a JSON line on standard output, or a message."""
         if self.json:
-            from dr_ctl.cli.render import as_line  # noqa: PLC0415
+            from dr_ctl.cli.output import as_line  # noqa: PLC0415
 
             print(as_line(document), flush=True)  # noqa: T201 - the command's output
         else:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from dr_ctl.application.installation import looking
 from dr_ctl.application.result import Result
-from dr_ctl.cli.session import Session
 from dr_ctl.core.model import Role, some
 from dr_ctl.core.notation import if_known, page
 from dr_ctl.topologies.topology import BrokerSnapshot, workloads_of
 
 if TYPE_CHECKING:
     from dr_ctl.application.status import Status
+    from dr_ctl.cli.session import Session
 
 
 def status(session: Session) -> Result:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -43,12 +43,14 @@ def page(lines: Iterable[str]) -> str:
     return "\n".join(line(each) for each in lines)
 
 
-def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Rows under their heading, each column as wide as its widest cell; the last is as long as it is."""
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]], numbers: Container[int] = ()) -> str:
+    """Rows under their heading, each column as wide as its widest cell; those of numbers end below each other."""
     all_ = [heading, *([line(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*all_, strict=True)]
-    widths[-1] = 0
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in all_)
+    just = [str.rjust if place in numbers else str.ljust for place in range(len(widths))]
+    return "\n".join(
+        "  ".join(of(cell, wide) for of, cell, wide in zip(just, row, widths, strict=True)).rstrip() for row in all_
+    )
 
 
 def _escape(character: str) -> str:

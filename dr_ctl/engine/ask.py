@@ -4,7 +4,7 @@ that option, for the command line, for the plan and for the journal."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -55,6 +55,19 @@ class Ask:
     accept_duplicates: Accepted = option(  # noqa: RUF009
         "--accept-duplicates N|unknown", "Duplicates that this may bring.", optional=True
     )
+
+    def typed(self) -> list[str]:
+        """The options beside operation and site, as a person types them."""
+        words: list[str] = []
+        for declared in fields(self):
+            name, _, kind = declared.metadata.get("typed", "").partition(" ")
+            value = getattr(self, declared.name)
+            if not name or value is None or value is False:
+                continue
+            values = [f"{queue}={count}" for queue, count in value.items()] if kind == "QUEUE=N" else [value]
+            for given in values:
+                words += [name, f"{given:g}s" if isinstance(given, float) else str(given)] if kind else [name]
+        return words
 
     def includes(self, unit: str | None) -> bool:
         """Say whether that unit is to move; False for None."""

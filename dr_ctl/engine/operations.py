@@ -52,19 +52,6 @@ MOVING: Final = (SWAPOVER, FAILOVER, FAILBACK, ACTIVATE)
 IN_PLACE: Final = (RESTART, TRIM, KEEP_ASIDE, PUT_BACK, REHEARSE, REHEARSE_CLEAN)
 # Operations after which no site serves.
 CLOSING: Final = (FENCE, DRAIN)
-_ABOUT: Final[Mapping[str, str]] = {
-    QUIESCE: "Let the clients of the serving site finish what they hold.",
-    FENCE: "Keep clients out of a site, proven.",
-    DRAIN: "Wait until both sites hold the same, and write the receipt that activate asks for.",
-    ACTIVATE: "Make a site serve, proven.",
-    UNFENCE: "Undo a fence where nothing has moved since, and lift what runs have paused.",
-    RESTART: "Stop and start the link of a site, and see that it attaches.",
-    TRIM: "Remove from the waiting site what both sites have processed.",
-    KEEP_ASIDE: "Keep aside at the waiting site the copies that nothing proves, by a person's word.",
-    PUT_BACK: "Put back what was kept aside at a site, so that clients get it.",
-    REHEARSE: "Send a few messages of dr-ctl's own through the whole path; no business queue is touched.",
-    REHEARSE_CLEAN: "Remove at both sites what rehearsals have left.",
-}
 _LINES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     QUIESCE: (("quiesce", "serving"),),
     FENCE: (("fence", "source"),),
@@ -85,4 +72,4 @@ def single_step(operation: str) -> Runbook:
     """The lines of an operation that is a single step of the runbooks: with the same checks before it."""
     lines = (("observe", "both"), ("check", "both"), *_LINES[operation])
     steps = tuple(RunbookStep(verb, site, number) for number, (verb, site) in enumerate(lines, start=1))
-    return Runbook(operation, _ABOUT[operation], steps, Path(operation))
+    return Runbook(operation, operation, steps, Path(operation))

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dr_ctl.application.result import Result
-from dr_ctl.cli.added import TEXTS
-from dr_ctl.cli.command import command, group
+from dr_ctl.cli.command import TEXTS, command, group
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import ExitCode
 from dr_ctl_lab.lab.kinds import KINDS, MIRROR
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from dr_ctl_lab.lab.lab import Lab
     from dr_ctl_lab.playground import Playground
 
-lab_app = group(TEXTS["lab"])
-demo_app = group(TEXTS["demo"])
+lab_app = group("lab", TEXTS["lab"])
+demo_app = group(None, TEXTS["demo"])
 
 LAB = Annotated[Path, typer.Option("--dir", metavar="DIR", help="The lab's directory.")]
 LAB_DEFAULT = Path("lab")
@@ -33,7 +32,7 @@ def _lab(directory: Path) -> Lab | Playground:
     return labs.opened(directory)
 
 
-@command(lab_app, "up", full="lab up", example="lab up --topology artemis-mirror --dir lab")
+@command(lab_app, "up", example="lab up --topology artemis-mirror --dir lab")
 def lab_up(
     session: Session,
     *,
@@ -64,7 +63,7 @@ def lab_up(
     return labs.twin_up(session, wanted, plugin) if on == "twin" else labs.up(session, wanted, plugin)
 
 
-@command(lab_app, "down", full="lab down", example="lab down --dir lab")
+@command(lab_app, "down", example="lab down --dir lab")
 def lab_down(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
     """End everything of the lab and remove its directory."""
     del session
@@ -72,7 +71,7 @@ def lab_down(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
     return Result(ExitCode.OK, f"{directory} is gone, with all that ran in it")
 
 
-@command(lab_app, "status", full="lab status", example="lab status --dir lab")
+@command(lab_app, "status", example="lab status --dir lab")
 def lab_status(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
     """Say what of the lab runs, and how its links stand."""
     from dr_ctl_lab.cli import labs  # noqa: PLC0415
@@ -80,7 +79,7 @@ def lab_status(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
     return labs.status(session, directory)
 
 
-@command(lab_app, "kill", full="lab kill", example="lab kill london --dir lab")
+@command(lab_app, "kill", example="lab kill london --dir lab")
 def lab_kill(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
     """Kill a site's broker at once (SIGKILL)."""
     del session
@@ -88,7 +87,7 @@ def lab_kill(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> R
     return Result(ExitCode.OK, f"{site} was killed")
 
 
-@command(lab_app, "start", full="lab start", example="lab start london --dir lab")
+@command(lab_app, "start", example="lab start london --dir lab")
 def lab_start(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
     """Start a site's broker again; listeners stay closed."""
     del session
@@ -96,7 +95,7 @@ def lab_start(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> 
     return Result(ExitCode.OK, f"{site} runs; its listeners are closed")
 
 
-@command(lab_app, "cut", full="lab cut", example="lab cut --from london --mode hang")
+@command(lab_app, "cut", example="lab cut --from london --mode hang")
 def lab_cut(
     session: Session,
     *,
@@ -112,7 +111,7 @@ def lab_cut(
     return Result(ExitCode.OK, f"the link of {source} is cut" if source else "both links are cut")
 
 
-@command(lab_app, "heal", full="lab heal", example="lab heal --dir lab")
+@command(lab_app, "heal", example="lab heal --dir lab")
 def lab_heal(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
     """Heal the links."""
     del session
@@ -120,7 +119,7 @@ def lab_heal(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
     return Result(ExitCode.OK, "the links are healed")
 
 
-@command(lab_app, "load", full="lab load", example="lab load --rate 200 --for 1m")
+@command(lab_app, "load", example="lab load --rate 200 --for 1m")
 def lab_load(
     session: Session,
     *,

@@ -22,10 +22,9 @@ from typer.main import get_command
 from dr_ctl.application import explaining
 from dr_ctl.application.documents import data_types, schema_of
 from dr_ctl.application.result import Group, Result
-from dr_ctl.cli.added import TEXTS, added
 from dr_ctl.cli.app import app, run
-from dr_ctl.cli.grouped import groups_text
-from dr_ctl.cli.helping import SECTIONS
+from dr_ctl.cli.command import SECTIONS, TEXTS, added
+from dr_ctl.cli.output import groups_text
 from dr_ctl.core.findings import MEANINGS
 from dr_ctl.core.model import ExitCode, Finding, Severity
 from dr_ctl.engine.ports import Check

@@ -18,7 +18,7 @@ import pytest
 
 from dr_ctl.application import estimates
 from dr_ctl.application.estimates import Preflight, StoredEstimate
-from dr_ctl.cli import reconciling
+from dr_ctl.cli import rpo
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.core.system import SystemClock, system
 from dr_ctl.engine import executor
@@ -324,7 +324,7 @@ def found(tmp_path: Path, events: int = 9, **counts: int) -> Reconciled:
 def test_its_end_says_what_was_found(
     dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch, counts: dict[str, int], code: int, summary: str
 ) -> None:
-    monkeypatch.setattr(reconciling, "make", lambda *given, **more: found(dr_ctl.folder, **counts))
+    monkeypatch.setattr(rpo.ledgers, "reconcile", lambda *given, **more: found(dr_ctl.folder, **counts))
 
     ended = dr_ctl("rpo", "reconcile", "x.jsonl", "--json")
 
@@ -343,7 +343,7 @@ def test_the_ids_go_under_the_state_unless_told_otherwise_and_no_ledger_ends_it_
     (dr_ctl.folder / "a.txt").write_text("queue,id\n")
     missing, wrong = dr_ctl("rpo", "reconcile", "none.jsonl", "--json"), dr_ctl("rpo", "reconcile", "a.txt", "--json")
     asked: list[Path] = []
-    monkeypatch.setattr(reconciling, "make", lambda told, out, **more: asked.append(out) or found(dr_ctl.folder))
+    monkeypatch.setattr(rpo.ledgers, "reconcile", lambda told, out, **more: asked.append(out) or found(dr_ctl.folder))
     for more in ((), ("--out", "here")):
         dr_ctl("rpo", "reconcile", "x.jsonl", *more)
 

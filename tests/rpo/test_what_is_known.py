@@ -11,7 +11,7 @@ from unittest.mock import ANY
 import pytest
 
 from dr_ctl.application import estimates
-from dr_ctl.cli.estimate_table import estimate_table
+from dr_ctl.cli.rpo import estimate_table
 from dr_ctl.core.document import document
 from dr_ctl.rpo.core.quantities import Quantity
 from dr_ctl.rpo.estimate.estimate import estimate

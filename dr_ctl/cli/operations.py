@@ -7,9 +7,7 @@ from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
-from dr_ctl.cli.command import command, group
+from dr_ctl.cli.command import app, command, group
 from dr_ctl.cli.options import (
     CHANGE,
     DRAIN,
@@ -31,11 +29,10 @@ if TYPE_CHECKING:
     from dr_ctl.cli.session import Session
     from dr_ctl.engine.ask import Ask, RunOptions
 
-operations_app = typer.Typer(rich_markup_mode=None)
-link_app = group("The link between the sites: restart it.")
+link_app = group("link", "The link between the sites: restart it.")
 
 
-@command(operations_app, "plan", example="plan failover --to paris --as-if-lost london", asks=PLAN)
+@command(app, "plan", example="plan failover --to paris --as-if-lost london", asks=PLAN)
 def plan(
     session: Session,
     asked: Ask,
@@ -59,7 +56,7 @@ def plan(
     return estimates.beside_plan(session.installation(), planned)
 
 
-@command(operations_app, "plan approve", example="plan approve plan.json --key ~/.ssh/id_ed25519")
+@command(app, "plan approve", example="plan approve plan.json --key ~/.ssh/id_ed25519")
 def plan_approve(
     session: Session,
     *,
@@ -84,8 +81,8 @@ def _operation(
         return run.run(session, asked, how)
 
     run_it.__doc__ = about
-    app = link_app if " " in name else operations_app
-    command(app, name.rsplit(maxsplit=1)[-1], full=name, example=example, asks=asks, changes=changes)(run_it)
+    of = link_app if " " in name else app
+    command(of, name.rsplit(maxsplit=1)[-1], example=example, asks=asks, changes=changes)(run_it)
 
 
 _operation(
@@ -136,7 +133,7 @@ _operation(
 )
 
 
-@command(operations_app, "verify", example="verify --to paris", asks=DRAIN)
+@command(app, "verify", example="verify --to paris", asks=DRAIN)
 def verify(session: Session, asked: Ask) -> Result:
     """Whether the gate holds now: 0, 10 with what keeps it shut, 22 where a site does not answer. Only looks."""
     from dr_ctl.application import readiness  # noqa: PLC0415
@@ -172,7 +169,7 @@ _operation(
 )
 
 
-@command(operations_app, "rehearse", example="rehearse --on canary", changes=CHANGE)
+@command(app, "rehearse", example="rehearse --on canary", changes=CHANGE)
 def rehearse(
     session: Session,
     how: RunOptions,
@@ -197,7 +194,7 @@ def rehearse(
     return rehearsing.on_twin(session, variations=variations, seed=seed)
 
 
-@command(operations_app, "resume", example="resume --dry-run", asks=of("timeout_s"), changes=STEPWISE)
+@command(app, "resume", example="resume --dry-run", asks=of("timeout_s"), changes=STEPWISE)
 def resume(session: Session, asked: Ask, how: RunOptions) -> Result:
     """Go on with the run that was interrupted."""
     from dr_ctl.application import run  # noqa: PLC0415
@@ -205,7 +202,7 @@ def resume(session: Session, asked: Ask, how: RunOptions) -> Result:
     return run.resume(session, asked.timeout_s, how)
 
 
-@command(operations_app, "abort", example="abort", changes=CHANGE)
+@command(app, "abort", example="abort", changes=CHANGE)
 def abort(
     session: Session,
     how: RunOptions,
@@ -221,7 +218,7 @@ def abort(
 
 
 @command(
-    operations_app,
+    app,
     "escalate",
     example="escalate --accept-loss 200",
     asks=of("timeout_s", "accept_loss", "accept_duplicates"),

@@ -1,0 +1,214 @@
+"""Turns a result into standard output and the exit code, on standard streams that decide no run: a reader that goes
+away, a full disk, a closed terminal stop no command."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Final, TextIO
+
+import typer
+
+from dr_ctl.application.result import Group, Result, counted
+from dr_ctl.core.model import MARKS, ExitCode, Finding, Json
+from dr_ctl.core.notation import line, page
+
+if TYPE_CHECKING:
+    from dr_ctl.cli.session import Session
+    from dr_ctl.engine.ports import Check
+
+_NAMES: Final = {"stdin": "r", "stdout": "w", "stderr": "w"}
+_USUAL: Final = 80
+_LEAST: Final = 40  # columns: what is narrower is not wrapped for
+_VERDICTS: Final = {"holds": "hold", "warns": "warn", "fails": "fail", "not read": "not read"}
+"""The word of a check's verdict, and of several."""
+
+
+def end(result: Result, session: Session) -> int:
+    """Write the result, return its exit code. Where standard output refuses a run's result, standard error gets it."""
+    if session.warn_exit:
+        result = result.with_warn_exit()
+    _write(result, session)
+    if result.run is not None and not has_reader():
+        with redirect_stdout(sys.stderr):
+            _write(result, session)
+    return result.exit_code
+
+
+def _write(result: Result, session: Session) -> None:
+    if session.json:
+        sys.stdout.write(as_line(result.envelope(session.command)) + "\n")
+    else:
+        typer.echo(text_of(result))
+    sys.stdout.flush()
+
+
+def text_of(result: Result) -> str:
+    """The result for people."""
+    return "\n".join(_parts(result))
+
+
+def _parts(result: Result) -> Iterator[str]:
+    if result.health is not None:
+        yield line(result.summary)
+        return
+    if result.plan is not None:
+        from dr_ctl.cli.plans import plan_text  # noqa: PLC0415 - most commands show none
+
+        yield plan_text(result.plan)
+    if result.text:
+        yield page(result.text.split("\n"))
+    if result.groups:
+        yield groups_text(result.groups, _width())
+    yield from findings_and_debts(result)
+    if result.report:
+        yield line(f"report: {result.report}")
+    good = result.code in (ExitCode.OK, ExitCode.WARNINGS)
+    if result.closing:
+        yield _closing(result)
+    ended = f"{result.code.outcome} ({int(result.code)})"
+    if not (good and result.closing):
+        # A sentence that stands above as a finding's is not said a second time.
+        read = result.closing or any(each.text == result.summary for each in result.findings if each.remedy)
+        yield line(result.summary if good else ended if read else f"{ended}: {result.summary}")
+
+
+def findings_and_debts(result: Result) -> Iterator[str]:
+    for finding in () if result.already_read or result.groups else result.findings:
+        if finding.text != result.summary or finding.remedy:
+            yield finding_text(finding)
+    for debt in result.debts:
+        yield page((f" $ owed since {debt.since}: {debt.text}", f"      -> {debt.remedy}"))
+
+
+def _closing(result: Result) -> str:
+    if not result.groups:
+        return page(result.closing.split("\n"))
+    return "\n".join(_wrapped(each, _width(), then="  ") for each in result.closing.split("\n"))
+
+
+def as_line(document: Mapping[str, Json]) -> str:
+    """A JSON document for standard output, in ASCII where that does not speak Unicode."""
+    import json  # noqa: PLC0415 - help writes none
+
+    speaks = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    return json.dumps(document, ensure_ascii=not speaks)
+
+
+def finding_text(finding: Finding) -> str:
+    """A finding in one or two lines, or more where it has more."""
+    remedy = (f"      -> {finding.remedy}",) if finding.remedy else ()
+    return page((f"{MARKS[finding.severity]} {finding.id}  {finding.text}", *finding.more, *remedy))
+
+
+def _width() -> int | None:
+    """The columns of the terminal; None where standard output is none, and lines stay whole for whoever searches."""
+    if not sys.stdout.isatty():
+        return None
+    try:
+        return max(_LEAST, os.get_terminal_size(sys.stdout.fileno()).columns)
+    except OSError:
+        return _USUAL  # it does not say
+
+
+def groups_text(groups: Sequence[Group], columns: int | None) -> str:
+    """The groups one below the other, then how many errors and warnings there are."""
+    findings = [finding for group in groups for finding in group.findings]
+    checks = [check for group in groups for check in group.checks]
+    lines = [text for group in groups if group.findings or group.checks for text in _group(group, columns)]
+    if checks:
+        count = Counter[str](check.verdict for check in checks)
+        verdicts = ", ".join(
+            f"{count[one]} {one if count[one] == 1 else several}" for one, several in _VERDICTS.items() if count[one]
+        )
+        lines.append(f"{len(checks)} check{'' if len(checks) == 1 else 's'}: {verdicts}")
+    return "\n".join([*lines, counted(findings)])
+
+
+def _wrapped(text: str, columns: int | None, first: str = "", then: str | None = None) -> str:
+    """A text as wide as the terminal, where it is one; no word is broken and nothing is cut."""
+    if columns is None:
+        return first + line(text)
+    indent = " " * len(first) if then is None else then
+    return textwrap.fill(
+        line(text),
+        columns,
+        initial_indent=first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _group(group: Group, columns: int | None) -> Iterator[str]:
+    yield f"{line(group.title)}:"
+    for check in group.checks:
+        yield _check(check, columns)
+    for finding in group.findings:
+        yield from _finding(finding, columns)
+    yield ""
+
+
+def _finding(finding: Finding, columns: int | None) -> Iterator[str]:
+    yield _wrapped(finding.text, columns, f"{MARKS[finding.severity]} {finding.id}  ", " " * 6)
+    yield from (_wrapped(each, columns, " " * 6) for each in finding.more)
+    if finding.remedy:
+        yield _wrapped(finding.remedy, columns, "      -> ")
+
+
+def _check(check: Check, columns: int | None) -> str:
+    ids = f"; {', '.join(dict.fromkeys(each.id for each in check.found))}" if check.found else ""
+    evidence = check.evidence if check.evidence is not None else "no answer"
+    return _wrapped(f"{check.name} ({evidence}){ids}", columns, f"   {check.verdict:<8}  ")
+
+
+class LastingStream(io.TextIOWrapper):
+    """A text stream that swallows all text once its descriptor has refused some. Writes and flushes never raise."""
+
+    refused = False
+
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError:
+            self._give_up()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self.refused = True
+        # The buffer keeps the refused text, offers it again, at Python's end at the latest - the null device takes it.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self.fileno())
+        os.close(null)
+
+
+def make_lasting() -> None:
+    """Put lasting streams in place of this process's own. A stream that the caller has closed keeps its number, so that
+    no file that is opened later gets it. A character that a stream's encoding lacks is written as an escape."""
+    for name, mode in _NAMES.items():
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123
+    sys.stdout, sys.stderr = _lasting(sys.stdout), _lasting(sys.stderr)
+
+
+def has_reader() -> bool:
+    """False once standard output has refused text."""
+    return not getattr(sys.stdout, "refused", False)
+
+
+def _lasting(stream: TextIO) -> TextIO:
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    encoding, by_line = stream.encoding, stream.line_buffering
+    return LastingStream(stream.detach(), encoding=encoding, errors="backslashreplace", line_buffering=by_line)
