@@ -19,6 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 from dr_ctl.core.errors import LoginRefused, Sick, Throttled
 from dr_ctl.core.model import Json
 from dr_ctl.jolokia.http import (
+    BadValue,
     ElementError,
     Http,
     HttpReply,
@@ -151,6 +152,15 @@ class Answer:
         if self.error is not None:
             raise self.error
         return self._value
+
+    def beans(self) -> list[tuple[str, Fields]]:
+        """The beans that a pattern matched; no match gives an empty list, any other error is raised."""
+        if isinstance(self.error, NoSuchBean):
+            return []
+        rows = self.value()
+        if not isinstance(rows, dict):
+            raise BadValue("a read by pattern gave no beans")
+        return [(bean, Fields(bean, row)) for bean, row in rows.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +338,9 @@ class Asked(Generic[R_co]):
     def value(self) -> Any:
         """Give the value; raises the error that stands in its place."""
         return self.answer().value()
+
+    def beans(self: Asked[Read]) -> list[tuple[str, Fields]]:
+        return self.answer().beans()
 
     def fields(self: Asked[Read]) -> Fields:
         """Give the attributes of the one bean that was read."""

@@ -10,7 +10,6 @@ from dr_ctl.core.model import Json
 from dr_ctl.core.system import growing_s
 from dr_ctl.engine.lease import NOBODYS, Forbidden
 from dr_ctl.jolokia.client import Answer, Ask, Change, Changer, Listing, Read, Reader, Wire
-from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.names import numbered
@@ -209,13 +208,7 @@ class Documents:
 
 
 def _texts(answer: Answer, document_queue: BrokerStore) -> dict[str, str]:
-    if isinstance(answer.error, NoSuchBean):
-        return {}
-    value = answer.value()
-    if not isinstance(value, dict):
-        raise BadValue("a read by pattern gave no beans")
-    fields = {bean: Fields(bean, each) for bean, each in value.items()}
     return {
         each.any_text("Name"): document_queue.text(each) if document_queue.is_own(bean, each) else NOBODYS
-        for bean, each in fields.items()
+        for bean, each in answer.beans()
     }

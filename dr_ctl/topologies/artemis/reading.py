@@ -102,18 +102,8 @@ def dispatch(reader: Reader, view: Broker) -> dict[str, tuple[int, bool]]:
     answers = reader.look([Read(beans.all_queues(view.broker), ("DeliveringCount", "Paused"))])
     return {
         beans.parts(bean)["queue"]: (fields.number("DeliveringCount"), fields.flag("Paused"))
-        for bean, fields in found(answers[0])
+        for bean, fields in answers[0].beans()
     }
-
-
-def found(answer: Answer) -> list[tuple[str, Fields]]:
-    """The beans that a pattern matched; no match gives an empty list, any other error is raised."""
-    if isinstance(answer.error, NoSuchBean):
-        return []
-    value = answer.value()
-    if not isinstance(value, dict):
-        raise BadValue("a read by pattern gave no beans")
-    return [(bean, Fields(bean, row)) for bean, row in value.items()]
 
 
 def rows(answer: Answer) -> list[dict[str, Any]]:
@@ -162,13 +152,6 @@ def counted(bean: str, fields: Fields) -> Queue:
         added=fields.number("MessagesAdded"),
         acked=acked,
         removed=acked,
-        durable=True,
-        temporary=False,
-        internal=False,
-        ring=False,
-        last_value=False,
-        dead_letter_address=None,
-        expiry_address=None,
     )
 
 
@@ -247,7 +230,7 @@ def uncovered(reader: Reader, view: Broker) -> list[str]:
         return []
     mine = {queue.address for queue in view.business.values()}
     answers = reader.look([Read(beans.all_addresses(view.broker), ("RolesAsJSON",))])
-    roles = {beans.parts(bean)["address"]: grants(fields.text("RolesAsJSON")) for bean, fields in found(answers[0])}
+    roles = {beans.parts(bean)["address"]: grants(fields.text("RolesAsJSON")) for bean, fields in answers[0].beans()}
     may = {"send", "consume"}
     return sorted(
         name
@@ -307,7 +290,7 @@ def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tu
         [Read(beans.server(view.broker), LIMITS), Read(beans.all_addresses(view.broker), _ADDRESS)],
         timeout_s=timeout_s,
     )
-    rows = {name: row for bean, row in found(addresses) for name in (beans.parts(bean)["address"],) if name in own}
+    rows = {name: row for bean, row in addresses.beans() for name in (beans.parts(bean)["address"],) if name in own}
     is_full = memory_is_full(Fields(beans.server(view.broker), server.value()))
     at_limit = sorted(name for name, row in rows.items() if is_full or _at_limit(row))
     return (
@@ -387,7 +370,7 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
     acceptors = post.ask(Read(beans.all_acceptors(broker), ACCEPTOR))
     asked = {sign: post.ask(Search(beans.server(broker) + sign)) for sign in signs}
     post.send(reader, timeout_s=timeout_s)
-    listeners = [acceptor(bean, row) for bean, row in found(acceptors.answer())]
+    listeners = [acceptor(bean, row) for bean, row in acceptors.beans()]
     return Probed(
         Family.ARTEMIS,
         broker,

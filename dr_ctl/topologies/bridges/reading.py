@@ -68,13 +68,13 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     post.send(reader, timeout_s=timeout_s)
     fields = itself.fields()
     joined_to = read_group(reader.url, fields, fields.text("NodeID"), topology.answer(), active=fields.flag("Active"))
-    listed = [_queue(parts.queue(bean, row), row) for bean, row in parts.found(queueing.answer())]
-    bridges = [_bridge(bean, row) for bean, row in parts.found(bridging.answer())]
-    flows = joined([_divert(row) for _, row in parts.found(diverting.answer())], listed, bridges)
+    listed = [_queue(parts.queue(bean, row), row) for bean, row in queueing.beans()]
+    bridges = [_bridge(bean, row) for bean, row in bridging.beans()]
+    flows = joined([_divert(row) for _, row in diverting.beans()], listed, bridges)
     ids = next((flow for flow in flows if flow.divert.exclusive), None)
-    addresses = {beans.parts(bean)["address"]: row for bean, row in parts.found(addressing.answer())}
+    addresses = {beans.parts(bean)["address"]: row for bean, row in addressing.beans()}
     queues = _without_own(listed, flows, ids)
-    documents = parts.documents(IN_USER, parts.found(kept.answer()))
+    documents = parts.documents(IN_USER, kept.beans())
     now_ms, start_ms = fields.number("CurrentTimeMillis"), runtime.fields().number("StartTime")
     return BrokerView(
         pair=pair,
@@ -88,7 +88,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         obstacles=parts.limits_of_server(fields, now_ms - start_ms),
         group=joined_to,
         start=str(start_ms),
-        acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
+        acceptors=tuple(parts.acceptor(bean, row) for bean, row in acceptors.beans()),
         queues=tuple(sorted(queues, key=lambda queue: queue.name)),
         flows=tuple(flow for flow in flows if not flow.divert.exclusive),
         ids=ids,
@@ -128,7 +128,7 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
         view,
         now_ms=fields.number("CurrentTimeMillis"),
         start=str(runtime.fields().number("StartTime")),
-        acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
+        acceptors=tuple(parts.acceptor(bean, row) for bean, row in acceptors.beans()),
         flows=tuple(map(now, view.flows)),
         ids=now(view.ids) if view.ids is not None else None,
         arrived=tuple(queues[queue.bean] for queue in view.arrived),

@@ -20,7 +20,7 @@ from dr_ctl.jolokia.client import Answer, Read
 from dr_ctl.topologies.brokersync.sync.accounts import COUNTERS, DELETED, HANDED, OPENED, SHOWN, Counters, counters
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import beans
-from dr_ctl.topologies.classic.reading import Answered, found
+from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common.consumed import Consumed, Covered, Whole
 
 
@@ -87,7 +87,7 @@ def covered(serving: BrokerView, queue: str, copies: frozenset[str], listing: Wh
 
 def rows_of(answer: Answer) -> dict[str, Counters]:
     """The counters of each queue."""
-    return {each.text("Name"): counters(each) for _, each in found(answer)}
+    return {each.text("Name"): counters(each) for _, each in answer.beans()}
 
 
 def _since(row: Counters, opened: Sequence[int] | None) -> Counters:

@@ -156,7 +156,7 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     )
     fields = Fields(view.broker, answers[0].value())
     parts.must_be_active(reader.url, fields)
-    started = {bean: each.flag("Started") for bean, each in parts.found(answers[1])}
+    started = {bean: each.flag("Started") for bean, each in answers[1].beans()}
     queues = {
         old.name: replace(parts.queue(old.bean, Fields(old.bean, answer.value())), internal=old.internal)
         for old, answer in zip(own, answers[4:], strict=True)

@@ -119,15 +119,15 @@ def ask(
     fields = _active(reader, broker, itself, timeout_s)
     connectors = tuple(_connectors(listeners, fields.mapping("TransportConnectors")))
     ports = {each.name: each.port for each in connectors}
-    takers = tuple((_consumer(each), each.flag("Network")) for _, each in found(consumers))
+    takers = tuple((_consumer(each), each.flag("Network")) for _, each in consumers.beans())
     held = _in_hand((each.queue, each.holds or 0) for each, _ in takers)
     return Answered(
         fields,
         connectors,
         tuple(networks(connecting, bridges)),
-        tuple(_held(queue(bean, each), held) for bean, each in found(queues)),
+        tuple(_held(queue(bean, each), held) for bean, each in queues.beans()),
         takers,
-        tuple((_connection(bean, each, ports), each.flag("NetworkConnection")) for bean, each in found(connections)),
+        tuple((_connection(bean, each, ports), each.flag("NetworkConnection")) for bean, each in connections.beans()),
         tuple(sorted(beans.parts(str(name))["xid"] for name in prepared.value())),
         denied(asked, others),
         tuple(others[len(asked) :]),
@@ -162,16 +162,6 @@ def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:
     return Fields(str(names[0]), name).text("BrokerName")
 
 
-def found(answer: Answer) -> list[tuple[str, Fields]]:
-    """The beans that a pattern matched; no match gives an empty list, any other error is raised."""
-    if isinstance(answer.error, NoSuchBean):
-        return []
-    value = answer.value()
-    if not isinstance(value, dict):
-        raise BadValue("a read by pattern gave no beans")
-    return [(bean, Fields(bean, row)) for bean, row in value.items()]
-
-
 def dispatch(reader: Reader, broker: str) -> dict[str, tuple[int, bool]]:
     """How many messages each queue has in delivery, and whether it is paused: the poll of a quiesce."""
     consumers, queues = reader.look(
@@ -181,12 +171,12 @@ def dispatch(reader: Reader, broker: str) -> dict[str, tuple[int, bool]]:
         ]
     )
     holding = (
-        (each.text("DestinationName"), each.number("MessageCountAwaitingAcknowledge")) for _, each in found(consumers)
+        (each.text("DestinationName"), each.number("MessageCountAwaitingAcknowledge")) for _, each in consumers.beans()
     )
     held = _in_hand(holding)
     return {
         name: (_delivering(each.number("InFlightCount"), held.get(name, 0)), each.flag("Paused"))
-        for _, each in found(queues)
+        for _, each in queues.beans()
         for name in (each.text("Name"),)
     }
 
@@ -210,7 +200,7 @@ def _held(queue: Queue, held: Mapping[str, int]) -> Queue:
 
 def open_listeners(reader: Reader, broker: str, clients: Iterable[str], *, timeout_s: float) -> tuple[str, ...]:
     answer = reader.look([Read(beans.all_connectors(broker), ("Started",))], timeout_s=timeout_s)[0]
-    started = {beans.parts(bean)["connectorName"] for bean, each in found(answer) if each.flag("Started")}
+    started = {beans.parts(bean)["connectorName"] for bean, each in answer.beans() if each.flag("Started")}
     return tuple(name for name in clients if beans.part(name) in started)
 
 
@@ -230,13 +220,7 @@ def queue(bean: str, fields: Fields) -> Queue:
         added=fields.number("EnqueueCount"),
         acked=removed - fields.number("ExpiredCount"),
         removed=removed,
-        durable=True,
-        temporary=False,
-        internal=False,
-        ring=False,
-        last_value=False,
         dead_letter_address=name if fields.flag("DLQ") or name == DEAD_LETTERS else None,
-        expiry_address=None,
     )
 
 
@@ -251,7 +235,7 @@ def denied(asked: Sequence[Permit], answers: Sequence[Answer]) -> frozenset[Perm
 
 def _connectors(answer: Answer, addresses: Mapping[str, str]) -> Iterable[Acceptor]:
     by_part = {beans.part(name): (name, address) for name, address in addresses.items()}
-    for bean, fields in found(answer):
+    for bean, fields in answer.beans():
         encoded = beans.parts(bean)["connectorName"]
         name, address = by_part.get(encoded, (encoded, ""))
         scheme = urlsplit(address).scheme.partition("+")[0]
@@ -275,9 +259,9 @@ def _port(address: str) -> int | None:
 def networks(connectors: Answer, bridges: Answer) -> Iterable[Network]:
     to = {
         beans.parts(bean)["networkConnectorName"]: each.optional_text("RemoteBrokerName")
-        for bean, each in found(bridges)
+        for bean, each in bridges.beans()
     }
-    for bean, fields in found(connectors):
+    for bean, fields in connectors.beans():
         yield Network(fields.text("Name"), bean, to.get(beans.parts(bean)["networkConnectorName"]))
 
 

@@ -125,13 +125,7 @@ def _queues(rows: list[Mapping[str, Any]]) -> Iterator[Queue]:
             added=fields.number("enqueueCount"),
             acked=removed - fields.number("expiredCount"),
             removed=removed,
-            durable=True,
-            temporary=False,
-            internal=False,
-            ring=False,
-            last_value=False,
             dead_letter_address=name if name == DEAD_LETTERS else None,
-            expiry_address=None,
         )
 
 

@@ -36,13 +36,13 @@ class Queue:
     added: int
     acked: int
     removed: int
-    durable: bool
-    temporary: bool
-    internal: bool
-    ring: bool
-    last_value: bool
-    dead_letter_address: str | None
-    expiry_address: str | None
+    durable: bool = True
+    temporary: bool = False
+    internal: bool = False
+    ring: bool = False
+    last_value: bool = False
+    dead_letter_address: str | None = None
+    expiry_address: str | None = None
     oldest_ms: int | None = None  # age of the oldest in an outflow, where the broker can tell
 
     @property

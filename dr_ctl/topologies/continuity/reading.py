@@ -79,7 +79,7 @@ def aged(reader: Reader, view: SiteView, *, timeout_s: float = READ_S) -> SiteVi
         return view
     pattern = f'{beans.server(view.broker)},queue="*{MIRRORED}",*'
     [answer] = reader.look([Read(pattern, ("FirstMessageAge",))], timeout_s=timeout_s)
-    oldest = {beans.parts(bean)["queue"]: each.optional_number("FirstMessageAge") for bean, each in parts.found(answer)}
+    oldest = {beans.parts(bean)["queue"]: each.optional_number("FirstMessageAge") for bean, each in answer.beans()}
     flows = [
         replace(flow, out_mirror=replace(flow.out_mirror, oldest_ms=oldest.get(flow.out_mirror.name)))
         for flow in view.flows
@@ -112,15 +112,13 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     fields = itself.fields()
     joined_to = read_group(reader.url, fields, fields.text("NodeID"), topology.answer())
     plugin = _service(serving) if there.value() else None
-    whole = parts.found(listed.answer())
-    counted = [replace(parts.counted(bean, row), internal=True) for bean, row in parts.found(moved.answer())]
+    whole = listed.beans()
+    counted = [replace(parts.counted(bean, row), internal=True) for bean, row in moved.beans()]
     queues = {queue.name: queue for queue in (*counted, *(parts.queue(bean, row) for bean, row in whole))}
     bridges = {
-        bridge.name: bridge
-        for asked in bridging
-        for bridge in (_bridge(bean, row) for bean, row in parts.found(asked.answer()))
+        bridge.name: bridge for asked in bridging for bridge in (_bridge(bean, row) for bean, row in asked.beans())
     }
-    flows = [_flow(row, queues, bridges) for _, row in parts.found(flowing.answer())] if plugin is not None else []
+    flows = [_flow(row, queues, bridges) for _, row in flowing.beans()] if plugin is not None else []
     theirs = {queue.name for flow in flows for queue in (*flow.outflow, flow.in_mirror, flow.in_acks)}
     commands = _commands(plugin, queues, bridges)
     theirs |= {commands.out.name, commands.into.name} if commands is not None else set()
@@ -138,7 +136,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         obstacles=parts.limits_of_server(fields, runtime.fields().number("Uptime")),
         group=joined_to,
         start=str(runtime.fields().number("StartTime")),
-        acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
+        acceptors=tuple(parts.acceptor(bean, row) for bean, row in acceptors.beans()),
         queues=tuple(
             replace(queue, internal=queue.internal or name in theirs) for name, queue in sorted(queues.items())
         ),
@@ -176,7 +174,7 @@ def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
         node=itself.fields().text("NodeID"),
         now_ms=clock_ms(runtime.answer()),
         start=str(runtime.fields().number("StartTime")),
-        acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
+        acceptors=tuple(parts.acceptor(bean, row) for bean, row in acceptors.beans()),
         service=_serves(view.service, serving.fields()) if there.value() else None,
         flows=tuple(
             replace(
@@ -253,7 +251,7 @@ def serving(reader: Reader, broker: str, *, timeout_s: float) -> tuple[bool, tup
     acceptors = post.ask(Read(beans.all_acceptors(broker), ("Name", "Started")))
     serving = post.ask(Read(service, ("SiteActivated", "Delivering")))
     post.send(reader, timeout_s=timeout_s)
-    started = tuple(row.text("Name") for _, row in parts.found(acceptors.answer()) if row.flag("Started"))
+    started = tuple(row.text("Name") for _, row in acceptors.beans() if row.flag("Started"))
     if not there.value():
         return False, started
     fields = serving.fields()

@@ -105,7 +105,7 @@ def _look(
     now_ms = fields.number("CurrentTimeMillis")
     start = str(runtime.fields().number("StartTime"))
     queues = {queue.bean: queue for queue in known.queues} if known is not None else {}
-    rows = parts.found(listed.answer()) if listed is not None else []
+    rows = listed.beans() if listed is not None else []
     others = [bean for bean, _ in rows if bean not in queues] if known is not None else []
     if known is not None and (known.start != start or len(others) > FEW):
         return _look(reader, pair, site, config, broker, timeout_s, None, EVERYTHING)
@@ -117,8 +117,8 @@ def _look(
         rows = [(bean, row) for bean, row in rows if bean in queues]
     if figures:
         queues = {bean: _queue(queues.get(bean), bean, row, figures) for bean, row in rows}
-    queues |= {bean: _aged(parts.queue(bean, row), row, now_ms) for bean, row in parts.found(outflows.answer())}
-    documents = parts.documents(IN_USER, parts.found(kept.answer()))
+    queues |= {bean: _aged(parts.queue(bean, row), row, now_ms) for bean, row in outflows.beans()}
+    documents = parts.documents(IN_USER, kept.beans())
     clients, rights = asked_clients(), asked_rights()
     return BrokerView(
         pair=pair,
@@ -133,8 +133,8 @@ def _look(
         group=joined_to,
         pending_acks=fields.number("PendingMirrorAcks"),
         start=start,
-        acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
-        links=tuple(_link(row) for _, row in parts.found(links.answer())),
+        acceptors=tuple(parts.acceptor(bean, row) for bean, row in acceptors.beans()),
+        links=tuple(_link(row) for _, row in links.beans()),
         queues=tuple(sorted(queues.values(), key=lambda queue: queue.name)),
         connections=clients.connections,
         consumers=clients.consumers,
@@ -204,8 +204,8 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
         now_ms=fields.number("CurrentTimeMillis"),
         pending_acks=fields.number("PendingMirrorAcks"),
         start=str(runtime.fields().number("StartTime")),
-        acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
-        links=tuple(_link(row) for _, row in parts.found(links.answer())),
+        acceptors=tuple(parts.acceptor(bean, row) for bean, row in acceptors.beans()),
+        links=tuple(_link(row) for _, row in links.beans()),
         queues=(parts.queue(outflow.request.bean, outflow.fields()),) if outflow is not None else (),
     )
 

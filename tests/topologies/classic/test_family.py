@@ -62,9 +62,9 @@ def test_several_brokers_have_to_be_told_apart_and_an_error_in_the_place_of_bean
     reader: Any = Told(Answer(None, [beans.broker("a"), beans.broker("b")]))
     with pytest.raises(NoSuchBean, match="broker:"):
         reading.find_broker(reader)
-    assert reading.found(Answer(NoSuchBean("none"))) == []
+    assert Answer(NoSuchBean("none")).beans() == []
     with pytest.raises(BadValue):
-        reading.found(Answer(None, "ERROR: …"))
+        Answer(None, "ERROR: …").beans()
 
 
 def frame(told: dict[str, Any]) -> Frame:

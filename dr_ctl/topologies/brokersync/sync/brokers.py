@@ -22,7 +22,7 @@ from dr_ctl.topologies.brokersync.view import AGENT
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.browsing import browse, connected
 from dr_ctl.topologies.classic.operations import REMOVE_MATCHING, by_ids
-from dr_ctl.topologies.classic.reading import find_broker, found
+from dr_ctl.topologies.classic.reading import find_broker
 from dr_ctl.topologies.common.access import Gate
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Whole
 
@@ -112,7 +112,7 @@ def glance(end: End) -> Glance:
     ]
     itself, connectors, queues = end.reader().look(asked, timeout_s=LOOK_S)
     # Use the true names of queues: names inside bean names are encoded.
-    rows = {each.text("Name"): each for _, each in found(queues)}
+    rows = {each.text("Name"): each for _, each in queues.beans()}
     copied = {name: each for name, each in rows.items() if end.copy(name) in rows}
     return Glance(
         Fields(end.site, itself.value()).text("BrokerId"),
@@ -132,7 +132,7 @@ def is_open(end: End) -> bool:
 def counts(end: End) -> There:
     """Count what lies in all queues of the waiting broker. Raises `BrokerError`."""
     (queues,) = end.reader().look([Read(beans.all_queues(end.broker), ("Name", *COUNT))], timeout_s=LOOK_S)
-    rows = {each.text("Name"): _count(each) for _, each in found(queues)}
+    rows = {each.text("Name"): _count(each) for _, each in queues.beans()}
     return There(rows, {name: rows[end.copy(name)] for name in rows if end.copy(name) in rows})
 
 
@@ -152,7 +152,7 @@ def _connectors(end: End) -> Read:
 
 
 def _lets_in(end: End, connectors: Answer) -> bool:
-    started = {beans.parts(bean)["connectorName"] for bean, each in found(connectors) if each.flag("Started")}
+    started = {beans.parts(bean)["connectorName"] for bean, each in connectors.beans() if each.flag("Started")}
     return any(beans.part(name) in started for name in end.settings.clients)
 
 
