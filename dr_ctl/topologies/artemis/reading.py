@@ -1,4 +1,4 @@
-"""Parts of a look that all Artemis brokers answer alike: the questions, and the way from answers to values.
+"""What all Artemis brokers are asked alike: the questions, and the way from answers to values.
 
 Among them: what keeps clients from working at open listeners, what a browse shows of a message, and what a broker is
 before there are settings for it.
@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any, Final, NamedTuple
 
-from dr_ctl.core.model import some
+from dr_ctl.core.model import Json, some
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Post, Read, Reader, Search
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.documents import BrokerStore
+from dr_ctl.topologies.artemis.broker import GROUP, read_group
+from dr_ctl.topologies.artemis.documents import IN_USER, BrokerStore
 from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.names import BROKERS, DOCUMENT
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Queue
@@ -63,6 +65,85 @@ def figures(parts: Part) -> tuple[str, ...]:
     """What of each queue these parts are."""
     of = ((Part.QUEUES, QUEUE), (Part.LEFT, MOVING), (Part.COUNTS, COUNTS), (Part.PAUSES, PAUSES))
     return next((attributes for part, attributes in of if part in parts), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What versions of the broker take: attributes of its own beside those that all have, and of its process; how all
+    connections are listed, and all consumers; how documents are kept, None where a listing of the topology tells."""
+
+    server: tuple[str, ...] = ("Active", "CurrentTimeMillis")
+    runtime: tuple[str, ...] = ("StartTime",)
+    connections: tuple[Json, ...] = ("", -1, -1)
+    consumers: tuple[Json, ...] = ("", -1, -1)
+    documents: BrokerStore | None = IN_USER
+
+
+class Basis:
+    """What every Artemis broker is asked, in the post of its topology: all of it, or what moves alone."""
+
+    def __init__(self, post: Post, broker: str, dialect: Dialect, *, clients: bool = True, whole: bool = True) -> None:
+        server = beans.server(broker)
+        self._dialect = dialect
+        more = ("Version", "NodeID", *LIMITS, *GROUP) if whole else ()
+        self._itself = post.ask(Read(server, tuple(dict.fromkeys((*dialect.server, *more)))))
+        self._topology = post.ask(Ask(server, Listing.TOPOLOGY)) if whole else None
+        self._runtime = post.ask(Read(beans.RUNTIME, dialect.runtime))
+        self._acceptors = post.ask(Read(beans.all_acceptors(broker), ACCEPTOR))
+        documents = dialect.documents if whole else None
+        self._kept = post.ask(Read(beans.documents(broker), documents.attributes)) if documents is not None else None
+        self._clients = (
+            (
+                post.ask(Ask(server, Listing.CONNECTIONS, dialect.connections)),
+                post.ask(Ask(server, Listing.CONSUMERS, dialect.consumers)),
+                post.ask(Ask(server, Listing.PREPARED)),
+            )
+            if clients and whole
+            else None
+        )
+
+    @property
+    def server(self) -> Fields:
+        return self._itself.fields()
+
+    def moving(self) -> dict[str, Any]:
+        """The clock, the start and the listeners, by the names of a view."""
+        runtime = self._runtime.fields()
+        start_ms = runtime.number("StartTime")
+        has_clock = "CurrentTimeMillis" in self._dialect.server
+        return {
+            "now_ms": self.server.number("CurrentTimeMillis") if has_clock else start_ms + runtime.number("Uptime"),
+            "start": str(start_ms),
+            "acceptors": tuple(acceptor(bean, row) for bean, row in self._acceptors.beans()),
+        }
+
+    def values(self, url: str) -> dict[str, Any]:
+        """All of it, by the names of a view. Raises `BrokerError` of a broker that is not active, too."""
+        server, dialect = self.server, self._dialect
+        assert self._topology is not None
+        active = server.flag("Active") if "Active" in dialect.server else True
+        group = read_group(url, server, server.text("NodeID"), self._topology.answer(), active=active)
+        values = self.moving() | {"version": server.text("Version"), "node": server.text("NodeID"), "group": group}
+        values["disk_used"] = disk_used(server)
+        values["obstacles"] = limits_of_server(server, values["now_ms"] - int(values["start"]))
+        if self._kept is not None and dialect.documents is not None:
+            kept = documents(dialect.documents, self._kept.beans())
+            values |= {"documents": kept.own, "forged": kept.others}
+        if self._clients is not None:
+            connections, consumers, prepared_ = self._clients
+            values["connections"] = tuple(map(connection, rows(connections.answer())))
+            values["consumers"] = tuple(map(consumer, rows(consumers.answer())))
+            values["prepared"] = prepared(prepared_.answer())
+        return values
+
+
+@contextmanager
+def as_expected(url: str) -> Iterator[None]:
+    """A part that is missing is never taken for empty."""
+    try:
+        yield
+    except (KeyError, ValueError, TypeError) as error:
+        raise BadValue(f"{url}: a listing is not as expected: {type(error).__name__}: {error}") from error
 
 
 class Documents(NamedTuple):

@@ -9,14 +9,12 @@ from typing import Final
 from dr_ctl.core.model import Finding
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Post, Read, Reader
-from dr_ctl.jolokia.http import BadValue
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.artemis import BridgesBroker, BridgesIdStore
 from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.artemis import reading as parts
-from dr_ctl.topologies.artemis.broker import GROUP, must_be_active, read_group
-from dr_ctl.topologies.artemis.documents import IN_USER
+from dr_ctl.topologies.artemis.broker import must_be_active
 from dr_ctl.topologies.bridges import checks
 from dr_ctl.topologies.bridges.messages import Message, Origin, forwarded, unannounced, with_due
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle
@@ -27,7 +25,7 @@ from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot
 from dr_ctl.topologies.common.view import Config, Queue
 
-_SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", *parts.LIMITS, *GROUP)
+_DIALECT: Final = parts.Dialect()
 _QUEUE: Final = (*parts.QUEUE, "FirstMessageAge", "RoutingType")
 _BRIDGE: Final = (
     "Name", "QueueName", "ForwardingAddress", "Started", "Connected",
@@ -35,87 +33,55 @@ _BRIDGE: Final = (
 )  # fmt: skip
 _DIVERT: Final = ("UniqueName", "Address", "ForwardingAddress", "Filter", "Exclusive", "RoutingType")
 _ADDRESS: Final = ("RolesAsJSON", "UnRoutedMessageCount")
-_EVERYTHING: Final = ("", -1, -1)
 # Buffers are found by the bridge that reads them; where a broker has stopped its bridges, by this.
 BUFFERS: Final = "mirror."
 
 
 def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> BrokerView:
-    """Ask for everything in one POST. Raises `BrokerError`: a part that is missing is never taken for empty."""
-    try:
-        return _look(reader, pair, site, config, broker, timeout_s)
-    except (KeyError, ValueError, TypeError) as error:
-        raise BadValue(f"{reader.url}: a listing is not as expected: {type(error).__name__}: {error}") from error
-
-
-def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, timeout_s: float) -> BrokerView:
+    """Ask for everything in one POST. Raises `BrokerError`."""
     server = beans.server(broker)
     post = Post()
-    itself = post.ask(Read(server, _SERVER))
-    topology = post.ask(Ask(server, Listing.TOPOLOGY))
-    runtime = post.ask(Read(beans.RUNTIME, ("StartTime",)))
-    acceptors = post.ask(Read(beans.all_acceptors(broker), parts.ACCEPTOR))
+    basis = parts.Basis(post, broker, _DIALECT)
     queueing = post.ask(Read(beans.all_queues(broker), _QUEUE))
     bridging = post.ask(Read(beans.all_bridges(broker), _BRIDGE))
     diverting = post.ask(Read(beans.all_diverts(broker), _DIVERT))
     addressing = post.ask(Read(beans.all_addresses(broker), _ADDRESS))
-    connections = post.ask(Ask(server, Listing.CONNECTIONS, _EVERYTHING))
-    consumers = post.ask(Ask(server, Listing.CONSUMERS, _EVERYTHING))
-    prepared = post.ask(Ask(server, Listing.PREPARED))
-    kept = post.ask(Read(beans.documents(broker), IN_USER.attributes))
     users = post.ask(Ask(server, Listing.USERS, ("",)))
     usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,)))
     post.send(reader, timeout_s=timeout_s)
-    fields = itself.fields()
-    joined_to = read_group(reader.url, fields, fields.text("NodeID"), topology.answer(), active=fields.flag("Active"))
-    listed = [_queue(parts.queue(bean, row), row) for bean, row in queueing.beans()]
-    bridges = [_bridge(bean, row) for bean, row in bridging.beans()]
-    flows = joined([_divert(row) for _, row in diverting.beans()], listed, bridges)
-    ids = next((flow for flow in flows if flow.divert.exclusive), None)
-    addresses = {beans.parts(bean)["address"]: row for bean, row in addressing.beans()}
-    queues = _without_own(listed, flows, ids)
-    documents = parts.documents(IN_USER, kept.beans())
-    now_ms, start_ms = fields.number("CurrentTimeMillis"), runtime.fields().number("StartTime")
-    return BrokerView(
-        pair=pair,
-        site=site,
-        config=config,
-        broker=broker,
-        version=fields.text("Version"),
-        node=fields.text("NodeID"),
-        now_ms=now_ms,
-        disk_used=parts.disk_used(fields),
-        obstacles=parts.limits_of_server(fields, now_ms - start_ms),
-        group=joined_to,
-        start=str(start_ms),
-        acceptors=tuple(parts.acceptor(bean, row) for bean, row in acceptors.beans()),
-        queues=tuple(sorted(queues, key=lambda queue: queue.name)),
-        flows=tuple(flow for flow in flows if not flow.divert.exclusive),
-        ids=ids,
-        arrived=tuple(queue for queue in listed if ids is not None and queue.address == ids.unit),
-        unrouted={name: row.number("UnRoutedMessageCount") for name, row in addresses.items()},
-        connections=tuple(parts.connection(row) for row in parts.rows(connections.answer())),
-        consumers=tuple(parts.consumer(row) for row in parts.rows(consumers.answer())),
-        prepared=parts.prepared(prepared.answer()),
-        documents=documents.own,
-        forged=documents.others,
-        grants={name: parts.grants(row.text("RolesAsJSON")) for name, row in addresses.items()},
-        users=parts.users(users.answer()),
-        usual=parts.grants(usual.value()),
-    )
+    with parts.as_expected(reader.url):
+        told = basis.values(reader.url)
+        listed = [_queue(parts.queue(bean, row), row) for bean, row in queueing.beans()]
+        bridges = [_bridge(bean, row) for bean, row in bridging.beans()]
+        flows = joined([_divert(row) for _, row in diverting.beans()], listed, bridges)
+        ids = next((flow for flow in flows if flow.divert.exclusive), None)
+        addresses = {beans.parts(bean)["address"]: row for bean, row in addressing.beans()}
+        queues = _without_own(listed, flows, ids)
+        return BrokerView(
+            pair=pair,
+            site=site,
+            config=config,
+            broker=broker,
+            **told,
+            queues=tuple(sorted(queues, key=lambda queue: queue.name)),
+            flows=tuple(flow for flow in flows if not flow.divert.exclusive),
+            ids=ids,
+            arrived=tuple(queue for queue in listed if ids is not None and queue.address == ids.unit),
+            unrouted={name: row.number("UnRoutedMessageCount") for name, row in addresses.items()},
+            grants={name: parts.grants(row.text("RolesAsJSON")) for name, row in addresses.items()},
+            users=parts.users(users.answer()),
+            usual=parts.grants(usual.value()),
+        )
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     """Read a broker's listeners, buffers and arrived ids again. Closed queues and clients stay as in the last look."""
     own = [flow.buffer for flow in view.carrying if flow.buffer is not None]
     post = Post()
-    itself = post.ask(Read(beans.server(view.broker), ("Active", "CurrentTimeMillis")))
-    runtime = post.ask(Read(beans.RUNTIME, ("StartTime",)))
-    acceptors = post.ask(Read(beans.all_acceptors(view.broker), parts.ACCEPTOR))
+    basis = parts.Basis(post, view.broker, _DIALECT, whole=False)
     counting = [(queue, post.ask(Read(queue.bean, parts.QUEUE))) for queue in (*own, *view.arrived)]
     post.send(reader, timeout_s=timeout_s)
-    fields = itself.fields()
-    must_be_active(reader.url, view.group, fields)
+    must_be_active(reader.url, view.group, basis.server)
     queues = {
         queue.bean: replace(parts.queue(queue.bean, counts.fields()), internal=queue.internal, routing=queue.routing)
         for queue, counts in counting
@@ -126,9 +92,7 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
 
     return replace(
         view,
-        now_ms=fields.number("CurrentTimeMillis"),
-        start=str(runtime.fields().number("StartTime")),
-        acceptors=tuple(parts.acceptor(bean, row) for bean, row in acceptors.beans()),
+        **basis.moving(),
         flows=tuple(map(now, view.flows)),
         ids=now(view.ids) if view.ids is not None else None,
         arrived=tuple(queues[queue.bean] for queue in view.arrived),

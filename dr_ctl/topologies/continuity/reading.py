@@ -11,7 +11,6 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import ContinuityBroker
 from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.artemis import reading as parts
-from dr_ctl.topologies.artemis.broker import GROUP, read_group
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.names import OWN
@@ -19,10 +18,8 @@ from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.continuity.plugin import InFilter
 from dr_ctl.topologies.continuity.view import PREFIX, Bridge, Commands, Flow, Service, SiteView
 
-_SERVER: Final = ("Version", "NodeID", *parts.LIMITS, *GROUP)
 # the age of its oldest message is read under this name only.
 MIRRORED: Final = ".out.mirror"
-_CLOCK: Final = ("StartTime", "Uptime")
 _BRIDGE: Final = ("Name", "Started", "MessagesPendingAcknowledgement", "MessagesAcknowledged")
 # A figure costs these versions two milliseconds for thirty queues: of the plugin's own only what moves is asked.
 _COUNTS: Final = (
@@ -48,29 +45,13 @@ def _everything(column: str) -> tuple[str, int, int]:
     return json.dumps(options), 1, 10_000
 
 
+_DIALECT: Final = parts.Dialect(
+    ("NodeID",), ("StartTime", "Uptime"), _everything("implementation"), _everything("id"), documents=None
+)
+
+
 def service_bean(broker: str) -> str:
     return f'{beans.server(broker)},component=continuity,name="continuity.service"'
-
-
-def clock(broker: str) -> Read:
-    """Read a clock: these versions tell only the start of the process and its run time."""
-    del broker
-    return Read(beans.RUNTIME, _CLOCK)
-
-
-def clock_ms(answer: Answer) -> int:
-    fields = Fields(beans.RUNTIME, answer.value())
-    return fields.number("StartTime") + fields.number("Uptime")
-
-
-def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> SiteView:
-    """Ask for everything but ages in one POST. Raises `BrokerError`: a part that is missing is never taken for
-    empty."""
-    try:
-        view = _look(reader, pair, site, config, broker, timeout_s)
-        return replace(view, queues=_as_listed(reader, view.queues, timeout_s))
-    except (KeyError, ValueError, TypeError) as error:
-        raise BadValue(f"{reader.url}: an answer is not as expected: {type(error).__name__}: {error}") from error
 
 
 def aged(reader: Reader, view: SiteView, *, timeout_s: float = READ_S) -> SiteView:
@@ -87,13 +68,11 @@ def aged(reader: Reader, view: SiteView, *, timeout_s: float = READ_S) -> SiteVi
     return replace(view, flows=tuple(flows))
 
 
-def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, timeout_s: float) -> SiteView:
+def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> SiteView:
+    """Ask for everything but ages in one POST. Raises `BrokerError`."""
     server, service = beans.server(broker), service_bean(broker)
     post = Post()
-    itself = post.ask(Read(server, _SERVER))
-    topology = post.ask(Ask(server, Listing.TOPOLOGY))
-    runtime = post.ask(clock(broker))
-    acceptors = post.ask(Read(beans.all_acceptors(broker), parts.ACCEPTOR))
+    basis = parts.Basis(post, broker, _DIALECT)
     # Queues that the plugin has moved; other queues are where they always were, and are read whole.
     moved = post.ask(Read(f"{server},component=continuity,queue=*,*", _COUNTS))
     listed = post.ask(Read(beans.all_queues(broker), (*parts.QUEUE, "Filter")))
@@ -101,65 +80,51 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         post.ask(Read(f"{server},bridge=*,*", _BRIDGE)),
         post.ask(Read(f"{server},component=bridges,name=*", _BRIDGE)),
     )
-    connections = post.ask(Ask(server, Listing.CONNECTIONS, _everything("implementation")))
-    consumers = post.ask(Ask(server, Listing.CONSUMERS, _everything("id")))
-    prepared = post.ask(Ask(server, Listing.PREPARED))
     there = post.ask(Search(service))
     flowing = post.ask(Read(f"{service},subcomponent=flows,flow=*", _FLOW))
     # The service comes last: where its bean is not there, these versions answer that reading it is forbidden.
     serving = post.ask(Read(service, _SERVICE))
     post.send(reader, timeout_s=timeout_s)
-    fields = itself.fields()
-    joined_to = read_group(reader.url, fields, fields.text("NodeID"), topology.answer())
-    plugin = _service(serving) if there.value() else None
-    whole = listed.beans()
-    counted = [replace(parts.counted(bean, row), internal=True) for bean, row in moved.beans()]
-    queues = {queue.name: queue for queue in (*counted, *(parts.queue(bean, row) for bean, row in whole))}
-    bridges = {
-        bridge.name: bridge for asked in bridging for bridge in (_bridge(bean, row) for bean, row in asked.beans())
-    }
-    flows = [_flow(row, queues, bridges) for _, row in flowing.beans()] if plugin is not None else []
-    theirs = {queue.name for flow in flows for queue in (*flow.outflow, flow.in_mirror, flow.in_acks)}
-    commands = _commands(plugin, queues, bridges)
-    theirs |= {commands.out.name, commands.into.name} if commands is not None else set()
-    keeping = InFilter(plugin.prefix if plugin is not None else PREFIX)
-    documents = parts.documents(keeping, [row for row in whole if beans.parts(row[0])["queue"].startswith(OWN)])
-    return SiteView(
-        pair=pair,
-        site=site,
-        config=config,
-        broker=broker,
-        version=fields.text("Version"),
-        node=fields.text("NodeID"),
-        now_ms=clock_ms(runtime.answer()),
-        disk_used=parts.disk_used(fields),
-        obstacles=parts.limits_of_server(fields, runtime.fields().number("Uptime")),
-        group=joined_to,
-        start=str(runtime.fields().number("StartTime")),
-        acceptors=tuple(parts.acceptor(bean, row) for bean, row in acceptors.beans()),
-        queues=tuple(
-            replace(queue, internal=queue.internal or name in theirs) for name, queue in sorted(queues.items())
-        ),
-        connections=tuple(parts.connection(row) for row in parts.rows(connections.answer())),
-        consumers=tuple(parts.consumer(row) for row in parts.rows(consumers.answer())),
-        prepared=parts.prepared(prepared.answer()),
-        documents=documents.own,
-        forged=documents.others,
-        service=plugin,
-        flows=tuple(sorted(flows, key=lambda flow: flow.queue)),
-        commands=commands,
-    )
+    with parts.as_expected(reader.url):
+        told = basis.values(reader.url)
+        plugin = _service(serving) if there.value() else None
+        whole = listed.beans()
+        counted = [replace(parts.counted(bean, row), internal=True) for bean, row in moved.beans()]
+        queues = {queue.name: queue for queue in (*counted, *(parts.queue(bean, row) for bean, row in whole))}
+        bridges = {
+            bridge.name: bridge for asked in bridging for bridge in (_bridge(bean, row) for bean, row in asked.beans())
+        }
+        flows = [_flow(row, queues, bridges) for _, row in flowing.beans()] if plugin is not None else []
+        theirs = {queue.name for flow in flows for queue in (*flow.outflow, flow.in_mirror, flow.in_acks)}
+        commands = _commands(plugin, queues, bridges)
+        theirs |= {commands.out.name, commands.into.name} if commands is not None else set()
+        keeping = InFilter(plugin.prefix if plugin is not None else PREFIX)
+        documents = parts.documents(keeping, [row for row in whole if beans.parts(row[0])["queue"].startswith(OWN)])
+        view = SiteView(
+            pair=pair,
+            site=site,
+            config=config,
+            broker=broker,
+            **told,
+            queues=tuple(
+                replace(queue, internal=queue.internal or name in theirs) for name, queue in sorted(queues.items())
+            ),
+            documents=documents.own,
+            forged=documents.others,
+            service=plugin,
+            flows=tuple(sorted(flows, key=lambda flow: flow.queue)),
+            commands=commands,
+        )
+        return replace(view, queues=_as_listed(reader, view.queues, timeout_s))
 
 
 def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     """Read a broker's role, listeners and outflows again; a flow that has gone is left out. Depths in staging stay
     those of the last look."""
-    server, service = beans.server(view.broker), service_bean(view.broker)
+    service = service_bean(view.broker)
     moving = [queue for flow in view.flows for queue in (*flow.outflow, flow.in_acks)]
     post = Post()
-    itself = post.ask(Read(server, ("NodeID",)))
-    runtime = post.ask(clock(view.broker))
-    acceptors = post.ask(Read(beans.all_acceptors(view.broker), parts.ACCEPTOR))
+    basis = parts.Basis(post, view.broker, _DIALECT, whole=False)
     asked = [(queue, post.ask(Read(queue.bean, _MOVING))) for queue in moving]
     there = post.ask(Search(service))
     serving = post.ask(Read(service, ("SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted")))
@@ -171,10 +136,8 @@ def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     }
     return replace(
         view,
-        node=itself.fields().text("NodeID"),
-        now_ms=clock_ms(runtime.answer()),
-        start=str(runtime.fields().number("StartTime")),
-        acceptors=tuple(parts.acceptor(bean, row) for bean, row in acceptors.beans()),
+        **basis.moving(),
+        node=basis.server.text("NodeID"),
         service=_serves(view.service, serving.fields()) if there.value() else None,
         flows=tuple(
             replace(
@@ -338,11 +301,14 @@ class Access(access.Access[SiteView]):
 
     @staticmethod
     def clock(broker: str) -> Read:
-        return clock(broker)
+        """These versions tell only the start of the process and its run time."""
+        del broker
+        return Read(beans.RUNTIME, _DIALECT.runtime)
 
     @staticmethod
     def clock_ms(answer: Answer) -> int:
-        return clock_ms(answer)
+        fields = Fields(beans.RUNTIME, answer.value())
+        return fields.number("StartTime") + fields.number("Uptime")
 
 
 Way = tuple[Access, Access]

@@ -6,33 +6,30 @@ queues there are) for the tight polls of a drain.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Asked, Listing, Post, Read, Reader
-from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
+from dr_ctl.jolokia.http import NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import MirrorBroker
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.artemis import reading as parts
-from dr_ctl.topologies.artemis.broker import GROUP, must_be_active, read_group
-from dr_ctl.topologies.artemis.documents import IN_USER
+from dr_ctl.topologies.artemis.broker import must_be_active
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import A_QUEUE_S, EVERYTHING, Part
 from dr_ctl.topologies.common.names import ANY_ADDRESS
-from dr_ctl.topologies.common.view import Config, Connection, Consumer, Grants, Queue
+from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView
 
-_SERVER: Final = (
-    "Active", "Version", "NodeID", "CurrentTimeMillis", "PendingMirrorAcks", *parts.LIMITS, *GROUP,
-)  # fmt: skip
+_DIALECT: Final = parts.Dialect(("Active", "CurrentTimeMillis", "PendingMirrorAcks"))
+_OUTFLOW: Final = ("MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAdded")
 _LINK: Final = ("Name", "Started", "Connected", "Protocol", "Uri")
-_EVERYTHING: Final = ("", -1, -1)
 FEW: Final = 100
 """Queues that are asked for one by one; of more the whole is asked for."""
 # Queues whose number alone may make a look take longer than a look may; and how long a broker has to tell the number.
@@ -40,171 +37,104 @@ MANY: Final = 1000
 SMALL_S: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Clients:
-    connections: tuple[Connection, ...]
-    consumers: tuple[Consumer, ...]
-    prepared: tuple[str, ...]
-    lock_coordinators: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Rights:
-    grants: Mapping[str, Grants]
-    usual: Grants | None
-
-
 def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> BrokerView:
-    """Ask for everything in one POST. Raises `BrokerError`: a part that is missing is never taken for empty."""
-    return _checked(reader, partial(_look, reader, pair, site, config, broker, timeout_s, None, EVERYTHING))
+    """Ask for everything in one POST. Raises `BrokerError`."""
+    post = Post()
+    asked = _Asked(post, broker, config, EVERYTHING)
+    post.send(reader, timeout_s=timeout_s)
+    with parts.as_expected(reader.url):
+        told = {"grants": {}, "usual": None, "users": None, **asked.values(reader.url)}
+        queues = {bean: parts.queue(bean, row) for bean, row in asked.rows()}
+        return BrokerView(pair=pair, site=site, config=config, broker=broker, **told, queues=asked.sorted(queues))
 
 
 def look_again(reader: Reader, known: BrokerView, wanted: Part, *, timeout_s: float) -> BrokerView:
-    """Read less than everything; the rest stays as in `known`, an earlier look. A restarted broker, or many new queues,
-    get a whole look; a few new queues are read whole. Raises `BrokerError`."""
+    """Read less than everything; the rest stays as in `known`, an earlier reading. A restarted broker, or many new
+    queues, get a whole one; a few new queues are read whole. Raises `BrokerError`."""
+    post = Post()
     if Part.STATE not in wanted:
-        return look_at_rights(reader, known)
-    look_at = partial(_look, reader, known.pair, known.site, known.config, known.broker, timeout_s)
-    return _checked(reader, partial(look_at, known, wanted))
-
-
-def _checked(reader: Reader, look_at: Callable[[], BrokerView]) -> BrokerView:
-    try:
-        return look_at()
-    except (KeyError, ValueError, TypeError) as error:
-        raise BadValue(f"{reader.url}: a listing is not as expected: {type(error).__name__}: {error}") from error
-
-
-def _look(
-    reader: Reader,
-    pair: str,
-    site: str,
-    config: Config,
-    broker: str,
-    timeout_s: float,
-    known: BrokerView | None,
-    wanted: Part,
-) -> BrokerView:
-    server, figures = beans.server(broker), parts.figures(wanted)
-    post = Post()
-    itself = post.ask(Read(server, _SERVER))
-    topology = post.ask(Ask(server, Listing.TOPOLOGY))
-    runtime = post.ask(Read(beans.RUNTIME, ("StartTime",)))
-    acceptors = post.ask(Read(beans.all_acceptors(broker), parts.ACCEPTOR))
-    links = post.ask(Read(beans.all_broker_connections(broker), _LINK))
-    outflows = post.ask(Read(beans.outflows(broker), (*parts.QUEUE, "FirstMessageTimestamp")))
-    kept = post.ask(Read(beans.documents(broker), IN_USER.attributes))
-    asked_clients = _clients(post, server, known if Part.CLIENTS not in wanted else None)
-    asked_rights = _rights(post, server, config, known if Part.RIGHTS not in wanted else None)
-    lasting = config.lasting is not None and known is None
-    users = post.ask(Ask(server, Listing.USERS, ("",))) if lasting else None
-    listed = post.ask(Read(beans.all_queues(broker), figures)) if figures else None
+        rights = _Rights(post, known.broker, known.config)
+        post.send(reader, timeout_s=timeout_s)
+        return replace(known, **rights.values())
+    asked = _Asked(post, known.broker, known.config, wanted)
     post.send(reader, timeout_s=timeout_s)
-    fields = itself.fields()
-    joined_to = read_group(reader.url, fields, fields.text("NodeID"), topology.answer(), active=fields.flag("Active"))
-    now_ms = fields.number("CurrentTimeMillis")
-    start = str(runtime.fields().number("StartTime"))
-    queues = {queue.bean: queue for queue in known.queues} if known is not None else {}
-    rows = listed.beans() if listed is not None else []
-    others = [bean for bean, _ in rows if bean not in queues] if known is not None else []
-    if known is not None and (known.start != start or len(others) > FEW):
-        return _look(reader, pair, site, config, broker, timeout_s, None, EVERYTHING)
-    if others:
-        answers = reader.look([Read(bean, parts.QUEUE) for bean in others], timeout_s=timeout_s)
-        # Clients remove their temporary queues at any moment: a queue that is gone by now has no figures.
-        whole = [(bean, answer) for bean, answer in zip(others, answers, strict=True) if not _is_gone(answer)]
-        queues |= {bean: parts.queue(bean, Fields(bean, answer.value())) for bean, answer in whole}
-        rows = [(bean, row) for bean, row in rows if bean in queues]
-    if figures:
-        queues = {bean: _queue(queues.get(bean), bean, row, figures) for bean, row in rows}
-    queues |= {bean: _aged(parts.queue(bean, row), row, now_ms) for bean, row in outflows.beans()}
-    documents = parts.documents(IN_USER, kept.beans())
-    clients, rights = asked_clients(), asked_rights()
-    return BrokerView(
-        pair=pair,
-        site=site,
-        config=config,
-        broker=broker,
-        version=fields.text("Version"),
-        node=fields.text("NodeID"),
-        now_ms=now_ms,
-        disk_used=parts.disk_used(fields),
-        obstacles=parts.limits_of_server(fields, now_ms - int(start)),
-        group=joined_to,
-        pending_acks=fields.number("PendingMirrorAcks"),
-        start=start,
-        acceptors=tuple(parts.acceptor(bean, row) for bean, row in acceptors.beans()),
-        links=tuple(_link(row) for _, row in links.beans()),
-        queues=tuple(sorted(queues.values(), key=lambda queue: queue.name)),
-        connections=clients.connections,
-        consumers=clients.consumers,
-        prepared=clients.prepared,
-        lock_coordinators=clients.lock_coordinators,
-        documents=documents.own,
-        forged=documents.others,
-        grants=rights.grants,
-        users=parts.users(users.answer()) if users is not None else known.users if known is not None else None,
-        usual=rights.usual,
-    )
+    with parts.as_expected(reader.url):
+        told, rows = asked.values(reader.url), asked.rows()
+        queues = {queue.bean: queue for queue in known.queues}
+        others = [bean for bean, _ in rows if bean not in queues]
+        if known.start != told["start"] or len(others) > FEW:
+            at = {"pair": known.pair, "site": known.site, "config": known.config, "broker": known.broker}
+            return look(reader, **at, timeout_s=timeout_s)  # type: ignore[arg-type]
+        if others:
+            answers = reader.look([Read(bean, parts.QUEUE) for bean in others], timeout_s=timeout_s)
+            # Clients remove their temporary queues at any moment: a queue that is gone by now has no figures.
+            whole = [(bean, answer) for bean, answer in zip(others, answers, strict=True) if not _is_gone(answer)]
+            queues |= {bean: parts.queue(bean, Fields(bean, answer.value())) for bean, answer in whole}
+        if asked.figures:
+            queues = {bean: parts.seen_again(queues[bean], row, asked.figures) for bean, row in rows if bean in queues}
+        return replace(known, **told, queues=asked.sorted(queues))
 
 
-def _clients(post: Post, server: str, known: BrokerView | None) -> Callable[[], _Clients]:
-    """Ask who works there; gives what to call once the answers are there. Where it is `known`, nobody is asked."""
-    if known is not None:
-        view = known
-        return lambda: _Clients(view.connections, view.consumers, view.prepared, view.lock_coordinators)
-    connections = post.ask(Ask(server, Listing.CONNECTIONS, _EVERYTHING))
-    consumers = post.ask(Ask(server, Listing.CONSUMERS, _EVERYTHING))
-    prepared = post.ask(Ask(server, Listing.PREPARED))
-    coordinators = post.ask(Ask(server, Listing.LOCK_COORDINATORS))
-    return lambda: _Clients(
-        tuple(parts.connection(row) for row in parts.rows(connections.answer())),
-        tuple(parts.consumer(row) for row in parts.rows(consumers.answer())),
-        parts.prepared(prepared.answer()),
-        _coordinators(coordinators.answer()),
-    )
+class _Asked:
+    """What a mirrored broker is asked for these parts, in one post."""
+
+    def __init__(self, post: Post, broker: str, config: Config, wanted: Part) -> None:
+        server, lasting = beans.server(broker), config.lasting is not None
+        self.figures = parts.figures(wanted)
+        self._basis = parts.Basis(post, broker, _DIALECT, clients=Part.CLIENTS in wanted)
+        self._links = post.ask(Read(beans.all_broker_connections(broker), _LINK))
+        self._outflows = post.ask(Read(beans.outflows(broker), (*parts.QUEUE, "FirstMessageTimestamp")))
+        self._rights = _Rights(post, broker, config) if lasting and Part.RIGHTS in wanted else None
+        self._coordinators = post.ask(Ask(server, Listing.LOCK_COORDINATORS)) if Part.CLIENTS in wanted else None
+        self._users = post.ask(Ask(server, Listing.USERS, ("",))) if lasting and Part.QUEUES in wanted else None
+        self._listed = post.ask(Read(beans.all_queues(broker), self.figures)) if self.figures else None
+
+    def values(self, url: str) -> dict[str, Any]:
+        """All but the queues, by the names of a view."""
+        values = self._basis.values(url) | (self._rights.values() if self._rights is not None else {})
+        values["pending_acks"] = self._basis.server.number("PendingMirrorAcks")
+        values["links"] = tuple(_link(row) for _, row in self._links.beans())
+        if self._coordinators is not None:
+            values["lock_coordinators"] = _coordinators(self._coordinators.answer())
+        if self._users is not None:
+            values["users"] = parts.users(self._users.answer())
+        return values
+
+    def rows(self) -> list[tuple[str, Fields]]:
+        return self._listed.beans() if self._listed is not None else []
+
+    def sorted(self, queues: Mapping[str, Queue]) -> tuple[Queue, ...]:
+        """These queues, and the outflows as they are now."""
+        now_ms = self._basis.moving()["now_ms"]
+        outflows = {bean: _aged(parts.queue(bean, row), row, now_ms) for bean, row in self._outflows.beans()}
+        return tuple(sorted({**queues, **outflows}.values(), key=lambda queue: queue.name))
 
 
-def _rights(post: Post, server: str, config: Config, known: BrokerView | None) -> Callable[[], _Rights]:
-    """Ask what roles may do, where a lasting fence is for them; as above."""
-    if known is not None:
-        view = known
-        return lambda: _Rights(view.grants, view.usual)
-    if config.lasting is None:
-        return lambda: _Rights({}, None)
-    grants = {match: post.ask(Ask(server, Listing.ROLES, (match,))) for match in config.lasting.matches}
-    usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,)))
-    return lambda: _Rights(
-        {match: parts.grants(asked.value()) for match, asked in grants.items()}, parts.grants(usual.value())
-    )
+class _Rights:
+    """What roles may do, where a lasting fence is for them."""
 
+    def __init__(self, post: Post, broker: str, config: Config) -> None:
+        server, matches = beans.server(broker), config.lasting.matches if config.lasting is not None else ()
+        self._grants = {match: post.ask(Ask(server, Listing.ROLES, (match,))) for match in matches}
+        self._usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,)))
 
-def look_at_rights(reader: Reader, known: BrokerView) -> BrokerView:
-    """Ask what roles may do, and for nothing else."""
-    post = Post()
-    asked = _rights(post, beans.server(known.broker), known.config, None)
-    post.send(reader, timeout_s=READ_S)
-    rights = asked()
-    return replace(known, grants=rights.grants, usual=rights.usual)
+    def values(self) -> dict[str, Any]:
+        grants = {match: parts.grants(asked.value()) for match, asked in self._grants.items()}
+        return {"grants": grants, "usual": parts.grants(self._usual.value())}
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     """Read a broker with its outflow as the only queue: role, link, and messages to ship."""
     post = Post()
-    server = post.ask(Read(beans.server(view.broker), ("Active", "CurrentTimeMillis", "PendingMirrorAcks")))
-    runtime = post.ask(Read(beans.RUNTIME, ("StartTime",)))
-    acceptors = post.ask(Read(beans.all_acceptors(view.broker), parts.ACCEPTOR))
+    basis = parts.Basis(post, view.broker, _DIALECT, whole=False)
     links = post.ask(Read(beans.all_broker_connections(view.broker), _LINK))
     outflow = post.ask(Read(view.outflow.bean, parts.QUEUE)) if view.outflow is not None else None
     post.send(reader, timeout_s=timeout_s)
-    fields = server.fields()
-    must_be_active(reader.url, view.group, fields)
+    must_be_active(reader.url, view.group, basis.server)
     return replace(
         view,
-        now_ms=fields.number("CurrentTimeMillis"),
-        pending_acks=fields.number("PendingMirrorAcks"),
-        start=str(runtime.fields().number("StartTime")),
-        acceptors=tuple(parts.acceptor(bean, row) for bean, row in acceptors.beans()),
+        **basis.moving(),
+        pending_acks=basis.server.number("PendingMirrorAcks"),
         links=tuple(_link(row) for _, row in links.beans()),
         queues=(parts.queue(outflow.request.bean, outflow.fields()),) if outflow is not None else (),
     )
@@ -237,46 +167,29 @@ class Flow:
 
 def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
     """Ask for the gate's numbers in one POST; what `view` told of names and acceptors says where to look."""
-    outflow, link = view.outflow, view.broker_connection
+    outflow, link, linked = view.outflow, view.broker_connection, not view.link.missing
+    if linked and (outflow is None or link is None):
+        raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to look at")
     post = Post()
     server = post.ask(Read(beans.server(view.broker), ("PendingMirrorAcks",)))
-    if view.link.missing:
-        return _without_link(reader, view, post, server, timeout_s)
-    if outflow is None or link is None:
-        raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to look at")
-    queue = post.ask(Read(outflow.bean, ("MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAdded")))
-    connection = post.ask(Read(beans.broker_connection(view.broker, link.name), ("Started", "Connected")))
-    listeners = _listeners(post, view)
-    post.send(reader, timeout_s=timeout_s)
-    counts, state, started = queue.fields(), connection.fields(), _started(reader, listeners)
-    return Flow(
-        to_ship=counts.count("MessageCount"),
-        outflow_delivering=counts.count("DeliveringCount"),
-        outflow_consumers=counts.number("ConsumerCount"),
-        outflow_added=counts.number("MessagesAdded"),
-        unapplied=server.fields().count("PendingMirrorAcks"),
-        link_started=state.flag("Started"),
-        link_connected=state.flag("Connected"),
-        listeners_open=tuple(listener.name for listener in view.listeners if started[listener.name]),
-        mirror_open=all(started[listener.name] for listener in view.link.listeners),
-    )
-
-
-def _without_link(reader: Reader, view: BrokerView, post: Post, server: Asked[Read], timeout_s: float) -> Flow:
+    queue = post.ask(Read(outflow.bean, _OUTFLOW)) if linked and outflow is not None else None
+    bean = beans.broker_connection(view.broker, link.name) if linked and link is not None else ""
+    connection = post.ask(Read(bean, ("Started", "Connected"))) if bean else None
     listeners = _listeners(post, view)
     post.send(reader, timeout_s=timeout_s)
     started = _started(reader, listeners)
+    counts, state = (asked.fields() if asked is not None else None for asked in (queue, connection))
     return Flow(
-        to_ship=0,
-        outflow_delivering=0,
-        outflow_consumers=0,
-        outflow_added=0,
+        to_ship=counts.count("MessageCount") if counts is not None else 0,
+        outflow_delivering=counts.count("DeliveringCount") if counts is not None else 0,
+        outflow_consumers=counts.number("ConsumerCount") if counts is not None else 0,
+        outflow_added=counts.number("MessagesAdded") if counts is not None else 0,
         unapplied=server.fields().count("PendingMirrorAcks"),
-        link_started=False,
-        link_connected=False,
+        link_started=state is not None and state.flag("Started"),
+        link_connected=state is not None and state.flag("Connected"),
         listeners_open=tuple(listener.name for listener in view.listeners if started[listener.name]),
         mirror_open=all(started[listener.name] for listener in view.link.listeners),
-        linked=False,
+        linked=linked,
     )
 
 
@@ -335,10 +248,6 @@ def _link(fields: Fields) -> BrokerConnection:
 
 def _is_gone(answer: Answer) -> bool:
     return isinstance(answer.error, NoSuchBean)
-
-
-def _queue(known: Queue | None, bean: str, fields: Fields, attributes: tuple[str, ...]) -> Queue:
-    return parts.seen_again(known, fields, attributes) if known is not None else parts.queue(bean, fields)
 
 
 def _aged(queue: Queue, fields: Fields, now_ms: int) -> Queue:
