@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import growing_s
@@ -36,65 +36,46 @@ WRITE_S: Final = 5.0
 _EXISTS: Final = "AMQ229019"
 
 
-class BrokerStore(Protocol):
-    """The operations that write documents at one kind of broker, and how their text is read back."""
+class BrokerStore:
+    """The operations that write documents at a broker, and how their text is read back: where versions take a queue's
+    whole configuration in one call. `attributes` are read of the queue, its name included."""
 
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """The attributes to read of the queue, its name included."""
+    attributes: ClassVar[tuple[str, ...]] = ("Name", "User", "InternalQueue")
 
     def create(self, name: str, text: str, *, kind: str | None = None) -> Operation:
         """Write one down; of a `kind` that is numbered, an existing one is an error, and all share an address."""
-
-    def update(self, name: str, text: str, *, kind: str) -> Operation:
-        """Replace the text of one of a numbered kind."""
-
-    def probe(self, name: str) -> Operation:
-        """Create a queue that messages pass through, and that no peer gets."""
-
-    def canary(self, name: str) -> Operation:
-        """Create a durable queue as clients have them, which the peer gets."""
-
-    def text(self, fields: Fields) -> str:
-        """The text, as read back."""
-
-    def is_own(self, bean: str, fields: Fields) -> bool:
-        """Say whether only management can have made it: clients may create queues of any name."""
-
-
-class _InUser:
-    """Versions that take a queue's whole configuration in one call."""
-
-    attributes = ("Name", "User", "InternalQueue")
-
-    def create(self, name: str, text: str, *, kind: str | None = None) -> Operation:
         if kind is not None:
             return CREATE, (json.dumps(_numbered(name, _lasting(text), kind)),)
         return CREATE_QUEUE, (json.dumps(internal_queue(name, _lasting(text))), True)
 
     def update(self, name: str, text: str, *, kind: str) -> Operation:
+        """Replace the text of one of a numbered kind."""
         # Send all fields: a field left out would be set to its default.
         return UPDATE, (json.dumps(_numbered(name, _lasting(text), kind)),)
 
     def probe(self, name: str) -> Operation:
+        """Create a queue that messages pass through, and that no peer gets."""
         # Neither an internal queue nor its messages reach the peer, whatever the link's address filter says.
-        queue = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": False, "internal": True}
-        return CREATE_QUEUE, (json.dumps(queue), True)
+        return CREATE_QUEUE, (json.dumps({**_QUEUE, "name": name, "address": name, "durable": False}), True)
 
     def canary(self, name: str) -> Operation:
+        """Create a durable queue as clients have them, which the peer gets."""
         queue = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, "auto-delete": False}
         return CREATE_QUEUE, (json.dumps(queue), True)
 
     def text(self, fields: Fields) -> str:
+        """The text, as read back."""
         return fields.any_text("User")
 
     def is_own(self, bean: str, fields: Fields) -> bool:
+        """Say whether only management can have made it: clients may create queues of any name."""
         del bean
         # Versions that do not tell it cannot be asked.
         return not fields.has("InternalQueue") or fields.flag("InternalQueue")
 
 
-IN_USER: Final = _InUser()
+IN_USER: Final = BrokerStore()
+_QUEUE: Final[dict[str, str | bool | int]] = {"routing-type": "ANYCAST", "durable": True, "internal": True}
 
 
 def _lasting(text: str) -> str:
@@ -104,33 +85,14 @@ def _lasting(text: str) -> str:
 
 
 def _numbered(name: str, text: str, kind: str) -> dict[str, str | bool | int]:
-    return {
-        "name": name,
-        # Documents of a kind share an address: removing a queue leaves its address behind.
-        "address": kind,
-        "routing-type": "ANYCAST",
-        "durable": True,
-        "internal": True,
-        "auto-create-address": True,
-        "auto-delete": False,
-        "max-consumers": 0,
-        "purge-on-no-consumers": False,
-        "exclusive": False,
-        "user": text,
-    }
+    """Documents of a kind share an address: removing a queue leaves its address behind."""
+    nobodys = {"max-consumers": 0, "purge-on-no-consumers": False, "exclusive": False}
+    return {**internal_queue(name, text), "address": kind, "auto-create-address": True, **nobodys}
 
 
-def internal_queue(name: str, user: str) -> dict[str, str | bool]:
+def internal_queue(name: str, user: str) -> dict[str, str | bool | int]:
     """The configuration of a document's queue: durable, and never mirrored."""
-    return {
-        "name": name,
-        "address": name,
-        "routing-type": "ANYCAST",
-        "durable": True,
-        "internal": True,
-        "auto-delete": False,
-        "user": user,
-    }
+    return {"name": name, "address": name, **_QUEUE, "auto-delete": False, "user": user}
 
 
 def created(operation: str, arguments: tuple[Json, ...]) -> str:

@@ -8,16 +8,13 @@ from dataclasses import dataclass
 
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.brokersync.view import BrokerView
-from dr_ctl.topologies.common.rules import selected
+from dr_ctl.topologies.common import rules
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """How many messages of one queue lie at both sites, and how many copies are to be shipped."""
+class Counts(rules.Counts):
+    """Beside it how many copies are to be shipped."""
 
-    queue: str
-    source: int
-    target: int
     to_ship: int
 
     @property
@@ -25,28 +22,15 @@ class Counts:
         """How many the target has not and will not get."""
         return max(0, self.source - self.target - self.to_ship)
 
-    def told(self, source: str, target: str) -> str:
-        return f"{self.queue}: {self.source} at {source}, {self.target} at {target}"
-
 
 def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
     """Every selected queue of clients, by name; dead letters are left out, because every broker fills its own."""
-    here, there = selected(source, queues), selected(target, queues)
-    found = []
-    for name in sorted(here.keys() | there.keys()):
-        mine, other = here.get(name), there.get(name)
-        if any(each is not None and each.dead_letter_address is not None for each in (mine, other)):
-            continue
-        copies = source.copying.get(name)
-        found.append(
-            Counts(
-                name,
-                mine.depth if mine is not None else 0,
-                other.depth if other is not None else 0,
-                copies.depth if copies is not None else 0,
-            )
-        )
-    return found
+    return [
+        Counts(each.queue, each.source, each.target, copies.depth if copies is not None else 0)
+        for each, either in rules.at_both(source, target, queues)
+        for copies in (source.copying.get(each.queue),)
+        if not any(queue is not None and queue.dead_letter_address is not None for queue in either)
+    ]
 
 
 def lacking(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> list[Counts]:

@@ -4,8 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Protocol, Self
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 from dr_ctl.core.system import Clock, growing_s
 from dr_ctl.engine.lease import Store
@@ -22,6 +23,9 @@ from dr_ctl.topologies.common.view import Config
 READ_S: Final = 5.0
 A_QUEUE_S: Final = 0.001
 CHANGE_S: Final = 30.0
+
+
+T = TypeVar("T")
 
 
 class Part(Flag):
@@ -216,39 +220,32 @@ class Access(ABC, Generic[V_co]):
         """Connect once as a client, if the settings name a STOMP address."""
         from dr_ctl.stomp_io.client import greet  # noqa: PLC0415 - stomp.py is loaded by who asks a port, not by a look
 
-        gate = self.gate()
-        return greet(gate.address, gate.login, gate.tls, timeout_s=timeout_s) if gate is not None else None
+        return self._as_client(partial(greet, timeout_s=timeout_s))
 
     def round_trip(self, queue: str, *, timeout_s: float) -> RoundTrip | None:
         from dr_ctl.stomp_io.client import round_trip  # noqa: PLC0415
 
-        gate = self.gate()
-        if gate is None:
-            return None
-        return round_trip(
-            gate.address, gate.login, gate.tls, queue=self.destination(queue), body="dr-ctl probe", timeout_s=timeout_s
-        )
+        name = self.destination(queue)
+        return self._as_client(partial(round_trip, queue=name, body="dr-ctl probe", timeout_s=timeout_s))
 
     def put_some(self, queue: str, token: str, count: int, *, timeout_s: float) -> RoundTrip | None:
         """Send durable messages as a producer; None where the settings name no STOMP address."""
         from dr_ctl.stomp_io.client import put  # noqa: PLC0415
 
-        gate = self.gate()
-        if gate is None:
-            return None
         name = self.destination(queue)
-        return put(gate.address, gate.login, gate.tls, queue=name, token=token, count=count, timeout_s=timeout_s)
+        return self._as_client(partial(put, queue=name, token=token, count=count, timeout_s=timeout_s))
 
     def take_some(self, queue: str, token: str | None, count: int, *, timeout_s: float) -> RoundTrip | None:
         """Receive and acknowledge these messages, or any of a rehearsal, as a consumer; None where the settings name no
         STOMP address."""
         from dr_ctl.stomp_io.client import take  # noqa: PLC0415
 
-        gate = self.gate()
-        if gate is None:
-            return None
         name = self.destination(queue)
-        return take(gate.address, gate.login, gate.tls, queue=name, token=token, count=count, timeout_s=timeout_s)
+        return self._as_client(partial(take, queue=name, token=token, count=count, timeout_s=timeout_s))
+
+    def _as_client(self, act: Callable[[Address, Login, TlsFiles | None], T]) -> T | None:
+        gate = self.gate()
+        return act(gate.address, gate.login, gate.tls) if gate is not None else None
 
     @staticmethod
     def destination(queue: str) -> str:

@@ -1,7 +1,7 @@
 """The settings of a move: which queues it is about, how they moved between looks, how long it may take. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dr_ctl.core.notation import matches
@@ -31,6 +31,35 @@ def selects_all(queues: Queues, beginning: str) -> bool:
     # `orders.#` has all that begins with `orders.`, where no other word of it is a pattern.
     whole = [each[:-1] for each in queues.include if each == "#" or (each.endswith(".#") and "*" not in each)]
     return any("#" not in each and beginning.startswith(each) for each in whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many messages of one queue lie at both sites."""
+
+    queue: str
+    source: int
+    target: int
+
+    def told(self, source: str, target: str) -> str:
+        return f"{self.queue}: {self.source} at {source}, {self.target} at {target}"
+
+    @property
+    def more(self) -> int:
+        """How many more messages lie at the target."""
+        return self.target - self.source
+
+
+Either = tuple[Queue | None, Queue | None]
+
+
+def at_both(source: Broker, target: Broker, queues: Queues) -> Iterator[tuple[Counts, Either]]:
+    """Every selected queue of two brokers, by name, as it lies at both; one that is absent is empty."""
+    here, there = selected(source, queues), selected(target, queues)
+    for name in sorted(here.keys() | there.keys()):
+        either = here.get(name), there.get(name)
+        source_depth, target_depth = (each.depth if each is not None else 0 for each in either)
+        yield Counts(name, source_depth, target_depth), either
 
 
 def moved(before: Sequence[Broker], after: Sequence[Broker]) -> dict[str, int]:

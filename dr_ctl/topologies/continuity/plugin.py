@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.values import Fields, parts
-from dr_ctl.topologies.artemis.documents import CREATE_FILTERED, UPDATE_FILTERED, Operation
+from dr_ctl.topologies.artemis.documents import CREATE_FILTERED, UPDATE_FILTERED, BrokerStore, Operation
 from dr_ctl.topologies.artemis.fence import ListenersAndRoles
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.names import OWN
@@ -32,12 +32,12 @@ ACTIVATE_SITE: Final = "activateSite(java.lang.Long)"
 DEACTIVATE_SITE: Final = "deactivateSite()"
 
 
-@dataclass(frozen=True, slots=True)
-class InFilter:
+@dataclass(frozen=True)
+class InFilter(BrokerStore):
     """`prefix` is the plugin's own for its commands: addresses that contain it carry no flow."""
 
     prefix: str
-    attributes: tuple[str, ...] = ("Name", "Filter")
+    attributes = ("Name", "Filter")
 
     def create(self, name: str, text: str, *, kind: str | None = None) -> Operation:
         address = f"{kind or name}.{self.prefix}"

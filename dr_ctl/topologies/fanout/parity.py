@@ -9,37 +9,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.common.rules import selected
+from dr_ctl.topologies.common.rules import Counts, at_both
 from dr_ctl.topologies.fanout.counting import At, Checkpoints, Counted, Counters
 from dr_ctl.topologies.fanout.view import BrokerView
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """How many messages of one queue lie at both sites."""
-
-    queue: str
-    source: int
-    target: int
-
-    def told(self, source: str, target: str) -> str:
-        return f"{self.queue}: {self.source} at {source}, {self.target} at {target}"
-
-    @property
-    def more(self) -> int:
-        """How many more messages lie at the target."""
-        return self.target - self.source
-
-
 def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
     """Count every selected queue of clients, by name; dead letters are left out, because every broker fills its own."""
-    here, there = selected(source, queues), selected(target, queues)
-    found = []
-    for name in sorted(here.keys() | there.keys()):
-        both = here.get(name), there.get(name)
-        if not any(each is not None and each.dead_letter_address is not None for each in both):
-            found.append(Counts(name, *(each.depth if each is not None else 0 for each in both)))
-    return found
+    return [
+        each
+        for each, either in at_both(source, target, queues)
+        if not any(queue is not None and queue.dead_letter_address is not None for queue in either)
+    ]
 
 
 def lacking(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> list[Counts]:

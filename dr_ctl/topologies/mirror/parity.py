@@ -9,42 +9,34 @@ from dataclasses import dataclass
 
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common.figures import total
-from dr_ctl.topologies.common.rules import selected
+from dr_ctl.topologies.common.rules import Counts, at_both
 from dr_ctl.topologies.mirror.view import BrokerView
 
 ORIGINS_UP_TO = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Counts):
     """A queue whose counts differ. `blocks` is false for kinds whose content may rightly differ."""
 
-    queue: str
-    source: int
-    target: int
     blocks: bool
     absent: bool
 
     @property
     def size(self) -> int:
-        return abs(self.source - self.target)
-
-    def told(self, source: str, target: str) -> str:
-        return f"{self.queue}: {self.source} at {source}, {self.target} at {target}"
+        return abs(self.more)
 
 
 def differences(source: BrokerView, target: BrokerView, queues: Queues) -> list[Difference]:
     """Every selected queue whose counts differ, by name."""
-    here, there = selected(source, queues), selected(target, queues)
     loose = source.differing | target.differing
     found = []
-    for name in sorted(here.keys() | there.keys()):
-        mine, other = here.get(name), there.get(name)
-        counts = mine.depth if mine is not None else 0, other.depth if other is not None else 0
-        if counts[0] != counts[1]:
-            either = mine if mine is not None else other
-            blocks = either is None or not {name, either.address} & loose
-            found.append(Difference(name, *counts, blocks=blocks, absent=mine is None or other is None))
+    for each, (here, there) in at_both(source, target, queues):
+        if each.more:
+            either = here if here is not None else there
+            blocks = either is None or not {each.queue, either.address} & loose
+            absent = here is None or there is None
+            found.append(Difference(each.queue, each.source, each.target, blocks=blocks, absent=absent))
     return found
 
 
