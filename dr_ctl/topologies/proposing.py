@@ -1,10 +1,10 @@
 """What `init` sees of two brokers before there are settings, and what a topology proposes to write into them. Pure.
 
-A topology has a module `proposing` with its `PROPOSER`.
+A family has a module `proposing` with a `Proposer` for each of its topologies.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol
@@ -121,8 +121,41 @@ class LinkListeners:
         return SharedListener(names[0], own, key) if names else None
 
 
-def by_site(shared: Mapping[str, SharedListener | None]) -> Mapping[str, SharedListener]:
-    return {site: listener for site, listener in shared.items() if listener is not None}
+Pairs = Sequence[tuple[Place, Probed, Probed]]
+
+
+def pairs(here: Place, there: Place) -> Pairs:
+    """Each site with its broker and the peer of that; empty where one did not answer."""
+    if here.probed is None or there.probed is None:
+        return ()
+    return ((here, here.probed, there.probed), (there, there.probed, here.probed))
+
+
+def sites_with(both: Pairs, sign: str) -> list[str]:
+    return [place.site for place, broker, _ in both if broker.has(sign)]
+
+
+def joined(
+    topology: str,
+    why: str,
+    both: Pairs,
+    protocol: str,
+    own: str,
+    key: str,
+    about: str,
+    more: Callable[[Place, Probed, tuple[str, ...]], list[Key]] = lambda *_: [],
+) -> Proposal:
+    """Propose it for brokers whose peer's link comes in by a listener that speaks that protocol, as `key` names it.
+    `own` is a listener for it alone, but for its name; `more` keys are told which listeners are taken."""
+    brokers, shared = {}, {}
+    for place, broker, peer in both:
+        listeners = link_listeners(broker, peer, protocol)
+        ways_in = clients(broker, listeners.names)
+        taken = (*listeners.names, *(map(str, ways_in.value) if isinstance(ways_in.value, list) else ()))
+        brokers[place.site] = [ways_in, *listeners.key(key, about), *more(place, broker, taken)]
+        if (listener := listeners.shared(own.format(key), key)) is not None:
+            shared[place.site] = listener
+    return Proposal(topology, why, brokers, shared=shared)
 
 
 def link_listeners(here: Probed, there: Probed, *protocols: str) -> LinkListeners:

@@ -30,12 +30,12 @@ TOPOLOGIES: Final[Registry[Opens]] = Registry(
 # In this order two brokers are looked at before there are settings: what joins nothing visible comes last.
 PROPOSERS: Final[Registry[Proposer]] = Registry(
     {
-        "artemis-continuity": "dr_ctl.topologies.continuity.proposing:PROPOSER",
-        "artemis-mirror": "dr_ctl.topologies.mirror.proposing:PROPOSER",
-        "artemis-bridges": "dr_ctl.topologies.bridges.proposing:PROPOSER",
-        "classic-brokersync": "dr_ctl.topologies.brokersync.proposing:PROPOSER",
-        "classic-shared-store": "dr_ctl.topologies.sharedstore.proposing:PROPOSER",
-        "classic-fanout": "dr_ctl.topologies.fanout.proposing:PROPOSER",
+        "artemis-continuity": "dr_ctl.topologies.artemis.proposing:CONTINUITY",
+        "artemis-mirror": "dr_ctl.topologies.artemis.proposing:MIRROR",
+        "artemis-bridges": "dr_ctl.topologies.artemis.proposing:JOINED_BY_BRIDGES",
+        "classic-brokersync": "dr_ctl.topologies.classic.proposing:BROKERSYNC",
+        "classic-shared-store": "dr_ctl.topologies.classic.proposing:SHARED_STORE",
+        "classic-fanout": "dr_ctl.topologies.classic.proposing:FANOUT",
     },
     unknown="there is no topology",
 )

@@ -1,0 +1,92 @@
+"""What `init` writes for two Classic brokers, by what joins them, or does not."""
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from dr_ctl.core.model import Json
+from dr_ctl.core.notation import if_known
+from dr_ctl.topologies.classic.reading import NETWORKS
+from dr_ctl.topologies.proposing import (
+    Family,
+    Key,
+    Listener,
+    Place,
+    Probed,
+    Proposal,
+    Proposer,
+    clients,
+    joined,
+    pairs,
+    sites_with,
+)
+
+_OWN_LISTENER: Final = '<transportConnector name="{}" uri="tcp://0.0.0.0:61617"/>'
+_PRODUCERS: Final = re.compile(r"produc", re.IGNORECASE)
+
+
+def _brokersync(here: Place, there: Place) -> Proposal | None:
+    """Recognized by a network connector."""
+    both = pairs(here, there)
+    if not (linked := sites_with(both, NETWORKS)):
+        return None
+
+    def more(place: Place, broker: Probed, taken: tuple[str, ...]) -> list[Key]:
+        peer = there if place is here else here
+        why = "the queue here that holds the copies of {queue}"
+        others = [each for each in broker.listeners if each.name not in taken and "STOMP" in each.protocols]
+        return [
+            Key("copies", f"{{queue}}.to-{peer.site}", why, sure=False),
+            *(_agent(place, each) for each in others[:1]),
+        ]
+
+    why = f"network connectors at {' and '.join(linked)}"
+    about = "what the peer's network connector uses; no client may"
+    return joined("classic-brokersync", why, both, "OPENWIRE", _OWN_LISTENER, "bridge", about, more)
+
+
+def _agent(place: Place, listener: Listener) -> Key:
+    secret: dict[str, Json] = {"env": f"{place.site.upper().replace('-', '_')}_SYNC_PASSWORD"}
+    way: dict[str, Json] = {
+        "stomp": f"stomp://{place.host}:{if_known(listener.port)}",
+        "username": "sync",
+        "password": secret,
+        "connector": listener.name,
+    }
+    return Key("sync", way, "the way in of the agent `dr-ctl sync`, open behind a fence", sure=False)
+
+
+def _shared_store(here: Place, there: Place) -> Proposal | None:
+    """Recognized by one broker that answers, and one that refuses connections: a broker that waits for the store has no
+    port open."""
+    known = [place.probed for place in (here, there) if place.probed is not None]
+    if len(known) != 1:
+        return None
+    brokers = {}
+    for place in (here, there):
+        name = place.probed.broker if place.probed is not None else place.site
+        own = Key("broker", name, "its brokerName, as the lock's row has it", sure=place.probed is not None)
+        brokers[place.site] = [own, clients(known[0])]
+    store = Key("store", {"lock": "/shared/kahadb/lock"}, "or {dsn: {env: STORE_DSN}} for a database", sure=False)
+    why = "one broker answers, the other refuses connections: as a broker does that waits for a store"
+    return Proposal("classic-shared-store", why, brokers, (store,))
+
+
+def _fanout(here: Place, there: Place) -> Proposal | None:
+    """Two brokers that know nothing of each other: so it is proposed where no other topology was recognized."""
+    if not (both := pairs(here, there)):
+        return None
+    brokers = {}
+    for place, broker, _ in both:
+        named = [listener.name for listener in broker.listeners if _PRODUCERS.search(listener.name)]
+        why = "the connectors of producers, open at both sites"
+        producers = Key("producers", [*(named or ("producers",))], why, bool(named))
+        about = "the connectors of consumers alone: a fence closes them"
+        brokers[place.site] = [replace(clients(broker, named), sure=False, why=about), producers]
+    header = Key("id_header", "UniqueMessageID", "the property by which producers name a message", sure=False)
+    return Proposal("classic-fanout", "two brokers that nothing joins", brokers, (header,))
+
+
+BROKERSYNC: Final = Proposer(Family.CLASSIC, (NETWORKS,), _brokersync)
+SHARED_STORE: Final = Proposer(Family.CLASSIC, (), _shared_store)
+FANOUT: Final = Proposer(Family.CLASSIC, (), _fanout)
