@@ -527,7 +527,7 @@ def test_what_is_no_name_is_refused(name: str) -> None:
             beans.broker_connection("a", "x"),
             'org.apache.activemq.artemis:broker="a",component=broker-connections,name="x"',
         ),
-        (beans.all_acceptors("*"), r'org.apache.activemq.artemis:broker="\*",component=acceptors,name=*'),
+        (beans.acceptor("*"), r'org.apache.activemq.artemis:broker="\*",component=acceptors,name=*'),
         (beans.ANY_SERVER, "org.apache.activemq.artemis:broker=*"),
     ],
 )

@@ -54,7 +54,7 @@ def test_the_whole_look_of_the_product_reads_the_same_things(pair: PluginSubject
 def test_what_is_not_there_is_forbidden_unless_all_of_it_is_asked_for(pair: PluginSubject) -> None:
     server, ghost = pair.server("london"), pair.queue("london", "ghost")
     told = f'{beans.DOMAIN}:address="ghost",broker="london",component=addresses,queue="ghost",routing-type="anycast",'
-    none, every = beans.documents("london"), beans.all_queues("london")
+    none, every = beans.documents("london"), beans.queue("london")
 
     def read(bean: str, *names: str) -> dict[str, Any]:
         return pair.ask("london", type="read", mbean=bean, **({"attribute": list(names)} if names else {}))

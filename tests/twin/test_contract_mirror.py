@@ -168,7 +168,7 @@ def test_what_cannot_be_answered_is_refused_in_the_same_words(
     subject: Subject, bean: str, asked: str | list[str], kind: str | None, said: str
 ) -> None:
     named = {"ghost": subject.queue("london", "ghost"), "documents": beans.documents("london")}
-    named |= {"server": subject.server("london"), "listeners": beans.all_acceptors("london")}
+    named |= {"server": subject.server("london"), "listeners": beans.acceptor("london")}
     name = (named | {"queue": subject.queue("london", IN)}).get(bean, bean)
 
     if isinstance(asked, list):
@@ -205,7 +205,7 @@ def test_a_call_by_the_beginning_of_names_is_of_all_queues_that_begin_so(subject
         subject.destroy("london", name)
     subject.settled()  # what made and destroyed them is shipped too
     # And by none of all: also of what the link has to ship.
-    every = beans.all_queues("london")
+    every = beans.queue("london")
     told = subject.done("london", every, "pause()")
     assert {beans.parts(bean)["queue"] for bean in told} >= {IN, OUT, "DLQ"}
     assert paused(subject, "london", f"{OUTFLOW_PREFIX}paris") == (True, False)
@@ -262,7 +262,7 @@ def test_small_questions(subject: Subject) -> None:
     assert subject.ask("london", type="version")["value"]["agent"] == "2.4.3"
     assert subject.ask("london", type="search", mbean=beans.ANY_SERVER)["value"] == [server]
     assert subject.ask("london", type="read", mbean=server, attribute="Active") == {"value": True, "status": 200}
-    rows = subject.read("london", beans.all_queues("london"), "MessageCount")
+    rows = subject.read("london", beans.queue("london"), "MessageCount")
     assert f"{OUTFLOW_PREFIX}paris" in {beans.parts(bean)["queue"] for bean in rows}
     assert subject.read("london", server, "QueueCount") == {"QueueCount": len(rows)}
     keys = [[pair.partition("=")[0] for pair in bean.partition(":")[2].split(",")] for bean in rows]

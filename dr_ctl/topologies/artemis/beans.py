@@ -14,41 +14,40 @@ def server(broker: str) -> str:
     return f"{DOMAIN}:broker={quote(broker)}"
 
 
-def acceptor(broker: str, name: str) -> str:
-    return f"{server(broker)},component=acceptors,name={quote(name)}"
+def _part(name: str | None) -> str:
+    return quote(name) if name is not None else "*"
 
 
-def address(broker: str, name: str) -> str:
-    return f"{server(broker)},component=addresses,address={quote(name)}"
+# Of each of these every one there is, where no name is given.
 
 
-def broker_connection(broker: str, name: str) -> str:
-    return f"{server(broker)},component=broker-connections,name={quote(name)}"
+def acceptor(broker: str, name: str | None = None) -> str:
+    return f"{server(broker)},component=acceptors,name={_part(name)}"
 
 
-def queue(broker: str, address: str, routing: str, name: str) -> str:
-    return (
-        f"{server(broker)},component=addresses,address={quote(address)},subcomponent=queues,"
-        f"routing-type={quote(routing)},queue={quote(name)}"
-    )
+def address(broker: str, name: str | None = None) -> str:
+    return f"{server(broker)},component=addresses,address={_part(name)}"
+
+
+def broker_connection(broker: str, name: str | None = None) -> str:
+    return f"{server(broker)},component=broker-connections,name={_part(name)}"
+
+
+def queue(broker: str, address: str | None = None, routing: str | None = None, name: str | None = None) -> str:
+    return _queue(broker, _part(address), _part(routing), _part(name))
+
+
+def _queue(broker: str, address: str, routing: str, name: str) -> str:
+    within = f"{server(broker)},component=addresses,address={address},subcomponent=queues"
+    return f"{within},routing-type={routing},queue={name}"
 
 
 ANY_SERVER: Final = f"{DOMAIN}:broker=*"
 
 
-def all_acceptors(broker: str) -> str:
-    return f"{server(broker)},component=acceptors,name=*"
-
-
-def all_broker_connections(broker: str) -> str:
-    return f"{server(broker)},component=broker-connections,name=*"
-
-
 def documents(broker: str) -> str:
     """Every queue of dr-ctl's own: the documents at a broker stand in the queues' `User`."""
-    return (
-        f'{server(broker)},component=addresses,address="dr-ctl.*",subcomponent=queues,routing-type=*,queue="dr-ctl.*"'
-    )
+    return _queue(broker, '"dr-ctl.*"', "*", '"dr-ctl.*"')
 
 
 def all_bridges(broker: str) -> str:
@@ -59,24 +58,12 @@ def all_diverts(broker: str) -> str:
     return f"{server(broker)},component=addresses,address=*,subcomponent=diverts,divert=*"
 
 
-def all_addresses(broker: str) -> str:
-    return f"{server(broker)},component=addresses,address=*"
-
-
 def outflows(broker: str) -> str:
     """Every store-and-forward queue of a mirror."""
     name = '"$ACTIVEMQ_ARTEMIS_MIRROR_*"'
-    return f"{server(broker)},component=addresses,address={name},subcomponent=queues,routing-type=*,queue={name}"
-
-
-def all_queues(broker: str) -> str:
-    return _queues(broker, "*")
+    return _queue(broker, name, "*", name)
 
 
 def queues_beginning(broker: str, beginning: str) -> str:
     """Every queue whose name begins so; every one there is where that is nothing."""
-    return _queues(broker, f'{quote(beginning)[:-1]}*"') if beginning else all_queues(broker)
-
-
-def _queues(broker: str, name: str) -> str:
-    return f"{server(broker)},component=addresses,address=*,subcomponent=queues,routing-type=*,queue={name}"
+    return _queue(broker, "*", "*", f'{quote(beginning)[:-1]}*"') if beginning else queue(broker)

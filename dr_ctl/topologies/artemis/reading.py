@@ -89,7 +89,7 @@ class Basis:
         self._itself = post.ask(Read(server, tuple(dict.fromkeys((*dialect.server, *more)))))
         self._topology = post.ask(Ask(server, Listing.TOPOLOGY)) if whole else None
         self._runtime = post.ask(Read(beans.RUNTIME, dialect.runtime))
-        self._acceptors = post.ask(Read(beans.all_acceptors(broker), ACCEPTOR))
+        self._acceptors = post.ask(Read(beans.acceptor(broker), ACCEPTOR))
         documents = dialect.documents if whole else None
         self._kept = post.ask(Read(beans.documents(broker), documents.attributes)) if documents is not None else None
         self._clients = (
@@ -180,7 +180,7 @@ def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:
 
 def dispatch(reader: Reader, view: Broker) -> dict[str, tuple[int, bool]]:
     """How many messages each queue has in delivery, and whether it is paused: the poll of a quiesce."""
-    answers = reader.look([Read(beans.all_queues(view.broker), ("DeliveringCount", "Paused"))])
+    answers = reader.look([Read(beans.queue(view.broker), ("DeliveringCount", "Paused"))])
     return {
         beans.parts(bean)["queue"]: (fields.number("DeliveringCount"), fields.flag("Paused"))
         for bean, fields in answers[0].beans()
@@ -310,7 +310,7 @@ def uncovered(reader: Reader, view: Broker) -> list[str]:
     if lasting is None:
         return []
     mine = {queue.address for queue in view.business.values()}
-    answers = reader.look([Read(beans.all_addresses(view.broker), ("RolesAsJSON",))])
+    answers = reader.look([Read(beans.address(view.broker), ("RolesAsJSON",))])
     roles = {beans.parts(bean)["address"]: grants(fields.text("RolesAsJSON")) for bean, fields in answers[0].beans()}
     may = {"send", "consume"}
     return sorted(
@@ -368,7 +368,7 @@ def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tu
     `BrokerError`."""
     own = {queue.address for queue in view.business.values()}
     server, addresses = reader.look(
-        [Read(beans.server(view.broker), LIMITS), Read(beans.all_addresses(view.broker), _ADDRESS)],
+        [Read(beans.server(view.broker), LIMITS), Read(beans.address(view.broker), _ADDRESS)],
         timeout_s=timeout_s,
     )
     rows = {name: row for bean, row in addresses.beans() for name in (beans.parts(bean)["address"],) if name in own}
@@ -448,7 +448,7 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
         return None
     post = Post()
     version = post.ask(Read(beans.server(broker), ("Version",)))
-    acceptors = post.ask(Read(beans.all_acceptors(broker), ACCEPTOR))
+    acceptors = post.ask(Read(beans.acceptor(broker), ACCEPTOR))
     asked = {sign: post.ask(Search(beans.server(broker) + sign)) for sign in signs}
     post.send(reader, timeout_s=timeout_s)
     listeners = [acceptor(bean, row) for bean, row in acceptors.beans()]

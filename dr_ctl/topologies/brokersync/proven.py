@@ -25,7 +25,7 @@ from dr_ctl.topologies.common.consumed import Consumed, Covered, Whole
 
 
 def asked(broker: str) -> Read:
-    return Read(beans.all_queues(broker), COUNTERS)
+    return Read(beans.queue(broker), COUNTERS)
 
 
 def consumed(answer: Answered, site: str, pair: str, documents: Path) -> Mapping[str, int]:

@@ -147,8 +147,8 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     answers = reader.look(
         [
             Read(beans.broker(view.broker), ("BrokerId", "Slave")),
-            Read(beans.all_connectors(view.broker), ("Started",)),
-            Read(beans.all_networks(view.broker), ("Name",)),
+            Read(beans.connector(view.broker), ("Started",)),
+            Read(beans.network(view.broker), ("Name",)),
             Read(beans.all_bridges(view.broker), ("RemoteBrokerName",)),
             *(Read(queue.bean, parts.QUEUE) for queue in own),
         ],

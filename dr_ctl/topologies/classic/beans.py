@@ -22,42 +22,30 @@ def broker(name: str) -> str:
     return f"{DOMAIN}:type=Broker,brokerName={part(name)}"
 
 
-def all_connectors(name: str) -> str:
-    return connector(name, "*")
-
-
-def connector(name: str, which: str) -> str:
+def connector(name: str, which: str = "*") -> str:
     return f"{broker(name)},connector=clientConnectors,connectorName={which}"
 
 
 def all_connections(name: str) -> str:
     """Every connection once: a connection has a bean by client id and another by address."""
-    return f"{connector(name, '*')},connectionViewType=clientId,connectionName=*"
+    return f"{connector(name)},connectionViewType=clientId,connectionName=*"
 
 
-def all_networks(name: str) -> str:
-    return network(name, "*")
-
-
-def network(name: str, which: str) -> str:
+def network(name: str, which: str = "*") -> str:
     return f"{broker(name)},connector=networkConnectors,networkConnectorName={which}"
 
 
 def all_bridges(name: str) -> str:
     """The bridges of network connectors; a connector that is stopped, or whose peer is away, has none."""
-    return f"{network(name, '*')},networkBridge=*"
+    return f"{network(name)},networkBridge=*"
 
 
-def all_queues(name: str) -> str:
-    return queue(name, "*")
-
-
-def queue(name: str, which: str) -> str:
+def queue(name: str, which: str = "*") -> str:
     return f"{broker(name)},destinationType=Queue,destinationName={which}"
 
 
 def all_consumers(name: str) -> str:
-    return f"{queue(name, '*')},endpoint=Consumer,clientId=*,consumerId=*"
+    return f"{queue(name)},endpoint=Consumer,clientId=*,consumerId=*"
 
 
 def all_transactions(name: str) -> str:

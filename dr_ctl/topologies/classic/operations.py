@@ -107,7 +107,7 @@ class ClassicRequests:
 
     def of_queues(self, goal: Goal, beginning: str) -> Request:
         assert not beginning  # no such broker is asked to by the beginning of names
-        return request(beans.all_queues(self.broker), PAUSE if goal is Goal.PAUSE else RESUME)
+        return request(beans.queue(self.broker), PAUSE if goal is Goal.PAUSE else RESUME)
 
     def write(self, name: str, text: str | None) -> Request:
         return {DOCUMENT: name, TEXT: text}

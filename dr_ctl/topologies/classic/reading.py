@@ -102,8 +102,8 @@ def ask(
     answers = reader.look(
         [
             Read(beans.broker(broker), BROKER),
-            Read(beans.all_connectors(broker), ("Started",)),
-            Read(beans.all_networks(broker), ("Name",)),
+            Read(beans.connector(broker), ("Started",)),
+            Read(beans.network(broker), ("Name",)),
             Read(beans.all_bridges(broker), ("RemoteBrokerName",)),
             Read(beans.all_consumers(broker), CONSUMER),
             Read(beans.all_connections(broker), CONNECTION),
@@ -111,7 +111,7 @@ def ask(
             *(each.asked(broker) for each in asked),
             *more,
             # Last, so that what lies there is hardly older than the answer, whose moment is that of the look.
-            Read(beans.all_queues(broker), QUEUE),
+            Read(beans.queue(broker), QUEUE),
         ],
         timeout_s=timeout_s,
     )
@@ -167,7 +167,7 @@ def dispatch(reader: Reader, broker: str) -> dict[str, tuple[int, bool]]:
     consumers, queues = reader.look(
         [
             Read(beans.all_consumers(broker), ("DestinationName", "MessageCountAwaitingAcknowledge")),
-            Read(beans.all_queues(broker), ("Name", "InFlightCount", "Paused")),
+            Read(beans.queue(broker), ("Name", "InFlightCount", "Paused")),
         ]
     )
     holding = (
@@ -199,8 +199,12 @@ def _held(queue: Queue, held: Mapping[str, int]) -> Queue:
 
 
 def open_listeners(reader: Reader, broker: str, clients: Iterable[str], *, timeout_s: float) -> tuple[str, ...]:
-    answer = reader.look([Read(beans.all_connectors(broker), ("Started",))], timeout_s=timeout_s)[0]
-    started = {beans.parts(bean)["connectorName"] for bean, each in answer.beans() if each.flag("Started")}
+    answer = reader.look([Read(beans.connector(broker), ("Started",))], timeout_s=timeout_s)[0]
+    return opened(answer, clients)
+
+
+def opened(connectors: Answer, clients: Iterable[str]) -> tuple[str, ...]:
+    started = {beans.parts(bean)["connectorName"] for bean, each in connectors.beans() if each.flag("Started")}
     return tuple(name for name in clients if beans.part(name) in started)
 
 

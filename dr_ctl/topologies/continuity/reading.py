@@ -75,7 +75,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     basis = parts.Basis(post, broker, _DIALECT)
     # Queues that the plugin has moved; other queues are where they always were, and are read whole.
     moved = post.ask(Read(f"{server},component=continuity,queue=*,*", _COUNTS))
-    listed = post.ask(Read(beans.all_queues(broker), (*parts.QUEUE, "Filter")))
+    listed = post.ask(Read(beans.queue(broker), (*parts.QUEUE, "Filter")))
     bridging = (
         post.ask(Read(f"{server},bridge=*,*", _BRIDGE)),
         post.ask(Read(f"{server},component=bridges,name=*", _BRIDGE)),
@@ -211,7 +211,7 @@ def serving(reader: Reader, broker: str, *, timeout_s: float) -> tuple[bool, tup
     service = service_bean(broker)
     post = Post()
     there = post.ask(Search(service))
-    acceptors = post.ask(Read(beans.all_acceptors(broker), ("Name", "Started")))
+    acceptors = post.ask(Read(beans.acceptor(broker), ("Name", "Started")))
     serving = post.ask(Read(service, ("SiteActivated", "Delivering")))
     post.send(reader, timeout_s=timeout_s)
     started = tuple(row.text("Name") for _, row in acceptors.beans() if row.flag("Started"))

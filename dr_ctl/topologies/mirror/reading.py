@@ -82,12 +82,12 @@ class _Asked:
         server, lasting = beans.server(broker), config.lasting is not None
         self.figures = parts.figures(wanted)
         self._basis = parts.Basis(post, broker, _DIALECT, clients=Part.CLIENTS in wanted)
-        self._links = post.ask(Read(beans.all_broker_connections(broker), _LINK))
+        self._links = post.ask(Read(beans.broker_connection(broker), _LINK))
         self._outflows = post.ask(Read(beans.outflows(broker), (*parts.QUEUE, "FirstMessageTimestamp")))
         self._rights = _Rights(post, broker, config) if lasting and Part.RIGHTS in wanted else None
         self._coordinators = post.ask(Ask(server, Listing.LOCK_COORDINATORS)) if Part.CLIENTS in wanted else None
         self._users = post.ask(Ask(server, Listing.USERS, ("",))) if lasting and Part.QUEUES in wanted else None
-        self._listed = post.ask(Read(beans.all_queues(broker), self.figures)) if self.figures else None
+        self._listed = post.ask(Read(beans.queue(broker), self.figures)) if self.figures else None
 
     def values(self, url: str) -> dict[str, Any]:
         """All but the queues, by the names of a view."""
@@ -127,7 +127,7 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     """Read a broker with its outflow as the only queue: role, link, and messages to ship."""
     post = Post()
     basis = parts.Basis(post, view.broker, _DIALECT, whole=False)
-    links = post.ask(Read(beans.all_broker_connections(view.broker), _LINK))
+    links = post.ask(Read(beans.broker_connection(view.broker), _LINK))
     outflow = post.ask(Read(view.outflow.bean, parts.QUEUE)) if view.outflow is not None else None
     post.send(reader, timeout_s=timeout_s)
     must_be_active(reader.url, view.group, basis.server)

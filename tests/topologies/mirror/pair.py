@@ -96,8 +96,8 @@ class Management:
         if body["type"] == "exec":
             return self._exec(bean, body["operation"], body["arguments"])
         patterns = {
-            beans.all_acceptors(self.broker): ("acceptors", beans.acceptor, self.acceptors),
-            beans.all_broker_connections(self.broker): ("links", beans.broker_connection, self.links),
+            beans.acceptor(self.broker): ("acceptors", beans.acceptor, self.acceptors),
+            beans.broker_connection(self.broker): ("links", beans.broker_connection, self.links),
         }
         if bean in patterns:
             kind, name_of, rows = patterns[bean]
@@ -106,7 +106,7 @@ class Management:
         if bean == beans.documents(self.broker):
             return self._matched("documents", {}, names)
         outflows = {each: told for each, told in self.queues.items() if told is self.outflow}
-        queues = {beans.all_queues(self.broker): self.queues, beans.outflows(self.broker): outflows}
+        queues = {beans.queue(self.broker): self.queues, beans.outflows(self.broker): outflows}
         if bean in queues:
             return self._matched("queues" if queues[bean] is self.queues else "outflows", queues[bean], names)
         if bean == beans.server(self.broker):

@@ -9,7 +9,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError, TimedOut, UsageError
 from dr_ctl.core.system import growing_s
-from dr_ctl.jolokia.client import Answer, Change, Changer, Read, Reader, Wire
+from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Wire
 from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.classic import AgentAccess, BrokerSyncBroker
@@ -22,7 +22,7 @@ from dr_ctl.topologies.brokersync.view import AGENT
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.browsing import browse, connected
 from dr_ctl.topologies.classic.operations import REMOVE_MATCHING, by_ids
-from dr_ctl.topologies.classic.reading import find_broker
+from dr_ctl.topologies.classic.reading import find_broker, open_listeners, opened
 from dr_ctl.topologies.common.access import Gate
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Whole
 
@@ -107,8 +107,8 @@ def glance(end: End) -> Glance:
     """Look at a broker and at its queues that are copied. Raises `BrokerError`."""
     asked = [
         Read(beans.broker(end.broker), ("BrokerId",)),
-        _connectors(end),
-        Read(beans.all_queues(end.broker), (*COUNTERS, *COUNT[:2])),
+        Read(beans.connector(end.broker), ("Started",)),
+        Read(beans.queue(end.broker), (*COUNTERS, *COUNT[:2])),
     ]
     itself, connectors, queues = end.reader().look(asked, timeout_s=LOOK_S)
     # Use the true names of queues: names inside bean names are encoded.
@@ -116,7 +116,7 @@ def glance(end: End) -> Glance:
     copied = {name: each for name, each in rows.items() if end.copy(name) in rows}
     return Glance(
         Fields(end.site, itself.value()).text("BrokerId"),
-        _lets_in(end, connectors),
+        bool(opened(connectors, end.settings.clients)),
         {name: counters(each) for name, each in copied.items()},
         {name: _count(each) for name, each in copied.items()},
         {name: _count(rows[end.copy(name)]) for name in copied},
@@ -125,13 +125,12 @@ def glance(end: End) -> Glance:
 
 def is_open(end: End) -> bool:
     """Say whether any client's listener of a broker is open. Raises `BrokerError`."""
-    (connectors,) = end.reader().look([_connectors(end)], timeout_s=LOOK_S)
-    return _lets_in(end, connectors)
+    return bool(open_listeners(end.reader(), end.broker, end.settings.clients, timeout_s=LOOK_S))
 
 
 def counts(end: End) -> There:
     """Count what lies in all queues of the waiting broker. Raises `BrokerError`."""
-    (queues,) = end.reader().look([Read(beans.all_queues(end.broker), ("Name", *COUNT))], timeout_s=LOOK_S)
+    (queues,) = end.reader().look([Read(beans.queue(end.broker), ("Name", *COUNT))], timeout_s=LOOK_S)
     rows = {each.text("Name"): _count(each) for _, each in queues.beans()}
     return There(rows, {name: rows[end.copy(name)] for name in rows if end.copy(name) in rows})
 
@@ -145,15 +144,6 @@ def count(reader: Reader, broker: str, queue: str) -> Count | None:
 def removal(broker: str, queue: str, gone: Consumed) -> Change:
     """Deletes the messages with these ids; the answer is how many there were."""
     return Change(beans.queue(broker, beans.part(queue)), REMOVE_MATCHING, (by_ids(sorted(gone.ids)),))
-
-
-def _connectors(end: End) -> Read:
-    return Read(beans.all_connectors(end.broker), ("Started",))
-
-
-def _lets_in(end: End, connectors: Answer) -> bool:
-    started = {beans.parts(bean)["connectorName"] for bean, each in connectors.beans() if each.flag("Started")}
-    return any(beans.part(name) in started for name in end.settings.clients)
 
 
 def _count(fields: Fields) -> Count:
