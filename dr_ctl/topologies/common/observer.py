@@ -209,8 +209,12 @@ class Observer(Generic[V_co, A_co]):
 
     def ways(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
         """The brokers of each pair that is still to move, the source's first."""
-        there, leaves = self.brokers[move.target], move.leaves if self._reads.by_pair else lambda _: False
-        return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if not leaves(pair)]
+        every = self.between(move.source, move.target)
+        return [way for way in every if not (self._reads.by_pair and move.leaves(way[0].pair))]
+
+    def between(self, source: str, target: str) -> Sequence[tuple[A_co, A_co]]:
+        """The brokers of each pair, first the source's."""
+        return [(here, self.brokers[target][pair]) for pair, here in self.brokers[source].items()]
 
     def close(self) -> None:
         self._watch.close()

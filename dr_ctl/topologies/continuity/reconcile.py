@@ -54,7 +54,7 @@ def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, contex
 
     def look() -> tuple[list[str], float]:
         took_s = context.monotonic() - began_s
-        pairs = tools.look(tools.ways(move))
+        pairs = tools.look(tools.observer.between(move.source, move.target))
         return [why for both in pairs for why in applied[both[0].pair].why_not(both)], took_s
 
     waited = until(
@@ -73,7 +73,8 @@ def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, contex
 def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], frozenset[str]]:
     """The messages of each queue that only the returned site has."""
     found: dict[tuple[str, str], frozenset[str]] = {}
-    for (here, there), (serving, returned) in zip(tools.ways(move), tools.look(tools.ways(move)), strict=True):
+    ways = tools.observer.between(move.source, move.target)
+    for (here, there), (serving, returned) in zip(ways, tools.look(ways), strict=True):
         lying = [flow.queue for flow in returned.flows if flow.queue in returned.business]
         names = [name for name in lying if returned.business[name].depth]
         mine = copies.present(there.reader(), [returned.business[name] for name in names])

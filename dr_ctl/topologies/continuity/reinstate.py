@@ -300,7 +300,7 @@ def _until_calm(
 
     def look() -> tuple[list[str], list[str]]:
         """Say what keeps it from going on, and which queues were deleted."""
-        pairs = tools.look(tools.ways(move))
+        pairs = tools.look(tools.observer.between(move.source, move.target))
         if gone := [call.thing for call in holds if _view(pairs, call).gone_with_its_queue(call)]:
             return gone, gone
         reasons = [reason for both in pairs for reason in why(both)]
@@ -340,7 +340,7 @@ def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Re
     as far as anybody can know."""
     tools.recovered, tools.removed, tools.unproven = {}, {}, {}
     ends_s, poll_s = context.monotonic() + tools.timeouts.compared_s, tools.waits.taken_in_poll_s
-    for way in tools.ways(move):
+    for way in tools.observer.between(move.source, move.target):
         compare, within_s = partial(_compared, tools, way, context), ends_s - context.monotonic()
         waited = until(context, compare, holds=lambda why: why is None, within_s=within_s, poll_s=poll_s)
         if not waited.held:

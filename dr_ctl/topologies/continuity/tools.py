@@ -164,10 +164,6 @@ class ContinuityTools(Tools[SiteView]):
         """An activation that a command which was under way has taken back before it was shown to hold."""
         return {view.pair for view in self.observer.look_once().views(move.target) if not view.open}
 
-    def ways(self, move: Move) -> list[Way]:
-        there = self.observer.brokers[move.target]
-        return [(here, there[pair]) for pair, here in self.observer.brokers[move.source].items()]
-
     def look(self, ways: Sequence[Way], *, timeout_s: float = READ_S) -> list[Both]:
         both = [access for way in ways for access in way]
         snapshot = self.observer.together(lambda access: access.read(timeout_s=timeout_s), both)

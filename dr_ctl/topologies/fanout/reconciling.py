@@ -82,7 +82,9 @@ def draft_settle(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move
 def catch_up(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     del step
     tools.evened = Evened()
-    refused = even_all(tools, tools.between(move.source, move.target), move, context, copied=False, pace=Pace.ONCE)
+    refused = even_all(
+        tools, tools.observer.between(move.source, move.target), move, context, copied=False, pace=Pace.ONCE
+    )
     return refused or _evened(tools)
 
 
@@ -90,14 +92,14 @@ def drain(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContex
     del step
     tools.evened = Evened()
     with lifting(tools, move, context) as lifted:
-        refused = even_all(tools, tools.between(move.source, move.target), move, context, copied=True)
+        refused = even_all(tools, tools.observer.between(move.source, move.target), move, context, copied=True)
     return lifted.judged(refused or _evened(tools))
 
 
 def trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Compare towards the named site, which waits; say what nobody could tell, as it stays there. Where clients take
     messages all the time, let them rest for a moment."""
-    ways = tools.between(move.target, move.source)
+    ways = tools.observer.between(move.target, move.source)
     tools.evened = Evened()
     refused = even_all(tools, ways, move, context, copied=False)
     busy = any(each.why == parity.TAKEN for each in tools.evened.untold.values())

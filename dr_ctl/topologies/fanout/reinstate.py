@@ -54,7 +54,7 @@ def act(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext)
     consumed."""
     if nothing_owed(tools.observer.observe(), move):
         return NotNeeded(f"{move.target} is taken in already")
-    ways = tools.between(move.source, move.target)
+    ways = tools.observer.between(move.source, move.target)
     tools.evened = Evened()
     refused = even_all(tools, ways, move, context, copied=True) or at_rest(
         tools, step, move, context, lambda: even_all(tools, ways, move, context, copied=True, pace=Pace.RESTING)
@@ -71,7 +71,9 @@ def reconcile(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCo
     tell, once clients are out."""
     del step
     tools.evened = Evened()
-    if (refused := even_all(tools, tools.between(move.source, move.target), move, context, copied=True)) is not None:
+    if (
+        refused := even_all(tools, tools.observer.between(move.source, move.target), move, context, copied=True)
+    ) is not None:
         return refused
     snapshot = tools.observer.observe()
     pairs = [(view, there) for view in snapshot.views(move.source) if (there := snapshot.view(move.target, view.pair))]

@@ -18,7 +18,7 @@ from dr_ctl.topologies.fanout.checks import possible_duplicates
 from dr_ctl.topologies.fanout.counting import Counted, Counters
 from dr_ctl.topologies.fanout.ids import Comparing, kept, listed_to_the_end
 from dr_ctl.topologies.fanout.parity import Untold
-from dr_ctl.topologies.fanout.reading import Access, Way, counters
+from dr_ctl.topologies.fanout.reading import Access, counters
 from dr_ctl.topologies.fanout.view import BrokerView
 
 READINGS: Final = 15  # of counters, where messages come all the time
@@ -203,7 +203,3 @@ class FanoutTools(Tools[BrokerView]):
         gate = FanoutVerifier(observer, self.comparing, recipe.rules.drain.poll)
         super().__init__(observer, recipe, sender, gate)
         self.evened = Evened()
-
-    def between(self, source: str, target: str) -> list[Way]:
-        """The brokers of every pair: first the source's, then the target's."""
-        return [(here, self.observer.brokers[target][pair]) for pair, here in self.observer.brokers[source].items()]

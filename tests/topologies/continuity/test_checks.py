@@ -493,8 +493,10 @@ class World(made.StepContext):
         self.views, self.observer = views, self
         self.had: dict[str, dict[str, frozenset[str]]] = {}
 
-    def ways(self, move: Any) -> list[Any]:
+    def ways(self, *_: Any) -> list[Any]:
         return [self.views]
+
+    between = ways
 
     def look(self, ways: Any) -> list[Any]:
         return [self.views]
