@@ -1,23 +1,24 @@
 """`activate`: the queues that move deliver at the target and let clients in, proven by a look."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Role, some
-from dr_ctl.engine.goals import ALL, Goal
+from dr_ctl.engine.goals import ALL
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
-from dr_ctl.topologies.bridges.fence import closes, closes_again, opens
+from dr_ctl.topologies.bridges.fence import clients, opens
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common import receipts
-from dr_ctl.topologies.common.baseline import before
-from dr_ctl.topologies.common.calls import holds, left_of, open_listener, still, to_undo
+from dr_ctl.topologies.common.calls import holds, left_of, open_listener
 from dr_ctl.topologies.common.failover import let_in_again
 from dr_ctl.topologies.common.receipts import changes
+from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 
@@ -26,8 +27,7 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move:
     """Open queues and listeners. Listeners stay open afterwards: an open listener lets no client use a closed queue."""
     del rules, step
     calls: list[Call] = []
-    inverse: list[Call] = []
-    # A target that came back is closed before anything else. The undo of the move back leaves it closed.
+    # A target that came back is closed before anything else.
     returns = move.ask.operation == FAILBACK
     for view in snapshot.views(move.target):
         source = snapshot.view(move.source, view.pair)
@@ -38,9 +38,11 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move:
         calls += in_part(
             "listeners", (open_listener(view, listener, again) for listener in view.listeners if not listener.started)
         )
-        inverse += closes(view, units, "it is open") if returns else closes_again(view, units, before(move, view))
     calls += in_part("strikes", receipts.strikes(snapshot))
-    return StepPlan(move.target, "the queues deliver, their clients are let in", tuple(calls), tuple(inverse))
+    return StepPlan(move.target, "the queues deliver, their clients are let in", tuple(calls))
+
+
+UNDO: Final = Undo(target=(clients,))
 
 
 def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -156,14 +158,3 @@ def _moved(tools: BridgesTools, here: BrokerView, there: BrokerView, move: Move)
         return [why for was, now in pairs for why in changes(was, now, move.moves)]
     receipt = receipts.held_at(there) if move.ask.operation == ACTIVATE else None
     return receipts.moved(receipt, (here, there), move.ask) if receipt is not None else []
-
-
-def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    views = tools.observer.look_at(move.target)
-    calls = [call for call in to_undo(step.inverse, views) if call.goal is not Goal.SHUT_OUT or not holds(call, views)]
-    if not calls:
-        return NotNeeded(f"{move.target} is closed")
-    tools.change(calls, context)
-    # A client that came between the look and the roles would wait there for ever: the next try cuts that client.
-    cuts = [call for call in step.inverse if call.goal is Goal.CUT and call not in calls]
-    return still([*calls, *cuts], tools.observer.look_at(move.target)) or Done(f"{move.target} closed")

@@ -3,28 +3,25 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode, Role, some
-from dr_ctl.engine.debts import DebtKind
+from dr_ctl.core.model import some
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.parts import part_of
+from dr_ctl.engine.operations import FENCE
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
-from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
+from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.common import receipts
-from dr_ctl.topologies.common.baseline import before
-from dr_ctl.topologies.common.calls import call, holds, left_of, open_listener, pause, resume, still
-from dr_ctl.topologies.common.debts import document, owe_again, pay
+from dr_ctl.topologies.common.baseline import RETURNED, AtBroker, debts, state_of
+from dr_ctl.topologies.common.calls import call, holds, open_listener, resume, still
 from dr_ctl.topologies.common.figures import Residue
+from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.single import paused_at
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.tools import ROLES
-from dr_ctl.topologies.common.verbs.quarantine import debt
+from dr_ctl.topologies.common.verbs.fence import acting, drafting, held
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.console.requests import request
 
@@ -51,24 +48,31 @@ def opens(view: BrokerView, units: Sequence[str], when: str | None = None) -> li
     return [*in_part("listeners", resumes), *in_part("admit", view.fence.letting_in(units, when))]
 
 
-def closes_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any]) -> Iterator[Call]:
-    """What undoes an opening: each unit as it was before the run."""
-    yield from view.fence.keeping_out([unit for unit in units if _of(was, unit)["kept_out"]], "they are let in")
-    for unit in units:
+def clients(at: AtBroker) -> Iterator[Call]:
+    """Each unit's ways in: what its queues deliver, and the rights of the clients' roles at its address."""
+    view, was, now = at.view, at.was, state_of(at.view)
+    opens, closes, admits, shuts_out = map(at.named, (Goal.OPEN, Goal.CLOSE, Goal.ADMIT, Goal.SHUT_OUT))
+    shut, opened, out, let_in = list[Call](), list[Call](), list[str](), list[str]()
+    for unit in view.among(at.move.ask.includes):
         for queue in view.queues_of(unit):
-            if queue.name in (*_of(was, unit)["gated"], *was["paused"]):
-                yield _dispatch(view, Goal.CLOSE, queue, NOT_PAUSED)
-        if _of(was, unit)["kept_out"]:
-            yield _cut(view, unit)  # a client that came meanwhile would wait there for ever
-
-
-def opens_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any]) -> Iterator[Call]:
-    for unit in units:
-        for queue in view.queues_of(unit):
-            if queue.name not in (*_of(was, unit)["gated"], *was["paused"]):
-                yield from in_part("listeners", [_dispatch(view, Goal.OPEN, queue, PAUSED)])
-    let_in = [unit for unit in units if not _of(was, unit)["kept_out"]]
+            held, is_held = _held(was, unit, queue.name), _held(now, unit, queue.name)
+            if held and (not is_held or queue.name in opens):
+                shut.append(_dispatch(view, Goal.CLOSE, queue, NOT_PAUSED))
+            if not held and (is_held or queue.name in closes):
+                opened.append(_dispatch(view, Goal.OPEN, queue, PAUSED))
+        kept_out = RETURNED in was or _of(was, unit)["kept_out"]
+        if kept_out and (unit in admits or not view.kept_out(unit)):
+            out.append(unit)
+            shut.append(_cut(view, unit))  # a client that came meanwhile would wait there for ever
+        if not kept_out and (unit in shuts_out or view.kept_out(unit)):
+            let_in.append(unit)
+    yield from (*view.fence.keeping_out(out, "they are let in"), *shut)
+    yield from in_part("listeners", opened)
     yield from in_part("admit", view.fence.letting_in(let_in, "they are kept out"))
+
+
+def _held(state: Mapping[str, Any], unit: str, queue: str) -> bool:
+    return RETURNED in state or queue in (*_of(state, unit)["gated"], *state["paused"])
 
 
 def _of(was: Mapping[str, Any], unit: str) -> Mapping[str, Any]:
@@ -91,54 +95,17 @@ def _cut(view: BrokerView, unit: str) -> Call:
     return call(view, Goal.CUT, unit, asked, f"end the connections that consume {unit}", "somebody consumes it")
 
 
-def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    del rules, step
-    return _closing(snapshot, move, move.moves)
+def _whole(view: BrokerView, move: Move) -> bool:
+    return all(move.ask.includes(unit) or view.kept_out(unit) for unit in view.fence.matches)
 
 
-def _closing(snapshot: Snapshot[BrokerView], move: Move, chosen: Chosen) -> StepPlan:
-    calls: list[Call] = []
-    inverse: list[Call] = []
-    for view in snapshot.views(move.source):
-        units = view.among(chosen)
-        calls += closes(view, units)
-        inverse += opens_again(view, units, before(move, view))
-    return StepPlan(
-        move.source, "the clients of each queue are kept out, restarts included", tuple(calls), tuple(inverse)
-    )
-
-
-def draft_by_itself(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    """Close queues too that the other site serves, where nothing kept clients out. Strike the debt once the fence is
-    proven for every queue of it."""
-    del rules
-    made, cut_off = _closing(snapshot, move, move.ask.includes), bool(step.words.get(CUT_OFF))
-    paid = cut_off or all(
-        move.ask.includes(unit) or view.kept_out(unit)
-        for view in snapshot.views(move.source)
-        for unit in view.fence.matches
-    )
-    owed = [view for view in snapshot.views(move.target) if paid and _owes(view, move.source)]
-    struck = in_part("strikes", (call for view in owed for call in pay(view, DebtKind.FENCE, move.source)))
-    again = [owe_again(view, DebtKind.FENCE, move.source) for view in owed]
-    return StepPlan(move.source, made.about, (*made.calls, *struck), (*made.inverse, *again), cut_off=cut_off)
-
-
-def _owes(view: BrokerView, site: str) -> bool:
-    return document(DebtKind.FENCE, site, view.site) in view.documents
-
-
-def draft_of_lost(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    """A site that is away cannot be fenced: the fence is owed, unless a hook has cut the site off before."""
-    role = part_of(snapshot, move.ask).roles[move.source]
-    if role is Role.SERVING:
-        return draft(rules, step, snapshot, move)
-    if role is Role.STANDBY:
-        return StepPlan(move.source, "its queues are closed already")
-    if step.words.get(CUT_OFF):
-        return StepPlan(move.source, "clients kept out by the hook before it")
-    calls, inverse = debt(snapshot, move, DebtKind.FENCE)
-    return StepPlan(move.source, "clients cannot be shown to be kept out: the fence is owed", calls, inverse)
+# By itself, queues are closed too that the other site serves, where nothing kept clients out.
+draft: Final = drafting(
+    lambda view, chosen: closes(view, view.among(chosen)),
+    lambda _: "the clients of each queue are kept out, restarts included",
+    "its queues are closed already",
+    _whole,
+)
 
 
 def draft_of_returned(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
@@ -156,8 +123,12 @@ def draft_of_returned(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker
     return StepPlan(move.target, "what it still holds is counted; its queues are closed first", tuple(calls))
 
 
-def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    return _closed(tools, move.source, step.part(""), move.moves, context)
+def _close(tools: BridgesTools, calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
+    chosen = move.ask.includes if move.ask.operation == FENCE else move.moves
+    return _closed(tools, move.source, calls, chosen, context)
+
+
+act: Final = acting(_close)
 
 
 def _closed(tools: BridgesTools, site: str, calls: Sequence[Call], chosen: Chosen, context: StepContext) -> Outcome:
@@ -198,70 +169,6 @@ def _still_in(views: Sequence[BrokerView], chosen: Chosen) -> list[str]:
     return found
 
 
-def by_itself(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Close what is open and prove it; a site that does not answer was cut off by the hook before this step."""
-    strikes = step.part("strikes")
-    proof: Outcome = Done(f"a hook keeps clients out of {move.source}", {"proof": "hook"})
-    if not step.cut_off:
-        proof = _closed(tools, move.source, step.part(""), move.ask.includes, context)
-    if isinstance(proof, Refused | Unknown) or not strikes:
-        return proof
-    tools.change(strikes, context)
-    return still(strikes, tools.views(move.target)) or proof
-
-
-def owe(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    if not step.calls:
-        return NotNeeded(step.about)
-    if any(call.site == move.source for call in step.calls):
-        return act(tools, step, move, context)
-    return tools.make(step.calls, context, move.target) or Done(
-        f"{move.source} cannot be fenced now: the fence is owed"
-    )
-
-
-def undo_by_itself(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    owed = [call for call in step.inverse if call.site == move.target]
-    tools.change([call for call in owed if left_of([call], tools.observer.look_at(move.target))], context)
-    return undo(tools, step, move, context)
-
-
-def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Let the clients of each queue in again, where the other site is seen to have it closed."""
-    inverse = [call for call in step.inverse if call.site == move.source]
-    if not inverse:
-        return tools.put_back(step, move.target, context)
-    views = tools.observer.look_at(move.source)
-    if not (left := [call for call in inverse if not _as_before(call, views)]):
-        return NotNeeded(f"{move.source} is open")
-    beside = _beside(tools, move)
-    if isinstance(beside, BrokerError) and (tools.opened or move.sent):
-        return Unknown(f"{move.target} is silent, and may have been opened: {move.source} stays closed")
-    opened = (
-        [] if isinstance(beside, BrokerError) else [unit for view in beside for unit in view.open_among(move.moves)]
-    )
-    if opened:
-        text = f"{move.target} has {some(opened)} open: what was closed at {move.source} stays closed"
-        return Refused(text, code=ExitCode.STRANDED)
-    listeners = [call for call in left if call.goal is Goal.OPEN]
-    tools.change(listeners, context)
-    if (why := tools.admit(move.source, [call for call in left if call.goal in ROLES], context)) is not None:
-        return Refused(why)
-    return still(listeners, tools.observer.look_at(move.source)) or Done(f"{move.source} lets clients in again")
-
-
-def _as_before(call: Call, views: Sequence[BrokerView]) -> bool:
-    """Read the whole file again only where the other calls show the roles still kept out."""
-    return holds(call, views) if call.thing else True
-
-
-def _beside(tools: BridgesTools, move: Move) -> list[BrokerView] | BrokerError:
-    try:
-        return tools.observer.look_at(move.target)
-    except BrokerError as error:
-        return error
-
-
 def residue(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Close those of the returned site's queues that were decided, and count what it still holds for the other."""
     units = {call.thing for call in step.calls if call.goal is Goal.CUT}
@@ -282,7 +189,6 @@ def draft_unfence(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView
     """Queues that the other site serves stay closed; pauses of runs are lifted."""
     del rules, step
     calls: list[Call] = []
-    inverse: list[Call] = []
     for view in snapshot.views(move.source):
         peer = snapshot.view(move.target, view.pair)
         served = peer.units if peer is not None else None
@@ -290,15 +196,14 @@ def draft_unfence(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView
         shut = [unit for unit in units if not view.units[unit]]
         calls += opens(view, shut)
         calls += in_part("listeners", _listeners(view, served or {}) if shut else ())
-        inverse += closes_again(view, shut, before(move, view))
     paused = [(view, queue) for view, queue in paused_at(snapshot, move.source) if queue.name in view.paused]
     calls += receipts.strikes(snapshot) if calls else []
-    return StepPlan(
-        move.source,
-        "clients let in again, and what runs have paused lifted",
-        (*calls, *(resume(view, queue) for view, queue in paused)),
-        (*inverse, *(pause(view, queue, "it is not paused") for view, queue in paused)),
-    )
+    about = "clients let in again, and what runs have paused lifted"
+    return StepPlan(move.source, about, (*calls, *(resume(view, queue) for view, queue in paused)))
+
+
+UNDO: Final = Undo(source=(clients,), target=(debts,))
+UNDO_UNFENCE: Final = Undo(source=(clients, held))
 
 
 def _listeners(view: BrokerView, served: Mapping[str, bool]) -> Iterator[Call]:

@@ -1,27 +1,30 @@
 """How a lost site is taken in again: residue and ids are let in while no queue delivers, and compared."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Move, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.bridges import duplicates
 from dr_ctl.topologies.bridges.shipping import Direction, starts, wait
 from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.view import BrokerView, whole
-from dr_ctl.topologies.common.baseline import before
-from dr_ctl.topologies.common.calls import call, close_listener, open_listener, pause, resume, still, to_undo
+from dr_ctl.topologies.common.baseline import AtBroker, before, debts, pauses, way_in
+from dr_ctl.topologies.common.calls import call, open_listener, pause, resume
 from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.idstore import NotRead, Store
+from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
+from dr_ctl.topologies.common.verbs.quarantine import paid
+from dr_ctl.topologies.common.verbs.undoing import as_before
 
 HOLDS: Final = "the returned site holds something for this one"
 HELD: Final = "it was paused for what came"
@@ -34,7 +37,6 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move:
     del step
     held: list[Call] = []
     let_in: list[Call] = []
-    inverse: list[Call] = []
     resumed: list[Call] = []
     for view in snapshot.views(move.source):
         was = before(move, view)
@@ -44,14 +46,9 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move:
                 continue
             held += [] if queue.paused else [pause(view, queue, HOLDS)]
             resumed.append(resume(view, queue, None if queue.paused else HELD))
-            inverse.append(resume(view, queue, "it is paused"))
         let_in += [open_listener(view, listener) for listener in view.link.listeners if not listener.started]
-        kept_out = [listener for listener in view.link.listeners if not was["mirror"].get(listener.name)]
-        inverse += [close_listener(view, listener, "it is open") for listener in kept_out]
-        inverse += owed_again(view, move.target, move)
     for view in snapshot.views(move.target):
         let_in += _ways_in(view)
-        inverse += _as_they_were(view, before(move, view)["acceptors"])
     let_in += starts([*snapshot.views(move.source), *snapshot.views(move.target)], whole)
     return StepPlan(
         move.target,
@@ -62,8 +59,7 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move:
             *in_part("deliver", resumed),
             *in_part("strikes", paid(snapshot, move)),
         ),
-        tuple(inverse),
-        rules.while_moving(move),
+        limits=rules.while_moving(move),
     )
 
 
@@ -77,8 +73,9 @@ def _ways_in(view: BrokerView) -> list[Call]:
     ]
 
 
-def _as_they_were(view: BrokerView, was: Mapping[str, bool]) -> list[Call]:
-    """Put the listeners back as they were when the site returned; the queues stay closed, even if the return fails."""
+def as_returned(at: AtBroker) -> list[Call]:
+    """The listeners as they were when the site returned; the queues stay closed, even if the return fails."""
+    view, was = at.view, at.was["acceptors"]
     return [
         call(
             view,
@@ -148,21 +145,8 @@ def _figures(tools: BridgesTools) -> dict[str, Json]:
     }
 
 
-def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    here = _undo_here(tools, step, move, context)
-    there = _undo_there(tools, [call for call in step.inverse if call.site == move.target], move, context)
-    return there if there is not None and not isinstance(here, Refused) else here
-
-
-def _undo_here(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Shut the way first, and let the ids that arrived be applied: a message that came in without its id may come
-    twice."""
-    mine = [call for call in step.inverse if call.site == move.source]
-    if not to_undo(mine, tools.views(move.source)):
-        return NotNeeded("as it was")
-    listeners = [call for call in mine if call.goal is Goal.CLOSE]
-    if (open_still := tools.make(listeners, context, move.source)) is not None:
-        return open_still
+def applied(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
+    """Let the ids that have arrived be applied: a message that came in without its id may come twice."""
     waited = until(
         context,
         lambda: tools.observer.unapplied_at(move.source, timeout_s=5.0),
@@ -170,16 +154,7 @@ def _undo_here(tools: BridgesTools, step: PlannedStep, move: Move, context: Step
         within_s=tools.timeouts.settle_s,
         poll_s=tools.timeouts.settle_poll_s,
     )
-    return replace(tools.put_back(step, move.source, context), findings=tuple(_duplicates(tools, move, waited.look)))
-
-
-def _undo_there(tools: BridgesTools, calls: Sequence[Call], move: Move, context: StepContext) -> Refused | None:
-    """The returned site's listeners, where it answers: behind them its queues are closed, so that nobody waits for one
-    that is away again."""
-    snapshot = {view.pair: view for view in tools.observer.answering(move.target)}
-    mine = [call for call in calls if call.unit in snapshot]
-    tools.change([call for call in mine if not snapshot[call.unit].holds(call)], context)
-    return still(mine, tools.views_of(mine))
+    return Done("as it was", findings=tuple(_duplicates(tools, move, waited.look)))
 
 
 def _duplicates(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Finding]:
@@ -232,3 +207,6 @@ def _of_ids(lacking: Mapping[str, int] | NotRead, move: Move) -> Iterator[Findin
     elif lacking:
         named = some([f"{queue} {count}" for queue, count in lacking.items()])
         yield found("DR-RECONCILE-004.unknown_ids", target=move.target, source=move.source, ids=named)
+
+
+UNDO: Final = Undo((way_in, pauses, debts), (as_returned,), partial(as_before, settle=applied))

@@ -11,7 +11,7 @@ from dr_ctl.core.model import Finding, some
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis.operations import START, STOP
@@ -20,8 +20,10 @@ from dr_ctl.topologies.bridges.reading import Access
 from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen
 from dr_ctl.topologies.common import waiting
-from dr_ctl.topologies.common.calls import call, holds, left_of, still
+from dr_ctl.topologies.common.baseline import links
+from dr_ctl.topologies.common.calls import call, holds
 from dr_ctl.topologies.common.figures import total
+from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.verbs.quiesce import while_serving
@@ -60,8 +62,7 @@ def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerVie
         move.source,
         f"{while_serving(snapshot, move)}the bridges connected, the buffers small",
         tuple(starts(views, move.moves)),
-        tuple(starts(views, move.moves)),
-        {"within": step.limits.get("within", rules.timeouts.catch_up_s)},
+        limits={"within": step.limits.get("within", rules.timeouts.catch_up_s)},
     )
 
 
@@ -72,8 +73,7 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView],
         move.target,
         "all messages shipped, all processed ids applied",
         tuple(starts(views, move.moves)),
-        tuple(starts(views, move.moves)),
-        {"within": rules.within(move), "stall": rules.drain.stall},
+        limits={"within": rules.within(move), "stall": rules.drain.stall},
     )
 
 
@@ -86,8 +86,7 @@ def draft_restart(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView
         move.source,
         f"stop and start the bridges of {move.source}, until they are connected; clients stay where they are",
         (*(_stop(view, bridge) for view, bridge in every if bridge.started), *(_start(*each, None) for each in every)),
-        tuple(starts(views, move.ask.includes)),
-        {"within": move.ask.timeout_s or STOPS_S},
+        limits={"within": move.ask.timeout_s or STOPS_S},
     )
 
 
@@ -239,21 +238,4 @@ def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     )
 
 
-def start(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """A broker that is away is not waited for: clients are."""
-    del move
-    sites = sorted({call.site for call in step.inverse})
-    views = [view for site in sites for view in tools.observer.answering(site)]
-    snapshot = {(view.site, view.pair) for view in views}
-    mine = [call for call in step.inverse if (call.site, call.unit) in snapshot]
-    away = sorted({f"{call.site}/{call.unit}" for call in step.inverse if call not in mine})
-    findings = tuple(
-        found("DR-LINK-007", broker=name, link="its bridges are started", site=name.partition("/")[0]) for name in away
-    )
-    if not left_of(mine, views):
-        return NotNeeded("no bridge was seen stopped", findings=findings)
-    tools.change([call for call in mine if left_of([call], views)], context)
-    try:
-        return still(mine, tools.views_of(mine)) or Done("bridges started", findings=findings)
-    except BrokerError as error:
-        return Refused(f"whether its bridges are started could not be seen: {error}")
+UNDO: Final = Undo(source=(links,))

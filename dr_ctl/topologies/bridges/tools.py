@@ -1,19 +1,22 @@
 """The gate of queues that diverts and bridges copy, and the tools of acts at such brokers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
-from dr_ctl.engine.ports import Done, Move, Outcome, Refused
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.topologies.bridges.duplicates import Side, lacking, missing, not_compared, told
 from dr_ctl.topologies.bridges.reading import Observer
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, lying
+from dr_ctl.topologies.common.calls import still
 from dr_ctl.topologies.common.figures import Residue, said
 from dr_ctl.topologies.common.gate import Sample, Verifier
 from dr_ctl.topologies.common.idstore import NotRead
 from dr_ctl.topologies.common.recipe import Recipe
-from dr_ctl.topologies.common.tools import Sender, Tools
+from dr_ctl.topologies.common.tools import ROLES, Sender, Tools
 from dr_ctl.topologies.common.view import Queue
 
 
@@ -196,7 +199,20 @@ class BridgesTools(Tools[BrokerView]):
 
     observer: Observer
     gate: BridgesVerifier
+    doubted = frozenset()
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, BridgesVerifier(observer, recipe.rules.drain.poll))
         self.residue: dict[str, Residue] = {}
+
+    def open_at(self, view: BrokerView, move: Move) -> Sequence[str]:
+        return view.open_among(move.moves)
+
+    def open_again(self, site: str, calls: Sequence[Call], context: StepContext) -> str | None:
+        """Rights come last here: until then each unit is closed, whatever its queues deliver."""
+        queues = [call for call in calls if call.goal is Goal.OPEN]
+        self.change(queues, context)
+        if (why := self.admit(site, [call for call in calls if call.goal in ROLES], context)) is not None:
+            return why
+        left = still(queues, self.observer.look_at(site))
+        return left.text if left is not None else None

@@ -154,10 +154,10 @@ class BridgesLink(Link["BrokerView"]):
 
     def holds(self, call: Call) -> bool | None:
         """Of its listeners too, which a return opens one by one."""
-        if call.goal not in (Goal.LINK_UP, Goal.LINK_DOWN):
-            return None
         listeners = {listener.name: listener.started for listener in self.view.acceptors}
-        return (listeners | {**self.ships}).get(call.thing) is (call.goal is Goal.LINK_UP)
+        if call.thing in listeners and call.goal in (Goal.LINK_UP, Goal.LINK_DOWN):
+            return listeners[call.thing] is (call.goal is Goal.LINK_UP)
+        return super().holds(call)
 
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view = self.view

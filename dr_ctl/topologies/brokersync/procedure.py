@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dr_ctl.core.notation import matches
-from dr_ctl.engine.operations import FAILOVER, FENCE
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Move, Outcome, StepContext
 from dr_ctl.topologies.brokersync import checks, proven, reinstate, settling, shipping
@@ -20,8 +19,8 @@ from dr_ctl.topologies.common.consumed import NotWhole
 from dr_ctl.topologies.common.recipe import Checks, Procedure, Recipe, Row
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender
-from dr_ctl.topologies.common.topology import Kind, PairDriver, PairTopology
-from dr_ctl.topologies.common.verbs import activate, canary, fence, plain, proving, quarantine, quiesce
+from dr_ctl.topologies.common.topology import COMMON, Kind, PairDriver, PairTopology
+from dr_ctl.topologies.common.verbs import activate, fence, quiesce
 from dr_ctl.topologies.topology import Keeper, Unproven
 
 NOT_COPIED: Final = (
@@ -38,31 +37,21 @@ def _activate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     return activate.act(tools, step, move, context)
 
 
-PROCEDURE: Final[Procedure[Snapshot[BrokerView], SyncTools]] = Procedure(
-    Row("observe", proving.draft_observe, proving.observe),
-    Row("check", proving.draft_check, proving.check),
-    Row("catch-up", shipping.draft_catch_up, shipping.catch_up, shipping.start),
-    Row("quiesce", classic.draft_quiesce, classic.quiesce, quiesce.undo),
-    Row("fence", fence.draft_of_lost, fence.owe, quarantine.undo, of=(FAILOVER,)),
-    Row("fence", fence.draft_by_itself, fence.by_itself, fence.undo_by_itself, of=(FENCE,)),
-    Row("fence", fence.draft, fence.act, fence.undo),
-    Row("quarantine", quarantine.draft, quarantine.act, quarantine.undo),
-    Row("settle", proving.draft_settle, proving.settle),
-    Row("drain", shipping.draft_drain, shipping.drain, shipping.start),
-    Row("verify", proving.draft_verify, proving.verify),
-    Row("activate", activate.draft, _activate, activate.undo),
-    Row("probe", classic.draft_probe, classic.probe),
-    Row("canary", canary.draft, canary.act, canary.undo),
-    Row("clean-canary", canary.draft_clean, canary.clean),
-    Row("unfence", fence.draft_unfence, fence.unfence, plain.put_back),
-    Row("restart-link", shipping.draft_restart, shipping.restart, shipping.start),
-    Row("keep-aside", settling.draft_keep_aside, settling.keep_aside),
-    Row("put-back", settling.draft_put_back, settling.put_back),
+PROCEDURE: Final[Procedure[Snapshot[BrokerView], SyncTools]] = {
+    **COMMON,
+    "catch-up": Row(shipping.draft_catch_up, shipping.catch_up, shipping.UNDO),
+    "quiesce": Row(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
+    "drain": Row(shipping.draft_drain, shipping.drain, shipping.UNDO),
+    "activate": Row(activate.draft, _activate, activate.UNDO),
+    "probe": Row(classic.draft_probe, classic.probe),
+    "restart-link": Row(shipping.draft_restart, shipping.restart, shipping.UNDO),
+    "keep-aside": Row(settling.draft_keep_aside, settling.keep_aside),
+    "put-back": Row(settling.draft_put_back, settling.put_back),
     # How a lost site is taken in again.
-    Row("residue", fence.draft_of_returned, reinstate.residue),
-    Row("reinstate", reinstate.draft, reinstate.act, plain.put_back),
-    Row("reconcile", reinstate.draft_reconcile, reinstate.reconcile),
-)
+    "residue": Row(fence.draft_of_returned, reinstate.residue),
+    "reinstate": Row(reinstate.draft, reinstate.act, reinstate.UNDO),
+    "reconcile": Row(reinstate.draft_reconcile, reinstate.reconcile),
+}
 
 
 class SyncTopology(PairTopology[BrokerView]):

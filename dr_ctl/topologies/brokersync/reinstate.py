@@ -20,13 +20,14 @@ from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.ids import aside
-from dr_ctl.topologies.common.baseline import before
-from dr_ctl.topologies.common.calls import close_listener, open_listener
+from dr_ctl.topologies.common.baseline import debts, way_in
+from dr_ctl.topologies.common.calls import open_listener
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole
 from dr_ctl.topologies.common.figures import Residue
+from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.plain import closed_first
-from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
+from dr_ctl.topologies.common.verbs.quarantine import paid
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Wait
 
@@ -40,20 +41,15 @@ def draft(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -
     del step
     done = [call for view in snapshot.views(move.target) for call in in_part("done", _aside(view))]
     let_in: list[Call] = []
-    inverse: list[Call] = []
     for view in snapshot.views(move.source):
         done += in_part("done", (may_move(view, view.named[name]) for name in view.copying if name in view.named))
-        was = before(move, view)
         let_in += [open_listener(view, listener) for listener in view.link.listeners if not listener.started]
-        kept_out = [listener for listener in view.link.listeners if not was["mirror"].get(listener.name)]
-        inverse += [close_listener(view, listener, "it is open") for listener in kept_out]
-        inverse += owed_again(view, move.target, move)
     for view in snapshot.views(move.target):
         let_in += [open_listener(view, listener) for listener in view.link.listeners if not listener.started]
     let_in += restarts([*snapshot.views(move.source), *snapshot.views(move.target)])
     about = "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship"
     calls = (*done, *in_part("let in", let_in), *in_part("strikes", paid(snapshot, move)))
-    return StepPlan(move.target, about, calls, tuple(inverse), rules.while_moving(move))
+    return StepPlan(move.target, about, calls, limits=rules.while_moving(move))
 
 
 def _aside(view: BrokerView) -> list[Call]:
@@ -225,3 +221,6 @@ def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
         wrong = parity.lacking(here, there, tools.observer.queues, snapshot.moved.get(pair, {}))
         if wrong:
             yield found("DR-RECONCILE-001", queues=some([each.told(move.source, move.target) for each in wrong]))
+
+
+UNDO: Final = Undo(source=(way_in, debts))

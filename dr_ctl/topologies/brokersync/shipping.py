@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.brokersync import listing, parity
@@ -30,10 +29,12 @@ from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.ids import removes
 from dr_ctl.topologies.classic.operations import MOVE_MATCHING, REMOVE_MATCHING, START, STOP
-from dr_ctl.topologies.common.calls import call, left_of, still
+from dr_ctl.topologies.common.baseline import AtBroker
+from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.gate import accepting, refused
 from dr_ctl.topologies.common.names import quarantine_queue
+from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while_serving
 from dr_ctl.topologies.common.view import Queue
@@ -97,7 +98,7 @@ def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move
     views = snapshot.views(move.source)
     about = f"{while_serving(snapshot, move)}the network connector connected, the copy queues small"
     limits = {"within": step.limits.get("within", rules.timeouts.catch_up_s)}
-    return StepPlan(move.source, about, tuple(restarts(views)), tuple(starts(views)), limits)
+    return StepPlan(move.source, about, tuple(restarts(views)), limits=limits)
 
 
 def draft_drain(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
@@ -110,8 +111,7 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: M
         move.target,
         about,
         (*lifts_planned(rules, snapshot, move), *restarts(views), *_removes(snapshot, move)),
-        tuple(starts(views)),
-        limits,
+        limits=limits,
     )
 
 
@@ -133,8 +133,7 @@ def draft_restart(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move:
         move.source,
         f"stop and start the network connector of {move.source}, until it is connected; clients stay where they are",
         (*stops(views), *starts(views, None)),
-        tuple(starts(views)),
-        {"within": move.ask.timeout_s or ATTACH_S},
+        limits={"within": move.ask.timeout_s or ATTACH_S},
     )
 
 
@@ -354,25 +353,9 @@ def restart(tools: SyncTools, step: PlannedStep, move: Move, context: StepContex
     )
 
 
-def start(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """A connector whose peer is away stays unconnected, and connects by itself once it is back."""
-    del move
-    sites = sorted({call.site for call in step.inverse})
-    views = [view for site in sites for view in tools.observer.answering(site)]
-    snapshot = {(view.site, view.pair) for view in views}
-    mine = [call for call in step.inverse if (call.site, call.unit) in snapshot]
-    if not left_of(mine, views):
-        return NotNeeded("no network connector was seen stopped")
-    tools.change([call for call in mine if left_of([call], views)], context)
-    try:
-        left = until(
-            context,
-            lambda: still(mine, tools.views_of(mine)),
-            holds=lambda left: left is None,
-            within_s=tools.timeouts.link_attach_s,
-            poll_s=tools.timeouts.link_poll_s,
-        ).look
-    except BrokerError as error:
-        return Refused(f"whether its network connector is connected could not be seen: {error}")
-    findings = (found("DR-LINK-007.trying", why=left.text),) if left else ()
-    return Done("network connectors started", findings=findings)
+def connected(at: AtBroker) -> list[Call]:
+    """A stopped connector and an absent peer look the same: what a step stops is started, however it was before."""
+    return starts([at.view]) if at.named(Goal.LINK_UP) else []
+
+
+UNDO: Final = Undo(source=(connected,))

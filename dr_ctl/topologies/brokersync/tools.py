@@ -98,3 +98,4 @@ class SyncTools(Tools[BrokerView]):
         super().__init__(observer, recipe, sender, SyncVerifier(observer, recipe.rules, compared := Compared()))
         self.compared = compared
         self.rejoined = TakenIn()
+        self.connects_s = self.timeouts.link_attach_s

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic.broker import ClassicBroker, Network
 from dr_ctl.topologies.common import snapshot
@@ -76,11 +74,6 @@ class SyncLink(Link["BrokerView"]):
     def reserved(self) -> Collection[str]:
         """The agent's own listener, too."""
         return {*super().reserved, *filter(None, [self.view.own.agent])}
-
-    def holds(self, call: Call) -> bool | None:
-        if call.goal not in (Goal.LINK_UP, Goal.LINK_DOWN):
-            return None
-        return self.ships.get(call.thing, False) is (call.goal is Goal.LINK_UP)
 
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view = self.view

@@ -135,12 +135,6 @@ def remove_document(view: Broker, name: str, about: str, when: str | None = None
     return Call(view.site, view.pair, Goal.STRIKE, name, view.requests.remove(name), about, when)
 
 
-def to_undo(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
-    """Choose the calls that undo something: effects that are not seen to hold, and roles that were kept out. A restart
-    may let these roles in again, so the present flag proves nothing."""
-    return [call for call in calls if call.goal is Goal.SHUT_OUT or not holds(call, views)]
-
-
 def left_of(calls: Sequence[Call], views: Sequence[Broker]) -> list[str]:
     """The effects of these calls that are not seen to hold, in words."""
     return [call.about for call in calls if not holds(call, views)]

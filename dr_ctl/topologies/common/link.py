@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from dr_ctl.core.model import Json
+from dr_ctl.engine.goals import Goal
 
 if TYPE_CHECKING:
     from dr_ctl.engine.plan import Call
@@ -179,8 +180,9 @@ class Link(ABC, Generic[V]):
 
     def holds(self, call: Call) -> bool | None:
         """Say whether the effect of a call to the link is seen, or None for any other call."""
-        del call
-        return None
+        if call.goal not in (Goal.LINK_UP, Goal.LINK_DOWN):
+            return None
+        return self.ships.get(call.thing, False) is (call.goal is Goal.LINK_UP)
 
     def at_listeners(self) -> list[Connection]:
         """The connections at the listeners that are the link's alone, but those of the site's own brokers."""

@@ -1,7 +1,7 @@
 """The half of a topology that decides: the reasons against a move, and every step by its procedure's table. Pure.
 
-The table says of each verb of a runbook how it is decided, how it is done, how it is undone. A row may be for some
-operations only; the first that fits is meant. The table knows nothing of what the verbs act on.
+The table says of each verb of a runbook how it is decided, how it is done, how it is undone. It knows nothing of what
+the verbs act on.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Check, Move, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import failover, single
-from dr_ctl.topologies.common.baseline import baseline, basis
+from dr_ctl.topologies.common.baseline import Aspect, AtBroker, baseline, basis, before
 from dr_ctl.topologies.common.checks import (
     OF_BROKER,
     OF_PAIR,
@@ -36,29 +36,36 @@ V = TypeVar("V", bound=Broker)
 
 
 @dataclass(frozen=True, slots=True)
-class Row(Generic[S, T]):
-    """One verb; `of` are the operations that the row is for, none of them named for any."""
+class Undo:
+    """What a verb may change at the brokers of each site, which its undo gives back as it was before the run. `by` does
+    what is more than that."""
 
-    verb: str
+    source: tuple[Aspect, ...] = ()
+    target: tuple[Aspect, ...] = ()
+    by: Callable[[Any, PlannedStep, Move, StepContext], Outcome] | None = None
+
+    def of(self, rules: Rules, snapshot: Snapshot[Any], move: Move, draft: StepPlan) -> StepPlan:
+        """The step with the calls that undo it."""
+        inverse = [*draft.inverse]
+        for site, parts in ((move.source, self.source), (move.target, self.target)):
+            for view in snapshot.views(site):
+                calls = [call for call in draft.calls if (call.site, call.unit) == (site, view.pair)]
+                at = AtBroker(rules, move, view, before(move, view), calls)
+                inverse += (call for part in parts for call in part(at))
+        return replace(draft, inverse=tuple(inverse))
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[S, T]):
+    """How one verb is decided, how it is done, and what its undo gives back."""
+
     draft: Callable[[Rules, RunbookStep, S, Move], StepPlan]
     act: Callable[[T, PlannedStep, Move, StepContext], Outcome]
-    undo: Callable[[T, PlannedStep, Move, StepContext], Outcome] | None = None
-    of: tuple[str, ...] = ()
+    undo: Undo | None = None
 
 
-class Procedure(Generic[S, T]):
-    """The rows of one topology, in the order in which a person reads them: the order of steps is the runbook's."""
-
-    def __init__(self, *rows: Row[S, T]) -> None:
-        self.rows: Sequence[Row[S, T]] = rows
-
-    @property
-    def verbs(self) -> frozenset[str]:
-        return frozenset(row.verb for row in self.rows)
-
-    def row(self, verb: str, operation: str) -> Row[S, T]:
-        """The row of a verb in one operation; raises `StopIteration` where the topology has none."""
-        return next(row for row in self.rows if row.verb == verb and (operation in row.of or not row.of))
+# The rows of one topology by verb, in the order in which a person reads them: the order of steps is the runbook's.
+Procedure = Mapping[str, Row[S, T]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +101,12 @@ class Recipe(Generic[V]):
         self.moves_parts = moves_parts
 
     def verbs(self) -> frozenset[str]:
-        return self._procedure.verbs
+        return frozenset(self._procedure)
 
     def draft(self, step: RunbookStep, snapshot: Snapshot[V], move: Move) -> StepPlan:
-        draft = self._procedure.row(step.verb, move.ask.operation).draft(self.rules, step, snapshot, move)
+        row = self._procedure[step.verb]
+        draft = row.draft(self.rules, step, snapshot, move)
+        draft = row.undo.of(self.rules, snapshot, move, draft) if row.undo is not None else draft
         if step.verb != "reinstate" or not self._checks.nothing_owed(snapshot, move):
             return draft
         when = f"{move.target} is not taken in any more"  # the step looks first, and does nothing where it is

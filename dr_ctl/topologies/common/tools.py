@@ -2,18 +2,18 @@
 
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any, Final, Generic
+from typing import Any, ClassVar, Final, Generic
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.model import ExitCode, some
 from dr_ctl.core.system import together
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.holding import Lease
-from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, Unknown
+from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Move, Outcome, Refused, StepContext, Unknown
 from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.topologies.common.access import CHANGE_S, Access, Channel, Part
-from dr_ctl.topologies.common.calls import holds, queues_of, still, to_undo
+from dr_ctl.topologies.common.calls import holds, queues_of, still
 from dr_ctl.topologies.common.gate import Verifier
 from dr_ctl.topologies.common.listeners import Listeners
 from dr_ctl.topologies.common.observer import AnyObserver, Observer
@@ -111,10 +111,14 @@ class Sender:
 class Tools(Generic[V_co]):
     """An instance serves one command. `opened` is True once a call that opens the target has gone out, `cut_off` where
     a hook was to cut the lost site off. `opening_s`: for how long a broker that was told to let clients in may keep
-    them waiting. `cut_but`: which of the messages that clients hold when they are cut do not come again."""
+    them waiting; `connects_s`: for how long what ships may need to connect. `cut_but`: which of the messages that
+    clients hold when they are cut do not come again. An undo sends what is `doubted` also where it is seen to hold: a
+    restart may let roles in again."""
 
     opening_s = 0.0
     cut_but = ""
+    connects_s = 0.0
+    doubted: ClassVar[frozenset[Goal]] = frozenset({Goal.SHUT_OUT})
 
     def __init__(
         self, observer: Observer[V_co, Access[V_co]], recipe: Recipe[V_co], sender: Sender, gate: Verifier[Any]
@@ -189,13 +193,18 @@ class Tools(Generic[V_co]):
         views = self.observer.look_at(site, {call.unit for call in calls}, Part.RIGHTS)
         return [call for call in calls if not holds(call, views)]
 
-    def put_back(self, step: PlannedStep, site: str, context: StepContext) -> Outcome:
-        """Undo a step all of whose inverse is at one site."""
-        mine = [call for call in step.inverse if call.site == site]
-        if not (calls := to_undo(mine, self.views_of(mine))):
-            return NotNeeded("as it was")
-        self.change(calls, context)
-        return still(mine, self.views_of(mine)) or Done("as it was")
+    def open_again(self, site: str, calls: Sequence[Call], context: StepContext) -> str | None:
+        """Let clients in by these calls, their listeners last; says why they are not let in, or None."""
+        if (why := self.admit(site, [call for call in calls if call.goal in ROLES], context)) is not None:
+            return why
+        listeners = [call for call in calls if call.goal is Goal.OPEN]
+        self.change(listeners, context)
+        return self.listeners.why_not_open_again(site, listeners) if listeners else None
+
+    def open_at(self, view: Any, move: Move) -> Sequence[str]:
+        """What of this move lets clients in at a broker."""
+        del move
+        return [view.pair] if view.open else []
 
     def taken_back(self, move: Move) -> set[str]:
         """The pairs at the target that something else closes again, where the topology has such a thing."""

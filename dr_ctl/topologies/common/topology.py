@@ -7,30 +7,48 @@ acceptor whose port is taken by another process says that it is started. An undo
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Done, Driver, Move, NotNeeded, Outcome, Recipe, Refused, StepContext, Unknown
+from dr_ctl.engine.ports import Done, Driver, Move, NotNeeded, Outcome, Recipe, Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.common import recipe
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.listeners import Listeners
 from dr_ctl.topologies.common.observer import Observer, Reads
-from dr_ctl.topologies.common.recipe import Procedure
+from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot, V_co
 from dr_ctl.topologies.common.tools import Sender, Tools
+from dr_ctl.topologies.common.verbs import activate, canary, fence, proving, quarantine, quiesce
+from dr_ctl.topologies.common.verbs.undoing import as_before, guarded
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Glance
 
 V = TypeVar("V", bound=Broker)
+
+
+# What topologies of pairs do alike.
+COMMON: Final[Procedure[Any, Any]] = {
+    "observe": Row(proving.draft_observe, proving.observe),
+    "check": Row(proving.draft_check, proving.check),
+    "quiesce": Row(quiesce.draft, quiesce.act, quiesce.UNDO),
+    "fence": Row(fence.draft, fence.act, fence.UNDO),
+    "quarantine": Row(quarantine.draft, quarantine.act, quarantine.UNDO),
+    "settle": Row(proving.draft_settle, proving.settle),
+    "verify": Row(proving.draft_verify, proving.verify),
+    "activate": Row(activate.draft, activate.act, activate.UNDO),
+    "probe": Row(proving.draft_probe, proving.probe),
+    "canary": Row(canary.draft, canary.act, canary.UNDO),
+    "clean-canary": Row(canary.draft_clean, canary.clean),
+    "unfence": Row(fence.draft_unfence, fence.unfence, fence.UNDO_UNFENCE),
+}
 
 
 class PairDriver(Generic[V_co]):
@@ -43,20 +61,20 @@ class PairDriver(Generic[V_co]):
         return self._tools.observer.observe(least_s=self._tools.timeouts.last_look_s)
 
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        row = self._procedure.row(step.verb, move.ask.operation)
-        return _guarded(lambda: row.act(self._tools, step, move, context))
+        row = self._procedure[step.verb]
+        return guarded(lambda: row.act(self._tools, step, move, context))
 
     def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Try until it is verified or the time is over: a broker may be away for a moment. Where another run has the
         lock no call goes out, and only a look can show that it is as before."""
-        undo = self._procedure.row(step.verb, move.ask.operation).undo
+        undo = self._procedure[step.verb].undo
         if undo is None:
             return NotNeeded("it changes nothing that is put back")
         timeouts = self._tools.timeouts
 
         def attempt() -> tuple[Outcome | None, Outcome]:
             barred = self._tools.sender.barred()
-            return barred, _guarded(lambda: undo(self._tools, step, move, context))
+            return barred, guarded(lambda: (undo.by or as_before)(self._tools, step, move, context))
 
         waited = until(
             context,
@@ -76,14 +94,6 @@ class PairDriver(Generic[V_co]):
 
 def _is_stranded(outcome: Outcome) -> bool:
     return isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED
-
-
-def _guarded(act: Callable[[], Outcome]) -> Outcome:
-    """Give `Unknown` if a broker stops answering in the middle."""
-    try:
-        return act()
-    except BrokerError as error:
-        return Unknown(str(error))
 
 
 class PairTopology(Generic[V]):

@@ -18,14 +18,15 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.documents import CREATE_FILTERED
 from dr_ctl.topologies.artemis.operations import START, STOP
 from dr_ctl.topologies.common import failover
-from dr_ctl.topologies.common.baseline import before
-from dr_ctl.topologies.common.calls import call, close_listener, left_of, open_listener, pause, pause_lasting, resume
+from dr_ctl.topologies.common.baseline import AtBroker, debts, way_in
+from dr_ctl.topologies.common.calls import call, left_of, open_listener, pause, pause_lasting, resume
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, LiesThere
 from dr_ctl.topologies.common.figures import Residue, total
 from dr_ctl.topologies.common.names import quarantine_queue
+from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs import quarantine
-from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
+from dr_ctl.topologies.common.verbs.quarantine import paid
 from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.continuity import checks, copies
 from dr_ctl.topologies.continuity.reading import Access, Way
@@ -78,17 +79,19 @@ def nothing_owed(snapshot: ContinuitySnapshot, move: Move) -> bool:
 def draft_quarantine(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
     """A site that came back would obey the commands of the outage, one by one."""
     common = quarantine.draft(rules, step, snapshot, move)
-    kept: list[Call] = []
-    again: list[Call] = []
-    for view in snapshot.views(move.target):
-        commands = view.commands
-        if commands is not None:
-            if not commands.out.paused:
-                kept.append(pause_lasting(view, commands.out))
-            if not before(move, view)["commands_paused"]:
-                again.append(resume(view, commands.out, "it is paused"))
+    told = [(view, view.commands.out) for view in snapshot.views(move.target) if view.commands is not None]
+    kept = [pause_lasting(view, queue) for view, queue in told if not queue.paused]
     about = f"{common.about}, and what the plugin would tell it"
-    return replace(common, about=about, calls=(*common.calls, *kept), inverse=(*again, *common.inverse))
+    return replace(common, about=about, calls=(*common.calls, *kept))
+
+
+def commands(at: AtBroker) -> Iterator[Call]:
+    """What the plugin tells its peer."""
+    if at.view.commands is not None and not at.was["commands_paused"]:
+        yield resume(at.view, at.view.commands.out, "it is paused")
+
+
+UNDO_QUARANTINE: Final = Undo(target=(commands, way_in, debts))
 
 
 def draft(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
@@ -96,10 +99,8 @@ def draft(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: M
     deliver again; strike the debts."""
     del step
     calls: list[Call] = []
-    inverse: list[Call] = []
     returned = snapshot.views(move.target)
     for view in snapshot.views(move.source):
-        was = before(move, view)
         # Bridges stop first: messages that a bridge has taken could not be removed from a queue that is only paused.
         calls += in_part("hold", (stop(view, flow.target_bridge) for flow in view.flows))
         calls += in_part("hold", (pause(view, flow.in_mirror) for flow in view.flows))
@@ -107,14 +108,6 @@ def draft(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: M
         calls += in_part(
             "listeners", (open_listener(view, listener) for listener in view.link.listeners if not listener.started)
         )
-        # Closed first: nothing more comes in that would be delivered with what is held.
-        kept_out = [listener for listener in view.link.listeners if not was["mirror"].get(listener.name)]
-        inverse += [close_listener(view, listener, "it is open") for listener in kept_out]
-        inverse += _removing(view, move)
-        inverse += in_part("deliver", (resume(view, flow.in_mirror, "it is paused") for flow in view.flows))
-        again = "deliver again by"
-        inverse += in_part("deliver", (start(view, flow.target_bridge, again, "it is stopped") for flow in view.flows))
-        inverse += owed_again(view, move.target, move)
     for view in returned:
         calls += in_part("hold acks", (stop(view, flow.acks_bridge, NOT_IN) for flow in view.flows))
         calls += _without_commands(view)
@@ -123,7 +116,6 @@ def draft(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: M
         )
         shipped = [start(view, flow.acks_bridge, "ship by", "it is stopped") for flow in view.flows]
         calls += in_part("ship acks", shipped)
-        inverse += shipped
     for view in snapshot.views(move.source):
         calls += _removing(view, move)
         calls += in_part("deliver", (resume(view, flow.in_mirror) for flow in view.flows))
@@ -136,9 +128,20 @@ def draft(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: M
         move.target,
         "its messages are let in, then its acknowledgements; only what was never done is delivered",
         calls=(*calls, *in_part("strikes", paid(snapshot, move))),
-        inverse=tuple(inverse),
         limits={"within": rules.within(move)},
     )
+
+
+def staged(at: AtBroker) -> Iterator[Call]:
+    """What has come in and is held, without what turns out to be done."""
+    yield from _removing(at.view, at.move)
+    yield from in_part("deliver", (resume(at.view, flow.in_mirror, "it is paused") for flow in at.view.flows))
+    bridges = (flow.target_bridge for flow in at.view.flows)
+    yield from in_part("deliver", (start(at.view, each, "deliver again by", "it is stopped") for each in bridges))
+
+
+def shipped(at: AtBroker) -> Iterator[Call]:
+    return (start(at.view, flow.acks_bridge, "ship by", "it is stopped") for flow in at.view.flows)
 
 
 def start(view: SiteView, bridge: Bridge, about: str, when: str | None = None) -> Call:
@@ -444,3 +447,7 @@ def _acks_in(both: Both) -> list[str]:
     found += [f"{flow.out_acks.depth} in {flow.out_acks.name}" for flow in there.flows if flow.out_acks.depth]
     found += [f"{flow.in_acks.depth} in {flow.in_acks.name}" for flow in here.flows if flow.in_acks.depth]
     return found + [f"{f.in_mirror.scheduled} in {f.in_mirror.name} wait" for f in here.flows if f.in_mirror.scheduled]
+
+
+# Closed first: nothing more comes in that would be delivered with what is held.
+UNDO: Final = Undo((way_in, staged, debts), (shipped,), undo)

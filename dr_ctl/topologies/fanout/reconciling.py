@@ -16,10 +16,12 @@ from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, StepP
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic.operations import PAUSES
+from dr_ctl.topologies.common.baseline import pauses
 from dr_ctl.topologies.common.calls import pause, resume
 from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.gate import accepting
 from dr_ctl.topologies.common.idstore import Store
+from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs import quiesce
 from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, to_pause, while_serving
@@ -57,7 +59,7 @@ def draft_trim(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: 
     del step
     about = f"what was consumed at {move.target} is removed at {move.source} by its ids"
     rests, go_on = resting(rules, snapshot, replace(move, source=move.target))
-    return StepPlan(move.source, about, (*rests, *may_remove(snapshot.views(move.source)), *go_on), go_on)
+    return StepPlan(move.source, about, (*rests, *may_remove(snapshot.views(move.source)), *go_on))
 
 
 def resting(rules: Rules, snapshot: FanoutSnapshot, move: Move) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
@@ -117,10 +119,6 @@ def trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext
     could = f"{tools.evened.removed_in_all} consumed messages could be removed at {move.source}"
     done = replace(_evened(tools), text=could) if context.only_looks else _evened(tools)
     return replace(done, findings=tuple(possible_duplicates(tools.evened.untold, move, move.source)))
-
-
-def undo_trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    return tools.put_back(step, move.target, context)
 
 
 def at_rest(
@@ -296,3 +294,6 @@ def _without_done(tools: FanoutTools, store: Store, site: str, context: StepCont
             if (refused := remove(tools, access, name, ids.consumed(store, access, queue), context)) is not None:
                 return refused.text
     return None
+
+
+UNDO_TRIM: Final = Undo(target=(pauses,))

@@ -1,15 +1,18 @@
 """How a returned site is taken in again: it is closed, compared by id, and evened out."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.engine.plan import PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.common.baseline import debts, pauses
+from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.plain import closed_first
-from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
+from dr_ctl.topologies.common.verbs.quarantine import paid
 from dr_ctl.topologies.fanout.checks import nothing_owed, of_untold
 from dr_ctl.topologies.fanout.copying import may_copy, may_remove
 from dr_ctl.topologies.fanout.ids import Pace
@@ -23,11 +26,10 @@ def draft(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: Move)
     Messages stay copied and removed when it is undone: copies lie at both sites, and the rest was consumed."""
     del step
     rests, go_on = resting(rules, snapshot, move)
-    inverse = [*go_on, *(call for view in snapshot.views(move.source) for call in owed_again(view, move.target, move))]
     views = snapshot.views(move.target)
     calls = (*rests, *may_remove(views), *may_copy(views), *go_on, *in_part("strikes", paid(snapshot, move)))
     about = f"compared by id: what was consumed since is removed at {move.target}, what came since is copied there"
-    return StepPlan(move.target, about, calls, tuple(inverse), rules.while_moving(move))
+    return StepPlan(move.target, about, calls, limits=rules.while_moving(move))
 
 
 def draft_reconcile(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: Move) -> StepPlan:
@@ -92,3 +94,6 @@ def _alone(tools: FanoutTools, move: Move) -> Iterator[Finding]:
             target=move.target,
             items=some([f"{queue} {ident}" for queue, ids in alone.items() for ident in sorted(ids)]),
         )
+
+
+UNDO: Final = Undo(source=(pauses, debts))

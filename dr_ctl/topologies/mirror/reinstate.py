@@ -7,6 +7,7 @@ are taken out by id; messages without a known id are counted.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from dr_ctl.core.document import document
@@ -14,27 +15,26 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, some
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
-from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.baseline import before, debts, pauses, way_in
 from dr_ctl.topologies.common.calls import (
-    close_listener,
     holds,
     left_of,
     open_listener,
     pause_lasting,
     resume,
     still,
-    to_undo,
 )
 from dr_ctl.topologies.common.consumed import Acknowledged, Consumed
 from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.figures import Residue
+from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules, selected
-from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
+from dr_ctl.topologies.common.verbs.quarantine import paid
+from dr_ctl.topologies.common.verbs.undoing import as_before
 from dr_ctl.topologies.mirror import origins, parity
 from dr_ctl.topologies.mirror.origins import Origin, browsed, residue
 from dr_ctl.topologies.mirror.reading import Flow, Way
@@ -54,22 +54,16 @@ def draft(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move)
     del step
     held: list[Call] = []
     let_in: list[Call] = []
-    inverse: list[Call] = []
     resumed: list[Call] = []
     for view in snapshot.views(move.source):
-        was = before(move, view)
-        paused_before = set(was["paused"])
+        paused_before = set(before(move, view)["paused"])
         # Pause every queue, whatever the settings narrow: a queue that goes on delivering would meet the residue.
         for queue in view.business.values():
             if not queue.paused:
                 held.append(pause_lasting(view, queue))
             if queue.name not in paused_before:
                 resumed.append(resume(view, queue))
-                inverse.append(resume(view, queue, "it is paused"))
         let_in += _listeners(view)
-        kept_out = [listener for listener in view.link.listeners if not was["mirror"].get(listener.name)]
-        inverse += [close_listener(view, listener, "it is open") for listener in kept_out]
-        inverse += owed_again(view, move.target, move)
     for view in snapshot.views(move.target):
         # Where both sites were lost in turn, the one that returns still keeps the other out.
         let_in += _listeners(view)
@@ -84,7 +78,6 @@ def draft(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move)
             *in_part("deliver", resumed),
             *in_part("strikes", paid(snapshot, move)),
         ),
-        inverse=tuple(inverse),
         limits=rules.while_moving(move),
     )
 
@@ -211,19 +204,6 @@ def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
             tools.rejoined.echoes += len(gone & echoes)
 
 
-def undo(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Shut the way first, then move aside messages that came in ahead of their acknowledgements."""
-    if not to_undo(step.inverse, tools.views(move.source)):
-        return NotNeeded("as it was")
-    listeners = [call for call in step.inverse if call.goal is Goal.CLOSE]
-    if (open_still := tools.make(listeners, context, move.source)) is not None:
-        return open_still
-    left = withheld(tools, move, context)
-    if isinstance(left, Refused):
-        return left
-    return replace(tools.put_back(step, move.source, context), evidence=document(left), findings=left.findings(move))
-
-
 class _Residue(PairWait):
     """Until nothing of the residue is under way, several polls in a row."""
 
@@ -260,7 +240,7 @@ class _Residue(PairWait):
         return context.monotonic() - self._lessened_at
 
 
-def withheld(tools: MirrorTools, move: Move, context: StepContext) -> HalfWay | Refused:
+def withheld(tools: MirrorTools, move: Move, context: StepContext) -> Outcome:
     """Take out of the serving site what the returned one has done. The way between them is shut. Twice is once."""
     half_way = tools.half_way
     half_way.duplicates, half_way.why = 0, None
@@ -275,7 +255,7 @@ def withheld(tools: MirrorTools, move: Move, context: StepContext) -> HalfWay | 
             return moved
         for name, count in moved.items():
             half_way.taken_out[name] = half_way.taken_out.get(name, 0) + count
-    return half_way
+    return Done("as it was", document(half_way), half_way.findings(move))
 
 
 def _settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
@@ -332,3 +312,6 @@ def _count(half_way: HalfWay, view: BrokerView, acks: int | None, why: str) -> N
     lying = sum(max(0, queue.depth) for queue in view.business.values())
     half_way.duplicates += lying if acks is None else min(lying, acks)
     half_way.why = why
+
+
+UNDO: Final = Undo(source=(way_in, pauses, debts), by=partial(as_before, settle=withheld))

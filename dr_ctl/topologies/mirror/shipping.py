@@ -15,12 +15,14 @@ from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.common.baseline import links
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.figures import evidence, said, total
+from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while_serving
 from dr_ctl.topologies.console.requests import request
@@ -60,19 +62,12 @@ def restarts(views: Sequence[BrokerView]) -> list[Call]:
     ]
 
 
-def starts(views: Sequence[BrokerView]) -> list[Call]:
-    """Start those again that were started."""
-    links = [(view, view.broker_connection) for view in views if view.broker_connection is not None]
-    return [start_link(view, link, "it is stopped") for view, link in links if link.started]
-
-
 def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move) -> StepPlan:
     views = [*snapshot.views(move.source), *snapshot.views(move.target)]
     return StepPlan(
         move.source,
         f"{while_serving(snapshot, move)}both links attached, the outflow small",
         calls=tuple(restarts(views)),
-        inverse=tuple(starts(views)),
         limits={"within": step.limits.get("within", rules.timeouts.catch_up_s)},
     )
 
@@ -84,7 +79,6 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move:
         move.target,
         "everything shipped and applied, in both directions; pauses lifted beside it",
         calls=(*lifts_planned(rules, snapshot, move), *restarts(views)),
-        inverse=tuple(starts(views)),
         limits={"within": rules.within(move), "stall": rules.drain.stall},
     )
 
@@ -100,7 +94,6 @@ def draft_restart(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, mov
         move.source,
         f"stop and start the link of {move.source}, until it is attached; clients stay where they are",
         calls=(*stops, *(start_link(view, link) for view, link in links)),
-        inverse=tuple(starts([view for view, _ in links])),
         limits={"within": move.ask.timeout_s or rules.timeouts.link_attach_s},
     )
 
@@ -385,37 +378,4 @@ def _away(now: Flows) -> list[str]:
     return [name for name, flow in now.items() if not (isinstance(flow, Flow) and flow.attached)]
 
 
-def start(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    del move
-    stopped, away = _stopped_links(tools)
-    # A broker that is away is not waited for: clients are. A link's stop and start travel together, so it is only
-    # left stopped where that one request was cut in its middle.
-    findings = tuple(
-        found("DR-LINK-007", broker=access.site, link="its link is started", site=access.site) for access in away
-    )
-    calls = [call for call in step.inverse if (call.site, call.unit) in stopped]
-    if not calls:
-        return NotNeeded("no link was seen stopped", findings=findings)
-    tools.change(calls, context)
-    if left := _stopped_links(tools)[0] & {(call.site, call.unit) for call in calls}:
-        return Refused(f"the link of {', '.join(site for site, _ in sorted(left))} is not started")
-    return Done("links started", findings=findings)
-
-
-def _stopped_links(tools: MirrorTools) -> tuple[set[tuple[str, str]], list[Access]]:
-    """The brokers whose link is not started, and those that did not answer."""
-
-    def look(access: Access) -> BrokerView | None:
-        try:
-            return access.read()
-        except BrokerError:
-            return None
-
-    every = tools.observer.all()
-    views = dict(zip(every, tools.observer.together(look, every), strict=True))
-    stopped = {
-        (view.site, view.pair)
-        for view in views.values()
-        if view and view.broker_connection and not view.broker_connection.started
-    }
-    return stopped, [access for access, view in views.items() if view is None]
+UNDO: Final = Undo(source=(links,), target=(links,))

@@ -8,9 +8,11 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
+from dr_ctl.topologies.common.baseline import debts
+from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.verbs.quarantine import owed_again, paid
+from dr_ctl.topologies.common.verbs.quarantine import paid
 from dr_ctl.topologies.common.verbs.quiesce import while_serving
 from dr_ctl.topologies.sharedstore.lock import Lag
 from dr_ctl.topologies.sharedstore.tools import StoreTools
@@ -41,9 +43,8 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView],
 def draft_reinstate(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Strike the debts only: the returned broker waits by itself."""
     del rules, step
-    inverse = [call for view in snapshot.views(move.source) for call in owed_again(view, move.target, move)]
     about = f"{move.target} waits for the store; what was owed is struck out"
-    return StepPlan(move.target, about, tuple(paid(snapshot, move)), tuple(inverse))
+    return StepPlan(move.target, about, tuple(paid(snapshot, move)))
 
 
 def catch_up(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -91,3 +92,6 @@ def reinstate(tools: StoreTools, step: PlannedStep, move: Move, context: StepCon
     if (refused := tools.make(step.calls, context, move.source, move.target)) is not None:
         return refused
     return Done(f"{move.target} waits for the store")
+
+
+UNDO: Final = Undo(source=(debts,))

@@ -19,7 +19,7 @@ from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
-from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.jolokia.client import Reader
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
@@ -179,7 +179,7 @@ LOCK = LockDocument(7, "a run", paused={"a run": ("orders.in",)}).to_text()
 NARROW = Queues(include=("orders.#", "brief"), exclude=("orders.audit",))
 ALL_IN, AUDIT = "; ".join(f"paris pause {name}" for name in ("orders.in", "orders.audit")), "paris resume orders.audit"
 IN, STRUCK = "paris resume orders.in", f"paris strike {FENCE}; paris strike {QUARANTINE}"
-SHUT_AGAIN = f"paris close mirror; paris write {FENCE}; paris write {QUARANTINE}"
+SHUT_AGAIN, OWED = "paris close mirror", f"paris write {FENCE}; paris write {QUARANTINE}"
 
 
 @pytest.mark.parametrize(
@@ -211,11 +211,11 @@ SHUT_AGAIN = f"paris close mirror; paris write {FENCE}; paris write {QUARANTINE}
          "", f"paris open mirror; paris strike {QUARANTINE}"),
         # A return pauses every queue, whatever the settings narrow, lifts its own pauses and no others.
         ("failback", "reinstate", BACK, NARROW,
-         f"{ALL_IN}; paris open mirror; {IN}; {AUDIT}; {STRUCK}", f"{IN}; {AUDIT}; {SHUT_AGAIN}"),
+         f"{ALL_IN}; paris open mirror; {IN}; {AUDIT}; {STRUCK}", f"{SHUT_AGAIN}; {IN}; {AUDIT}; {OWED}"),
         ("failback", "reinstate", HELD, None,
-         f"paris pause orders.audit; paris open mirror; {AUDIT}; {STRUCK}", f"{AUDIT}; {SHUT_AGAIN}"),
+         f"paris pause orders.audit; paris open mirror; {AUDIT}; {STRUCK}", f"{SHUT_AGAIN}; {AUDIT}; {OWED}"),
         ("failback", "reinstate", HELD, BACK, f"paris pause orders.audit; paris open mirror; {AUDIT}; {IN}; {STRUCK}",
-         f"{AUDIT}; {IN}; {SHUT_AGAIN}"),
+         f"{SHUT_AGAIN}; {AUDIT}; {IN}; {OWED}"),
         ("failback", "reinstate", snapshot(otherwise(LONDON, links=UNSTARTED), SERVING), None,
          f"{ALL_IN}; paris open mirror; london link-up paris; {IN}; {AUDIT}; {STRUCK}", None),
         # One that came back open is closed, and never opened again beside the other.
@@ -238,6 +238,12 @@ def test_what_a_step_does_and_undoes(
     assert inverse is None or told(draft.inverse) == inverse
     assert all(call.when for call in draft.inverse)
     assert verb != "reinstate" or draft.limits == {"stall": 20.0}, "what moves is not timed out"
+
+
+def test_a_lost_site_that_a_hook_has_cut_off_is_not_owed_a_fence() -> None:
+    look, line = snapshot(GONE, SHUT), RunbookStep("fence", "lost", 1, words={CUT_OFF: True})
+    draft = RECIPE.draft(line, look, move(look, "failover"))
+    assert (draft.cut_off, draft.calls) == (True, ()), "what shows that it lives keeps nothing closed then"
 
 
 def told(calls: Sequence[Call]) -> str:

@@ -18,9 +18,10 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.access import FOR_OPENING, Part
-from dr_ctl.topologies.common.baseline import before
-from dr_ctl.topologies.common.calls import holds, left_of, resume, still, to_undo
+from dr_ctl.topologies.common.baseline import clients
+from dr_ctl.topologies.common.calls import holds, left_of, resume
 from dr_ctl.topologies.common.failover import came_back_open, let_in_again
+from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.single import paused_at
 from dr_ctl.topologies.common.snapshot import Snapshot
@@ -39,27 +40,25 @@ def peer_of(operation: str) -> Peer:
 
 def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     del step
-    # A target that came back open is closed before anything else. The undo of the move back leaves it closed.
-    returns = move.ask.operation == FAILBACK
-    closed_first = returns and came_back_open(snapshot, move)
+    # A target that came back open is closed before anything else.
+    closed_first = move.ask.operation == FAILBACK and came_back_open(snapshot, move)
     kept_out = "they were kept out when it came back" if closed_first else None
     peer = peer_of(move.ask.operation)
-    calls, inverse = list[Call](), list[Call]()
+    calls = list[Call]()
     for view in snapshot.views(move.target):
-        was = before(move, view)
         calls += in_part("admit", view.fence.admitting(kept_out))
         closed = (listener for listener in view.listeners if closed_first or not listener.started)
         calls += in_part("listeners", view.fence.opening(closed, peer))
-        shut = [listener for listener in view.listeners if returns or not was["listeners"].get(listener.name)]
-        inverse += view.fence.closing(shut, "it is open")
-        inverse += view.fence.shutting_out("they are let in") if returns or was["shut_out"] else []
     if snapshot.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
         # A resumed run that had passed the gate: only the pauses of quiesce are left.
         calls += [resume(view, queue) for view in snapshot.views(move.source) for queue in to_lift(rules, view, move)]
     # Queues that runs have left paused there would deliver nothing.
     calls += [resume(view, queue) for view, queue in paused_at(snapshot, move.target)]
     calls += in_part("strikes", receipts.strikes(snapshot))
-    return StepPlan(move.target, f"the listeners open, {shown_open(snapshot, move)}", tuple(calls), tuple(inverse))
+    return StepPlan(move.target, f"the listeners open, {shown_open(snapshot, move)}", tuple(calls))
+
+
+UNDO: Final = Undo(target=(clients,))
 
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -92,18 +91,6 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     by_flag = all(access.settings.stomp is None for access in tools.observer.at(move.target))
     findings = (found("DR-ACTIVATE-001", target=move.target),) if by_flag else ()
     return Done(f"{move.target} lets clients in", {"proof": "flag" if by_flag else "attempt"}, findings)
-
-
-def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    views = tools.observer.look_at(move.target)
-    calls = to_undo(step.inverse, views)
-    if not calls:
-        return NotNeeded(f"{move.target} is closed")
-    tools.change(calls, context)
-    views = tools.observer.look_at(move.target)
-    if opened := [listener.name for view in views for listener in view.listeners if listener.started]:
-        return Refused(f"{move.target}: acceptor {', '.join(opened)} is open")
-    return still(calls, views) or Done(f"{move.target} closed")
 
 
 def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> list[Broker] | None:

@@ -21,6 +21,7 @@ from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.link import ReplicationScope
 from dr_ctl.topologies.common.names import REHEARSAL
+from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
@@ -133,6 +134,9 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepConte
             )
     left = _removed(tools, step, context, move)
     return Refused(left[0].text, findings=tuple(left)) if left else Done("nothing of the rehearsal is left")
+
+
+UNDO: Final = Undo(by=undo)
 
 
 def clean(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:

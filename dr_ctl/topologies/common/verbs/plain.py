@@ -1,4 +1,4 @@
-"""What several verbs share: a step that changes nothing, an undo at the source, and a returned site closed first."""
+"""What several verbs share: a step that changes nothing, and a returned site closed first."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,11 +28,6 @@ def draft_nothing(about: str, *, at_source: bool = False) -> Callable[[Rules, Ru
 def nothing(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     del tools, move, context
     return NotNeeded(step.about)
-
-
-def put_back(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """The undo of a step all of whose inverse is at the source."""
-    return tools.put_back(step, move.source, context)
 
 
 def closed_first(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> list[Finding] | Refused:

@@ -19,8 +19,9 @@ from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepCon
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.access import FOR_PAUSES
-from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.baseline import AtBroker, before
 from dr_ctl.topologies.common.calls import TOGETHER, of_new_queues, of_those_left, pause, queues_of, resume, together
+from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules, selected
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
@@ -65,20 +66,16 @@ def _common(first: str, last: str) -> str:
 
 
 def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
-    calls: list[Call] = []
-    inverse: list[Call] = []
-    for view in snapshot.views(move.source):
-        calls += _planned(rules, view, move, Goal.PAUSE)
-        was = set(before(move, view)["paused"])
-        mine = [queue for queue in meant(rules, view, move) if queue.name not in was]
-        inverse += _calls(rules, view, move, Goal.RESUME, mine, "it is paused")
-    return StepPlan(
-        move.source,
-        "dispatch stops; clients finish what they hold",
-        tuple(calls),
-        tuple(inverse),
-        {"within": step.limits.get("within", rules.timeouts.quiesce_s)},
-    )
+    calls = tuple(call for view in snapshot.views(move.source) for call in _planned(rules, view, move, Goal.PAUSE))
+    limits = {"within": step.limits.get("within", rules.timeouts.quiesce_s)}
+    return StepPlan(move.source, "dispatch stops; clients finish what they hold", calls, limits=limits)
+
+
+def delivered(at: AtBroker) -> list[Call]:
+    """The dispatch of the queues that a quiesce is for: where the broker can, of those whose names begin alike."""
+    queues = [each for each in meant(at.rules, at.view, at.move) if at.calls or each.paused]
+    queues = [each for each in queues if each.name not in at.was["paused"]]
+    return _calls(at.rules, at.view, at.move, Goal.RESUME, queues, "it is paused")
 
 
 def meant(rules: Rules, view: Broker, move: Move) -> list[Queue]:
@@ -289,6 +286,9 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepConte
     if away := sorted(set(tools.observer.brokers[move.source]) - {view.pair for view in views}):
         return Refused(f"{move.source}: {some(away)} silent: whether anything is paused there is not known")
     return Done("pauses lifted") if pairs else NotNeeded("nothing is paused that was not before")
+
+
+UNDO: Final = Undo(source=(delivered,), by=undo)
 
 
 @dataclass

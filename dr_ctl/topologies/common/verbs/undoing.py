@@ -1,0 +1,154 @@
+"""The undo of a step: its brokers as they were before the run, by the calls that its plan names, in one order.
+
+What keeps clients out of the target comes first, then what is shut or lifted at the source, then what ships; the
+source's ways in come last, each beside a reading of the other site. A part that fails stops no other.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
+from dr_ctl.core.model import ExitCode, some
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, Unknown
+from dr_ctl.engine.waiting import until
+from dr_ctl.topologies.common.baseline import started_since
+from dr_ctl.topologies.common.calls import holds, left_of, still
+from dr_ctl.topologies.common.tools import ROLES, Tools
+from dr_ctl.topologies.common.view import Broker
+
+# What a return does about all that has come in, once the way is shut again and before anything else is put back.
+Settle = Callable[[Any, Move, StepContext], Outcome]
+
+
+def as_before(
+    tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext, settle: Settle | None = None
+) -> Outcome:
+    opens, ships, others = list[Call](), list[Call](), list[Call]()
+    for call in step.inverse:
+        lets_in = call.site == move.source and call.goal in (*ROLES, Goal.OPEN)
+        (opens if lets_in else ships if call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) else others).append(call)
+    at_target, at_source = ([call for call in others if call.site == site] for site in (move.target, move.source))
+    put_back = partial(_put_back, settle=settle)
+    parts = ((put_back, at_target), (put_back, at_source), (_shipping, ships), (_open_again, opens))
+    outcomes = [guarded(partial(part, tools, calls, move, context)) for part, calls in parts if calls]
+    failed = [each for each in outcomes if not isinstance(each, Done | NotNeeded)]
+    done = [each for each in outcomes if isinstance(each, Done)]
+    return next(iter((*failed, *reversed((*outcomes, *done)))), NotNeeded("as it was"))
+
+
+def guarded(act: Callable[[], Outcome]) -> Outcome:
+    """Give `Unknown` if a broker stops answering in the middle."""
+    try:
+        return act()
+    except BrokerError as error:
+        return Unknown(str(error))
+
+
+def _put_back(
+    tools: Tools[Any], calls: Sequence[Call], move: Move, context: StepContext, settle: Settle | None
+) -> Outcome:
+    views = tools.views_of(calls)
+    if not _left(tools, calls, views):
+        return NotNeeded("as it was")
+    settled: Outcome = Done("as it was")
+    if settle is not None:
+        shut = [call for call in calls if call.goal is Goal.CLOSE]
+        if (open_still := tools.make(shut, context, calls[0].site)) is not None:
+            return open_still
+        if isinstance(settled := settle(tools, move, context), Refused):
+            return settled
+        views = tools.views_of(calls)
+    tools.change(_left(tools, calls, views), context)
+    outcome = still(calls, tools.views_of(calls)) or Done("as it was")
+    return replace(outcome, evidence=settled.evidence, findings=settled.findings)
+
+
+def _left(tools: Tools[Any], calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
+    return [call for call in calls if call.goal in tools.doubted or not holds(call, views)]
+
+
+def _shipping(tools: Tools[Any], calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
+    """A broker that is away is not waited for: clients are. What takes its time to connect does so by itself."""
+    del move
+    views = [view for site in sorted({call.site for call in calls}) for view in tools.observer.answering(site)]
+    answering = {(view.site, view.pair) for view in views}
+    stopped = [call for call in calls if call.goal is Goal.LINK_UP]
+    away = sorted({f"{call.site}/{call.unit}" for call in stopped if (call.site, call.unit) not in answering})
+    here = [call for call in calls if (call.site, call.unit) in answering]
+    findings = [
+        found("DR-LINK-007", broker=name, link="its link is started", site=name.partition("/")[0]) for name in away
+    ]
+    if not left_of(here, views):
+        return NotNeeded("no link was seen stopped", findings=tuple(findings))
+    tools.change([call for call in here if left_of([call], views)], context)
+    left = until(
+        context,
+        lambda: still(here, tools.views_of(here)),
+        holds=lambda left: left is None,
+        within_s=tools.connects_s,
+        poll_s=tools.timeouts.link_poll_s,
+    ).look
+    if left is not None and not tools.connects_s:
+        return left
+    if left is not None:
+        findings.append(found("DR-LINK-007.trying", why=left.text))
+    return Done("links started", findings=tuple(findings))
+
+
+def _open_again(tools: Tools[Any], calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
+    """Let clients in again at the source, pair by pair: a silent pair is named, and keeps no other one shut."""
+    sent = tools.opened or move.sent  # the run has tried to open the other site
+    snapshot = tools.observer.look_once()
+    views = snapshot.views(move.source)
+    here = {view.pair for view in views}
+    left = [call for call in calls if call.unit in here and not holds(call, views)]
+    # Every call that lets clients in looks at the other site first.
+    beside = {call.unit: snapshot.view(move.target, call.unit) for call in left}
+    open_beside = {pair: tools.open_at(view, move) for pair, view in beside.items() if view is not None}
+    opened = sorted(pair for pair, names in open_beside.items() if names)
+    unseen = sorted(pair for pair, view in beside.items() if view is None and sent)
+    here_now = {view.pair: view for view in views}
+    served = sorted(
+        pair
+        for pair, view in beside.items()
+        if view is not None and pair not in opened and sent and _may_have_served(here_now[pair], view, move)
+    )
+    safe = [call for call in left if call.unit not in (*opened, *unseen, *served)]
+    if (why := tools.open_again(move.source, safe, context)) is not None:
+        return Refused(f"{move.source}: {why}")
+    if opened:
+        names = sorted({name for pair in opened for name in open_beside[pair]})
+        text = f"{_named(tools, move.target, names)} open: what was closed at {move.source} stays closed"
+        return Refused(text, code=ExitCode.STRANDED)
+    if served:
+        text = (
+            f"{_named(tools, move.target, served)} closed, and may have served before a new start: what clients did "
+            f"there is not known at {move.source}, which stays closed"
+        )
+        return Refused(text, code=ExitCode.STRANDED)
+    if unseen:
+        text = f"{_named(tools, move.target, unseen)} silent, and may have been opened: {move.source} stays closed"
+        return Unknown(text)
+    if away := sorted({call.unit for call in calls} - here):
+        return Refused(f"{_named(tools, move.source, away)} silent: whether clients are let in there is not known")
+    return Done(f"{move.source} lets clients in again") if left else NotNeeded(f"{move.source} is open")
+
+
+def _may_have_served(source: Broker, target: Broker, move: Move) -> bool:
+    """Say whether clients may have worked at a target that the run tried to open, and that was started anew since, so
+    that its closed listeners prove nothing: unless all that they did there has come over."""
+    if not started_since(move, target):
+        return False
+    back = target.link.tells_consumed and source.link.unapplied == 0 and not [*target.link.left_to_ship()]
+    return not back
+
+
+def _named(tools: Tools[Any], site: str, names: Sequence[str]) -> str:
+    """The site where its one broker is meant, else the pairs or units that are."""
+    whole = len(tools.observer.brokers[site]) == 1 and {*names} == {*tools.observer.brokers[site]}
+    return f"{site} is" if whole else f"{site}: {some(names)} {'is' if len(names) == 1 else 'are'}"
