@@ -50,7 +50,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,)))
     post.send(reader, timeout_s=timeout_s)
     with parts.as_expected(reader.url):
-        told = basis.values(reader.url)
+        values = basis.values(reader.url)
         listed = [_queue(parts.queue(bean, row), row) for bean, row in queueing.beans()]
         bridges = [_bridge(bean, row) for bean, row in bridging.beans()]
         flows = joined([_divert(row) for _, row in diverting.beans()], listed, bridges)
@@ -62,7 +62,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
             site=site,
             config=config,
             broker=broker,
-            **told,
+            **values,
             queues=tuple(sorted(queues, key=lambda queue: queue.name)),
             flows=tuple(flow for flow in flows if not flow.divert.exclusive),
             ids=ids,

@@ -83,7 +83,7 @@ class Access(access.Access[BrokerView]):
 
     def _seen(self, answer: Answered) -> BrokerView:
         consumed = proven.consumed(answer, self.site, self.pair, self._documents)
-        view = as_view(self.told(answer), answer, self.own)
+        view = as_view(self.values(answer), answer, self.own)
         return replace(view, consumed=consumed, held=proven.held(self._documents))
 
     def _listeners(self, timeout_s: float) -> tuple[Gate, Mapping[str, bool]]:
@@ -123,7 +123,7 @@ class Access(access.Access[BrokerView]):
         return tuple(listener.name for listener in self.read(timeout_s=timeout_s).listeners if listener.started)
 
 
-def as_view(told: Mapping[str, Any], answer: Answered, own: SyncConfig) -> BrokerView:
+def as_view(values: Mapping[str, Any], answer: Answered, own: SyncConfig) -> BrokerView:
     """Make the view of a pair's broker from the answer."""
     bridged = {consumer.queue for consumer, network in answer.consumers if network}
     named = {queue.name: queue for queue in answer.queues}
@@ -136,9 +136,9 @@ def as_view(told: Mapping[str, Any], answer: Answered, own: SyncConfig) -> Broke
         "own": own,
         "copying": copying,
         "queues": tuple(replace(each, internal=each.name in internal) for each in answer.queues),
-        "consumers": tuple(each for each in told["consumers"] if not each.client.startswith(AGENT)),
+        "consumers": tuple(each for each in values["consumers"] if not each.client.startswith(AGENT)),
     }
-    return BrokerView(**{**told, **own_values})
+    return BrokerView(**{**values, **own_values})
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:

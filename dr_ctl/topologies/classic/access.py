@@ -75,7 +75,7 @@ class Access(ConsoleAccess[B_co]):
         super().__init__(installation, site, pair, documents, clock)
         self.document_files = BrokerStore(documents, site, pair, clock)
 
-    def told(self, answer: Answered) -> dict[str, Any]:
+    def values(self, answer: Answered) -> dict[str, Any]:
         """What any view of such a broker is made of. Raises `BrokerError`."""
         return {
             "pair": self.pair,

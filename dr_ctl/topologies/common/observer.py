@@ -255,7 +255,7 @@ class Observer(Generic[V_co, A_co]):
         def view(access: Access[V_co]) -> V_co | Silent:
             return self._view(access, least_s)
 
-        return self._told(self.together(view, self.all()))
+        return self._snapshot(self.together(view, self.all()))
 
     def glance(self, *, whole: bool) -> Glance[Snapshot[V_co]] | None:
         """Look once for a watch, at everything or at the outflows alone; gives None if some broker cannot be asked so
@@ -268,9 +268,9 @@ class Observer(Generic[V_co, A_co]):
 
         began = self.clock.monotonic()
         answers, ago_s = self._watch.ask(self.all(), view, small=not whole)
-        return Glance(self._told(answers), ago_s, self.clock.monotonic() - began - ago_s)
+        return Glance(self._snapshot(answers), ago_s, self.clock.monotonic() - began - ago_s)
 
-    def _told(self, answers: Sequence[V_co | Silent]) -> Snapshot[V_co]:
+    def _snapshot(self, answers: Sequence[V_co | Silent]) -> Snapshot[V_co]:
         views = dict(zip(((each.site, each.pair) for each in self.all()), answers, strict=True))
         sites = {
             site: {pair: self._alive_if_seen(access, views) for pair, access in brokers.items()}
@@ -348,7 +348,7 @@ class Observer(Generic[V_co, A_co]):
         try:
             from dr_ctl.rpo.history.newest import nodes  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
-            told = nodes(self.installation.history, site)
+            rows = nodes(self.installation.history, site)
         except (ModuleNotFoundError, OSError):  # a history that cannot be read tells of none
             return ()
         # Where no address was told, it is what showed that there is a node: a sentence.
@@ -358,7 +358,7 @@ class Observer(Generic[V_co, A_co]):
                 pair,
                 *(("", f"{name}, at {stamp(at)}") if " " in name else (name, f"by the history, at {stamp(at)}")),
             )
-            for pair, name, at in told
+            for pair, name, at in rows
         ]
 
     def _answers_to(self, access: Access[V_co], link: AnyLink) -> list[str]:

@@ -41,8 +41,8 @@ class Direction(Protocol[V_contra]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Look(Generic[V]):
-    """A look at all directions: the number that is left, the reasons for it, and what makes the wait pointless."""
+class _Reading(Generic[V]):
+    """A reading of all directions: the number that is left, the reasons for it, and what makes the wait pointless."""
 
     views: Views[V]
     left: int | None
@@ -94,25 +94,25 @@ class Wait(Generic[V]):
         now = waited.look
         return Refused(now.broken) if now.broken is not None else self._late(now.left, now.why, stall_s)
 
-    def _noted(self, guard: Callable[[Views[V]], str | None] | None) -> _Look[V]:
-        views = self._look()
-        left, why = self._told(views)
+    def _noted(self, guard: Callable[[Views[V]], str | None] | None) -> _Reading[V]:
+        views = self._read()
+        left, why = self._left(views)
         if guard is not None and (broken := guard(views)) is not None:
-            return _Look(views, left, why, broken)
+            return _Reading(views, left, why, broken)
         self._note(left)
         self._context.waiting(self._about, left, next(iter(why), None))
         shipping = [(site, each if isinstance(each, BrokerError) else each.link) for (site, _), each in views.items()]
         self._context.sample(evidence(shipping))
-        return _Look(views, left, why)
+        return _Reading(views, left, why)
 
-    def _look(self) -> Views[V]:
+    def _read(self) -> Views[V]:
         every = list(
             {(each.site, each.pair): each for way in self._directions for each in (way.here, way.there)}.values()
         )
         answers = self._tools.observer.answers(every)
         return {(access.site, access.pair): each for access, each in zip(every, answers, strict=True)}
 
-    def _told(self, views: Views[V]) -> tuple[int | None, list[str]]:
+    def _left(self, views: Views[V]) -> tuple[int | None, list[str]]:
         left: list[int | None] = []
         why: list[str] = []
         for way in self._directions:

@@ -86,7 +86,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     serving = post.ask(Read(service, _SERVICE))
     post.send(reader, timeout_s=timeout_s)
     with parts.as_expected(reader.url):
-        told = basis.values(reader.url)
+        values = basis.values(reader.url)
         plugin = _service(serving) if there.value() else None
         whole = listed.beans()
         counted = [replace(parts.counted(bean, row), internal=True) for bean, row in moved.beans()]
@@ -105,7 +105,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
             site=site,
             config=config,
             broker=broker,
-            **told,
+            **values,
             queues=tuple(
                 replace(queue, internal=queue.internal or name in theirs) for name, queue in sorted(queues.items())
             ),

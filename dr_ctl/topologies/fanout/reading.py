@@ -71,10 +71,10 @@ class Access(access.Access[BrokerView]):
         self.carries: dict[tuple[str, str], CopiedMessage] = {}
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
-        told = self.told(ask(self.reader(), broker, timeout_s=timeout_s))
+        values = self.values(ask(self.reader(), broker, timeout_s=timeout_s))
         # A browse of dr-ctl's own counts as a consumer and takes nothing.
-        told["consumers"] = tuple(each for each in told["consumers"] if not each.client.startswith(OWN_CLIENT))
-        return BrokerView(**told, own=replace(self.own, unread=self.ids.unread() if self.ids is not None else None))
+        values["consumers"] = tuple(each for each in values["consumers"] if not each.client.startswith(OWN_CLIENT))
+        return BrokerView(**values, own=replace(self.own, unread=self.ids.unread() if self.ids is not None else None))
 
     def _own_gate(self) -> Gate:
         """dr-ctl's own way in for messages. Raises `BrokerError`."""

@@ -43,9 +43,9 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     asked = _Asked(post, broker, config, EVERYTHING)
     post.send(reader, timeout_s=timeout_s)
     with parts.as_expected(reader.url):
-        told = {"grants": {}, "usual": None, "users": None, **asked.values(reader.url)}
+        values = {"grants": {}, "usual": None, "users": None, **asked.values(reader.url)}
         queues = {bean: parts.queue(bean, row) for bean, row in asked.rows()}
-        return BrokerView(pair=pair, site=site, config=config, broker=broker, **told, queues=asked.sorted(queues))
+        return BrokerView(pair=pair, site=site, config=config, broker=broker, **values, queues=asked.sorted(queues))
 
 
 def look_again(reader: Reader, known: BrokerView, wanted: Part, *, timeout_s: float) -> BrokerView:
@@ -59,10 +59,10 @@ def look_again(reader: Reader, known: BrokerView, wanted: Part, *, timeout_s: fl
     asked = _Asked(post, known.broker, known.config, wanted)
     post.send(reader, timeout_s=timeout_s)
     with parts.as_expected(reader.url):
-        told, rows = asked.values(reader.url), asked.rows()
+        values, rows = asked.values(reader.url), asked.rows()
         queues = {queue.bean: queue for queue in known.queues}
         others = [bean for bean, _ in rows if bean not in queues]
-        if known.start != told["start"] or len(others) > FEW:
+        if known.start != values["start"] or len(others) > FEW:
             at = {"pair": known.pair, "site": known.site, "config": known.config, "broker": known.broker}
             return look(reader, **at, timeout_s=timeout_s)  # type: ignore[arg-type]
         if others:
@@ -72,7 +72,7 @@ def look_again(reader: Reader, known: BrokerView, wanted: Part, *, timeout_s: fl
             queues |= {bean: parts.queue(bean, Fields(bean, answer.value())) for bean, answer in whole}
         if asked.figures:
             queues = {bean: parts.seen_again(queues[bean], row, asked.figures) for bean, row in rows if bean in queues}
-        return replace(known, **told, queues=asked.sorted(queues))
+        return replace(known, **values, queues=asked.sorted(queues))
 
 
 class _Asked:

@@ -109,9 +109,9 @@ class Access(access.Access[BrokerView]):
             return None, str(error)
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
-        told = self.told(ask(self.reader(), broker, timeout_s=timeout_s))
+        values = self.values(ask(self.reader(), broker, timeout_s=timeout_s))
         lock, unread = self._lock()
-        return BrokerView(**told, own=self.own, lock=lock, unread=unread, runs=True, lag=self.shared.lag())
+        return BrokerView(**values, own=self.own, lock=lock, unread=unread, runs=True, lag=self.shared.lag())
 
     def _waiting(self, lock: LockSnapshot | None, unread: str, *, runs: bool | None) -> BrokerView:
         return BrokerView(
