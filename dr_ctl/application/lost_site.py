@@ -13,7 +13,6 @@ from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import without
 from dr_ctl.core.model import ExitCode, Finding, Role, some
-from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import DebtKind
@@ -155,7 +154,7 @@ def taken_over(ask: Ask, snapshot: Snapshot, opened: Opened, runs: Runs) -> str 
     left = opened.other(ask.target)
     if ask.operation != FAILOVER or not keeps_one_store(snapshot) or snapshot.roles[left] is Role.SERVING:
         return None
-    at = _last_seen(opened, left, Role.SERVING)
+    at = _last_seen(opened.installation, left, Role.SERVING)
     ended = [each.result.stat().st_mtime for each in runs.all() if each.result.exists()]
     if at is None or any(moment >= at.timestamp() for moment in ended):
         return None
@@ -164,18 +163,18 @@ def taken_over(ask: Ask, snapshot: Snapshot, opened: Opened, runs: Runs) -> str 
 
 def _lately_sick(site: str, opened: Opened) -> datetime | None:
     """The latest time in the history when the silent site was sick, and so alive; None if that is long ago."""
-    at = _last_seen(opened, site, Role.SICK)
+    at = _last_seen(opened.installation, site, Role.SICK)
     return at if at is not None and opened.clock.now() - at < LATELY else None
 
 
-def _last_seen(opened: Opened, site: str, role: Role) -> datetime | None:
-    """None also where a package is missing that reads the history; the price says so."""
+def _last_seen(installation: Installation, site: str, role: Role) -> datetime | None:
+    """None also where a package is missing that reads the history; the loss bound and the newest look say so."""
     try:
         from dr_ctl.rpo.history.newest import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
     except ModuleNotFoundError as error:
         missing_package(error)
         return None
-    return last_seen(opened.installation.history, site, role)
+    return last_seen(installation.history, site, role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,19 +187,13 @@ class Since:
 
 def unserved(installation: Installation, runs: Runs, *, sure: bool) -> Since:
     """Since when nobody is served. Not `sure` where a site may serve that did not say so."""
-    try:
-        from dr_ctl.rpo.history.newest import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
-    except ModuleNotFoundError as error:
-        missing_package(error)  # the newest look's finding names the package
-        seen = []
-    else:
-        seen = [
-            (at, site)
-            for site in installation.settings.sites
-            if (at := last_seen(installation.history, site, Role.SERVING)) is not None
-        ]
+    served = [
+        (at, site)
+        for site in installation.settings.sites
+        if (at := _last_seen(installation, site, Role.SERVING)) is not None
+    ]
     nobody = "nobody is served" if sure else "nobody was seen to be served"
-    latest, site = max(seen, default=(None, ""))
+    latest, site = max(served, default=(None, ""))
     at, run = _closed_by(runs)
     if at is not None and (latest is None or latest <= at):
         return Since(stamp(at), f"{nobody} since {stamp(at)}: {run} keeps clients out")
@@ -256,7 +249,9 @@ def unwatched(installation: Installation, looked: LastLook, now: datetime) -> It
     yield found("DR-MON-002.since", at=stamp(looked.at))
 
 
-def links(installation: Installation, seen: Snapshot, shown: Sequence[LinkSnapshot]) -> dict[tuple[str, str], Since]:
+def links(
+    installation: Installation, snapshot: Snapshot, shown: Sequence[LinkSnapshot]
+) -> dict[tuple[str, str], Since]:
     """Since when each link is down that is not attached, or why it is not to be attached."""
     down = [link for link in shown if link.attached is False]
     if not down:
@@ -268,8 +263,11 @@ def links(installation: Installation, seen: Snapshot, shown: Sequence[LinkSnapsh
         lost = {}
     else:
         lost = {(each.site, each.pair): link_lost(installation.history, each.site, each.pair) for each in down}
-    kept = {debt.about: debt.kept_at for debt in seen.debts if debt.kind is DebtKind.QUARANTINE}
-    kept = {site: by for site, by in kept.items() if seen.roles.get(site) is Role.STANDBY}
+    kept = {
+        debt.about: debt.kept_at
+        for debt in snapshot.debts
+        if debt.kind is DebtKind.QUARANTINE and snapshot.roles.get(debt.about) is Role.STANDBY
+    }
     return {
         (each.site, each.pair): _of(lost.get((each.site, each.pair)), each.site, kept.get(each.site)) for each in down
     }
@@ -277,16 +275,13 @@ def links(installation: Installation, seen: Snapshot, shown: Sequence[LinkSnapsh
 
 def _of(at: datetime | None, site: str, kept_by: str | None) -> Since:
     moment = None if at is None else stamp(at)
+    text = f"the link is down: {'not known since when' if moment is None else f'last seen attached at {moment}'}"
     if kept_by is not None:
-        return Since(
-            moment,
+        text = (
             f"{kept_by} keeps it out on purpose until `dr-ctl reinstate {site}`; it grows by echoes of what {kept_by} "
-            "does, which is harmless",
+            "does, which is harmless"
         )
-    return Since(
-        moment,
-        f"the link is down: {'not known since when' if at is None else f'last seen attached at {if_known(moment)}'}",
-    )
+    return Since(moment, text)
 
 
 @dataclass(frozen=True, slots=True)
