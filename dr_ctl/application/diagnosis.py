@@ -7,9 +7,9 @@ from datetime import datetime
 from itertools import chain
 
 from dr_ctl.application import lock
-from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.lost_site import LastLook, ending_holder, lost_pairs, not_read, unwatched, without_rights
 from dr_ctl.application.recovery_options import Interrupted, open_run_findings
+from dr_ctl.application.standing import of_agent
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.core.errors import Between
 from dr_ctl.core.findings import found

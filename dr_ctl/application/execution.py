@@ -14,13 +14,13 @@ from typing import Any
 
 from dr_ctl.application import lock
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.debts import owed
 from dr_ctl.application.estimates import Preflight, SkippedEstimate, StoredEstimate
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import OutOfLost
 from dr_ctl.application.plans import RESIDUE, Approvals
 from dr_ctl.application.result import Result, of_error
+from dr_ctl.application.standing import owed
 from dr_ctl.core.document import document, key, mapping, optional
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.findings import found

@@ -7,12 +7,12 @@ from typing import Final, Literal
 
 from dr_ctl.application import lost_site, rehearsing
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import lost_pairs, not_read, without_rights
 from dr_ctl.application.result import Result
+from dr_ctl.application.standing import owed_now
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.core.document import key
 from dr_ctl.core.errors import DrCtlError, TimedOut

@@ -12,13 +12,12 @@ from dr_ctl.agents import exposing as own_exposing
 from dr_ctl.agents.exposing import Look, Metric, exposing
 from dr_ctl.agents.monitor import Monitor, Refresher, shown, stays_by_default
 from dr_ctl.application import estimates, rehearsing
-from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import request
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.run import run
+from dr_ctl.application.standing import of_agent, owed_now
 from dr_ctl.application.verdicts import Judge, targets
 from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import DrCtlError, Stopped

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dr_ctl.application import plans
-from dr_ctl.application.agent_state import of_agent
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import offered_for_what_is_lost, reword_refusal
+from dr_ctl.application.standing import of_agent
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.core.notation import matches

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from dr_ctl.application import execution, lock, plans, recovery_options, verdicts
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.debts import owed_now
 from dr_ctl.application.execution import OperationData, telling
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
@@ -18,6 +17,7 @@ from dr_ctl.application.plans import PlanData
 from dr_ctl.application.recovery_options import left_open, no_open_run, refused_onward, still_open, why_not_undone
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Result
+from dr_ctl.application.standing import owed_now
 from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found

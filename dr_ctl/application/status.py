@@ -7,12 +7,12 @@ from typing import Any
 
 from dr_ctl.application import lock, lost_site, verdicts
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.debts import owed_now
 from dr_ctl.application.diagnosis import diagnose
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.installation import Looking, Opened
 from dr_ctl.application.recovery_options import Interrupted, RecoveryOption
 from dr_ctl.application.result import Result
+from dr_ctl.application.standing import owed_now
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.core.document import MOMENT, key
 from dr_ctl.core.errors import LoginRefused, Throttled

@@ -1,21 +1,52 @@
-"""How the agent of `dr-ctl sync` stands, for every command that looks: none runs, the last one is gone, somebody holds
-it, and what it said itself."""
+"""What stands beside the roles of the sites, for every command that looks: the debts, read from the brokers that
+answered and from STATE for the silent ones, and how the agent of `dr-ctl sync` stands: none runs, the last one is gone,
+somebody holds it, and what it said itself."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.agents.sync import Phase
+from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
-from dr_ctl.core.errors import UsageError
+from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.core.notation import if_known
+from dr_ctl.engine.debts import Debt, known, merged, remember
+from dr_ctl.engine.runs import DEBTS
 from dr_ctl.topologies.topology import NoKeeper, Snapshot, keeper_of
 
 START: Final = "`dr-ctl sync` on the machine of this STATE, best as a service."
 GONE: Final = timedelta(seconds=10)
 """The agent writes every second; a single removal may take longer, a minute at the very most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """The debts; `findings` say where STATE could not be asked or told."""
+
+    debts: Sequence[Debt]
+    findings: tuple[Finding, ...] = ()
+
+
+def owed(state: Path, snapshot: Sequence[Debt], answered: Sequence[str]) -> Owed:
+    """Join both and write the result to STATE, for the time when a broker with a debt is away. An unreadable STATE ends
+    no command: the brokers hold the same debts."""
+    path = state / DEBTS
+    try:
+        debts = merged(known(path), snapshot, answered)
+        remember(path, debts)
+    except (EnvironmentFault, OSError) as error:
+        finding = found("DR-DEBT-001", error=error, path=path)
+        return Owed(merged((), snapshot, answered), (finding,))
+    return Owed(debts)
+
+
+def owed_now(caller: Caller, snapshot: Snapshot) -> Owed:
+    return owed(caller.state(), snapshot.debts, sorted({each.site for each in snapshot.brokers if each.silent is None}))
 
 
 def of_agent(opened: Opened, snapshot: Snapshot) -> list[Finding]:
