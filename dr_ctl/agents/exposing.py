@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import inf, nan
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from dr_ctl.core.document import HIDDEN, derived, key
+from dr_ctl.core.document import HIDDEN, derived, key, optional
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import Json, Role
 from dr_ctl.core.notation import if_known
@@ -54,6 +54,20 @@ class Shown:
     metrics: Sequence[Metric]
     ready: bool = True
     good_for_s: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class ReinstateRun:
+    run: str | None
+    outcome: str
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorData:
+    looks: int
+    rows: int
+    reinstated: Sequence[ReinstateRun] | None = optional()
 
 
 @dataclass(frozen=True, slots=True)

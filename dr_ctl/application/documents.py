@@ -90,7 +90,7 @@ DATA: Final[Mapping[str, str]] = {
     "abort": "application.run:AbortData",
     "rehearse": f"{_RUN} application.rehearsing:TwinData",
     "sync": "application.syncing:SettleData",
-    "monitor": "application.monitoring:MonitorData",
+    "monitor": "agents.exposing:MonitorData",
     "history": "application.history:HistoryData",
     "runs list": "application.history:RunsData",
     "runs show": "application.history:RunData",

@@ -1,7 +1,7 @@
 """The monitor as a command: samples both sites, keeps the stored estimate fresh, shows figures to Prometheus, and takes
 a lost site that is back in again."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dr_ctl import __version__
 from dr_ctl.agents import exposing as own_exposing
-from dr_ctl.agents.exposing import Look, Metric, exposing
+from dr_ctl.agents.exposing import Look, Metric, MonitorData, ReinstateRun, exposing
 from dr_ctl.agents.monitor import Monitor, Refresher, shown, stays_by_default
 from dr_ctl.application import estimates, rehearsing
 from dr_ctl.application.caller import Caller
@@ -19,7 +19,7 @@ from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.run import run
 from dr_ctl.application.standing import of_agent, owed_now
 from dr_ctl.application.verdicts import Judge, targets
-from dr_ctl.core.document import document, optional
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role
@@ -46,20 +46,6 @@ _ESTIMATED: Final = {
 }
 _READY: Final = {ExitCode.OK: True, ExitCode.PRECHECK_FAILED: False}
 AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every look
-
-
-@dataclass(frozen=True, slots=True)
-class ReinstateRun:
-    run: str | None
-    outcome: str
-    exit_code: int
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorData:
-    looks: int
-    rows: int
-    reinstated: Sequence[ReinstateRun] | None = optional()
 
 
 def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, metrics: str | None = None) -> Result:
