@@ -27,7 +27,7 @@ from dr_ctl import __version__
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
 from dr_ctl.core.document import document, key, mapping
-from dr_ctl.core.errors import UsageError
+from dr_ctl.core.errors import writing
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.core.notation import address
@@ -89,12 +89,8 @@ def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: b
     }
     path = out or Path(f"{files.name}.tar.gz")
     packed = _packed(files.name, {MANIFEST: _json(manifest), **whole}, now)
-    try:
+    with writing(f"--out {path}"):
         write_bytes(path.absolute(), packed)
-    except OSError as problem:
-        raise UsageError(
-            f"--out {path}: {problem.strerror or problem}", remedy="Name a file that can be written."
-        ) from problem
     data = BundleData(path, hashlib.sha256(packed).hexdigest(), [MANIFEST, *whole])
     text = "\n".join(f"{len(content):>9}  {name}" for name, content in whole.items())
     return Result(ExitCode.OK, f"{path}: {len(packed)} bytes, no secret in it", findings, data, files.name, text)

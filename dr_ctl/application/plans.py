@@ -18,7 +18,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
 from dr_ctl.core.document import document, key, mapping, optional
 from dr_ctl.core.document import read as read_back
-from dr_ctl.core.errors import UsageError
+from dr_ctl.core.errors import UsageError, writing
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.ask import Ask
@@ -58,12 +58,8 @@ def title(plan: Plan) -> str:
 
 def save(plan: Plan, out: Path) -> None:
     """Write it where `--plan` finds it; raises `UsageError`."""
-    try:
+    with writing(f"--out {out}"):
         write(out, document(plan))
-    except OSError as problem:
-        raise UsageError(
-            f"--out {out}: {problem.strerror or problem}", remedy="Name a file that can be written."
-        ) from problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,12 +296,8 @@ def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Resul
     if isinstance(signer, str):
         return _refused(found("DR-APPROVAL-003.key", signers=wanted.signers, key=used, why=signer))
     beside = path.with_name(f"{path.name}.{re.sub(r'[^A-Za-z0-9@._-]', '_', signer.name)}.sig")
-    try:
+    with writing(beside, "Copy the plan to where you can write."):
         beside.write_text(signature, encoding="ascii")
-    except OSError as problem:
-        raise UsageError(
-            f"{beside}: {problem.strerror or problem}", remedy="Copy the plan to where you can write."
-        ) from problem
     approvals, others = _beside(installation, saved)
     data = ApproveData(path, beside, signer.name, signer.key, approvals.names, wanted.needed)
     count = f"{len(approvals.by)} of {wanted.needed}"

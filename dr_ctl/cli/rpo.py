@@ -13,7 +13,7 @@ from dr_ctl.cli.asking import must_be_site, seconds_of
 from dr_ctl.cli.screen import telling
 from dr_ctl.cli.session import Session
 from dr_ctl.core.document import document, stamp
-from dr_ctl.core.errors import UsageError
+from dr_ctl.core.errors import UsageError, writing
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding
 from dr_ctl.core.notation import duration, page, seconds, table
@@ -97,11 +97,8 @@ def _write(report: Path, installation: Installation, answer: EstimateAnswer, obj
         made=f"Made {stamp(system().now())} by dr-ctl {version()}{over}, in {installation.history.shown}.",
         limits=estimates.limits(objectives),
     )
-    try:
+    with writing(f"--report {report}"):
         write_text(report, render(made))
-    except OSError as error:
-        text = f"--report {report}: {error.strerror or error}"
-        raise UsageError(text, remedy="Name a file that can be written.") from error
 
 
 def backtest(session: Session, window: Window, horizons: list[str] | None) -> Result:

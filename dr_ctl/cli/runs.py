@@ -10,7 +10,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.cli.command import app, command, group
 from dr_ctl.cli.options import argument, option
 from dr_ctl.cli.session import Session
-from dr_ctl.core.errors import UsageError
+from dr_ctl.core.errors import UsageError, writing
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import page, table
 
@@ -130,12 +130,8 @@ def runs_report(
         path = (out or runs.index).absolute()
         began = asking.moment(session, "--since", since) if since is not None else now - _YEAR
         made = index_page(runs.all(), runs.rehearsals, began, now, beside=path.parent)
-        try:
+        with writing(path, "Name a file that can be written: --out FILE."):
             write_text(path, render(made))
-        except OSError as problem:
-            raise UsageError(
-                f"{path}: {problem.strerror or problem}", remedy="Name a file that can be written: --out FILE."
-            ) from problem
         return Result(ExitCode.OK, f"{made.words}: {path}", data=ReportData(path))
     if index or since is not None or out is not None:
         text = "--index is of all runs" if index else "--since and --out are of the page over all runs"

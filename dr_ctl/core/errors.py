@@ -19,6 +19,8 @@ outcome, not as an exception that ends the command.
 """
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar, Final
 
 from dr_ctl.core.model import ExitCode
@@ -46,6 +48,15 @@ class UsageError(DrCtlError):
 
     exit_code: ClassVar[ExitCode] = ExitCode.USAGE
     remedy = "See `dr-ctl COMMAND --help`."
+
+
+@contextmanager
+def writing(where: object, remedy: str = "Name a file that can be written.") -> Iterator[None]:
+    """A file that cannot be written in this block is a wrong argument."""
+    try:
+        yield
+    except OSError as problem:
+        raise UsageError(f"{where}: {problem.strerror or problem}", remedy=remedy) from problem
 
 
 class EnvironmentFault(DrCtlError):
