@@ -103,11 +103,11 @@ def not_one(judge: Judge) -> Iterator[Finding]:
     elif all(each.silent is None and not each.listeners for each in snapshot.brokers):
         return  # nobody answered; the topology says what else it knows
     elif not serving and len(waiting) == len(snapshot.roles):
-        both = " and ".join(snapshot.roles)
         if run is not None:
-            yield found("DR-ROLE-015.under_way" if run.lives else "DR-ROLE-015.open_run", sites=both)
+            key = "DR-ROLE-015.under_way" if run.lives else "DR-ROLE-015.open_run"
+            yield found(key, sites=" and ".join(snapshot.roles))
         else:
-            yield found("DR-ROLE-015", sites=both, ways=_opens_one(judge))
+            yield _closed(judge)
     elif not serving and waiting and not (run is not None and run.lives):
         away = next(site for site in snapshot.roles if site != waiting[0])
         if (unread := not_read(snapshot, away)) is not None:
@@ -120,15 +120,12 @@ def not_one(judge: Judge) -> Iterator[Finding]:
             yield found("DR-ROLE-016", roles=roles, away=away, waits=waiting[0], reason=reason, verdict=verdict)
 
 
-def _opens_one(judge: Judge) -> str:
-    """The commands that open one of two closed sites, as far as each would be taken now."""
+def _closed(judge: Judge) -> Finding:
+    """Both sites are closed: the commands that open one, as far as each would be taken now."""
     snapshot, (first, second) = judge.snapshot, judge.snapshot.roles
     away = lost_alone(snapshot.debts)
     if snapshot.debts and away is None:
-        return (
-            "Each was lost once: `dr-ctl failover --to SITE` opens one, at its price; `dr-ctl history` says which of "
-            "them served last. Then `dr-ctl reinstate SITE` of the other."
-        )
+        return found("DR-ROLE-015.each_lost", sites=f"{first} and {second}")
     answering = {each.site for each in snapshot.brokers if each.listeners}
     closed = [
         site
@@ -138,11 +135,12 @@ def _opens_one(judge: Judge) -> str:
     if closed:
         last = ", of the one that served last" if len(closed) > 1 else ""
         last = f": {away} was lost before" if away is not None else last
-        return f"{' or '.join(f'`dr-ctl unfence {site}`' for site in closed)} lets clients in there again{last}."
+        ways = " or ".join(f"`dr-ctl unfence {site}`" for site in closed)
+        return found("DR-ROLE-015.unfence", sites=f"{first} and {second}", ways=ways, last=last)
     if away is not None:
         site = second if away == first else first
-        return f"`dr-ctl failover --to {site}`, at its price: {away} was lost before. Then `dr-ctl reinstate {away}`."
-    return "`dr-ctl activate SITE` opens one; without a receipt only where nothing is under way between them."
+        return found("DR-ROLE-015.failover", sites=f"{first} and {second}", site=site, away=away)
+    return found("DR-ROLE-015", sites=f"{first} and {second}")
 
 
 def _pauses(snapshot: Snapshot) -> list[Finding]:

@@ -73,7 +73,7 @@ def ending_holder(waits: str) -> str:
     """What to do where the broker that holds the store of both sites does not answer in time."""
     return (
         f"End that process for certain, or cut its host off: {waits} then takes the store that both share by itself, "
-        "and no failover is needed. All that is stored is kept; what clients hold may come twice."
+        "and no failover is needed. All that is stored is kept; what clients hold may come as duplicates."
     )
 
 

@@ -225,10 +225,7 @@ def permit(
     if saved is None:
         return None, _refused(
             found(
-                "DR-APPROVAL-001.no_plan",
-                operation=ask.operation,
-                needed=wanted.needed,
-                ways=_ways(ask, wanted.needed),
+                "DR-APPROVAL-001.no_plan", operation=ask.operation, needed=wanted.needed, ways=_ways(ask, wanted.needed)
             )
         )
     if (blind := why_no_approval(installation)) is not None:

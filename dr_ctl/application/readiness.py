@@ -400,9 +400,6 @@ def _placed(problems: Mapping[Finding, Sequence[str]]) -> list[Finding]:
     return [replace(finding, text=f"{finding.text} ({some(places)})") for finding, places in problems.items()]
 
 
-_ON_HOST: Final = "Nothing, where the machines that run dr-ctl have it."
-
-
 def _missing(name: str, path: Path) -> Finding:
     """An absolute path may be there on another machine; a relative one is kept with the settings."""
     if Path(name).is_absolute():

@@ -265,14 +265,18 @@ def found(
     remedy: str | None = None,
     more: Sequence[str] = (),
     severity: Severity | None = None,
+    accepted: bool | None = None,
     **seen: Any,
 ) -> Finding:
     """The finding of that id, or of one of its cases ("DR-LINK-004.kept_out"), of what was seen. `text` and `remedy`
-    are for what another layer has worded already."""
+    are for what another layer has worded already. What a person may accept is a warning once it is `accepted`, and an
+    error before, whatever the kind is."""
     id_, _, case = key.partition(".")
     kind = catalogue()[id_]
     own, templates = (text, remedy), kind.cases[case] if case else (kind.text, kind.remedy)
     text, remedy = (
         template.format_map(seen) if word is None else word for word, template in zip(own, templates, strict=True)
     )
+    if accepted is not None:
+        severity = Severity.WARNING if accepted else Severity.ERROR
     return Finding(id_, severity or kind.severity, text, remedy, tuple(more), kind.weighs)

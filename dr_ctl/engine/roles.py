@@ -276,14 +276,7 @@ def may_take_over(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
     if not nodes or whole_at(snapshot, ask.target):
         return ()
     word = ask.presume_down == left and ask.reason is not None
-    return (
-        found(
-            "DR-NODE-001.lost",
-            severity=Severity.WARNING if word else Severity.ERROR,
-            nodes="; ".join(nodes),
-            site=left,
-        ),
-    )
+    return (found("DR-NODE-001.lost", accepted=word, nodes="; ".join(nodes), site=left),)
 
 
 def not_lost(snapshot: Observation, ask: Ask, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:

@@ -97,12 +97,6 @@ def last_read_us(recorded: Recent) -> int:
     return max((last for _, last in recorded.spans.values()), default=0)
 
 
-_WORD: Final = (
-    "Where somebody knows when its service ended: `--silent-since T --reason TEXT`. Let `dr-ctl monitor` run on: it "
-    "sees that the site stays down."
-)
-
-
 def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tuple[str, str]) -> str | None:
     """The sum of the possible loss, in messages, or why nobody knows it although it was read; None where it was
     not."""

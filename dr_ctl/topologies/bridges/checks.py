@@ -62,7 +62,7 @@ def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
     finding = found(
         "DR-RETURN-010.held" if ids is not None else "DR-RETURN-010.held_unread",
         more=[f"{unit}: {some(announced)}" for unit, announced in (ids or {}).items() if announced],
-        severity=Severity.WARNING if agreed else Severity.ERROR,
+        accepted=agreed,
         count=count,
         site=view.site,
         again=again,
@@ -133,7 +133,7 @@ def _buffered(name: str, view: BrokerView, flow: Flow, ask: Ask | None = None) -
         kind = "anycast" if buffer.routing == "multicast" else "multicast"
         yield found(
             "DR-BRIDGE-019.routing",
-            severity=Severity.ERROR if lost else Severity.WARNING,
+            accepted=not lost,
             broker=name,
             routing=buffer.routing,
             unit=unit,
@@ -149,7 +149,7 @@ def _buffered(name: str, view: BrokerView, flow: Flow, ask: Ask | None = None) -
         accepted = not deep or ask is None or ask.accept_difference.get(unit, 0) >= lost
         yield found(
             "DR-BRIDGE-019.uncopied",
-            severity=Severity.WARNING if accepted else Severity.ERROR,
+            accepted=accepted,
             broker=name,
             begun=begun,
             unit=unit,
@@ -179,14 +179,7 @@ def _forwarded(name: str, view: BrokerView, ask: Ask | None) -> Iterator[Finding
     if units:
         counts = some([f"{view.forwarded[unit]} of {unit}" for unit in units])
         accepted = ask is None or all(view.forwarded[unit] == ask.accept_difference.get(unit) for unit in units)
-        yield found(
-            "DR-BRIDGE-015",
-            broker=name,
-            header=ORIGIN,
-            counts=counts,
-            site=view.site,
-            severity=Severity.WARNING if accepted else Severity.ERROR,
-        )
+        yield found("DR-BRIDGE-015", broker=name, header=ORIGIN, counts=counts, site=view.site, accepted=accepted)
 
 
 def _fence(name: str, view: BrokerView) -> Iterator[Finding]:

@@ -116,11 +116,7 @@ class BridgesVerifier(Verifier[BrokerView]):
             if lacks and lacks != accepted:
                 return Refused.of(
                     found(
-                        "DR-PARITY-004.one_queue",
-                        site=here.site,
-                        other_site=there.site,
-                        count=lacks,
-                        queue=queue.name,
+                        "DR-PARITY-004.one_queue", site=here.site, other_site=there.site, count=lacks, queue=queue.name
                     )
                 )
         duplicates, findings = self._duplicates(here, there, move)

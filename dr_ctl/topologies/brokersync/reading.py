@@ -45,12 +45,7 @@ class Looked(snapshot.Snapshot[BrokerView]):
                 continue
             for each, copies, why in parity.unproven(here, there, Queues(), self.moved.get(here.pair, {})):
                 yield found(
-                    "DR-SYNC-007.beyond",
-                    queue=each.queue,
-                    other_site=there.site,
-                    site=here.site,
-                    why=why,
-                    count=copies,
+                    "DR-SYNC-007.beyond", queue=each.queue, other_site=there.site, site=here.site, why=why, count=copies
                 )
 
 

@@ -32,7 +32,6 @@ from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Wait
 
 HERE: Final = "the serving site's counters prove that they were consumed there since"
-SETTLED: Final = "Nothing now: a swapover removes behind its fence what was consumed, and says what it cannot tell."
 
 
 def draft(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
@@ -143,13 +142,7 @@ class _Return:
         if not lies and not to_ship:
             rejoined.duplicates[name] = len(before)
             self.findings.append(
-                found(
-                    "DR-SYNC-007.none_there",
-                    other_site=there.site,
-                    site=here.site,
-                    count=len(before),
-                    queue=name,
-                )
+                found("DR-SYNC-007.none_there", other_site=there.site, site=here.site, count=len(before), queue=name)
             )
             return None
         return self._aside(self._serving, here.named[name], frozenset(before), "DR-RECONCILE-002.shipped", name)
@@ -186,12 +179,7 @@ def reconcile(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
                 tools.rejoined.duplicates[name] = tools.rejoined.duplicates.get(name, 0) + more
                 findings.append(
                     found(
-                        "DR-SYNC-007.unproven",
-                        site=view.site,
-                        count=more,
-                        queue=name,
-                        other_site=here.site,
-                        why=gone,
+                        "DR-SYNC-007.unproven", site=view.site, count=more, queue=name, other_site=here.site, why=gone
                     )
                 )
     return Done(tools.rejoined.text, document(tools.rejoined), (*findings, *_lacking(tools, move)))

@@ -86,7 +86,7 @@ class TakenIn:
             f"{recovered} message(s) recovered; not delivered again: {there} that had left their queue there before "
             f"the loss, {here} that were consumed since"
         )
-        return f"{text}; {duplicates} may come twice" if duplicates else text
+        return f"{text}; {duplicates} may come as duplicates" if duplicates else text
 
 
 class SyncTools(Tools[BrokerView]):

@@ -33,10 +33,6 @@ REMOVE: Final = "removeMessages(java.lang.String)"
 MOVE_ALL: Final = "moveMessages(java.lang.String,java.lang.String)"
 _ID: Final = "_AMQ_DUPL_ID"
 _NONE: Final[Mapping[str, frozenset[str]]] = {}
-BY_COUNT: Final = (
-    "Let some of it be consumed first. --accept-difference QUEUE=N moves with exactly that difference of its counts, "
-    "which does not show what has no copy there and is lost, nor what was not removed there and comes twice."
-)
 
 
 @dataclass(frozen=True, slots=True)

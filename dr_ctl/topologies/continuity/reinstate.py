@@ -196,10 +196,11 @@ def count_residue(tools: ContinuityTools, step: PlannedStep, move: Move, context
         return Refused(f"what {move.target} still holds was not read: the continuity plugin has not started")
     residue = Residue.together(known)
     text = f"{residue.messages} message(s) and {residue.acks} acknowledgement(s)"
-    context.notice(
-        f"{move.target} still holds {text} for the other site; at most {if_known(residue.duplicates)} come twice"
+    most = if_known(residue.duplicates)
+    context.notice(f"{move.target} still holds {text} for the other site; at most {most} come as duplicates")
+    return Done(
+        f"{text}; at most {if_known(residue.duplicates)} come as duplicates", residue.figures(), tuple(findings)
     )
-    return Done(f"{text}; at most {if_known(residue.duplicates)} come twice", residue.figures(), tuple(findings))
 
 
 def _residue(access: Access) -> Residue | None:

@@ -397,13 +397,7 @@ def _unproven(compared: Sequence[Compared], move: Move) -> Refused | None:
     accepted = " ".join(f"--accept-difference {quote(f'{name}={len(ids)}')}" for name, ids in wrong.items())
     evidence: dict[str, Json] = {"unproven": {name: [*ids] for name, ids in wrong.items()}}
     return Refused.of(
-        found(
-            "DR-CONT-019.unproven",
-            target=move.target,
-            source=move.source,
-            accepted=accepted,
-            copies=_named(wrong),
-        ),
+        found("DR-CONT-019.unproven", target=move.target, source=move.source, options=accepted, copies=_named(wrong)),
         evidence=evidence,
     )
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role, Severity, some
+from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.operations import DRAIN, FAILBACK, SWAPOVER
 from dr_ctl.engine.ports import Move
@@ -81,7 +81,7 @@ def possible_duplicates(untold: Mapping[str, parity.Untold], move: Move, site: s
     refuses = over and move.ask.operation in _LEADS_TO_OPEN
     finding = found(
         "DR-FAN-007.failback" if move.ask.operation == FAILBACK else "DR-FAN-007.unproven",
-        severity=Severity.ERROR if refuses else Severity.WARNING,
+        accepted=not refuses,
         count=count,
         site=site,
         why="; ".join(why),

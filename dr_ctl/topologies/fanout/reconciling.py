@@ -35,7 +35,6 @@ from dr_ctl.topologies.fanout.view import FanoutSnapshot
 
 REST: Final = "rest"
 GO_ON: Final = "go on"
-SERVED_ON: Final = "Its consumers must recognise what they have done."
 ROUNDS: Final = 20
 IDLE: Final = 3  # rounds in which no client was shown what lacks
 

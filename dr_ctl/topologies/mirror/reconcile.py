@@ -84,12 +84,7 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext)
         return moved
     if moved:
         findings.append(
-            found(
-                "DR-RECONCILE-002.kept_aside",
-                target=move.target,
-                count=sum(moved.values()),
-                queues=", ".join(moved),
-            )
+            found("DR-RECONCILE-002.kept_aside", target=move.target, count=sum(moved.values()), queues=", ".join(moved))
         )
     text = f"{tools.rejoined.text}{tools.rejoined.duplicates(move.target)}"
     left_over: list[Json] = [*told_wrong]

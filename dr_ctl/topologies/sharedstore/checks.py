@@ -133,12 +133,6 @@ def _stranger(name: str, view: BrokerView, stranger: str) -> Iterator[Finding]:
     )
 
 
-RENEW: Final = (
-    "Set lockKeepAlivePeriod in activemq.xml below lockAcquireSleepInterval, at both sites, and say so under `store:`."
-)
-_READ: Final = "See that this machine reaches what `store:` names, with a login that may read it."
-
-
 def _clocks(name: str, view: BrokerView) -> Iterator[Finding]:
     """The lease is the broker's word, judged by the database's clock: where they differ, it lasts for too long or not
     at all."""
