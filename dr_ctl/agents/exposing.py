@@ -152,14 +152,14 @@ class _Collector:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - as below
 
         metrics = self._board.shown.metrics
-        for name in dict.fromkeys(each.name for each in metrics):
-            same = [each for each in metrics if each.name == name]
+        for name in dict.fromkeys(figure.name for figure in metrics):
+            same = [figure for figure in metrics if figure.name == name]
             labels = [label for label, _ in same[0].labels]
             counts = name.endswith(_COUNTS)
             family = CounterMetricFamily if counts else GaugeMetricFamily
             made = family(name.removesuffix(_COUNTS) if counts else name, same[0].help, labels=labels)
-            for each in same:
-                made.add_metric([value for _, value in each.labels], _number(each.value))
+            for figure in same:
+                made.add_metric([value for _, value in figure.labels], _number(figure.value))
             yield made
 
 

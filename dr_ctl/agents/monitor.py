@@ -197,11 +197,11 @@ def shown(monitor: Monitor, look: Look, figures: Sequence[Metric] = ()) -> Shown
 
 def _state(snapshot: Snapshot) -> object:
     """The state whose change must be recorded: which brokers answer, and in which role."""
-    return snapshot.roles, {(each.site, each.pair): each.silent is None for each in snapshot.brokers}
+    return snapshot.roles, {(broker.site, broker.pair): broker.silent is None for broker in snapshot.brokers}
 
 
 def _outflow(snapshot: Snapshot, site: str) -> int | None:
-    depths = [each.to_ship for each in snapshot.brokers if each.site == site]
+    depths = [broker.to_ship for broker in snapshot.brokers if broker.site == site]
     known = [depth for depth in depths if depth is not None]
     return sum(known) if len(known) == len(depths) else None
 
@@ -211,9 +211,9 @@ def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[
     of the topology."""
     took_ms = math.ceil(took_s * 1000)
     roles = [
-        Row(ts=at, site=each.site, pair=each.pair, kind="site", name=snapshot.roles[each.site].value, start=each.start,
-            took_ms=took_ms)
-        for each in snapshot.brokers
+        Row(ts=at, site=broker.site, pair=broker.pair, kind="site", name=snapshot.roles[broker.site].value,
+            start=broker.start, took_ms=took_ms)
+        for broker in snapshot.brokers
     ]  # fmt: skip
     rows = snapshot.rows(at)
     counted: dict[tuple[str, str | None], list[Row]] = defaultdict(list)

@@ -64,16 +64,18 @@ def optional(description: str | None = None, **how: Any) -> Any:
 def _keys(of: Any) -> tuple[tuple[str, str, Mapping[str, Any]], ...]:
     """The attributes of a class that stand in its document, by which key, and how."""
     shown = [
-        (each.metadata.get("of", each.name), each.metadata.get("alias", each.name), each.metadata)
-        for each in fields(of)
-        if not each.metadata.get("exclude")
+        (member.metadata.get("of", member.name), member.metadata.get("alias", member.name), member.metadata)
+        for member in fields(of)
+        if not member.metadata.get("exclude")
     ]
     return (*shown, *((name, name, {}) for name in derived_of(of)))
 
 
 def derived_of(of: type) -> Mapping[str, property]:
     """The properties that stand in the document of a class."""
-    return {name: each for base in reversed(of.__mro__) for name, each in vars(base).items() if type(each) is derived}
+    return {
+        name: value for base in reversed(of.__mro__) for name, value in vars(base).items() if type(value) is derived
+    }
 
 
 def document(value: object) -> Any:
@@ -83,9 +85,9 @@ def document(value: object) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
-        return {document(name): document(each) for name, each in value.items()}
+        return {document(name): document(item) for name, item in value.items()}
     if isinstance(value, list | tuple | AbstractSet):
-        return [document(each) for each in value]
+        return [document(item) for item in value]
     if isinstance(value, datetime):
         return stamp(value)
     if isinstance(value, Path):
@@ -93,19 +95,19 @@ def document(value: object) -> Any:
     made: dict[str, Any] = {}
     of: Any = type(value)
     for attribute, name, how in _keys(of):
-        each = getattr(value, attribute)
+        item = getattr(value, attribute)
         if "count" in how:
-            each = len(each)
+            item = len(item)
         elif "blank" in how:
-            each = each or None
-        elif "digits" in how and each is not None:
-            each = round(each, how["digits"])
-        if each is None and "optional" in how:
+            item = item or None
+        elif "digits" in how and item is not None:
+            item = round(item, how["digits"])
+        if item is None and "optional" in how:
             continue
         if "flat" in how:
-            made |= document(each)
+            made |= document(item)
         else:
-            made[name] = document(each)
+            made[name] = document(item)
     return made
 
 
@@ -124,7 +126,7 @@ def read(kind: type[T], row: object) -> T:
     try:
         made: T = _adapter(of).validate_python(row)
     except ValidationError as error:
-        wrong = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        wrong = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
         raise ValueError("; ".join(wrong)) from error
     return made
 

@@ -35,7 +35,6 @@ _PACKAGES: Final = {  # of a module: what is installed for it
 }
 _TOGETHER: Final = ("numpy", "pyarrow")
 _JAVA: Final = "`apt-get install openjdk-17-jre-headless` (Debian) or `dnf install java-17-openjdk-headless` (Red Hat)"
-_MAVEN: Final = "`apt-get install maven` (Debian) or `dnf install maven` (Red Hat)"
 
 
 def machine_id() -> str:
@@ -89,18 +88,6 @@ def no_java(what_for: str, instead: str = "") -> PartMissing:
     )
 
 
-def no_compiler(what_for: str) -> PartMissing:
-    return PartMissing(
-        f"there is no `javac` on the PATH, and {what_for}",
-        remedy="Install a JDK of Java 17 or later: `apt-get install openjdk-17-jdk-headless` (Debian) or "
-        "`dnf install java-17-openjdk-devel` (Red Hat).",
-    )
-
-
-def no_maven(what_for: str, instead: str = "") -> PartMissing:
-    return PartMissing(f"there is no `mvn` on the PATH, and {what_for}", remedy=f"Install Maven: {_MAVEN}.{instead}")
-
-
 def without(error: ModuleNotFoundError) -> PartMissing | None:
     """The fault for a package that dr-ctl does much without; None for any other module, whose absence is a defect."""
     package = _PACKAGES.get((error.name or "").partition(".")[0])
@@ -137,6 +124,13 @@ def _requirement(package: str) -> str:
         wanted = requires(NAME) or []
     except PackageNotFoundError:
         return package
-    plain = [each.partition(";")[0].strip() for each in wanted]
+    plain = [requirement.partition(";")[0].strip() for requirement in wanted]
     size = len(package)
-    return next((each for each in plain if each[:size].lower() == package.lower() and each[size] in "<>=~!"), package)
+    return next(
+        (
+            requirement
+            for requirement in plain
+            if requirement[:size].lower() == package.lower() and requirement[size] in "<>=~!"
+        ),
+        package,
+    )

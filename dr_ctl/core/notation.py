@@ -35,12 +35,12 @@ def line(text: str) -> str:
     """The text as one line: control characters become escapes, as in Python and in JSON."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_escape(each) if unicodedata.category(each) in _OBEYED else each for each in text)
+    return "".join(_escape(letter) if unicodedata.category(letter) in _OBEYED else letter for letter in text)
 
 
 def page(lines: Iterable[str]) -> str:
     """Lines one below the other; a line break inside one of them is no new line."""
-    return "\n".join(line(each) for each in lines)
+    return "\n".join(line(text) for text in lines)
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]], numbers: Container[int] = ()) -> str:

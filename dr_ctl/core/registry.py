@@ -23,8 +23,8 @@ class Registry(Generic[T]):
         """UsageError, with the ids that there are, for one that is not registered."""
         if topology not in self.modules:
             *others, last = self.modules
-            there = f"{', '.join(others)} and {last}" if others else last
-            raise UsageError(f"{self._unknown} {topology}", remedy=f"There are {there}.")
+            known = f"{', '.join(others)} and {last}" if others else last
+            raise UsageError(f"{self._unknown} {topology}", remedy=f"There are {known}.")
         module, _, name = self.modules[topology].partition(":")
         value: T = getattr(import_module(module), name)
         return value

@@ -242,15 +242,15 @@ def together(works: Iterable[Callable[[], T]], name: str, *, most: int) -> list[
 
     others = [beside(lane, name) for _ in range(min(most, len(waiting)) - 1)]
     lane()
-    for each in others:
-        each.result()
+    for other in others:
+        other.result()
     return [part.result() for part in waiting]
 
 
 def all_ended(works: Sequence[Work[Any]], within_s: float) -> bool:
     """Wait until all have ended, for so long at most; says whether they have."""
     until = _system.monotonic() + within_s
-    return all(each.wait(max(0.0, until - _system.monotonic())) for each in works)
+    return all(work.wait(max(0.0, until - _system.monotonic())) for work in works)
 
 
 class Clock(Protocol):

@@ -93,4 +93,4 @@ class Timeouts:
 
     def of(self, kind: type[W]) -> W:
         """The waits of one topology, by the class that it has for them."""
-        return next((each for each in self.own if isinstance(each, kind)), None) or kind()
+        return next((waits for waits in self.own if isinstance(waits, kind)), None) or kind()

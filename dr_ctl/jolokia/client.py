@@ -274,13 +274,13 @@ def _answers(url: str, answered: HttpReply, wanted: int) -> list[Answer]:
         rows = [
             rows
         ] * wanted  # a refusal of the whole POST comes as one object, but a single value answers one request
-    if not isinstance(rows, list) or not all(isinstance(each, dict) and "status" in each for each in rows):
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and "status" in row for row in rows):
         raise NotJolokia(f"{url}: HTTP {status}, and JSON that is not an answer of Jolokia")
-    if status != 200 and any("value" in each for each in rows):  # noqa: PLR2004
+    if status != 200 and any("value" in row for row in rows):  # noqa: PLR2004
         raise NotJolokia(f"{url}: HTTP {status}, and yet values")
     if len(rows) != wanted:
         raise Torn(f"{url}: {wanted} questions, {len(rows)} answers")
-    return [_answer(url, each) for each in rows]
+    return [_answer(url, row) for row in rows]
 
 
 def _json(text: str) -> Any:

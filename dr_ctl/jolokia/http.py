@@ -175,13 +175,17 @@ class _TlsAdapter(HTTPAdapter):
 
 def _unconnected(url: str, error: requests.ConnectionError) -> Unreachable:
     """By the system's own error, never by the text, which holds the address."""
-    by_system = [each for each in _causes(error) if not isinstance(each, requests.RequestException)]
-    cause = next((each for each in reversed(by_system) if isinstance(each, OSError)), None)
+    by_system = [
+        error_behind for error_behind in _causes(error) if not isinstance(error_behind, requests.RequestException)
+    ]
+    cause = next((error_behind for error_behind in reversed(by_system) if isinstance(error_behind, OSError)), None)
     if isinstance(cause, socket.gaierror):
         return NameUnknown(f"{url}: its name cannot be resolved", refused=False)
     if isinstance(cause, ConnectionRefusedError):
         return NotConnected(f"{url}: connection refused", refused=True)
-    if any(hasattr(each, "reason") for each in by_system):  # the reason why nothing was tried again: no connection
+    if any(
+        hasattr(error_behind, "reason") for error_behind in by_system
+    ):  # the reason why nothing was tried again: no connection
         return NotConnected(f"{url}: no connection: {cause or error}", refused=False)
     return Unreachable(f"{url}: the connection failed: {error}", refused=False)
 
@@ -202,7 +206,7 @@ def _body(reply: requests.Response, url: str, until: float, timeout_s: float, mo
             if growing_s() > until:
                 raise TimedOut(f"{url}: the answer came too slowly")
     except (BaseHTTPError, OSError) as error:
-        if any(isinstance(each, TimeoutError) for each in (error, *_causes(error))):
+        if any(isinstance(failure, TimeoutError) for failure in (error, *_causes(error))):
             raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error
         raise Torn(f"{url}: the answer could not be read: {error}") from error
     return body  # not copied: of ten thousand queues it is megabytes

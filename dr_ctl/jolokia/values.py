@@ -71,13 +71,13 @@ class Fields:
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of texts; empty where the broker does not know the attribute."""
         value = self._attributes.get(name)
-        return tuple(str(each) for each in value) if isinstance(value, list) else ()
+        return tuple(str(item) for item in value) if isinstance(value, list) else ()
 
     def mapping(self, name: str) -> dict[str, str]:
         value = self._attributes.get(name)
         if not isinstance(value, dict) or _is_error(value):
             raise self._bad(name, "a mapping", value)
-        return {str(key): str(each) for key, each in value.items()}
+        return {str(key): str(item) for key, item in value.items()}
 
     def _bad(self, name: str, wanted: str, got: Any) -> BadValue:
         return BadValue(f"{self._bean}: {name} should be {wanted}, but is {_short(got)}")

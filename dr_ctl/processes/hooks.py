@@ -65,7 +65,7 @@ class Place:
             work = beside(program, what)
             late = not work.wait(timeout_s)
             return _outcome(what, timeout_s, -signal.SIGKILL if late else work.result(), "", late=late)
-        told = {f"DR_CTL_{key.upper()}": _text(value) for key, value in facts.items() if value is not None}
+        variables = {f"DR_CTL_{key.upper()}": _text(value) for key, value in facts.items() if value is not None}
         environment = {key: value for key, value in os.environ.items() if key not in self.hidden}
         # Files, not pipes: a daemon that the command leaves behind may hold both for ever.
         with TemporaryFile() as given, TemporaryFile() as said:
@@ -75,7 +75,7 @@ class Place:
                 process = subprocess.Popen(
                     list(words),
                     cwd=self.folder,
-                    env=environment | told,
+                    env=environment | variables,
                     stdin=given,
                     stdout=said,
                     stderr=subprocess.STDOUT,

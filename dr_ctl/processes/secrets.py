@@ -39,8 +39,8 @@ def resolve(secret: Secret, folder: Path) -> str:
 
 def masked(text: str, more: Collection[str] = ()) -> str:
     """The text without any secret that this process has resolved, and without any of `more`."""
-    for each in sorted(filter(None, {*_resolved, *more}), key=len, reverse=True):
-        text = text.replace(each, "***")
+    for secret in sorted(filter(None, {*_resolved, *more}), key=len, reverse=True):
+        text = text.replace(secret, "***")
     return text
 
 
@@ -48,12 +48,12 @@ def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
     """What an environment holds under names of secrets, and the passwords in its addresses."""
     named = {value for name, value in environment.items() if _SECRET.search(name)}
     held = {password for value in environment.values() for password in _LOGIN.findall(value)}
-    return frozenset(each for each in named | held if len(each) >= _LEAST)
+    return frozenset(text for text in named | held if len(text) >= _LEAST)
 
 
 def variables(settings: Settings) -> frozenset[str]:
     """The environment's variables that hold passwords: for dr-ctl alone, not for what it starts."""
-    return frozenset(each.env for _, each in secrets(settings) if each.env is not None)
+    return frozenset(secret.env for _, secret in secrets(settings) if secret.env is not None)
 
 
 def _read(secret: Secret, folder: Path) -> str:

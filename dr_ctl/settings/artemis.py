@@ -159,8 +159,8 @@ class ArtemisBridges(Settings):
             for broker in site.brokers:
                 if broker.ids is None:
                     continue
-                mine = f"{broker.name} at {name}"
-                if (other := stores.setdefault(broker.ids, mine)) != mine:
-                    text = f"{mine} and {other} have the same id store, {broker.ids.sqlite}"
+                place = f"{broker.name} at {name}"
+                if (other := stores.setdefault(broker.ids, place)) != place:
+                    text = f"{place} and {other} have the same id store, {broker.ids.sqlite}"
                     raise ValueError(f"{text}: each needs the one that its own consumers keep")
         return sites

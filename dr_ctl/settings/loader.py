@@ -57,8 +57,8 @@ def find(given: Path | None) -> Path:
         return given
     if named := os.environ.get("DR_CTL_CONFIG"):
         return Path(named)
-    here = Path("dr-ctl.yaml")
-    return here if here.exists() else user_config_path("dr-ctl") / "dr-ctl.yaml"
+    local = Path("dr-ctl.yaml")
+    return local if local.exists() else user_config_path("dr-ctl") / "dr-ctl.yaml"
 
 
 def load(file: Path) -> Installation:
@@ -67,12 +67,12 @@ def load(file: Path) -> Installation:
     document = yaml.SafeLoader("").construct_document(root)
     topology = document.get("topology")
     named = topology in list(TOPOLOGIES)
-    kinds = [TOPOLOGIES.named(each) for each in ((str(topology),) if named else TOPOLOGIES)]
+    kinds = [TOPOLOGIES.named(topology_id) for topology_id in ((str(topology),) if named else TOPOLOGIES)]
     read = [_read(root, document, kind, named=named) for kind in kinds]
     # Where the file names no topology that there is, a problem is what is wrong whichever was meant.
     problems = set.intersection(*(wrong for _, wrong in read))
     if not named and "topology" in document:
-        *most, last = (f"'{each}'" for each in TOPOLOGIES)
+        *most, last = (f"'{topology_id}'" for topology_id in TOPOLOGIES)
         problems.add(_problem(root, ("topology",), f"should be {', '.join(most)} or {last}", ""))
     problems |= {*_twice(root, ""), *_contradictions(root, {pair for kind in kinds for pair in kind.apart})}
     settings, _ = read[0]
@@ -131,13 +131,14 @@ def _read(
     try:
         return kind.model_validate(document), set()
     except ValidationError as error:
-        places = [each["loc"] for each in error.errors()]
+        places = [problem["loc"] for problem in error.errors()]
         return None, {
-            _problem(root, each["loc"], each["msg"], each["type"], kind if named else None)
-            for each in error.errors()
+            _problem(root, problem["loc"], problem["msg"], problem["type"], kind if named else None)
+            for problem in error.errors()
             # A list whose only item is wrong is called too short as well: the item's own problem is the one to mend.
             if not (
-                each["type"] == "too_short" and any(each["loc"] == loc[: len(each["loc"])] != loc for loc in places)
+                problem["type"] == "too_short"
+                and any(problem["loc"] == loc[: len(problem["loc"])] != loc for loc in places)
             )
         }
 
@@ -194,19 +195,19 @@ def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[P
         problems.append(_at(key, "sites", f"an installation has two sites, not {len(sites.value)}"))
     named: list[dict[str, yaml.Node]] = []
     for name, site in sites.value:
-        here: dict[str, yaml.Node] = {}
+        own_names: dict[str, yaml.Node] = {}
         for broker in _brokers(site):
             called = _into(broker, "name")
             if called is None or not isinstance(called[1].value, str) or not called[1].value:
                 continue
-            if called[1].value in here:
+            if called[1].value in own_names:
                 problems.append(_at(called[1], f"sites.{name.value}", f"a second broker is called {called[1].value}"))
-            here[called[1].value] = called[1]
+            own_names[called[1].value] = called[1]
             for clients, link in apart:
                 both = sorted(set(_words(broker, clients)) & set(_words(broker, link)))
                 text = f"{', '.join(both)} cannot be for clients and for the peer's link: closing it would cut the link"
                 problems += [_at(broker, f"sites.{name.value}", text)] if both else []
-        named.append(here)
+        named.append(own_names)
     if len(named) == 2:  # noqa: PLR2004
         for own, others in (named, named[::-1]):
             problems += [
@@ -270,7 +271,7 @@ def _meant(key: str, kind: type[Settings]) -> str:
     [topology] = get_args(kind.model_fields["topology"].annotation)
     if key in _keys(kind):
         return " at this place"
-    if others := [each for each in TOPOLOGIES if each != topology and key in _keys(TOPOLOGIES.named(each))]:
+    if others := [name for name in TOPOLOGIES if name != topology and key in _keys(TOPOLOGIES.named(name))]:
         return f" of {topology}; it is one of {' and '.join(others)}"
     near = get_close_matches(key, _keys(kind), n=1, cutoff=0.7)
     return f"; did you mean {near[0]}?" if near else ""
@@ -300,7 +301,7 @@ def _at(node: yaml.Node, where: str, text: str) -> Problem:
 
 
 def schema() -> dict[str, Any]:
-    every: Any = reduce(or_, (TOPOLOGIES.named(each) for each in TOPOLOGIES))
+    every: Any = reduce(or_, (TOPOLOGIES.named(topology) for topology in TOPOLOGIES))
     document = TypeAdapter[Any](Annotated[every, Field(discriminator="topology")]).json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dr-ctl settings", **document}
 

@@ -57,7 +57,7 @@ class Site(Part, Generic[B_co]):
 
     @model_validator(mode="after")
     def _named_once(self) -> Self:
-        names = [each.name for each in self.workloads]
+        names = [workload.name for workload in self.workloads]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"a second workload is called {twice[0]}")
         return self
@@ -298,7 +298,8 @@ class Installation(Part):
     def addresses(self) -> dict[str, dict[str, list[str]]]:
         """The addresses of the brokers, by site and pair. Two installations have none in common."""
         return {
-            name: {each.name: [*each.addresses] for each in site.brokers} for name, site in self.settings.sites.items()
+            name: {broker.name: [*broker.addresses] for broker in site.brokers}
+            for name, site in self.settings.sites.items()
         }
 
     def path(self, relative: str) -> Path:
@@ -306,8 +307,8 @@ class Installation(Part):
 
     @property
     def history(self) -> Place:
-        told = self.settings.history
-        return Place(told.path, self.path(told.near)) if "://" in told.path else Place.at(self.path(told.path))
+        place = self.settings.history
+        return Place(place.path, self.path(place.near)) if "://" in place.path else Place.at(self.path(place.path))
 
     def of(self, kind: type[S]) -> S:
         """The settings of a topology. Raises TypeError where they are another's."""
@@ -317,13 +318,13 @@ class Installation(Part):
 
     def other(self, site: str) -> str:
         """The other of the two sites."""
-        return next(each for each in self.settings.sites if each != site)
+        return next(name for name in self.settings.sites if name != site)
 
     def broker(self, site: str, name: str, kind: type[B]) -> B:
         """The broker of that name and class. Raises LookupError without such a broker."""
-        for each in self.settings.sites[site].brokers:
-            if each.name == name and isinstance(each, kind):
-                return each
+        for candidate in self.settings.sites[site].brokers:
+            if candidate.name == name and isinstance(candidate, kind):
+                return candidate
         raise LookupError(f"{site} has no {kind.__name__} {name}")
 
 

@@ -93,7 +93,7 @@ class Secret(Part):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if len([each for each in (self.env, self.file, self.command, self.plain) if each is not None]) != 1:
+        if len([source for source in (self.env, self.file, self.command, self.plain) if source is not None]) != 1:
             raise ValueError(ONE_OF)
         return self
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.machine import no_java, no_maven
+from dr_ctl.core.machine import PartMissing, no_java
 from dr_ctl_lab.lab.cache import cache_dir, locked
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ def maven(what: str, words: Sequence[str], scratch: Path) -> None:
     """Let Maven fetch something, working in `scratch`. EnvironmentFault where it is missing or cannot."""
     program = shutil.which("mvn")
     if program is None:
-        raise no_maven(f"it fetches {what}, which is not in the cache", ON_TWIN)
+        text = f"there is no `mvn` on the PATH, and it fetches {what}, which is not in the cache"
+        install = "`apt-get install maven` (Debian) or `dnf install maven` (Red Hat)"
+        raise PartMissing(text, remedy=f"Install Maven: {install}.{ON_TWIN}")
     argv = [program, "--batch-mode", "--quiet", *words]
     try:
         done = subprocess.run(argv, cwd=scratch, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Protocol
 
+from dr_ctl.core.machine import PartMissing
+
 ID_HEADER: Final = "order_id"
 PART: Final = "part"  # what selectors see
 SUBSCRIPTION: Final = "::"
@@ -28,6 +30,14 @@ class Speaks(Enum):
     CORE = "core"
     OPENWIRE = "openwire"
     MQTT = "mqtt"
+
+
+def no_compiler() -> PartMissing:
+    return PartMissing(
+        "there is no `javac` on the PATH, and clients of CORE and OpenWire are compiled with it",
+        remedy="Install a JDK of Java 17 or later: `apt-get install openjdk-17-jdk-headless` (Debian) or "
+        "`dnf install java-17-openjdk-devel` (Red Hat).",
+    )
 
 
 @dataclass(frozen=True, slots=True)

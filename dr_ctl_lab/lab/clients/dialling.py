@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.machine import PartMissing, no_compiler, without
+from dr_ctl.core.machine import PartMissing, without
 from dr_ctl.core.system import Event, beside, growing_s, system
 from dr_ctl.stomp_io.address import connected
 from dr_ctl.stomp_io.client import probe
 from dr_ctl.stomp_io.connection import ConnectionLost
-from dr_ctl_lab.lab.clients.client import GREETING_S, Client, Speaks
+from dr_ctl_lab.lab.clients.client import GREETING_S, Client, Speaks, no_compiler
 from dr_ctl_lab.lab.clients.stomp import HEART_BEATS, StompClient
 from dr_ctl_lab.lab.dialect import Dialect
 
@@ -53,7 +53,7 @@ def lacking(speaks: Speaks) -> PartMissing | None:
             module = {Speaks.AMQP: "proton", Speaks.MQTT: "paho"}[speaks]
             return None if find_spec(module) else without(ModuleNotFoundError(name=module))
         case Speaks.CORE | Speaks.OPENWIRE:
-            return None if shutil.which("javac") else no_compiler("clients of CORE and OpenWire are compiled with it")
+            return None if shutil.which("javac") else no_compiler()
     return None
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Final
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.machine import no_compiler
 from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
 from dr_ctl_lab.lab.cache import cache_dir, locked
@@ -32,6 +31,7 @@ from dr_ctl_lab.lab.clients.client import (
     Confirmed,
     Outgoing,
     Speaks,
+    no_compiler,
 )
 
 SOURCE: Final = Path(__file__).with_name("Jms.java")
@@ -225,7 +225,7 @@ def compiled(home: Path) -> Path:
         return place
     compiler = shutil.which("javac")
     if compiler is None:
-        raise no_compiler("clients of CORE and OpenWire are compiled with it")
+        raise no_compiler()
     with locked(place.name, within_s=COMPILE_S):
         if not place.is_dir():
             with tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as scratch:
