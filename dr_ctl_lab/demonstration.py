@@ -136,7 +136,7 @@ class _Lost:
         duplicates = self.bounds["duplicates"]["at_most"]
         found = []
         if duplicates is None or len(self.before.duplicates) > duplicates:
-            found.append(f"{len(self.before.duplicates)} came twice, at most {duplicates} were announced")
+            found.append(f"{len(self.before.duplicates)} duplicates, at most {duplicates} were announced")
         if not self.after.drained:
             found.append(f"the queues were not seen empty: {len(self.after.lost)} message(s) lie there, or are lost")
         elif self.after.lost:
@@ -231,7 +231,7 @@ def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, in
     if not clean or wrong or unkept:
         code = ExitCode.INTERNAL if wrong else ExitCode.LOSS_REFUSED
         return Result(code, "; ".join((*wrong, *unkept)) or "not clean", findings, data, text=text)
-    end = "nothing lost, nothing twice in the swapover; the failover kept its bounds; nothing doubled by the return"
+    end = "no loss and no duplicates by the swapover; the failover kept its bounds; no duplicates by the return"
     return Result(ExitCode.OK, end, findings, data, text=text)
 
 

@@ -105,7 +105,7 @@ def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
     for number in range(variations):
         each = _variation(like, seed + number)
         played.append(each)
-        word = "; ".join(each.wrong) or "well"
+        word = "; ".join(each.wrong) or "PASS"
         caller.say(f"{number + 1}/{variations} seed {each.seed}, {each.scene}: {_codes(each)}: {word}")
     wrong = [each for each in played if each.wrong]
     outages = sorted(each.outage_s for each in played if each.outage_s is not None)
@@ -190,7 +190,7 @@ def _variation(like: Like, seed: int) -> Played:
             played.wrong.append(f"{len(verdict.lost)} message(s) lost, at most {play.may_lose or 0} were announced")
         if len(verdict.duplicates) > (play.may_double or 0):
             duplicates = len(verdict.duplicates)
-            played.wrong.append(f"{duplicates} message(s) came twice, at most {play.may_double or 0} were announced")
+            played.wrong.append(f"{duplicates} duplicate(s), at most {play.may_double or 0} were announced")
     return played
 
 
@@ -321,7 +321,7 @@ class _Play:
     def _judged(self, words: Sequence[str], code: int, envelope: Mapping[str, Any]) -> None:
         serving = self.serving()
         if len(serving) > 1 and words[0] in ("swapover", "failover", "failback"):
-            self._played.wrong.append(f"both sites let clients in after `{' '.join(words)}`")
+            self._played.wrong.append(f"split brain: both sites let clients in after `{' '.join(words)}`")
         if code == ExitCode.INTERNAL:
             self._played.wrong.append(f"a defect: {envelope['summary']}")
         told = [pair["serving"] for pair in envelope["data"].get("pairs", ())]

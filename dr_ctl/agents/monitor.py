@@ -182,9 +182,9 @@ def shown(monitor: Monitor, look: Look, figures: Sequence[Metric] = ()) -> Shown
     """The metrics for Prometheus on the monitor and its history, beside `figures` of what it looks at. Ready once some
     broker has answered."""
     own = [
-        Metric("dr_ctl_monitor_looks_total", "looks at everything", monitor.looks),
-        Metric("dr_ctl_monitor_look_seconds", "what the last look at everything took", round(monitor.cost_s, 6)),
-        Metric("dr_ctl_monitor_apart_seconds", "how far looks at everything are apart", round(monitor.apart_s, 6)),
+        Metric("dr_ctl_monitor_looks_total", "full readings", monitor.looks),
+        Metric("dr_ctl_monitor_look_seconds", "duration of the last full reading", round(monitor.cost_s, 6)),
+        Metric("dr_ctl_monitor_apart_seconds", "interval between full readings", round(monitor.apart_s, 6)),
         Metric("dr_ctl_monitor_rows_total", "rows of the history that were seen", monitor.rows),
         Metric("dr_ctl_monitor_waiting_rows", "rows that no file of the history holds yet", look.waiting),
         Metric("dr_ctl_monitor_dropped_rows_total", "rows that were given up while the disk took none", look.dropped),

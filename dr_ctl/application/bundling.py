@@ -127,16 +127,18 @@ def _settings(installation: Installation) -> bytes:
 def _looks(installation: Installation, about: Record) -> tuple[dict[str, bytes], list[Finding]]:
     history = installation.history
     if about.began is None or (history.folder is not None and not history.folder.is_dir()):
-        when = "there are no looks of a monitor of that time"
-        return {}, [_missing(when if about.began else "no looks of a monitor: the journal does not say when it began")]
+        when = "a monitor recorded no samples at that time"
+        return {}, [
+            _missing(when if about.began else "no samples of a monitor: the journal does not say when the run began")
+        ]
     try:
         from dr_ctl.rpo.history.newest import excerpt  # noqa: PLC0415 - a run is bundled without pyarrow too
     except ModuleNotFoundError as error:
-        return {}, [_missing(f"the looks of the monitor were not read: {error.name or error} is not installed")]
+        return {}, [_missing(f"the monitor's samples were not read: {error.name or error} is not installed")]
     until = (about.ended or about.began + BEFORE) + AFTER
     looks, torn = excerpt(history, tuple(installation.settings.sites), about.began - BEFORE, until)
     if not looks:
-        torn.append(_missing("there are no looks of a monitor of that time"))
+        torn.append(_missing("a monitor recorded no samples at that time"))
     return {f"history/{name}": content for name, content in looks.items()}, torn
 
 

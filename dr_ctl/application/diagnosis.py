@@ -133,10 +133,10 @@ def _closed(judge: Judge) -> Finding:
         if site != away and site in answering and judge.verdict(UNFENCE, other).code is ExitCode.OK
     ]
     if closed:
-        last = ", of the one that served last" if len(closed) > 1 else ""
-        last = f": {away} was lost before" if away is not None else last
+        which = "the site that served last" if len(closed) > 1 else closed[0]
         ways = " or ".join(f"`dr-ctl unfence {site}`" for site in closed)
-        return found("DR-ROLE-015.unfence", sites=f"{first} and {second}", ways=ways, last=last)
+        lost = f"; {away} was lost before" if away is not None else ""
+        return found("DR-ROLE-015.unfence", sites=f"{first} and {second}", which=which, ways=ways, lost=lost)
     if away is not None:
         site = second if away == first else first
         return found("DR-ROLE-015.failover", sites=f"{first} and {second}", site=site, away=away)

@@ -141,7 +141,7 @@ def as_of(data: Mapping[str, Any]) -> str:
     outage = data.get("outage")
     if not outage:
         return ""
-    return f"as of {outage['last_served']}, before the outage of {data['site']}; not the price of a failover now"
+    return f"as of {outage['last_served']}, before the outage of {data['site']}; not the loss bound of a failover now"
 
 
 def limits(objectives: Objectives | None) -> Mapping[tuple[str, ...], Mapping[str, float]]:

@@ -63,7 +63,7 @@ class OperationData:
     workloads: Sequence[WorkloadSnapshot] | None = optional()
     bounds: Any = optional(shape=Bounds, description="what a failover may lose")
     out_s: OutOfLost | None = optional()
-    undone: bool | None = optional("whether all was put back, and that was verified")
+    undone: bool | None = optional("whether everything was undone, and the undo verified")
     left: Mapping[str, Json] | None = optional("by what it is: messages that a return could not settle")
     evidence: Mapping[str, Json] | None = optional("what a refusal rests on, as the ids of messages by queue")
     residue: Mapping[str, Json] | None = optional(RESIDUE)
@@ -365,24 +365,21 @@ def left_behind(plan: Plan, *, one_store: bool = False) -> list[str]:
     """Empty where nothing was moved."""
     source, target = plan.source, plan.target
     which = option(plan.ask) if plan.untouched else ""
-    doubt = (
-        f"In doubt: what a client sent to {source} without seeing a receipt. It sends that again, "
-        "and it may then be there twice."
-    )
+    doubt = f"In doubt: sends to {source} without a receipt. Clients repeat them, which may make duplicates."
     stays, away = (
-        f"{source} stays up and closed and takes what {target} ships; switched off, there is none.",
-        f"none until {source} is taken in again; what {target} takes lies at {target} alone.",
+        f"{source} is now the standby. Keep it running: it holds the only second copy.",
+        f"none until {source} is reinstated; new messages lie at {target} alone.",
     )
     if one_store:
         stays = away = f"none, both sites use one store; {source} can take it while its broker runs and waits."
     if which:
         named = some([*(plan.ask.units or ())])
-        stays = f"{source} lets no client of {named} in and takes what {target} ships; switched off, there is none."
+        stays = f"{source} is now the standby of {named}. Keep it running: it holds the only second copy."
     if plan.ask.operation in (SWAPOVER, FAILBACK):
         return [
             f"Second copy: {stays}",
             doubt,
-            f"Outage: counted until {target} let clients in, not until they work on the first new message.",
+            f"Outage: ends when {target} accepts clients; the time to reconnect is not included.",
             f"To come back: `dr-ctl swapover --to {source}{which}`.",
         ]
     if plan.ask.operation == FAILOVER:

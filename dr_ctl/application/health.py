@@ -103,7 +103,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     served = f"{site} serves" if site is not None else served
     well = [
         "failover ready" if price is not None and not against else "",
-        f"newest look {duration(round(look_s, 1))} old" if look_s is not None and look_s <= OLD_LOOK_S else "",
+        f"newest sample {duration(round(look_s, 1))} old" if look_s is not None and look_s <= OLD_LOOK_S else "",
     ]
     rehearsed = rehearsing.last(caller.runs())
     if rehearsed is not None:
@@ -193,7 +193,7 @@ def _history(judge: Judge, look_s: float | None) -> Iterator[Problem]:
     if judge.served_by is None:
         return
     if look_s is None or look_s > OLD_LOOK_S:
-        age = "there is no look" if look_s is None else f"the newest look is {duration(round(look_s))} old"
+        age = "there is no sample" if look_s is None else f"the newest sample is {duration(round(look_s))} old"
         unread = lost_site.last_look(judge.opened.installation).silent
         yield from (Problem(Health.WARNING, each.text) for each in unread)
         if not unread:

@@ -82,7 +82,7 @@ class Turn:
     text: str
     out: Out | None = field(default=None, metadata=key("out_s"))
     run: Record | None = field(default=None, metadata=key(of="done", flat=Done))
-    about: bool = field(default=False, metadata=key(description="the moment is about so: between two looks"))
+    about: bool = field(default=False, metadata=key(description="the time lies between two samples"))
     known: bool = True
 
     @property
@@ -129,7 +129,7 @@ def history(runs: Sequence[RunFiles], installation: Installation | None, since: 
     data = HistoryData(turns, len(snapshot) > 0)
     last = turns[-1] if turns else None
     summary = "nothing is known" if last is None else f"{last.serves} serves since {stamp(last.at)}"
-    summary += "" if last is None else ", as far as runs and looks tell"
+    summary += "" if last is None else ", as far as runs and samples show"
     text = table(_HEADING, [each.cells for each in turns]) if turns else ""
     return Result(ExitCode.OK, summary, findings, data, text=text)
 
@@ -222,13 +222,13 @@ def _by_no_run(records: Sequence[Record], snapshot: Sequence[Spell]) -> list[Tur
         if any(each.site == now.site and begin <= each.at <= now.first + _CLOCKS for each in opened):
             continue
         if was is None or before is None:
-            turns.append(Turn(now.first, now.site, "seen to serve at the first look"))
+            turns.append(Turn(now.first, now.site, "seen serving at the first sample"))
         elif was.site != now.site and before >= now.first:
             both = f"{was.site} and {now.site} were both seen to serve until {stamp(min(before, now.last))}"
             serves_on = was.site if before > now.last + _CLOCKS else now.site
             turns.append(Turn(now.first, serves_on, both, about=True))
         elif was.site != now.site:
-            text = f"seen from {stamp(now.first)} on; {was.site} was last seen to serve at {stamp(before)}"
+            text = f"seen from {stamp(now.first)} on; {was.site} was last seen serving at {stamp(before)}"
             turns.append(Turn(now.first, now.site, text, _between(snapshot, was, now), about=True))
         elif (closed := _closed_between(snapshot, was, now)) is not None:
             text = (
@@ -249,7 +249,7 @@ def _ends(records: Sequence[Record], snapshot: Sequence[Spell]) -> Iterator[Turn
             continue
         if any(_under_way(each, was.last, end) for each in records):
             continue
-        text = f"{was.site} was seen {after[0].role}; it was last seen to serve at {stamp(was.last)}"
+        text = f"{was.site} was seen {after[0].role}; it was last seen serving at {stamp(was.last)}"
         yield Turn(end, None, text, about=True)
 
 

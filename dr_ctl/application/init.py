@@ -72,7 +72,9 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
         raise UsageError(f"{wanted.out} is there already", remedy="Name another file: --out FILE. Nothing was written.")
     addresses = list(_addresses(wanted.urls))
     if len({url.rstrip("/").lower() for _, url in addresses}) < len(addresses):
-        raise UsageError("an address stands twice: each broker has its own", remedy="Name each broker's own console.")
+        raise UsageError(
+            "one address is named for two brokers: each broker has its own", remedy="Name each broker's own console."
+        )
     passwords = {site: _password(caller, site) for site in dict.fromkeys(site for site, _ in addresses)}
     try:
         places = [_place(site, url, wanted, passwords[site]) for site, url in addresses]
@@ -150,7 +152,7 @@ def variable(site: str) -> str:
 def _password(caller: Caller, site: str) -> str:
     given = os.environ.get(variable(site)) or caller.people.secret(f"password for the brokers of {site}")
     if not given:
-        remedy = f"Set {variable(site)}, which the settings will name: it is read for this look, and written nowhere."
+        remedy = f"Set {variable(site)}, which the settings will name: `init` reads it now and writes it nowhere."
         raise UsageError(f"there is no password for the brokers of {site}", remedy=remedy)
     os.environ[variable(site)] = given  # for what this process looks at next
     return given

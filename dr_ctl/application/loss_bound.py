@@ -135,7 +135,7 @@ class LossBound:
         if isinstance(ask.accept_loss, int) and at_most is not None:
             over = f"{at_most - ask.accept_loss} above what was accepted. "
         if ask.accept_loss == "unknown":
-            over = "What is lost is known, and `unknown` accepts only what is not. "
+            over = "`--accept-loss unknown` does not cover a known figure. "
         typed = f"{accepting}{self._holds(now)}"
         adds = f"add {typed}.{self._by_word(now, ask)}"
         if self._begun:
@@ -181,8 +181,8 @@ class LossBound:
         """What somebody's word on the end of the site would do; no word is asked for that would not help."""
         helps, why = self._break_even(now, ask)
         asked = (
-            f" Where somebody knows when the service of {self.lost} ended (UTC): --silent-since T --reason TEXT; a "
-            "moment too early hides a loss, one too late hides none."
+            f" Where somebody knows when the service of {self.lost} ended (UTC): --silent-since T --reason TEXT; if "
+            "unsure, give the later time."
         )
         return f"{why}{asked}" if helps else why
 
@@ -200,7 +200,7 @@ class LossBound:
 
         ended = latest_end(self._installation.history, **self._asked(), most=most)
         if ended is None:
-            return False, f" Even if {self.lost} had ended right after the last look, more than {most} may be lost."
+            return False, f" Even if {self.lost} had ended right after the last reading, more than {most} may be lost."
         return True, (
             f" With {most} accepted {self.lost} must have ended by {stamp(ended)}: its own log tells, and the first "
             "refused connection or the last confirmed send in the logs of its clients."

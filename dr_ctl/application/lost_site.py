@@ -1,5 +1,5 @@
-"""A site that is lost, or may be: findings beyond its role with the remedies that help now, and since when nobody is
-served, a link is down or nobody looks, by the runs' journals and by the history."""
+"""A site that is lost, or may be: findings beyond its role with the remedies that help now, and since when no site
+serves, a link is down or nobody looks, by the runs' journals and by the history."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -168,7 +168,7 @@ def _lately_sick(site: str, opened: Opened) -> datetime | None:
 
 
 def _last_seen(installation: Installation, site: str, role: Role) -> datetime | None:
-    """None also where a package is missing that reads the history; the loss bound and the newest look say so."""
+    """None also where a package is missing that reads the history; the loss bound and the newest sample say so."""
     try:
         from dr_ctl.rpo.history.newest import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
     except ModuleNotFoundError as error:
@@ -186,20 +186,20 @@ class Since:
 
 
 def unserved(installation: Installation, runs: Runs, *, sure: bool) -> Since:
-    """Since when nobody is served. Not `sure` where a site may serve that did not say so."""
+    """Since when no site serves. Not `sure` where a site may serve that did not say so."""
     served = [
         (at, site)
         for site in installation.settings.sites
         if (at := _last_seen(installation, site, Role.SERVING)) is not None
     ]
-    nobody = "nobody is served" if sure else "nobody was seen to be served"
+    nobody = "no site serves" if sure else "no site was seen serving"
     latest, site = max(served, default=(None, ""))
     at, run = _closed_by(runs)
     if at is not None and (latest is None or latest <= at):
         return Since(stamp(at), f"{nobody} since {stamp(at)}: {run} keeps clients out")
     if latest is None:
-        return Since(None, f"{nobody}; since when is not known")
-    return Since(stamp(latest), f"{nobody}; {site} was last seen to serve at {stamp(latest)}")
+        return Since(None, f"{nobody}; start of the outage unknown")
+    return Since(stamp(latest), f"{nobody}; {site} was last seen serving at {stamp(latest)}")
 
 
 def _closed_by(runs: Runs) -> tuple[datetime | None, str]:
@@ -278,7 +278,7 @@ def _of(at: datetime | None, site: str, kept_by: str | None) -> Since:
     text = f"the link is down: {'not known since when' if moment is None else f'last seen attached at {moment}'}"
     if kept_by is not None:
         text = (
-            f"{kept_by} keeps it out on purpose until `dr-ctl reinstate {site}`; it grows by echoes of what {kept_by} "
+            f"{kept_by} blocks it on purpose until `dr-ctl reinstate {site}`; it grows by echoes of what {kept_by} "
             "does, which is harmless"
         )
     return Since(moment, text)

@@ -41,7 +41,7 @@ QUANTILES: Final = ("now", "p50", "p95", "p99", "max")
 _ESTIMATED: Final = {
     "loss": ("dr_ctl_estimate_loss_messages", "messages that a failure of the serving site would lose"),
     "age_s": ("dr_ctl_estimate_loss_age_seconds", "age of the oldest of these messages"),
-    "duplicates": ("dr_ctl_estimate_duplicate_messages", "messages that would come twice"),
+    "duplicates": ("dr_ctl_estimate_duplicate_messages", "messages that would be duplicates"),
     "drain_s": ("dr_ctl_estimate_drain_seconds", "time until all that is under way would have arrived"),
 }
 _READY: Final = {ExitCode.OK: True, ExitCode.PRECHECK_FAILED: False}
@@ -78,7 +78,7 @@ def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, me
             pass
     own_exposing.notify(own_exposing.STOPPING)
     place = installation.history.shown
-    text = f"{watching.looks} look(s), {watching.rows} row(s) written to {place}"
+    text = f"{watching.looks} reading(s), {watching.rows} row(s) written to {place}"
     if reinstating is not None:
         text += f"; {len(reinstating.runs)} run(s) to reinstate a lost site"
     data = MonitorData(watching.looks, watching.rows, reinstating.runs if reinstating is not None else None)
@@ -209,7 +209,7 @@ class Figures:
             for basis, of in (("bound", row), ("likely", row.get("likely") or {})):
                 for quantile in QUANTILES:
                     yield Metric(name, text, of.get(quantile), (("basis", basis), ("of", quantile)))
-        # A failover's own bound, as if the serving site was lost at the newest look.
+        # A failover's own bound, as if the serving site was lost at the newest sample.
         bounds = judge.if_lost(site).now() if site is not None else None
         unread = Bound(None, None)
         lost, duplicates = (unread, unread) if bounds is None else (bounds.lost, bounds.duplicates)

@@ -124,7 +124,7 @@ class RecoveryOption:
 
     @property
     def line(self) -> str:
-        serves = f"{self.serves} serves" if self.serves else "nobody is served yet"
+        serves = f"{self.serves} serves" if self.serves else "no site serves yet"
         return f"`{self.typed}`: {serves}; {self.cost}{' (recommended)' if self.recommended else ''}"
 
 

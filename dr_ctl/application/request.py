@@ -89,7 +89,7 @@ class Request:
         return self.ask.operation == FENCE or self.supersedes
 
     def look(self) -> Snapshot:
-        """Look at both sites, and update the price of a failover."""
+        """Look at both sites, and update the bounds of a failover."""
         snapshot: Snapshot = self.opened.topology.observe()
         if self.price is not None:
             self.price.saw(snapshot)
@@ -140,12 +140,12 @@ class Request:
         return decided if contradiction is None else Refusal((contradiction,))
 
     def _differ(self, decided: Decision) -> Sequence[Finding]:
-        """What speaks against the price of a failover."""
+        """What speaks against the bounds of a failover."""
         is_dear = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
         return self.price.differ() if self.price is not None and (is_dear or isinstance(decided, Plan)) else ()
 
     def residue(self, snapshot: Snapshot) -> Mapping[str, Json] | None:
-        """The messages that a return brings, and how many may come twice. None for other operations, and where the
+        """The messages that a return brings, and how many may be duplicates. None for other operations, and where the
         topology cannot count beforehand."""
         return (snapshot.residue(self.ask.target) or None) if self.ask.operation in RETURNS else None
 

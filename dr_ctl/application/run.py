@@ -118,7 +118,7 @@ def escalate(caller: Caller, name: str | None, asked: Ask, how: RunOptions) -> R
     )
     result = run(caller, asked, how)
     # No swapover is made beside an open run.
-    onward = "`dr-ctl resume` goes on with the open run; `dr-ctl abort` puts it back."
+    onward = "`dr-ctl resume` continues the open run; `dr-ctl abort` undoes it."
     told = [replace(each, remedy=onward) if "`dr-ctl swapover" in each.remedy else each for each in result.findings]
     return result if result.code is not ExitCode.SERVING_SITE_ALIVE else replace(result, findings=told)
 
@@ -162,7 +162,7 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
         planned = _with(_priced(_planned(decided, request), request), residue=residue)
         return _trimmed(caller, planned, decided, request) if request.ask.operation == TRIM else planned
     if request.price is not None and files is None:
-        caller.say(f"price: {price_text(request.price.bounds())}")
+        caller.say(f"bounds: {price_text(request.price.bounds())}")
     approved, refused = (
         plans.permit(request.opened.installation, request.ask, request.saved, runs) if files is None else (None, None)
     )
@@ -241,7 +241,7 @@ def _unpriced(result: Result, decided: Decision) -> Result:
 def _planned(decided: Plan, request: Request) -> Result:
     calls = sum(call.when is None for step in decided.steps for call in step.calls)
     summary = f"{plans.title(decided)}: {calls} call(s) for certain; nothing was changed"
-    text = "" if request.price is None else f"price: {price_text(request.price.bounds())}"
+    text = "" if request.price is None else f"bounds: {price_text(request.price.bounds())}"
     return Result(ExitCode.OK, summary, decided.findings, PlanData(plan=decided), plan=decided, text=text)
 
 
@@ -264,7 +264,7 @@ def _ended(caller: Caller, request: Request, result: Result, snapshot: Snapshot,
         return replace(result, run=files.name)
     text = result.text
     if request.price is not None and result.code is ExitCode.SERVING_SITE_ALIVE:
-        text = f"price, once {request.opened.other(request.ask.target)} is ended: {price_text(request.price.bounds())}"
+        text = f"bounds, once {request.opened.other(request.ask.target)} is ended: {price_text(request.price.bounds())}"
     return _priced(replace(result, text=text), request)
 
 
@@ -324,7 +324,7 @@ def _undo_planned(past: History, files: RunFiles) -> Result:
     steps = executor.to_undo(past)
     text = page(f"undo {step.verb}: {call.about}, if {if_known(call.when)}" for step in steps for call in step.inverse)
     serves = " and ".join(past.serving)
-    ending = f"{serves} would serve" if serves else "nobody would be served, as before the run"
+    ending = f"{serves} would serve" if serves else "no site would serve, as before the run"
     data = AbortData(undo=[UndoneStep(step.id, step.inverse) for step in steps], serves=past.serving)
     return Result(ExitCode.OK, f"{ending}; nothing was changed", data=data, run=files.name, text=text)
 
@@ -369,8 +369,8 @@ def cost(plan: Plan, snapshot: Snapshot, price: LossBound | None, runs: Runs) ->
         return ""
     most_s = plan.ask.max_outage_s
     limit = "" if most_s is None else f", at most {duration(most_s)} (then it is undone)"
-    kept = "what clients hold comes again" if plan.ask.cut_in_flight else "nothing is lost, nothing comes twice"
-    return f"{_clients(plan, snapshot, plan.source)} will be out for {_time(plan, snapshot, runs)}{limit}; {kept}"
+    kept = "messages that clients hold are delivered again" if plan.ask.cut_in_flight else "no loss, no duplicates"
+    return f"expected outage for {_clients(plan, snapshot, plan.source)}: {_time(plan, snapshot, runs)}{limit}; {kept}"
 
 
 def _clients(plan: Plan, snapshot: Snapshot, site: str) -> str:
@@ -390,7 +390,7 @@ def _time(plan: Plan, snapshot: Snapshot, runs: Runs) -> str:
         return f"about {duration(median(took))} ({moves}: {between})"
     ships = [link.outflow for link in snapshot.links() if link.site == plan.source]
     now = "" if None in ships or not ships else f" ({sum(each or 0 for each in ships)} to ship now)"
-    return f"a time that no move from here has measured yet{now}"
+    return f"unknown, no move from here was measured yet{now}"
 
 
 def _earlier(runs: Runs) -> Sequence[float]:

@@ -114,7 +114,7 @@ def status(caller: Caller, looked: Looking) -> Status:
     )
     if all(each.silent is not None or not each.listeners for each in snapshot.brokers):
         answered = any(isinstance(each.silent, LoginRefused | Throttled) for each in snapshot.brokers)
-        summary = "both sites were asked, and none let dr-ctl look" if answered else "no site answered"
+        summary = "both sites were asked, and neither allowed a reading" if answered else "no site answered"
         code = ExitCode.UNKNOWN
     elif site is not None:
         summary, code = f"{site} serves", ExitCode.OK

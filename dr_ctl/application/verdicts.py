@@ -105,12 +105,16 @@ class Judge:
         judged = self._of(granted, needs, decided)
         if price is None and granted.accept_duplicates is not None:
             refused = Request(ask, self.opened).decide(self.snapshot)
-            text = f"refused without {' '.join(judged.needs)}: {refused.findings[0].text}; who owns that limit decides"
+            text = (
+                f"refused without {' '.join(judged.needs)}: {refused.findings[0].text}; the owner of that limit decides"
+            )
             if judged.code is ExitCode.OK:
                 return replace(judged, text=text, code=ExitCode.PRECHECK_FAILED, findings=refused.findings)
         if price is None or not any(each.startswith("--accept") for each in judged.needs):
             return judged
-        text = f"refused without {' '.join(judged.needs)}: {price_text(price.bounds())}; who owns that limit decides"
+        text = (
+            f"refused without {' '.join(judged.needs)}: {price_text(price.bounds())}; the owner of that limit decides"
+        )
         costs = price.too_high(ask)
         return replace(
             judged, text=text, code=ExitCode.PRECHECK_FAILED, price=milder(costs) if costs is not None else None
@@ -217,7 +221,7 @@ class Judge:
             text += "; both sites answer: `dr-ctl status` names the command that opens one without a failover"
         if ask.operation in (SWAPOVER, FAILBACK) and stuck:
             waits = some([f"{if_known(each.outflow)} to ship from {each.site}/{each.pair}" for each in stuck])
-            text += f"; {waits}, and none moved in this look: a move whose drain does not end is put back"
+            text += f"; {waits}, and none moved during this reading: a move is undone if its drain does not end"
         if ask.operation == SWAPOVER and is_split(self.snapshot):
             served = by_site(self.snapshot.units)
             text += f"; moves {some(served.get(decided.source, []))}, and {ask.target} serves the others already"
@@ -276,9 +280,9 @@ def milder(refusal: Finding) -> Finding:
 
 def agreed_today(refusal: Finding, price: LossBound, ask: Ask) -> Finding:
     """The same while the site serves: what could be done about a loss is another matter then."""
-    remedy = f"Agree today who may type `dr-ctl failover --to {ask.target} {price.accepting(ask)}` on the day."
+    remedy = f"Decide now who may type `dr-ctl failover --to {ask.target} {price.accepting(ask)}` in an emergency."
     if "unknown" in price.quoted():
-        remedy += " Where `dr-ctl monitor` runs, the price is known."
+        remedy += " A running `dr-ctl monitor` makes the bounds known."
     return replace(milder(refusal), remedy=remedy)
 
 
@@ -362,5 +366,5 @@ def planned_as_if_lost(opened: Opened, asked: Ask, lost: str) -> Result:
     plan = replace(decided, as_if_lost=lost, findings=(*own, *findings))
     price = price_text(document(bounds))
     summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {price}"
-    text = f"price, if {lost} was lost now: {price}"
+    text = f"loss bound, if {lost} was lost now: {price}"
     return Result(ExitCode.OK, summary, plan.findings, replace(data, plan=plan), plan=plan, text=text)

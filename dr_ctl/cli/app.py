@@ -107,9 +107,9 @@ def status(
     session: Session,
     *,
     watch: Annotated[
-        bool, option("--watch", "Again and again, until Ctrl-C: in place on a terminal, else look by look.")
+        bool, option("--watch", "Again and again, until Ctrl-C: in place on a terminal, else one block a reading.")
     ] = False,
-    every: Annotated[str | None, option("--every T", "With --watch: from one look to the next; default 2s.")] = None,
+    every: Annotated[str | None, option("--every T", "With --watch: interval between readings; default 2s.")] = None,
 ) -> Result:
     """Serving sites, links, outflows with rates, the last estimate, open runs, pauses."""
     from dr_ctl.cli import show  # noqa: PLC0415

@@ -33,7 +33,7 @@ TEXTS: Final = {
     "demo": "The main job on two brokers: a swapover, a failover and a failback under load; the ledger judges each.",
 }
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "Look (nothing is changed)": (
+    "Inspect (nothing is changed)": (
         "status",
         "validate",
         "check",

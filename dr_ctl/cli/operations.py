@@ -41,7 +41,7 @@ def plan(
         str | None,
         option(
             "--as-if-lost SITE",
-            "The plan of a failover, and its price today, as if SITE was lost: to be read, never carried out.",
+            "The plan of a failover and its loss bound today, as if SITE was lost; never executed.",
         ),
     ] = None,
     out: Annotated[Path | None, option("--out FILE", "Write the plan as JSON.")] = None,
@@ -87,7 +87,7 @@ def _operation(
 
 _operation(
     "swapover",
-    "Move the service, or some queues of it, to the other site: nothing lost, nothing twice.",
+    "Move the service, or some queues, to the other site, without loss or duplicates.",
     "swapover --to paris --max-outage 10s",
     MOVE,
     WHOLE,
@@ -135,7 +135,7 @@ _operation(
 
 @command(app, "verify", example="verify --to paris", asks=DRAIN)
 def verify(session: Session, asked: Ask) -> Result:
-    """Whether the gate holds now: 0, 10 with what keeps it shut, 22 where a site does not answer. Only looks."""
+    """Check whether activating SITE now would be safe: 0 yes, 10 no, 22 unknown. Changes nothing."""
     from dr_ctl.application import readiness  # noqa: PLC0415
 
     return readiness.verify(session, asked)

@@ -31,7 +31,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def _limit(name: str, value: float) -> str:
-    return f"{name} {value:g} looks" if name == "stable" else f"{name} {value:g} s"
+    return f"{name} {value:g} readings" if name == "stable" else f"{name} {value:g} s"
 
 
 def _told(call: Call) -> str:

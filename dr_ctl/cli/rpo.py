@@ -33,8 +33,8 @@ from dr_ctl.rpo.pipeline.sql import version
 from dr_ctl.settings.model import Installation, SparkSettings
 
 _CALIBRATION = {
-    Calibration.HOLDS: (ExitCode.OK, "the estimate was not shown to say too little on this history"),
-    Calibration.NARROW: (ExitCode.LOSS_REFUSED, "the estimate says less than what then was true"),
+    Calibration.HOLDS: (ExitCode.OK, "the estimate was not shown to be too low on this history"),
+    Calibration.NARROW: (ExitCode.LOSS_REFUSED, "the estimate was lower than the truth"),
     Calibration.UNKNOWN: (ExitCode.UNKNOWN, "there is too little history to tell"),
 }
 _CODES = {Verdict.MET: ExitCode.OK, Verdict.MISSED: ExitCode.LOSS_REFUSED, Verdict.UNKNOWN: ExitCode.UNKNOWN}
@@ -45,7 +45,7 @@ _NAMES: Final = (
     ("duplicates", "duplicates"),
     ("drain_s", "time to drain, s"),
 )
-_LEGEND: Final = "at most: never less than what was so; p99: in 99 % of the time no more"
+_LEGEND: Final = "at most: an upper bound; p99: not exceeded 99 % of the time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ def _calibration(data: Any) -> str:
         return ""
     measured = (figure(bound[key]) for key in ("coverage", "excess", "moments"))
     rows = [
-        ("bound between looks", "", *measured, bound["verdict"]),
-        ("likely between looks", "", "", figure(bound["likely"]["bias"]), "", ""),
+        ("bound between samples", "", *measured, bound["verdict"]),
+        ("likely between samples", "", "", figure(bound["likely"]["bias"]), "", ""),
     ]
     for quantile in data["quantiles"]:
         ahead = "" if quantile["horizon_s"] is None else f" in {duration(quantile['horizon_s'])}"
@@ -181,7 +181,9 @@ def _rows(scope: Mapping[str, Any], limits: Mapping[str, float], names: Any) -> 
 
 
 def _most_from(data: Mapping[str, Any]) -> Iterator[str]:
-    parts = [f"{queue['name']} {queue['share']:.0%} (at most {queue['most']} at a look)" for queue in data["queues"]]
+    parts = [
+        f"{queue['name']} {queue['share']:.0%} (at most {queue['most']} in one sample)" for queue in data["queues"]
+    ]
     if parts:
         yield f"most was likely lost of {', '.join(parts)}"
 

@@ -124,7 +124,7 @@ def watch(session: Session, every_s: float) -> Result:
             raise
     finally:
         watched.close()
-    return Result(ExitCode.OK, f"no longer watched, after {looks} look(s)")
+    return Result(ExitCode.OK, f"no longer watched, after {looks} reading(s)")
 
 
 class _Watched:

@@ -57,7 +57,7 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "A defect in dr-ctl, or this machine fails it: a port is taken, its disk is full, a file cannot be read.",
         "`dr-ctl status` says where things stand; mend what the message names, or run the command again with "
         "`--verbose` and report it.",
-        "A look changes nothing. A run that was under way is open; `dr-ctl resume` or `dr-ctl abort` ends it.",
+        "`dr-ctl status` changes nothing. A run that was under way is open; `dr-ctl resume` or `dr-ctl abort` ends it.",
     ),
     ExitCode.USAGE: Meaning(
         Tone.UNDONE,
@@ -81,22 +81,22 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "Refused before the first call; nothing was changed.",
         "Do what the first error says, then type the same command again. `dr-ctl validate --to SITE` lists "
         "everything at once.",
-        "A look changes nothing.",
+        "`dr-ctl status` changes nothing.",
     ),
     ExitCode.LOSS_REFUSED: Meaning(
         Tone.UNDONE,
         "refused: more may be lost or duplicated than is accepted",
         "Refused: more messages may be lost, or come as duplicates, than is accepted, or how many is not known; "
         "nothing was changed.",
-        "Whoever owns the limit decides: bring the lost site back, or type the command again with `--accept-loss N "
+        "The owner of the limit decides: bring the lost site back, or type the command again with `--accept-loss N "
         "--accept-duplicates M`, as the refusal names them. Where somebody knows when that site's service ended: with "
         "`--silent-since T --reason TEXT`.",
         "The failover then loses at most that many messages. `dr-ctl failback --to SITE` takes in what the lost "
         "site still holds, if that site comes back.",
         "No; a failover that was done is followed by a failback.",
-        elsewhere="Of `rpo estimate`: an objective is missed. Of `rpo reconcile`, `lab load` and `demo`: a ledger"
-        " shows messages that were lost or came twice. Of `rpo backtest`: the estimate said less than "
-        "what then was true.",
+        elsewhere="Of `rpo estimate`: an objective is missed. Of `rpo reconcile`, `lab load` and `demo`: a"
+        " ledger shows lost messages or duplicates. Of `rpo backtest`: the estimate was lower "
+        "than the truth.",
     ),
     ExitCode.SERVING_SITE_ALIVE: Meaning(
         Tone.UNDONE,
@@ -129,7 +129,7 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
     ),
     ExitCode.REVERTED: Meaning(
         Tone.UNDONE,
-        "failed, and everything was put back",
+        "failed, and everything was undone",
         "Not moved: failed or refused before the point of no return; all of it was undone, and the undo was verified.",
         "The service is where it was. The first error says what to mend; `dr-ctl runs report` shows the run step "
         "by step. Then type the same command again.",
@@ -150,24 +150,24 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "the end could not be verified: look first",
         "A call went out and its result could not be verified; or no site answered.",
         "Look first at the site that the message names, then `dr-ctl status`. Where a run is open: `dr-ctl "
-        "resume` or `dr-ctl abort`. Where none is open, type the same command again once the site answers: what holds "
-        "already is not done twice.",
-        "A look changes nothing; resume goes on to the end of the run, abort puts back what was before it.",
+        "resume` or `dr-ctl abort`. Where none is open, type the same command again once the site answers: a step "
+        "that holds already is not repeated.",
+        "`dr-ctl status` changes nothing; `resume` finishes the run, `abort` undoes it.",
         "A swapover back undoes a move that was resumed.",
         elsewhere="Of `rpo estimate` and `rpo backtest`: there is too little history to tell. Of `rpo reconcile`:"
-        " nothing was lost or came twice, and the end of some messages is unknown.",
+        " no message was lost or duplicated, and the end of some is unknown.",
     ),
     ExitCode.STRANDED: Meaning(
         Tone.BAD,
-        "nobody is served, and it could not be put back",
+        "no site serves, and the undo did not restore one",
         "No site could be shown to serve, and the undo did not restore it.",
         "DR-RUN-001 of the result says by hand what to do at which site; then `dr-ctl status`.",
-        "Until then nobody is served.",
+        "Until then no site serves.",
         "A person undoes by hand what was done by hand.",
     ),
     ExitCode.DRAIN_TIMEOUT: Meaning(
         Tone.UNDONE,
-        "not drained in time, everything was put back",
+        "not drained in time, everything was undone",
         "Not moved: the drain did not finish in time; all of the run was undone, and the undo was verified.",
         "`dr-ctl status` says what the link does and how long a drain takes; `dr-ctl link restart SITE` where it "
         "hangs; then the same command again with a longer `--timeout`, at a calmer hour.",
@@ -185,17 +185,17 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
     ExitCode.INTERRUPTED: Meaning(
         Tone.BAD,
         "stopped by Ctrl-C",
-        "Stopped by Ctrl-C. `data.undone` says whether all was put back.",
-        "`dr-ctl status`; where it was not put back: `dr-ctl resume` or `dr-ctl abort`.",
-        "A look changes nothing; resume goes on to the end of the run, abort puts back what was before it.",
+        "Stopped by Ctrl-C. `data.undone` says whether everything was undone.",
+        "`dr-ctl status`; if it was not undone: `dr-ctl resume` or `dr-ctl abort`.",
+        "`dr-ctl status` changes nothing; `resume` finishes the run, `abort` undoes it.",
         "A swapover back undoes a move that was resumed.",
     ),
     ExitCode.TERMINATED: Meaning(
         Tone.BAD,
         "stopped by SIGTERM",
-        "Stopped by SIGTERM. `data.undone` says whether all was put back.",
-        "`dr-ctl status`; where it was not put back: `dr-ctl resume` or `dr-ctl abort`.",
-        "A look changes nothing; resume goes on to the end of the run, abort puts back what was before it.",
+        "Stopped by SIGTERM. `data.undone` says whether everything was undone.",
+        "`dr-ctl status`; if it was not undone: `dr-ctl resume` or `dr-ctl abort`.",
+        "`dr-ctl status` changes nothing; `resume` finishes the run, `abort` undoes it.",
         "A swapover back undoes a move that was resumed.",
     ),
 }

@@ -49,8 +49,9 @@ class Debt:
         if self.kind is DebtKind.FENCE:
             return f"`dr-ctl reinstate {self.about}` once it is back: it is closed first where it came back open."
         return (
-            f"`dr-ctl reinstate {self.about}` once it is back: it compares both sites and lets that in; what may come "
-            "twice it names first."
+            f"`dr-ctl reinstate {self.about}` once it is back: it compares both sites, names possible "
+            "duplicates, and then "
+            "lets that in."
         )
 
 

@@ -292,7 +292,7 @@ class _Run(Generic[O]):
         return outcome
 
     def _past_no_return(self) -> Outcome:
-        """Compare the price with the accepted loss once more: the price of a failover grows while the run waits."""
+        """Compare the price with the accepted loss once more: the bounds of a failover grow while the run waits."""
         dear = self._price.too_high(self._ask) if self._price is not None and self._revertible else None
         if dear is not None:
             return Refused(dear.text, findings=(dear,), code=ExitCode.LOSS_REFUSED)

@@ -149,7 +149,7 @@ class Store(Protocol):
         them; `NOBODYS` for what clients can have made."""
 
     def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
-        """How many seconds ago the newest look at the broker began, for whatever purpose, then what `read` would have
+        """How many seconds ago the newest sample at the broker began, for whatever purpose, then what `read` would have
         returned. None where no look was made."""
 
     def create(self, kind: str, number: int, text: str) -> bool:

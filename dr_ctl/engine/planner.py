@@ -266,6 +266,6 @@ _ABOUT = {
     HOLD: "wait",
     ESTIMATE: "estimate from the history how much a failure would lose now",
     QUESTION: "go on?",
-    SNAPSHOT: "what was last known of the lost site: how much may be lost, how much may come twice",
+    SNAPSHOT: "the last readings of the lost site, with the bounds of loss and duplicates",
     NO_RETURN: "from here on the move is finished, not undone",
 }

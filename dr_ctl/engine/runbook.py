@@ -55,14 +55,18 @@ SITE_OF: Final[Mapping[str, Sequence[str]]] = {
 # Order rules: first verb, later verb, and the reason for the operator.
 _MOVE: Final = (
     ("check", "quiesce", "clients would be disturbed before anything was checked"),
-    ("quiesce", "fence", "acknowledgements that a closing listener cuts come again at the other site"),
+    (
+        "quiesce",
+        "fence",
+        "a closing listener cuts acknowledgements, and those messages are delivered again at the other site",
+    ),
     ("fence", "drain", "a zero under load means nothing"),
     ("drain", "verify", "the gate can only be shown once the outflow is empty"),
-    ("verify", "activate", "messages that are not over there would be lost or come twice"),
+    ("verify", "activate", "messages that have not arrived would be lost or duplicated"),
     ("fence", "activate", "two sites would serve at the same time"),
     ("verify", "point-of-no-return", "what fails after it is not undone any more"),
     ("point-of-no-return", "activate", "the operator must know when stopping is no longer safe"),
-    ("activate", "probe", "a listener that says it is open has not shown that it is"),
+    ("activate", "probe", "the flag of a listener does not prove that clients get in"),
 )
 Rule = tuple[str, str, str]
 ORDER: Final[Mapping[str, Sequence[Rule]]] = {
@@ -75,7 +79,7 @@ ORDER: Final[Mapping[str, Sequence[Rule]]] = {
         ("fence", "point-of-no-return", "what fails after it is not undone any more"),
         ("quarantine", "point-of-no-return", "what fails after it is not undone any more"),
         ("point-of-no-return", "activate", "the operator must know when stopping is no longer safe"),
-        ("activate", "probe", "a listener that says it is open has not shown that it is"),
+        ("activate", "probe", "the flag of a listener does not prove that clients get in"),
     ),
 }
 OPERATIONS: Final = ("swapover", "failover", "failback")

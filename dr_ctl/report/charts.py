@@ -303,7 +303,7 @@ def over_time(
         most = max((value for _, value in likely if value is not None), default=None)
         lines.append(Line.of("likely", 1, _pieces(likely, x, y), f"up to {count(most)}"))
         areas.append(Area("between likely and at most", "band", _points(_bands(bound, likely, x, y))))
-    caption = f"The most in each of {many(len(bound), 'stretch', 'stretches')}; a gap is time that no sample covers."
+    caption = f"The most in each of {many(len(bound), 'window', 'windows')}; a gap is time that no sample covers."
     if limit is not None:
         boxes = _boxes(bound, limit, x)
         if boxes:

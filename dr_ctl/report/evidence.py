@@ -120,7 +120,7 @@ def _recovery(limit: float | None, out: Outage, *, put_back: bool) -> Measured:
     if limit is None:
         judged, sign = "no objective", "info"
     elif put_back:
-        judged, sign = f"{NOT_KEPT}: put back", "owed"
+        judged, sign = f"{NOT_KEPT}: undone", "owed"
     elif out.at_most_s is not None and out.at_most_s <= limit:
         judged, sign = "kept", "good"
     elif out.at_least_s is not None and out.at_least_s > limit:
@@ -210,9 +210,9 @@ def _since_the_loss(story: Story, lost: str, bounds: Mapping[str, Any]) -> Outag
         return Outage(None, None, NOT_KNOWN, sentence)
     at_least, at_most = number(bounds.get("at_least")), number(bounds.get("at_most"))
     served, gone = moment(bounds.get("last_served")), moment(bounds.get("seen_down"))
-    samples = [f"{lost} was last seen to serve at {clock(served)}" if served is not None else ""]
+    samples = [f"{lost} was last seen serving at {clock(served)}" if served is not None else ""]
     samples.append(f"{'' if served else f'{lost} was '}first seen down at {clock(gone)}" if gone is not None else "")
-    since = ", ".join(filter(None, samples)) or f"Out since {lost} was lost, which no look tells"
+    since = ", ".join(filter(None, samples)) or f"Out since {lost} was lost, at a time that no sample shows"
     sentence = f"{since[0].upper()}{since[1:]}; let in at {clock(_let_in(end))} by {end.site or 'the target'}."
     parts = [f"at least {seconds(at_least)}" if at_least is not None else ""]
     parts.append(f"at most {seconds(at_most)}" if at_most is not None else "")

@@ -20,10 +20,10 @@ from dr_ctl.report.values import NOT_KNOWN, clock, count, many, seconds
 
 _ORDER: Final = {"error": 0, "warning": 1, "info": 2}
 _PROOFS: Final = {
-    ("fence", "attempt"): "by attempt: no greeting where a client was greeted before",
-    ("fence", "flag"): "by flag only: no client was greeted before, so none could be seen to be refused",
-    ("activate", "attempt"): "by attempt: an open listener answered a client",
-    ("activate", "flag"): "by flag only: no client's greeting was tried",
+    ("fence", "attempt"): "by attempt: a test login failed that worked before",
+    ("fence", "flag"): "by flag only: no test login worked before, so a failed one proves nothing",
+    ("activate", "attempt"): "by attempt: a test login worked",
+    ("activate", "flag"): "by flag only: no test login was tried",
 }
 
 
@@ -259,7 +259,7 @@ def _ended(code: float | None, command: str, undone: object, what: str) -> tuple
     tone, brief = MEANINGS[known].tone, MEANINGS[known].brief
     if undone is True:
         why = ", because the drain did not finish in time" if known is ExitCode.DRAIN_TIMEOUT else ""
-        return tone, f"Not {what}{why}: put back, and verified"
+        return tone, f"Not {what}{why}: undone, and verified"
     if known is ExitCode.DRAIN_TIMEOUT:
         return Tone.BAD, "The drain did not finish in time"
     done = f"{what[:1].upper()}{what[1:]}"
@@ -280,7 +280,7 @@ def _open(story: Story) -> tuple[str, str]:
     if any(act.calls and act.mark is not Mark.REFUSED for act in story.of("activate")):
         past = "An activating call has gone out: this cannot be undone any more."
         return words, f"{past} {look} `dr-ctl resume` finishes it."
-    return words, f"{look} If no process works on it, `dr-ctl resume` goes on with it and `dr-ctl abort` undoes it."
+    return words, f"{look} If no process works on it, `dr-ctl resume` continues it and `dr-ctl abort` undoes it."
 
 
 def chapters(story: Story, out: Outage, *, elsewhere: str = "") -> tuple[Chapter, ...]:

@@ -34,7 +34,7 @@ class ArtemisBroker(Broker):
     jolokia: HttpAddress = Field(description="management address, `http` or `https`")
     stomp: StompAddress | None = Field(
         default=None,
-        description="`stomp://` or `stomp+ssl://` address of a client acceptor: greetings and the probe go there. "
+        description="`stomp://` or `stomp+ssl://` address of a client acceptor: test logins and the probe go there. "
         "Without it fences are shown by flag only, and a finding says so",
     )
     username: str = Field(description="login for both")

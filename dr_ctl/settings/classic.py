@@ -30,7 +30,7 @@ class ClassicBroker(Broker):
     )
     stomp: StompAddress | None = Field(
         default=None,
-        description="`stomp://` or `stomp+ssl://` address of a client connector: greetings and the probe go there. "
+        description="`stomp://` or `stomp+ssl://` address of a client connector: test logins and the probe go there. "
         "Without it fences are shown by flag only, and a finding says so",
     )
     username: str = Field(description="login for both")

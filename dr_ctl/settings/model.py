@@ -68,10 +68,10 @@ class Queues(Part):
 
     include: Names = Field(
         default=("#",),
-        description="patterns as in Artemis (`orders.#`, `*.in`): which queues quiesce, parity and estimate look at; "
-        "the gate looks at all",
+        description="patterns as in Artemis (`orders.#`, `*.in`) of the queues for quiesce, parity and estimate; "
+        "the gate checks all queues",
     )
-    exclude: Names = Field(default=(), description="patterns of those that they do not look at")
+    exclude: Names = Field(default=(), description="patterns of queues to leave out there")
 
 
 class Loss(Part):
@@ -103,8 +103,8 @@ class Objectives(Part):
 
 class Drain(Part):
     timeout: Seconds = Field(default="1m", validate_default=True, description="how long a drain may take")
-    poll: Seconds = Field(default="20ms", validate_default=True, description="time between two looks")
-    stable: int = Field(default=3, ge=1, description="how many looks in a row must agree")
+    poll: Seconds = Field(default="20ms", validate_default=True, description="interval between two readings")
+    stable: int = Field(default=3, ge=1, description="how many readings in a row must agree")
     stall: Seconds = Field(default="20s", validate_default=True, description="how long nothing may move")
 
 
@@ -170,17 +170,17 @@ class HistorySettings(Part):
         description="where `path` is a URL: the directory that has the last hours too, so that a failover waits for no "
         "store",
     )
-    every: Seconds = Field(default="5s", validate_default=True, description="how often it looks at everything")
+    every: Seconds = Field(default="5s", validate_default=True, description="interval of full readings")
     outflow: Seconds = Field(
         default="250ms",
         validate_default=True,
-        description="how often it looks at the outflows alone in between, where the topology can: a few milliseconds a "
-        "broker, and what a failover may lose is known so much nearer",
+        description="interval of outflow readings in between, where the topology allows them: a few "
+        "milliseconds a broker, for a closer loss bound",
     )
     keep: Seconds = Field(
         default="30d",
         validate_default=True,
-        description="for how long looks are kept, counted in days of a site that have some",
+        description="how long samples are kept, counted in days with samples of a site",
     )
 
 

@@ -57,7 +57,7 @@ def probe(
         greeting = Silent(str(error))
     else:
         if frames is None:
-            greeting = Silent(f"{address}: no greeting within {timeout_s:g} s")
+            greeting = Silent(f"{address}: no CONNECTED frame within {timeout_s:g} s")
         else:
             greeting = _greeting(address, frames[0])
             if isinstance(greeting, Connected):
@@ -70,7 +70,7 @@ def _first_frames(stream: Stream, reader: FrameReader, until: float) -> list[Fra
     """What came with the first whole frame; None where none came in time."""
     while (data := stream.receive(until - growing_s())) is not None:
         if not data:
-            raise ConnectionResetError("closed before a greeting")
+            raise ConnectionResetError("closed before a CONNECTED frame")
         if frames := reader.feed(data):
             return frames
     return None
@@ -81,7 +81,7 @@ def _greeting(address: Address, frame: Frame) -> Greeting:
         return Connected(frame.headers.get("server", ""), frame.headers.get("version", "1.0"))
     if frame.cmd == "ERROR":
         return Refused(said(frame))
-    return Silent(f"{address}: a {frame.cmd} frame instead of a greeting")
+    return Silent(f"{address}: a {frame.cmd} frame instead of CONNECTED")
 
 
 def _hello(address: Address, login: Login | None, headers: Mapping[str, str]) -> bytes:

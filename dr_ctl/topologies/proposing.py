@@ -200,7 +200,7 @@ def clients(here: Probed, without: Sequence[str] = ()) -> Key:
 
 
 def stomp(place: Place, listeners: Sequence[str]) -> Key | None:
-    """A clients' listener where greetings and the probe go."""
+    """A clients' listener where test logins and the probe go."""
     if place.probed is None:
         return None
     speaking = [
@@ -212,5 +212,5 @@ def stomp(place: Place, listeners: Sequence[str]) -> Key | None:
     speaking.sort(key=lambda listener: len(listener.protocols))
     if not speaking:
         return None
-    why = f"{speaking[0].name}: where greetings and the probe go; stomp+ssl:// where it speaks TLS"
+    why = f"{speaking[0].name}: where test logins and the probe go; stomp+ssl:// where it speaks TLS"
     return Key("stomp", f"stomp://{place.host}:{if_known(speaking[0].port)}", why)

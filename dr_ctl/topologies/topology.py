@@ -134,7 +134,7 @@ def drain_s(depth: int | None, rate: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Stake:
-    """The price of losing a closed broker that answered: messages lost with it, and how many may come twice without it;
+    """The exposure to a loss of a closed broker that answered: messages lost with it, possible duplicates without it;
     by queue (lost, twice) where that can be told."""
 
     lost: int | None
@@ -211,7 +211,7 @@ class Snapshot(Observation, Protocol):
         """Of each broker of a closed site that answered."""
 
     def residue(self, site: str) -> Mapping[str, Json]:
-        """Messages that a returned site holds for the other, and how many may come twice, for `data.residue`; empty
+        """Messages that a returned site holds for the other, and how many may be duplicates, for `data.residue`; empty
         where the topology cannot count before the site is let in."""
 
     def findings(self) -> Sequence[Finding]:

@@ -244,7 +244,7 @@ def test_a_refused_login_says_where_its_password_came_from_and_how_often_it_was_
 
     ended = dr_ctl("status", "--json")
 
-    assert (ended.code, ended.document["summary"]) == (22, "both sites were asked, and none let dr-ctl look")
+    assert (ended.code, ended.document["summary"]) == (22, "both sites were asked, and neither allowed a reading")
     for each in ended.document["findings"]:
         assert "comes from the environment variable DR_CTL_TEST_WORD. One attempt was made here" in each["remedy"]
 

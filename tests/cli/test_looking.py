@@ -174,7 +174,7 @@ def test_where_there_is_no_terminal_each_look_is_a_block_with_its_time(dr_ctl: S
     ended = dr_ctl("status", "--watch", "--every", "4s")
 
     *blocks, last = ended.out.split("\n\n")
-    assert (ended.code, last) == (0, "no longer watched, after 3 look(s)\n")
+    assert (ended.code, last) == (0, "no longer watched, after 3 reading(s)\n")
     assert len(blocks) == 3
     for block in blocks:
         first, *rest = block.splitlines()
@@ -209,7 +209,7 @@ def test_at_a_terminal_it_is_in_place_and_its_last_look_stays(dr_ctl: Shell, sit
     before, after = terminal.drawn.split("\x1b[?1049l")
     assert "\x1b[?1049h" in before
     assert "no site serves" in after
-    assert re.search(r"no longer watched, after \d+ look\(s\)", after)
+    assert re.search(r"no longer watched, after \d+ reading\(s\)", after)
     assert "DR-INTERRUPTED" not in terminal.drawn
 
 

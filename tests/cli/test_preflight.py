@@ -246,7 +246,7 @@ def test_one_made_in_an_outage_says_as_of_when_and_an_old_or_torn_one_is_a_findi
     torn = dr_ctl("status", "--json")
 
     assert old.document["data"]["estimate"]["outage"] == outage
-    as_of = "as of 2026-03-01T18:55:53.000Z, before the outage of london; not the price of a failover now"
+    as_of = "as of 2026-03-01T18:55:53.000Z, before the outage of london; not the loss bound of a failover now"
     assert as_of in " ".join(text.out.split())
     assert "DR-RPO-018" in old.ids
     assert ("DR-RPO-017" in torn.ids, torn.document["data"]["estimate"]) == (True, None)

@@ -232,11 +232,11 @@ steps:
         "1: about: is missing; say in a sentence what the runbook is for",
         "2: unknown key 'colour'; a runbook has runbook, about and steps",
         "4: drain is missing after fence: a zero under load means nothing",
-        "4: probe is missing after activate: a listener that says it is open has not shown that it is",
+        "4: probe is missing after activate: the flag of a listener does not prove that clients get in",
         f"5: quiesce: within: 5 is not a duration; {UNITS}",
         "5: quiesce: is for source or serving, not target",
         f"6: unknown verb 'drian'; the verbs are {ALL_VERBS}",
-        "7: activate without verify before it: messages that are not over there would be lost or come twice",
+        "7: activate without verify before it: messages that have not arrived would be lost or duplicated",
         "7: activate stands before fence: two sites would serve at the same time",
         "7: activate without point-of-no-return before it: the operator must know when stopping is no longer safe",
     ]

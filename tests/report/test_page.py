@@ -250,9 +250,9 @@ done good
   journal: Seal in result.json the same count and last hash
 
 undone undone
-  verdict: Not moved from london to paris, because the drain did not finish in time: put back, and verified
+  verdict: Not moved from london to paris, because the drain did not finish in time: undone, and verified
   verdict: exit code 24
-  objectives: not kept: put back
+  objectives: not kept: undone
   outage: when the fence was undone: 61.3 s
   timeline: 07 drain paris refused not drained after 60 s
   timeline: 06 undo fence london london lets clients in again 800 ms 02:01:04.000Z 05 undo quiesce
@@ -456,10 +456,16 @@ def measured(page: RunPage) -> list[tuple[str, str, str, str]]:
         ("failover", 0, "ok", None, "Failed over from london to paris; verified"),
         ("reinstate", 0, "ok", None, "Took paris in again; verified"),
         ("fence", 0, "ok", None, "Fenced london; verified"),
-        ("swapover", 20, "reverted", True, "Not moved from london to paris: put back, and verified"),
+        ("swapover", 20, "reverted", True, "Not moved from london to paris: undone, and verified"),
         ("swapover", 21, "incomplete", None, "Moved from london to paris, but something is left to do"),
         ("failover", 22, "unknown", None, "Not known to have failed over from london to paris: the end could not be"),
-        ("failover", 23, "stranded", False, "Not failed over from london to paris: nobody is served, and it could not"),
+        (
+            "failover",
+            23,
+            "stranded",
+            False,
+            "Not failed over from london to paris: no site serves, and the undo did not",
+        ),
         ("failover", 11, "loss_refused", None, "Not failed over from london to paris: refused: more may be lost"),
     ],
 )
@@ -490,7 +496,7 @@ def test_a_failover_by_what_looks_tell(
     assert plain(page.outage.figure) == figure
     assert measured(page)[0] == ("within 2 min", figure, *said)
     assert page.outage.sentence == (
-        "London was last seen to serve at 01:59:59.000Z, first seen down at 01:59:59.300Z; "
+        "London was last seen serving at 01:59:59.000Z, first seen down at 01:59:59.300Z; "
         "let in at 02:00:01.500Z by paris."
     )
 

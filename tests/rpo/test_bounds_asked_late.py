@@ -223,7 +223,7 @@ def test_where_no_monitor_has_looked_since_the_bound_grows_and_says_so(tmp_path:
     assert at_most == sorted(set(at_most))
     late = answers[3600]
     assert "it grows by up to" in (late.because or "")
-    assert "until a monitor looks again" in (late.because or "")
+    assert "until a monitor reads it again" in (late.because or "")
     assert "DR-RPO-030" in [each.id for each in late.findings]
     assert "waiting does not change this" in (answers[5].because or "")
 

@@ -208,7 +208,7 @@ KNOWN: dict[str, Case] = {
     "a queue that was removed loses nothing where the others explain the outflow": (removed(), 2400, NOTHING,
         lambda it: (five(of_class(it)), total(it).loss.now), ((0,) * 5, 55)),
     "looks that come late meet no objective": (buried(2360), 6000, limit(200),
-        lambda it: (it.verdict, "because looks came late" in texts(it, "024")[0]), (UNKNOWN, True)),
+        lambda it: (it.verdict, "because samples came late" in texts(it, "024")[0]), (UNKNOWN, True)),
     "looks that come late for long miss it": (buried(4000), 6000, limit(200), lambda it: it.verdict, MISSED),
     "looks that become rarer are covered time again": (RARER, 7200, {},
         lambda it: (total(it).loss.now, total(it).loss.p99 >= 600), (600, True)),
@@ -327,10 +327,10 @@ def test_what_would_shorten_it_names_the_time_the_link_and_the_queue(tmp_path: P
     when, link, queue, *_ = estimate_of(tmp_path, stalling()).advice
 
     assert when == (
-        "More than 500 were likely lost by a death once in the history, the longest for about 9 min 20 s from "
-        "2026-03-01T12:50:40.000Z on: look what the link and the consumers did then."
+        "A failure would likely have lost more than 500 once in the history, the longest time for about 9 min 20 s "
+        "from 2026-03-01T12:50:40.000Z on: check link and consumers at that time."
     )
-    assert link.startswith("While something waited, the outflow of pair p shipped at 20 a second")
+    assert link.startswith("With a backlog, the outflow of pair p shipped 20 a second")
     assert queue.startswith("80% of what was likely lost lay in orders.in of pair p, at most ")
 
 
@@ -352,12 +352,12 @@ ADVICE: dict[str, tuple[list[Row], Objectives | None, Callable[[Estimate], Any],
         lambda it: ([(each.name, each.share) for each in it.queues], "likely lost lay in" in str(it.advice)),
         ([(f"q{number:02}", 1 / 40) for number in range(5)], False)),
     "the worst moment, without an objective": (stalling(), None,
-        lambda it: it.advice[0].startswith("Most was likely lost by a death at about 2026-03-01T12:5"), True),
+        lambda it: it.advice[0].startswith("Worst moment: about 2026-03-01T12:5"), True),
     "nothing where nothing is lost and the bound is near": (CALM, OBJECTIVES,
         lambda it: (it.advice, it.queues), ((), ())),
     "that a bound is wide because looks are far apart": (stalling(stalls=False), OBJECTIVES,
-        lambda it: [each[:68] for each in it.advice if "bound" in each],
-        ["The bound is far above what is likely because looks are 10 s apart: "]),
+        lambda it: [each[:72] for each in it.advice if "bound" in each],
+        ["The bound is far above the likely value because samples are 10 s apart: "]),
 }  # fmt: skip
 
 
@@ -392,7 +392,7 @@ def test_a_site_that_is_away_is_told_with_when_it_served_last(
     told = None if outage is None else Outage(at(END_S - 10), outage[0], at(outage[1]))
     assert found.outage == told
     expected = "" if outage is None else (
-        "as of 2026-03-01T13:59:50.000Z, before the outage of london; not the price of a failover now"
+        "as of 2026-03-01T13:59:50.000Z, before the outage of london; not the loss bound of a failover now"
     )  # fmt: skip
     assert estimates.as_of(document(found)) == expected
     assert "what a failover costs, with what may have come since: `dr-ctl status`" in estimate_table(

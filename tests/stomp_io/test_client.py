@@ -51,7 +51,7 @@ def test_a_closed_port_is_told_at_once() -> None:
     [
         ([encode("ERROR", {"message": "User name [me] or\npassword is invalid"})],
          Refused, "User name [me] or password is invalid"),
-        ([], Silent, "no greeting within 0.1 s"),
+        ([], Silent, "no CONNECTED frame within 0.1 s"),
         (None, Silent, ""),  # it hangs up
         ([b"\x15\x03\x01\x00\x02"], Silent, ""),
         ([b"AMQP\x00\x03\x01\x00\x00"], Silent, ""),

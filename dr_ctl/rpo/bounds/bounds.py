@@ -46,7 +46,7 @@ class How(Enum):
     DOWN = "it was seen down"
     WORD = "its service had ended, by the operator's word"
     OPEN = "it was not yet seen down"
-    UNWATCHED = "it is seen down, and nobody had looked before"
+    UNWATCHED = "it is seen down, without a reading before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tupl
         f"{stamp(moment(lost.us))}{apart}, + {_came(lost, death)}"
     )
     if death.grows:
-        until = "it is seen down" if death.how is How.OPEN else "a monitor looks again"
+        until = "it is seen down" if death.how is How.OPEN else "a monitor reads it again"
         return f"{text}; it grows by up to {lost.rate:.0f} a second until {until}"
     return f"{text}; waiting does not change this"
 
@@ -192,10 +192,12 @@ def _left(pair: Pair, site: str) -> Iterator[Finding]:
 
 
 def _unbounded(pair: Pair, read_us: int, where: str, elapsed_us: int) -> Finding:
-    why = "too few looks before it tell a pace, or nobody looked for long after little moved, or a figure was not read"
+    why = (
+        "too few readings before it show the rate, or readings are missing after a quiet time, or a figure was not read"
+    )
     why = "it lies in the future of this machine's clock" if elapsed_us < 0 else why
     if pair.overtaken is not None:
-        why = f"{pair.overtaken} message(s) came to the other site since, more than the pace before explains"
+        why = f"{pair.overtaken} message(s) came to the other site since, more than the rate before explains"
     return found("DR-RPO-011", where=where, moment=stamp(moment(read_us)), why=why)
 
 

@@ -79,12 +79,16 @@ def advice(
 def _when(peak: Peak, limit: int | None) -> str:
     """When it was above the limit, by what was likely; without one, when it was most."""
     if not peak.times:
-        return f"Most was likely lost by a death at about {stamp(moment(peak.at_us))}: {peak.most} message(s)."
+        return (
+            f"Worst moment: about {stamp(moment(peak.at_us))}. A failure then would likely lose {peak.most} message(s)."
+        )
     times = "once" if peak.times == 1 else f"{peak.times} times"
     return (
-        f"More than {if_known(limit)} were likely lost by a death {times} in the history, the longest for about "
-        f"{duration(float(peak.longest_us) / SECOND)} from {stamp(moment(peak.from_us))} on: look "
-        "what the link and the consumers did then."
+        f"A failure would likely have lost more than {if_known(limit)} {times} in the history, the "
+        "longest time for about "
+        f"{duration(float(peak.longest_us) / SECOND)} from {stamp(moment(peak.from_us))} on: check link "
+        "and consumers at "
+        "that time."
     )
 
 
@@ -94,8 +98,9 @@ def _link(scopes: Mapping[str, OfScope], facts: Facts) -> Iterator[str]:
         scope = scopes[flow]
         if scope.shipped is not None and scope.came is not None and scope.shipped < scope.came:
             yield (
-                f"While something waited, the outflow of pair {pair_of(flow)} shipped at {scope.shipped:.0f} a second "
-                f"and less for a tenth of it, where up to {scope.came:.0f} a second came: a quicker link shortens it."
+                f"With a backlog, the outflow of pair {pair_of(flow)} shipped {scope.shipped:.0f} a second or less "
+                f"for a tenth of the time, while up to {scope.came:.0f} a second arrived: a faster link "
+                "reduces the loss."
             )
 
 
@@ -104,7 +109,7 @@ def _queue(queues: Sequence[QueueShare]) -> Iterator[str]:
         first = queues[0]
         yield (
             f"{first.share:.0%} of what was likely lost lay in {first.name} of pair {first.pair}, at most {first.most} "
-            "at a look: consumers that keep up there shorten it, for what is consumed is not lost."
+            "in one sample: faster consumers there reduce it, because a consumed message is not lost."
         )
 
 
@@ -117,8 +122,9 @@ def _readings(figures: Figures, facts: Facts) -> Iterator[str]:
     """What narrows the bound and not the loss."""
     if _is_wide(figures) and facts.spacing_us >= NEAR_US:
         yield (
-            f"The bound is far above what is likely because looks are {duration(facts.spacing_us / SECOND)} apart: a "
-            "shorter `history.every` narrows what is said, and loses nothing less."
+            "The bound is far above the likely value because samples are "
+            f"{duration(facts.spacing_us / SECOND)} apart: a "
+            "shorter `history.every` narrows the bound, and does not change the loss."
         )
 
 
@@ -181,7 +187,7 @@ def uncovered(seen: Coverage) -> list[Finding]:
     """Time for which nobody can say what was under way: often that in which most was."""
     if seen.uncovered <= UNCOVERED or seen.late_us + seen.unseen_us <= STALE_AT_LEAST_S * 1e6:
         return []
-    late = f", for {duration(seen.late_us / 1e6)} because looks came late" if seen.late_us else ""
+    late = f", for {duration(seen.late_us / 1e6)} because samples came late" if seen.late_us else ""
     return [found("DR-RPO-024", uncovered=f"{seen.uncovered:.0%}", late=late)]
 
 

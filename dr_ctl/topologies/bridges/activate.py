@@ -100,8 +100,8 @@ def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: Ste
     if waited.held:
         return None
     if step.part("admit") and _shut(tools, move):
-        return Refused(f"{move.target} could not be opened: has not come true: {some(waited.look)}")
-    return Unknown(f"{move.target}: has not come true: {some(waited.look)}; look at {move.target} first")
+        return Refused(f"{move.target} could not be opened: effect not seen: {some(waited.look)}")
+    return Unknown(f"{move.target}: effect not seen: {some(waited.look)}; look at {move.target} first")
 
 
 def _shut(tools: BridgesTools, move: Move) -> bool:

@@ -146,7 +146,7 @@ def _figures(tools: BridgesTools) -> dict[str, Json]:
 
 
 def applied(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
-    """Let the ids that have arrived be applied: a message that came in without its id may come twice."""
+    """Let the ids that have arrived be applied: a message that came in without its id may be duplicates."""
     waited = until(
         context,
         lambda: tools.observer.unapplied_at(move.source, timeout_s=5.0),

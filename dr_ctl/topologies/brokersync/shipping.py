@@ -106,7 +106,7 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: M
     del step
     views = snapshot.views(move.source)
     limits = {"within": rules.within(move), "stall": rules.drain.stall}
-    about = "all copies shipped; copies of what was consumed removed; pauses lifted beside it"
+    about = "all copies shipped; copies of what was consumed removed; pauses lifted meanwhile"
     return StepPlan(
         move.target,
         about,

@@ -25,7 +25,7 @@ def connected(gate: Gate, *, beats: str | None = None, client: str = OWN_CLIENT)
     if isinstance(greeting, Refused):
         raise LoginRefused(f"{gate.address}: the login of {gate.login.user} was refused: {greeting.because}")
     if connection is None:
-        raise BrokerError(getattr(greeting, "because", f"{gate.address}: no greeting"))
+        raise BrokerError(getattr(greeting, "because", f"{gate.address}: no answer to the login"))
     return connection
 
 

@@ -33,7 +33,7 @@ def ask(gate: Gate, listeners: Mapping[str, bool], *, timeout_s: float) -> Answe
     `BrokerError`."""
     greeting, connection = probe(gate.address, gate.login, gate.tls, timeout_s=timeout_s)
     if connection is None:
-        because = getattr(greeting, "because", "no greeting")
+        because = getattr(greeting, "because", "no answer to the login")
         if isinstance(greeting, Refused):
             raise BrokerError(f"{gate.address}: {because}")
         # A closed listener of a site that waits looks like one of a broker that is not there.

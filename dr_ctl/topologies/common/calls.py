@@ -112,7 +112,7 @@ def queues_of(made: Call, view: Broker) -> list[str]:
 
 def of_new_queues(view: Broker, goal: Goal, at_most: int) -> Call:
     """Plan the pause, or the resume, of queues that are created after the look."""
-    text, when = f"{goal.value} a queue that was created meanwhile", "a queue was created since the look"
+    text, when = f"{goal.value} a queue created meanwhile", "a queue is new"
     return call(view, goal, ALL, view.requests.of_queues(goal, ""), text, when, at_most)
 
 
@@ -148,4 +148,4 @@ def holds(call: Call, views: Iterable[Broker]) -> bool:
 def still(calls: Sequence[Call], views: Sequence[Broker]) -> Refused | None:
     """The refusal that names the effects that are not seen to hold; returns None where every effect holds."""
     left = left_of(calls, views)
-    return Refused(f"has not come true: {some(left)}") if left else None
+    return Refused(f"effect not seen: {some(left)}") if left else None

@@ -1,7 +1,7 @@
 """The only grounds on which dr-ctl removes messages: what was seen to happen to each of them. Pure.
 
 A message that is absent, not listed, old, or equal in number to others proves nothing: that message stays, is counted
-as one that may come twice, and goes by a person's word only.
+as one that may be duplicates, and goes by a person's word only.
 """
 
 from dataclasses import dataclass

@@ -63,7 +63,7 @@ def _text(view: Broker, *, lasting: bool) -> str:
 
 
 def _write(view: Broker, kind: DebtKind, about: str, user: str, when: str | None = None) -> Call:
-    text = f"write down at {view.site} that a {kind.value} of {about} is owed"
+    text = f"record the {kind.value} debt of {about} at {view.site}"
     name = document(kind, about, view.site)
     return write_document(view, name, user, text, when)
 
@@ -71,5 +71,5 @@ def _write(view: Broker, kind: DebtKind, about: str, user: str, when: str | None
 def pay(view: Broker, kind: DebtKind, about: str, when: str | None = None) -> tuple[Call, ...]:
     """Take a debt's document away."""
     name = document(kind, about, view.site)
-    text = f"strike out at {view.site} the {kind.value} of {about}"
+    text = f"clear the {kind.value} debt of {about} at {view.site}"
     return (remove_document(view, name, text, when),)

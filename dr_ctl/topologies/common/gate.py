@@ -146,7 +146,7 @@ class Verifier(ABC, Generic[V]):
                 each.look(source, target, context, began)
             reasons = [reason for each in going_on if not isinstance(each.outcome, Done) for reason in each.reasons]
             why = some(reasons) if reasons else None
-            context.waiting("reasons that keep the gate shut", len(reasons), why)
+            context.waiting("blockers left at the gate", len(reasons), why)
             for each in going_on:
                 if each.outcome is not None and not isinstance(each.outcome, Done):
                     named = f"{each.pair}: " if len(waits) > 1 else ""

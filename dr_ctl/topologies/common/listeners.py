@@ -87,7 +87,7 @@ class Listeners:
         lasts = bool(views) and not findings and all(view.fence.shut_out for view in views)
         tail = "; a restart does not let clients in" if lasts else ""
         if len(greeted) == len(self._observer.at(site)):
-            text = f"no client gets in: listeners closed, and no greeting where there was one{tail}"
+            text = f"clients are out: listeners closed, test login failed{tail}"
             return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, findings)
         named = all(access.settings.stomp is not None for access in self._observer.at(site))
         finding = found("DR-FENCE-002" if named else "DR-FENCE-002.no_address", site=site)
@@ -177,7 +177,7 @@ class Listeners:
         """Say why the listeners that these calls open are not shown to be open."""
         pairs = {call.unit for call in opens}
         if left := left_of(opens, self._observer.look_at(site, pairs)):
-            return f"has not come true: {some(left)}"
+            return f"effect not seen: {some(left)}"
         mine = [access for access in self._observer.at(site) if access.pair in pairs]
         for key, greeting in self.greetings(mine).items():
             # Nobody at the port contradicts the flag, whoever asks; any other no counts only where a yes was heard.

@@ -187,7 +187,7 @@ class Tools(Generic[V_co]):
         if restores and (lacking := self._missing(restores, site)):
             self.change(lacking, context)
             missing = self._missing([*gives, *restores], site)
-        return f"{site}: has not come true: {some([call.about for call in missing])}" if missing else None
+        return f"{site}: effect not seen: {some([call.about for call in missing])}" if missing else None
 
     def _missing(self, calls: Sequence[Call], site: str) -> list[Call]:
         views = self.observer.look_at(site, {call.unit for call in calls}, Part.RIGHTS)

@@ -98,7 +98,7 @@ def ids(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str] | None]:
 
 
 def _all_of(queue: Queue, plain: Mapping[str, int], later: Iterable[Mapping[str, object]]) -> frozenset[str] | None:
-    """Return None where an id is missing, or stands twice, or the queue has moved meanwhile."""
+    """Return None where an id is missing, or is repeated, or the queue has moved meanwhile."""
     scheduled = [str(each[_ID]) for each in later if _ID in each]
     found = frozenset([*plain, *scheduled])
     return found if len(found) == queue.depth and "null" not in plain else None
@@ -271,7 +271,7 @@ def chosen(names: Iterable[str]) -> str:
 
 def planned(target: SiteView, source: str) -> tuple[Call, ...]:
     """Plan the removals of a drain, before anything was compared."""
-    when = f"it was acknowledged at {source}, or lies at {target.site} twice"
+    when = f"it was acknowledged at {source}, or is duplicated at {target.site}"
     return tuple(may_remove(target, queue, when) for flow in target.flows for queue in target.lying(flow.queue))
 
 

@@ -52,7 +52,7 @@ def of_return(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
 
 
 def _price(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
-    """What the return brings, and what of it comes twice at most: said before anything is changed."""
+    """What the return brings, and how many of it are duplicates at most: said before anything is changed."""
     known = [residue for view in snapshot.views(move.target) if (residue := view.link.residue) is not None]
     residue = Residue.together(known)
     if len(known) < len(snapshot.views(move.target)) or not (residue.messages or residue.acks):
@@ -154,7 +154,7 @@ def stop(view: SiteView, bridge: Bridge, when: str | None = None) -> Call:
 
 def _removing(view: SiteView, move: Move) -> list[Call]:
     """Plan the removals from staging, before anything was compared."""
-    when = f"it was acknowledged at {move.target}, or lies at {view.site} twice"
+    when = f"it was acknowledged at {move.target}, or is duplicated at {view.site}"
     return [copies.may_remove(view, flow.in_mirror, when) for flow in view.flows]
 
 
@@ -179,7 +179,7 @@ def draft_reconcile(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapsho
         created, moved = request(server, CREATE_FILTERED, (name,)), request(server, copies.MOVE_ALL, ("…", name))
         calls.append(call(view, Goal.WRITE, name, created, f"create {name}", when, most))
         calls.append(call(view, Goal.MOVE, ALL, moved, f"move to {name}", when, most))
-    about = "what was recovered, what comes twice, what is left over at one side"
+    about = "what was recovered, duplicated, or left over at one side"
     return StepPlan(move.source, about, tuple(calls), limits={"within": rules.within(move)})
 
 
@@ -254,7 +254,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
         return refused
     tools.change(forget, context)
     if left := _not_forgotten(forget, tools.views(move.source, move.target)):
-        return Refused(f"has not come true: {some(left)}")
+        return Refused(f"effect not seen: {some(left)}")
     if (refused := _bring_in(tools, step, move, context)) is not None:
         return refused
     done = f"a client at {move.target} may have done some of them, unrecorded"
@@ -405,7 +405,7 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCon
     tools.change(shut, context)
     views = _answering(tools, move)
     if left := left_of(shut, views):
-        return Refused(f"has not come true: {some(left)}")
+        return Refused(f"effect not seen: {some(left)}")
     flows = [flow for view in views if view.site == move.source for flow in view.flows]
     try:
         held = _remove_done(tools, move, context) if any(flow.in_mirror.depth for flow in flows) else None
@@ -415,7 +415,7 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCon
         inverse = [each for each in inverse if each.part != "deliver"]
     tools.change([each for each in inverse if left_of([each], views)], context)
     left = left_of(inverse, _answering(tools, move))
-    return held or (Refused(f"has not come true: {some(left)}") if left else Done("as it was"))
+    return held or (Refused(f"effect not seen: {some(left)}") if left else Done("as it was"))
 
 
 def _answering(tools: ContinuityTools, move: Move) -> list[SiteView]:

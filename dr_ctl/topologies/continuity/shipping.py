@@ -39,7 +39,7 @@ def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot
     return StepPlan(
         move.source,
         f"{while_serving(snapshot, move)}all bridges connected, the outflow small, nothing left to deliver from "
-        f"staging; what lies at {move.target} twice removed by id",
+        f"staging; second copies at {move.target} removed by id",
         calls=tuple(copies.may_remove(view, flow.in_mirror, when) for view in views for flow in view.flows),
         limits={"within": step.limits.get("within", rules.timeouts.catch_up_s)},
     )
@@ -51,7 +51,7 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, m
     return StepPlan(
         move.target,
         "everything shipped and applied, in both directions; copies that must not be delivered removed by id; "
-        "pauses lifted beside it",
+        "pauses lifted meanwhile",
         calls=(*lifts_planned(rules, snapshot, move), *removals),
         limits={"within": rules.within(move), "stall": rules.drain.stall},
     )
@@ -93,7 +93,7 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
         waited = until_little()  # the removal took a moment, in which clients worked on
     left, why = waited.look.left, waited.look.why
     if waited.held:
-        beside = f"; {removed} message(s) removed that lay at {move.target} twice" if removed else ""
+        beside = f"; {removed} second copies removed at {move.target}" if removed else ""
         had = {queue: ids for flows in tools.had.values() for queue, ids in flows.items() if ids}
         if had:
             numbers = some([f"{queue}: {len(ids)}" for queue, ids in had.items()])
@@ -147,7 +147,7 @@ def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence
                     len(gone.ids - (left[name].ids if name in left else set())) for name, gone in twice.items()
                 )
         except BrokerError as error_:
-            context.notice(f"what lies twice at {target.site} is left for the drain: {error_}")
+            context.notice(f"second copies at {target.site} are left for the drain: {error_}")
     return removed
 
 
@@ -389,7 +389,7 @@ def _named(messages: Mapping[str, Sequence[str]]) -> str:
 
 
 def _unproven(compared: Sequence[Compared], move: Move) -> Refused | None:
-    """Refuse copies that may be the last of their messages, unless a person accepted that as many may come twice."""
+    """Refuse copies that may be the last of their messages, unless a person accepted that as many may be duplicates."""
     copied = {each.queue: sorted(each.unproven) for each in compared if each.known and each.unproven}
     wrong = {name: ids for name, ids in copied.items() if move.ask.accept_difference.get(name) != len(ids)}
     if not wrong:

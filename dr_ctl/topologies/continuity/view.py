@@ -35,7 +35,7 @@ def lying(view: SiteView, queue: str) -> int | None:
 
 
 def duplicates(view: SiteView, flow: Flow, peer: SiteView | None) -> int | None:
-    """How much of one flow may come twice at the peer."""
+    """How much of one flow may be duplicates at the peer."""
     other = peer.flow(flow.queue) if peer is not None else None
     if peer is None or other is None:
         return None

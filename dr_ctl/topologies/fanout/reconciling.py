@@ -51,7 +51,7 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move:
     views = snapshot.views(move.target)
     about = f"both compared by id: what was consumed is removed at {move.target}, what it lacks is copied there"
     calls = (*lifts_planned(rules, snapshot, move), *may_remove(views), *may_copy(views))
-    return StepPlan(move.target, f"{about}; pauses lifted beside it", calls, limits={"within": rules.within(move)})
+    return StepPlan(move.target, f"{about}; pauses lifted meanwhile", calls, limits={"within": rules.within(move)})
 
 
 def draft_trim(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: Move) -> StepPlan:

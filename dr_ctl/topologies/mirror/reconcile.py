@@ -57,7 +57,7 @@ def draft(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move)
         created, moved = (request(server, operation, (name,)) for operation in (CREATE_QUEUE, MOVE))
         calls.append(call(view, Goal.WRITE, name, created, f"create {name}", when, len(view.business)))
         calls.append(call(view, Goal.MOVE, ALL, moved, f"move each of them to {name}", when, up_to))
-    return StepPlan(move.source, "what was recovered, came twice, is left over at one side", tuple(calls))
+    return StepPlan(move.source, "what was recovered, duplicated, or left over at one side", tuple(calls))
 
 
 def act(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:

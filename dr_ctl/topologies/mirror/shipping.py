@@ -77,7 +77,7 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move:
     views = [*snapshot.views(move.source), *snapshot.views(move.target)]
     return StepPlan(
         move.target,
-        "everything shipped and applied, in both directions; pauses lifted beside it",
+        "everything shipped and applied, in both directions; pauses lifted meanwhile",
         calls=(*lifts_planned(rules, snapshot, move), *restarts(views)),
         limits={"within": rules.within(move), "stall": rules.drain.stall},
     )

@@ -172,13 +172,13 @@ class TakenIn:
         text = ""
         if self.acks and self.acks_by_id is None:
             text = (
-                f"; {self.acks} event(s) of {returned} found no message, too many to look at each: at most so many "
-                f"came twice; those that it wrote since it is back are only echoes of what was done here"
+                f"; {self.acks} event(s) of {returned} matched no message, too many to check each: at "
+                f"most so many duplicates; those written since its return are harmless echoes"
             )
         elif self.acks:
             text = (
-                f"; {self.acks} message(s) done at {returned} before the loss were not here any more: each was known "
-                "here to be done, or has come twice"
+                f"; {self.acks} message(s) processed at {returned} before the loss were gone here: each was known "
+                "as processed, or is a duplicate"
             )
         if self.echoes:
             text += f"; {self.echoes} acknowledgement(s) that {returned} wrote since it is back are echoes, harmless"
@@ -188,7 +188,7 @@ class TakenIn:
 @dataclass
 class HalfWay:
     """Messages of a half return that were taken out of the serving site, by queue of dr-ctl's own; messages that may
-    come twice."""
+    be duplicates."""
 
     taken_out: dict[str, int] = field(default_factory=dict)
     duplicates: int = field(default=0, metadata=key("duplicates_at_most"))

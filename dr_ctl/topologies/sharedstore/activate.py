@@ -39,7 +39,7 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move:
     rescues = [] if fails_over else [call for view in there for call in start(view, ENDED)]
     takes_s = max((view.takes_s for view in (*here, *there)), default=0.0)
     about = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
-    proven = "the lock and a client's greeting" if any(view.greets for view in there) else "the lock"
+    proven = "the lock and a test login" if any(view.greets for view in there) else "the lock"
     return StepPlan(
         move.target,
         f"{about}; proven by {proven}",

@@ -43,7 +43,7 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView],
 def draft_reinstate(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Strike the debts only: the returned broker waits by itself."""
     del rules, step
-    about = f"{move.target} waits for the store; what was owed is struck out"
+    about = f"{move.target} waits for the store; debts are cleared"
     return StepPlan(move.target, about, tuple(paid(snapshot, move)))
 
 

@@ -82,7 +82,7 @@ def unread(each: WorkloadSnapshot, severity: Severity) -> Finding:
 
 
 def misplaced(each: WorkloadSnapshot, roles: Mapping[str, Role]) -> Iterator[Finding]:
-    """Say that a workload runs where nobody is served, or does not run where all clients are. A workload for a site
+    """Say that a workload runs where no site serves, or does not run where all clients are. A workload for a site
     that serves alone runs in between, and both sites may see its effect."""
     serving = [site for site, role in roles.items() if role is Role.SERVING]
     if each.alone or len(serving) != 1:

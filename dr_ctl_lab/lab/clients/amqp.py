@@ -69,7 +69,7 @@ class AmqpClient(MessagingHandler, TransactionHandler):
         until = time.monotonic() + GREETING_S
         while not self._open:
             if time.monotonic() > until:
-                self._gone = ConnectionLost(f"{address}: no greeting")
+                self._gone = ConnectionLost(f"{address}: no answer to the login")
             self._turn(_TURN_S)
 
     def subscribe(

@@ -104,7 +104,7 @@ class MqttClient:
             self._checked(self._mqtt.loop(0.01))
             if time.monotonic() > until:
                 self.close(politely=False)
-                raise ConnectionLost(f"{self._address}: no greeting")
+                raise ConnectionLost(f"{self._address}: no answer to the login")
         if not self._answered:
             raise SaidError(f"{self._address}: not let in")
 

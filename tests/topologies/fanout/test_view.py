@@ -287,7 +287,7 @@ a restart since both were compared ends what counters tell: without ids; send a 
 a return says before it begins what may come as duplicates: without ids; send a b c d; lose; consume paris a b;
     send k l m to paris; start london; run 10 validate --to london; needs failback --accept-duplicates 2;
     unchanged 10 failback --to london; run 0 failback --to london --accept-duplicates 2; london a b c d k l m; debts 0
-a plan names what may come twice: without ids; send a b; consume london a; restart london;
+a plan names what may be duplicates: without ids; send a b; consume london a; restart london;
     run refused plan swapover --to paris; finds DR-FAN-007
 messages that one site alone confirmed are never taken for consumed: without ids; send a b c d; lose;
     send alone-1 alone-2 to paris; kill paris; start london; run 0 failover --to london {ANY};

@@ -65,7 +65,7 @@ class Verdict(Enum):
     """What a look says of the messages that were announced as consumed before it."""
 
     BELIEVED = "believed"
-    LATER = "the next look decides"
+    LATER = "the next reading decides"
     DOUBTED = "messages may have been taken away while a client gave others back"
 
 

@@ -178,7 +178,7 @@ class Pair:
             self._standby_failed(error)
 
     def _lets_in(self) -> None:
-        self.over = "the waiting site lets clients in too, so that which of them serves cannot be told"
+        self.over = "split brain: the waiting site lets clients in too, so the agent cannot tell which site serves"
 
     def _standby_failed(self, error: BrokerError) -> None:
         self.standby_silent = str(error)

@@ -31,9 +31,7 @@ def draft_observe(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], m
 def draft_check(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     del rules, step
     greets = fences(snapshot, move) and any(view.greets for view in snapshot.views(move.source))
-    return StepPlan(
-        "", "all checks, and a greeting by the serving site as a client gets it" if greets else "all checks"
-    )
+    return StepPlan("", "all checks; a test login at the serving site" if greets else "all checks")
 
 
 def fences(snapshot: Snapshot[Broker], move: Move) -> bool:
@@ -51,7 +49,7 @@ def draft_settle(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], mo
 def draft_verify(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     del step
     limits = {"within": rules.within(move), "stable": float(rules.drain.stable)}
-    about, calls = "the whole gate, stable; both sites hold the same", list[Call]()
+    about, calls = "the whole gate, stable; both sites hold the same messages", list[Call]()
     if move.ask.operation == DRAIN:
         about += "; then the receipt"
         calls = [call for view in snapshot.views(move.target) for call in receipts.write(view, None, receipts.HOLDS)]
@@ -86,7 +84,7 @@ def probed(snapshot: Snapshot[Broker], move: Move) -> str:
 def shown_open(snapshot: Snapshot[Broker], move: Move) -> str:
     """How listeners are shown to be open."""
     greets = any(view.greets for view in snapshot.views(move.target))
-    return "proven by a client's greeting" if greets else "shown by their flag only: the settings name no `stomp:`"
+    return "proven by a test login" if greets else "shown by their flag only: the settings name no `stomp:`"
 
 
 def observe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -109,7 +107,7 @@ def check(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
             return Refused.of(finding, code=ExitCode.PRECHECK_FAILED)
     findings = tools.listeners.greet(move.source) if fences(snapshot, move) else []
     greeted: list[Json] = [site for site, _ in tools.listeners.greeted]
-    return Done("nothing speaks against it", {"greeted": greeted}, tuple(findings))
+    return Done("all checks passed", {"greeted": greeted}, tuple(findings))
 
 
 def settle(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:

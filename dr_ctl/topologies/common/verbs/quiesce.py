@@ -189,7 +189,7 @@ def _pause(
     for view in views:
         for each in pauses(tools.rules, view, move):
             plan = planned.get((each.unit, each.part, each.thing))
-            new = replace(each, when="queues were created, or paused, since the look")
+            new = replace(each, when="queues were created, or paused, since the reading")
             calls.append(plan if plan is not None and plan.request == each.request else new)
     count = sum(len(to_pause(tools.rules, view, move)) for view in views)
     if _left_out(calls, tools.change(calls, context)):
