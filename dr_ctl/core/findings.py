@@ -4,7 +4,6 @@ That of findings stands in the catalogue, `findings.toml`; how much one weighs i
 what was seen. Help, `explain`, the report, README, docs and the list of checks are made of both.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -223,6 +222,8 @@ class FindingKind:
 @cache
 def catalogue() -> Mapping[str, FindingKind]:
     """Every kind of finding by its id; read once, when the first is needed."""
+    import tomllib  # noqa: PLC0415 - help names exit codes, and no finding
+
     with (Path(__file__).parents[1] / "findings.toml").open("rb") as file:
         tables = tomllib.load(file)
     return {id_: _kind(id_, severity, table) for severity, kinds in tables.items() for id_, table in kinds.items()}
