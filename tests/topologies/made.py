@@ -13,10 +13,8 @@ PEERS = {"london": "paris", "paris": "london"}
 def queue(name: str, bean: str, depth: int = 0, **more: Any) -> Queue:
     """A lasting queue of clients in which nothing has moved since its messages came."""
     none = dict.fromkeys(("delivering", "scheduled", "consumers", "acked", "removed"), 0)
-    flags = dict.fromkeys(("paused", "temporary", "internal", "ring", "last_value"), False)
-    usual: dict[str, Any] = {"address": name, "routing": "anycast", "added": depth, "durable": True, **none, **flags}
-    ends = dict.fromkeys(("dead_letter_address", "expiry_address"))
-    return Queue(name=name, bean=bean, depth=depth, **{**usual, **ends, **more})
+    usual: dict[str, Any] = {"address": name, "routing": "anycast", "added": depth, "paused": False, **none}
+    return Queue(name=name, bean=bean, depth=depth, **{**usual, **more})
 
 
 def listener(name: str, bean: str, port: int | None, spoken: str, *, started: bool = True, **more: Any) -> Acceptor:
