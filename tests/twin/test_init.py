@@ -153,7 +153,7 @@ def test_what_cannot_be_told_writes_nothing(
         (("http://one:8161/jolokia",), "two addresses are needed"),
         (("a=http://one:8161/j", "b=http://two:8161/j", "c=http://three:8161/j"), "3 site(s) were named"),
         (("http://one:8161/j", "http://two:8161/j"), "there is no password for the brokers of one"),
-        (("a=http://one:8161/j", "b=http://one:8161/j/"), "an address stands twice"),
+        (("a=http://one:8161/j", "b=http://one:8161/j/"), "one address is named for two brokers"),
     ],
 )
 def test_what_is_missing_is_said(
