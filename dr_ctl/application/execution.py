@@ -86,7 +86,7 @@ class Run:
     def execute(
         self,
         decided: Plan,
-        price: LossBound | None,
+        exposure: LossBound | None,
         *,
         residue: Mapping[str, Json] | None,
         superseded: RunFiles | None = None,
@@ -106,16 +106,16 @@ class Run:
                 decided,
                 self.opened.topology.driver(self.lease),
                 journal,
-                estimator=self._estimator(decided, price, [*journal.entries()]),
+                estimator=self._estimator(decided, exposure, [*journal.entries()]),
                 stop=stop,
                 clock=self.opened.clock,
                 listener=listener,
                 by={**self._by(), "lock": lock.facts(self.lease, self.how.reason)},
-                price=price,
+                exposure=exposure,
                 manner=self._manner(begun),
             )
 
-        return self._journaled(act, _about(decided.ask, decided.source), residue, decided, price)
+        return self._journaled(act, _about(decided.ask, decided.source), residue, decided, exposure)
 
     def undo(self, past: History) -> Result:
         """Put back what the run has changed."""
@@ -140,11 +140,11 @@ class Run:
             **approved,
         }
 
-    def _estimator(self, decided: Plan, price: LossBound | None, entries: Sequence[Entry]) -> Estimator:
+    def _estimator(self, decided: Plan, exposure: LossBound | None, entries: Sequence[Entry]) -> Estimator:
         """The maker of the run's estimate; `entries` are the journal before this process."""
         installation = self.opened.installation
-        if price is not None:
-            return StoredEstimate(installation, price.lost)
+        if exposure is not None:
+            return StoredEstimate(installation, exposure.lost)
         if fenced_at(entries) is not None and outage_s(entries) is None:
             return SkippedEstimate()
         return Preflight(installation, decided.source, self.opened.clock)
@@ -174,7 +174,7 @@ class Run:
         about: Mapping[str, Json],
         residue: Mapping[str, Json] | None = None,
         plan: Plan | None = None,
-        price: LossBound | None = None,
+        exposure: LossBound | None = None,
     ) -> Result:
         """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
         with stoppable() as stop:
@@ -191,7 +191,7 @@ class Run:
                 data = replace(
                     result.data,
                     residue=residue,
-                    out_s=None if price is None or let_in is None else price.out(let_in),
+                    out_s=None if exposure is None or let_in is None else exposure.out(let_in),
                     # At its beginning: a resume needs no approval anew.
                     approved_by=approvers(mapping(each.evidence.get("by")) for each in entries if each.kind == "run")
                     or None,

@@ -85,11 +85,11 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     debts = owed_now(caller, snapshot).debts
     judge = Judge.of(caller, opened, snapshot, snapshot.links())
     site, run = judge.served_by, judge.open_run
-    price = judge.if_lost(site) if site is not None else None
-    bounds = price.now() if price is not None else None
+    exposure = judge.if_lost(site) if site is not None else None
+    bounds = exposure.now() if exposure is not None else None
     read_at = bounds.lost.read_at if bounds is not None else None
     look_s = (caller.clock.now() - read_at).total_seconds() if read_at is not None else None
-    against = [*_failover(judge, price), *_history(judge, look_s)]
+    against = [*_failover(judge, exposure), *_history(judge, look_s)]
     problems = [
         *_roles(judge),
         *_links(snapshot),
@@ -102,7 +102,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     served = f"both sites serve: {served_where(snapshot)}" if is_split(snapshot) else ""
     served = f"{site} serves" if site is not None else served
     well = [
-        "failover ready" if price is not None and not against else "",
+        "failover ready" if exposure is not None and not against else "",
         f"newest sample {duration(round(look_s, 1))} old" if look_s is not None and look_s <= OLD_LOOK_S else "",
     ]
     rehearsed = rehearsing.last(caller.runs())
@@ -176,16 +176,16 @@ def _debts(debts: Sequence[Debt], now: datetime) -> Iterator[Problem]:
         yield Problem(Health.CRITICAL if late else Health.WARNING, text)
 
 
-def _failover(judge: Judge, price: LossBound | None) -> Iterator[Problem]:
+def _failover(judge: Judge, exposure: LossBound | None) -> Iterator[Problem]:
     """Whether the other site could take over, and within the objectives."""
-    if price is None:
+    if exposure is None:
         return
-    snapshot, other = judge.snapshot, judge.opened.other(price.lost)
-    if nodes := snapshot.hints.get(price.lost, NO_HINTS).nodes:
+    snapshot, other = judge.snapshot, judge.opened.other(exposure.lost)
+    if nodes := snapshot.hints.get(exposure.lost, NO_HINTS).nodes:
         yield Problem(Health.WARNING, f"failover to {other} would ask for a person's word: {some(nodes)}")
     if snapshot.roles[other] is not Role.STANDBY:
         yield Problem(Health.CRITICAL, f"failover impossible: {stand_of(snapshot, other)}")
-    elif (refused := price.too_high(Ask(FAILOVER, other))) is not None:
+    elif (refused := exposure.too_high(Ask(FAILOVER, other))) is not None:
         yield Problem(Health.WARNING, f"failover to {other} would be refused now: {refused.text}")
 
 

@@ -21,7 +21,7 @@ from dr_ctl.core.model import Finding, Json, Role, Severity, some
 from dr_ctl.core.notation import matches
 from dr_ctl.core.system import Clock, beside, stamp
 from dr_ctl.engine.ask import Accepted, Ask
-from dr_ctl.engine.ending import price_text
+from dr_ctl.engine.ending import bounds_text
 from dr_ctl.rpo.bounds.result import QUOTED_FOR_S, Bound, Bounds, ClassBound, Loss, QueueBound
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Installation
@@ -50,8 +50,8 @@ class Asked(TypedDict):
 
 
 class LossBound:
-    """Implements `Price` for one lost site. Read the price anew each time: the loss may grow until the site is seen
-    down."""
+    """Implements `LossExposure` for one lost site. Read the bounds anew each time: the loss may grow until the site is
+    seen down."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class LossBound:
         beside(_load_bounds, "load bounds")
 
     def saw(self, snapshot: Snapshot) -> None:
-        """Note a look. A site that is down sends no more, so its price stops growing. A closed site that answers tells
+        """Note a look. A site that is down sends no more, so its bounds stop growing. A closed site that answers tells
         how much is still to ship."""
         role = snapshot.roles[self.lost]
         now = self._clock.now()
@@ -141,7 +141,7 @@ class LossBound:
         if self._begun:
             adds = f"`dr-ctl failover --to {ask.target} {accepting} --reason TEXT` in place of the open run."
         # Beneath the sentence that is refused with, which the end of the command says once more.
-        more = tuple(f"      {each}" for each in (now.because, price_text(document(now)), doubles) if each is not None)
+        more = tuple(f"      {each}" for each in (now.because, bounds_text(document(now)), doubles) if each is not None)
         return found(
             "DR-LOSS-001",
             more=(*more, *_beneath(now, doubled=doubles is not None)),
@@ -208,7 +208,7 @@ class LossBound:
 
     def _doubled(self, now: Bounds, why: str) -> Finding:
         accepting = f"{_accepting(now, lost=False, duplicates=True)}{self._holds(now)}"
-        more = (f"      {price_text(document(now))}", *_beneath(now, doubled=True))
+        more = (f"      {bounds_text(document(now))}", *_beneath(now, doubled=True))
         return found("DR-LOSS-005", more=more, why=why, instead=self._instead(), accepting=accepting)
 
     def out(self, let_in: datetime) -> OutOfLost:

@@ -89,8 +89,8 @@ def _answered(decided: Decision, ask: Ask, snapshot: Snapshot, left: str) -> Ref
     """The refusal of a failover that rests on nothing but a person's word, or on nothing yet, beside a site that
     refused a login: its process lives."""
     refused = isinstance(decided, Refusal)
-    dear = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
-    worded = ask.presume_down == left and (dear or isinstance(decided, Plan))
+    above = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
+    worded = ask.presume_down == left and (above or isinstance(decided, Plan))
     silent = refused and decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001")
     if not (worded or silent) or snapshot.roles[left] is not Role.UNKNOWN or snapshot.roles[ask.target] is Role.SERVING:
         return None

@@ -91,7 +91,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
             dict.fromkeys(
                 [
                     *_findings(judge, verdicts, forbidden, move),
-                    *_prices(snapshot, verdicts),
+                    *_exposures(snapshot, verdicts),
                     *(finding for check in checks if check.where == SETTINGS for finding in check.found),
                     *_unheard(opened, snapshot),
                     *_unprepared(judge, looked, caller.clock.now()),
@@ -136,10 +136,10 @@ def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Fin
     ]
 
 
-def _prices(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
+def _exposures(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
     """What somebody has to agree to; nothing where a site is only not read for a reason that lies here."""
     if not any(role is Role.UNKNOWN and not_read(snapshot, site) for site, role in snapshot.roles.items()):
-        yield from (verdict.price for verdict in verdicts if verdict.price is not None)
+        yield from (verdict.exposure for verdict in verdicts if verdict.exposure is not None)
 
 
 def _unprepared(judge: Judge, looked: lost_site.LastLook, now: datetime) -> Iterator[Finding]:
@@ -237,7 +237,7 @@ def grouped(
     neither are the installation's. `verbose` adds the checks."""
     of_check = {finding: check.where for check in checks for finding in check.found}
     of_operation = {
-        finding: verdict.about for verdict in reversed(verdicts) for finding in (*verdict.findings, verdict.price)
+        finding: verdict.about for verdict in reversed(verdicts) for finding in (*verdict.findings, verdict.exposure)
     }
     own = installation.settings.name
     places = [of_check.get(each) or of_operation.get(each) or own for each in findings]

@@ -1,4 +1,5 @@
-"""The question of one command as a value: checked against settings and topology, narrowed to its units, with its price.
+"""The question of one command as a value: checked against settings and topology, narrowed to its units, with its loss
+bound.
 
 A question can be decided several times, each time from a given look.
 """
@@ -52,7 +53,7 @@ class Request:
 
     ask: Ask
     opened: Opened
-    price: LossBound | None = None
+    exposure: LossBound | None = None
     past: History | None = None
     saved: plans.Saved | None = None
     anew: bool = False
@@ -64,7 +65,7 @@ class Request:
         opened.must_know(ask.target, ask.expect_serving, ask.presume_down)
         _must_be_able(ask, opened)
         _must_move_parts(ask, opened)
-        return cls(ask, opened, _price(ask, opened, past), past, saved)
+        return cls(ask, opened, _exposure(ask, opened, past), past, saved)
 
     @property
     def site(self) -> str:
@@ -91,8 +92,8 @@ class Request:
     def look(self) -> Snapshot:
         """Look at both sites, and update the bounds of a failover."""
         snapshot: Snapshot = self.opened.topology.observe()
-        if self.price is not None:
-            self.price.saw(snapshot)
+        if self.exposure is not None:
+            self.exposure.saw(snapshot)
         return snapshot
 
     def narrowed(self, snapshot: Snapshot) -> Request:
@@ -113,7 +114,7 @@ class Request:
         """Plan from one look."""
         ask, opened = self.ask, self.opened
         book = opened.runbook(ask.operation)
-        decided = plan(book, opened.topology.recipe, snapshot, ask, self.past, self.price, anew=self.anew)
+        decided = plan(book, opened.topology.recipe, snapshot, ask, self.past, self.exposure, anew=self.anew)
         if ask.operation == FAILOVER:
             under_way = self.past is not None
             decided = self._contradicted(reword_refusal(decided, ask, snapshot, opened, under_way=under_way))
@@ -134,15 +135,15 @@ class Request:
     def _contradicted(self, decided: Decision) -> Decision:
         """Refused where a look saw the lost site serve after its end by the operator's word."""
         is_refused = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
-        if self.past is not None or self.price is None or not (is_refused or isinstance(decided, Plan)):
+        if self.past is not None or self.exposure is None or not (is_refused or isinstance(decided, Plan)):
             return decided
-        contradiction = self.price.contradiction()
+        contradiction = self.exposure.contradiction()
         return decided if contradiction is None else Refusal((contradiction,))
 
     def _differ(self, decided: Decision) -> Sequence[Finding]:
         """What speaks against the bounds of a failover."""
-        is_dear = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
-        return self.price.differ() if self.price is not None and (is_dear or isinstance(decided, Plan)) else ()
+        is_above = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
+        return self.exposure.differ() if self.exposure is not None and (is_above or isinstance(decided, Plan)) else ()
 
     def residue(self, snapshot: Snapshot) -> Mapping[str, Json] | None:
         """The messages that a return brings, and how many may be duplicates. None for other operations, and where the
@@ -188,8 +189,8 @@ def _must_move_parts(ask: Ask, opened: Opened) -> None:
         raise UsageError(text, remedy="Leave --queues out: what ships between the sites cannot tell queues apart.")
 
 
-def _price(ask: Ask, opened: Opened, past: History | None) -> LossBound | None:
-    """The price of a failover; None for a planned move."""
+def _exposure(ask: Ask, opened: Opened, past: History | None) -> LossBound | None:
+    """The loss bound of a failover; None for a planned move."""
     if ask.operation != FAILOVER:
         return None
     lost = opened.other(ask.target)

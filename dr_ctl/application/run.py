@@ -26,7 +26,7 @@ from dr_ctl.core.notation import duration, if_known, page
 from dr_ctl.engine import executor
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.context import Onlooker
-from dr_ctl.engine.ending import price_text
+from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.history import History, read_entries
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
 from dr_ctl.engine.parts import part_of
@@ -136,8 +136,8 @@ def plan(caller: Caller, asked: Ask, as_if_lost: str | None = None) -> Result:
         if isinstance(decided, Plan):
             result = _planned(decided, request)
         else:
-            result = _unpriced(replace(_undecided(decided), data=PlanData()), decided)
-        return _with(_priced(result, request), residue=request.residue(snapshot))
+            result = _with_plan(replace(_undecided(decided), data=PlanData()), decided)
+        return _with(_exposed(result, request), residue=request.residue(snapshot))
 
 
 def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFiles | None = None) -> Result:
@@ -150,24 +150,24 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
     if files is None and isinstance(decided, AlreadyThere) and (why := request.why_not_so()) is not None:
         finding = found("DR-ROLE-013", said=decided.text, why=why)
         return _with_units(caller, Result(ExitCode.UNKNOWN, finding.text, (finding,)), snapshot)
-    if isinstance(decided, AlreadyThere) and request.price is not None:
+    if isinstance(decided, AlreadyThere) and request.exposure is not None:
         told = taken_over(request.ask, snapshot, request.opened, runs)
-        price = price_text(request.price.bounds())
-        decided = decided if told is None else replace(decided, text=f"{told}; {price}; nothing was changed")
+        exposure = bounds_text(request.exposure.bounds())
+        decided = decided if told is None else replace(decided, text=f"{told}; {exposure}; nothing was changed")
     if not isinstance(decided, Plan):
         ended = _ended(caller, request, _undecided(decided), snapshot, files)
-        return _unpriced(ended, decided) if how.dry_run else ended
+        return _with_plan(ended, decided) if how.dry_run else ended
     if how.dry_run:
         residue = request.residue(snapshot) if files is None else None
-        planned = _with(_priced(_planned(decided, request), request), residue=residue)
+        planned = _with(_exposed(_planned(decided, request), request), residue=residue)
         return _trimmed(caller, planned, decided, request) if request.ask.operation == TRIM else planned
-    if request.price is not None and files is None:
-        caller.say(f"bounds: {price_text(request.price.bounds())}")
+    if request.exposure is not None and files is None:
+        caller.say(f"bounds: {bounds_text(request.exposure.bounds())}")
     approved, refused = (
         plans.permit(request.opened.installation, request.ask, request.saved, runs) if files is None else (None, None)
     )
     if (declined := refused or _declined(caller, decided, how, request, snapshot)) is not None:
-        declined = _priced(declined, request)
+        declined = _exposed(declined, request)
         return left_open(declined, files) if files is not None else declined
     name = files.name if files is not None else runs.name(request.ask.operation, request.site)
     with (
@@ -189,7 +189,7 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
             files.begin(document(decided))
         work = execution.Run(caller, request.opened, files, lease, how, approved)
         superseded = unfinished if request.supersedes else None
-        return work.execute(decided, request.price, residue=residue, superseded=superseded)
+        return work.execute(decided, request.exposure, residue=residue, superseded=superseded)
 
 
 def _measured(caller: Caller, request: Request) -> Snapshot:
@@ -216,7 +216,7 @@ def _declined(caller: Caller, decided: Plan, how: RunOptions, request: Request, 
         return None
     if not caller.people.present():
         return Result(ExitCode.DECLINED, NOBODY_ASKED, decided.findings)
-    if caller.people.agrees(decided, cost(decided, snapshot, request.price, caller.runs())):
+    if caller.people.agrees(decided, cost(decided, snapshot, request.exposure, caller.runs())):
         return None
     return Result(ExitCode.DECLINED, SAID_NO, decided.findings, already_read=True)
 
@@ -231,7 +231,7 @@ def _undecided(decided: AlreadyThere | Refusal) -> Result:
     return Result(decided.code, summary, decided.findings)
 
 
-def _unpriced(result: Result, decided: Decision) -> Result:
+def _with_plan(result: Result, decided: Decision) -> Result:
     """With the plan that is refused for its loss, for whoever asked to see it."""
     if not isinstance(decided, Refusal) or decided.plan is None:
         return result
@@ -241,7 +241,7 @@ def _unpriced(result: Result, decided: Decision) -> Result:
 def _planned(decided: Plan, request: Request) -> Result:
     calls = sum(call.when is None for step in decided.steps for call in step.calls)
     summary = f"{plans.title(decided)}: {calls} call(s) for certain; nothing was changed"
-    text = "" if request.price is None else f"bounds: {price_text(request.price.bounds())}"
+    text = "" if request.exposure is None else f"bounds: {bounds_text(request.exposure.bounds())}"
     return Result(ExitCode.OK, summary, decided.findings, PlanData(plan=decided), plan=decided, text=text)
 
 
@@ -263,9 +263,10 @@ def _ended(caller: Caller, request: Request, result: Result, snapshot: Snapshot,
     if files is not None:
         return replace(result, run=files.name)
     text = result.text
-    if request.price is not None and result.code is ExitCode.SERVING_SITE_ALIVE:
-        text = f"bounds, once {request.opened.other(request.ask.target)} is ended: {price_text(request.price.bounds())}"
-    return _priced(replace(result, text=text), request)
+    if request.exposure is not None and result.code is ExitCode.SERVING_SITE_ALIVE:
+        bounds = bounds_text(request.exposure.bounds())
+        text = f"bounds, once {request.opened.other(request.ask.target)} is ended: {bounds}"
+    return _exposed(replace(result, text=text), request)
 
 
 def _with(result: Result, **more: Any) -> Result:
@@ -279,9 +280,9 @@ def _with_units(caller: Caller, result: Result, snapshot: Snapshot) -> Result:
     return replace(result, debts=debts.debts, findings=(*result.findings, *debts.findings))
 
 
-def _priced(result: Result, request: Request) -> Result:
+def _exposed(result: Result, request: Request) -> Result:
     """Say what a failover may cost beside whatever came of it."""
-    return result if request.price is None else _with(result, bounds=request.price.now())
+    return result if request.exposure is None else _with(result, bounds=request.exposure.now())
 
 
 def abort(caller: Caller, how: RunOptions) -> Result:
@@ -360,11 +361,12 @@ def _past_no_return(past: History, snapshot: Snapshot, files: RunFiles) -> Resul
     return Result.of(ExitCode.PRECHECK_FAILED, finding, run=files.name)
 
 
-def cost(plan: Plan, snapshot: Snapshot, price: LossBound | None, runs: Runs) -> str:
+def cost(plan: Plan, snapshot: Snapshot, exposure: LossBound | None, runs: Runs) -> str:
     """The cost of a failover or of a planned move; empty for any other operation."""
     operation = plan.ask.operation
-    if operation == FAILOVER and price is not None:
-        return f"{price_text(price.bounds())}; {_clients(plan, snapshot, plan.target)} are served by {plan.target} then"
+    if operation == FAILOVER and exposure is not None:
+        bounds = bounds_text(exposure.bounds())
+        return f"{bounds}; {_clients(plan, snapshot, plan.target)} are served by {plan.target} then"
     if operation not in _PLANNED:
         return ""
     most_s = plan.ask.max_outage_s

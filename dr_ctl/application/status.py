@@ -85,16 +85,16 @@ def status(caller: Caller, looked: Looking) -> Status:
     last_look = lost_site.last_look(opened.installation)
     findings = diagnose(judge, last_look, caller.clock.now())
     estimated, line, stale = with_age(opened.installation, site) if site is not None else (None, "", [])
-    priced = None if is_split(snapshot) else site
+    exposed = None if is_split(snapshot) else site
     unsure = [stand_of(snapshot, site) for site, role in snapshot.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
     out = None if serving else lost_site.unserved(opened.installation, caller.runs(), sure=not unsure)
     down = lost_site.links(opened.installation, snapshot, links)
-    if priced is not None:
-        away = [since for (of, _), since in down.items() if of == priced]
-        head = verdicts.headline(judge, priced, away, caller.clock.now())
+    if exposed is not None:
+        away = [since for (of, _), since in down.items() if of == exposed]
+        head = verdicts.headline(judge, exposed, away, caller.clock.now())
         # What was usual while all was well says nothing of now.
         line, stale = (head, []) if away else ("\n".join(filter(None, (head, line))), stale)
-        findings += verdicts.differing(opened, snapshot, priced, judge.if_lost(priced).differ())
+        findings += verdicts.differing(opened, snapshot, exposed, judge.if_lost(exposed).differ())
     data = StatusData(
         sites={name: _at_work(snapshot, name, role) for name, role in snapshot.roles.items()},
         pairs=snapshot.units,
@@ -110,7 +110,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         last_look=last_look.at,
         locks=lock.shown(snapshot),
         estimate=estimated,
-        bounds=judge.if_lost(priced).now() if priced is not None else None,
+        bounds=judge.if_lost(exposed).now() if exposed is not None else None,
     )
     if all(each.silent is not None or not each.listeners for each in snapshot.brokers):
         answered = any(isinstance(each.silent, LoginRefused | Throttled) for each in snapshot.brokers)

@@ -26,7 +26,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.ask import Ask
-from dr_ctl.engine.ending import price_text
+from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, RETURNS, SWAPOVER
 from dr_ctl.engine.parts import by_site, is_split
@@ -43,7 +43,7 @@ _MINUTE_S: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`code` is that of `validate`: 0, 10, or 22 where a site did not answer. `needs` are options to add. `price` is
+    """`code` is that of `validate`: 0, 10, or 22 where a site did not answer. `needs` are options to add. `exposure` is
     the finding that asks for the acceptance of a loss, or of doubles, as a warning."""
 
     operation: str = field(metadata=HIDDEN)
@@ -52,7 +52,7 @@ class Verdict:
     code: ExitCode = field(metadata=key("exit_code", description="0 ready, 10 not, 22 not known"))
     needs: tuple[str, ...] = field(default=(), metadata=key(description="options to add"))
     findings: Sequence[Finding] = field(default=(), metadata=HIDDEN)
-    price: Finding | None = field(default=None, metadata=HIDDEN)
+    exposure: Finding | None = field(default=None, metadata=HIDDEN)
 
     @property
     def about(self) -> str:
@@ -66,14 +66,14 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class Judge:
     """Judges by one look; `links` are what was seen to move in it. All that it says of the loss of a site rests on one
-    reading of the history (`prices`)."""
+    reading of the history (`exposures`)."""
 
     opened: Opened
     snapshot: Snapshot
     links: Sequence[LinkSnapshot]
     open_run: OpenRun | None
     held: str | None
-    prices: dict[tuple[str, Role], LossBound] = field(default_factory=dict)
+    exposures: dict[tuple[str, Role], LossBound] = field(default_factory=dict)
     without: str | None = None  # a site that is taken for lost
 
     @classmethod
@@ -100,50 +100,49 @@ class Judge:
             if operation != FAILOVER:
                 return _refused(ask, f"while the run {files.name} is open", still_open(files, ask).findings)
             ask, needs = replace(ask, reason="it takes the place of the open run"), (_REASON,)
-        price = self._priced(ask)
-        granted, needs, decided = self._needed(ask, needs, price)
+        exposure = self._exposed(ask)
+        granted, needs, decided = self._needed(ask, needs, exposure)
         judged = self._of(granted, needs, decided)
-        if price is None and granted.accept_duplicates is not None:
+        if exposure is None and granted.accept_duplicates is not None:
             refused = Request(ask, self.opened).decide(self.snapshot)
             text = (
                 f"refused without {' '.join(judged.needs)}: {refused.findings[0].text}; the owner of that limit decides"
             )
             if judged.code is ExitCode.OK:
                 return replace(judged, text=text, code=ExitCode.PRECHECK_FAILED, findings=refused.findings)
-        if price is None or not any(each.startswith("--accept") for each in judged.needs):
+        if exposure is None or not any(each.startswith("--accept") for each in judged.needs):
             return judged
-        text = (
-            f"refused without {' '.join(judged.needs)}: {price_text(price.bounds())}; the owner of that limit decides"
-        )
-        costs = price.too_high(ask)
+        bounds = bounds_text(exposure.bounds())
+        text = f"refused without {' '.join(judged.needs)}: {bounds}; the owner of that limit decides"
+        costs = exposure.too_high(ask)
         return replace(
-            judged, text=text, code=ExitCode.PRECHECK_FAILED, price=milder(costs) if costs is not None else None
+            judged, text=text, code=ExitCode.PRECHECK_FAILED, exposure=milder(costs) if costs is not None else None
         )
 
     def _needed(
-        self, ask: Ask, needs: tuple[str, ...], price: LossBound | None
+        self, ask: Ask, needs: tuple[str, ...], exposure: LossBound | None
     ) -> tuple[Ask, tuple[str, ...], Decision]:
         """Add what the command would ask for, as far as a person may grant it, until it would go on or never would."""
-        decided = Request(ask, self.opened, price).decide(self.snapshot)
+        decided = Request(ask, self.opened, exposure).decide(self.snapshot)
         if not isinstance(decided, Refusal):
             return ask, needs, decided
-        if price is None:
+        if exposure is None:
             return self._with_duplicates(ask, needs, decided)
         if decided.findings[0].id == "DR-LOSS-005" and ask.accept_duplicates is None:
-            duplicates = price.quoted()[1]
+            duplicates = exposure.quoted()[1]
             return self._needed(
                 replace(ask, accept_duplicates=_anything(duplicates)),
                 (*needs, f"--accept-duplicates {duplicates}"),
-                price,
+                exposure,
             )
         if decided.code is ExitCode.LOSS_REFUSED and ask.accept_loss is None:
-            lost = price.quoted()[0]
+            lost = exposure.quoted()[0]
             # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.
-            return self._needed(replace(ask, accept_loss=_anything(lost)), (*needs, f"--accept-loss {lost}"), price)
+            return self._needed(replace(ask, accept_loss=_anything(lost)), (*needs, f"--accept-loss {lost}"), exposure)
         silent = decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001")
         if silent and ask.presume_down is None:
-            ask = replace(ask, presume_down=price.lost, reason=ask.reason or "it is lost")
-            return self._needed(ask, (f"--presume-down {price.lost}", *dict.fromkeys((*needs, _REASON))), price)
+            ask = replace(ask, presume_down=exposure.lost, reason=ask.reason or "it is lost")
+            return self._needed(ask, (f"--presume-down {exposure.lost}", *dict.fromkeys((*needs, _REASON))), exposure)
         return ask, needs, decided
 
     def _with_duplicates(
@@ -157,23 +156,23 @@ class Judge:
         granted = replace(ask, accept_duplicates=_ANYTHING)
         return granted, (*needs, f"--accept-duplicates {most}"), Request(granted, self.opened).decide(self.snapshot)
 
-    def _priced(self, ask: Ask) -> LossBound | None:
+    def _exposed(self, ask: Ask) -> LossBound | None:
         if ask.operation != FAILOVER:
             return None
-        return self.price(self.opened.other(ask.target))
+        return self.exposure(self.opened.other(ask.target))
 
-    def price(self, lost: str) -> LossBound:
+    def exposure(self, lost: str) -> LossBound:
         """What a failover costs that leaves this site, as it was seen."""
         key = lost, self.snapshot.roles[lost]
-        if key not in self.prices:
-            self.prices[key] = LossBound(self.opened.installation, lost, self.opened.clock, once=True)
-            self.prices[key].saw(self.snapshot)
-        return self.prices[key]
+        if key not in self.exposures:
+            self.exposures[key] = LossBound(self.opened.installation, lost, self.opened.clock, once=True)
+            self.exposures[key].saw(self.snapshot)
+        return self.exposures[key]
 
     def if_lost(self, site: str) -> LossBound:
         """What a failover would cost, had that site been lost by now."""
         judge = self if self.snapshot.roles[site] is Role.DOWN else self._without(site)
-        return judge.price(site)
+        return judge.exposure(site)
 
     def _without(self, site: str) -> Judge:
         return replace(self, snapshot=self.snapshot.as_if_lost(site), without=site)
@@ -259,13 +258,13 @@ class Judge:
         lives = {Role.SERVING: f"{left} serves", Role.UNKNOWN: f"{left} may serve"}
         text = f"while {lives.get(role) or stand_of(self.snapshot, left)}; if {left} is lost: {then.text}"
         costs = judge.agreed(ask)
-        return replace(_refused(ask, text, (*findings, *besides(then.findings, left))), price=costs)
+        return replace(_refused(ask, text, (*findings, *besides(then.findings, left))), exposure=costs)
 
     def agreed(self, ask: Ask) -> Finding | None:
-        """The finding for a price that somebody has to agree to beforehand."""
-        price = self._priced(ask)
-        costs = price.too_high(ask) if price is not None else None
-        return agreed_today(costs, price, ask) if price is not None and costs is not None else None
+        """The finding for bounds that somebody has to agree to beforehand."""
+        exposure = self._exposed(ask)
+        costs = exposure.too_high(ask) if exposure is not None else None
+        return agreed_today(costs, exposure, ask) if exposure is not None and costs is not None else None
 
 
 def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
@@ -274,14 +273,14 @@ def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
 
 
 def milder(refusal: Finding) -> Finding:
-    """A refusal for its price, where nobody is refused anything yet."""
+    """A refusal for its loss bound, where nobody is refused anything yet."""
     return replace(refusal, severity=Severity.WARNING, text=f"a failover would be refused for that: {refusal.text}")
 
 
-def agreed_today(refusal: Finding, price: LossBound, ask: Ask) -> Finding:
+def agreed_today(refusal: Finding, exposure: LossBound, ask: Ask) -> Finding:
     """The same while the site serves: what could be done about a loss is another matter then."""
-    remedy = f"Decide now who may type `dr-ctl failover --to {ask.target} {price.accepting(ask)}` in an emergency."
-    if "unknown" in price.quoted():
+    remedy = f"Decide now who may type `dr-ctl failover --to {ask.target} {exposure.accepting(ask)}` in an emergency."
+    if "unknown" in exposure.quoted():
         remedy += " A running `dr-ctl monitor` makes the bounds known."
     return replace(milder(refusal), remedy=remedy)
 
@@ -309,14 +308,14 @@ _ANYTHING: Final = 1 << 62
 
 
 def _anything(quoted: str) -> int | Literal["unknown"]:
-    """What accepts any such price, for judging on."""
+    """What accepts any such bounds, for judging on."""
     return "unknown" if quoted == "unknown" else _ANYTHING
 
 
 def headline(judge: Judge, site: str, away: Collection[Since], now: datetime) -> str:
     """`away`: since when each link of the site is away that is. Empty where no monitor has looked and all are there."""
     bounds = judge.if_lost(site).now()
-    cost = f"if {site} died now: {price_text(document(bounds))}"
+    cost = f"if {site} died now: {bounds_text(document(bounds))}"
     if (read_at := bounds.lost.read_at) is not None:
         cost += f" (reading of {duration(round(max(0.0, (now - read_at).total_seconds()), 1))} ago)"
     if not away:
@@ -342,19 +341,19 @@ def planned_as_if_lost(opened: Opened, asked: Ask, lost: str) -> Result:
         remedy = f"As in `dr-ctl plan failover --to {opened.other(lost)} --as-if-lost {lost}`."
         raise UsageError(f"--as-if-lost {lost}: is for a failover to the other site", remedy=remedy)
     request = Request.of(asked, opened)
-    assert request.price is not None  # a failover has one
+    assert request.exposure is not None  # a failover has one
     looked: Snapshot = opened.topology.observe()
     snapshot = looked.as_if_lost(lost)
-    request.price.saw(snapshot)
+    request.exposure.saw(snapshot)
     decided = request.decide(snapshot)
     if isinstance(decided, Refusal) and decided.plan is not None:
         decided = decided.plan
-    refused = request.price.too_high(asked)
-    bounds = request.price.now()
+    refused = request.exposure.too_high(asked)
+    bounds = request.exposure.now()
     findings = [found("DR-PLAN-002", lost=lost, role=looked.roles[lost].value, target=asked.target)]
-    findings += differing(opened, looked, lost, request.price.differ())
+    findings += differing(opened, looked, lost, request.exposure.differ())
     if refused is not None:
-        findings.append(agreed_today(refused, request.price, asked))
+        findings.append(agreed_today(refused, request.exposure, asked))
     data = plans.PlanData(bounds=bounds, as_if_lost=lost, role=looked.roles[lost])
     if not isinstance(decided, Plan):
         word = "nothing to do" if isinstance(decided, AlreadyThere) else "not possible"
@@ -364,7 +363,7 @@ def planned_as_if_lost(opened: Opened, asked: Ask, lost: str) -> Result:
         return Result(code, summary, [*decided.findings, *findings], data)
     own = [each for each in besides(decided.findings, lost) if each.id != "DR-PARITY-001"]
     plan = replace(decided, as_if_lost=lost, findings=(*own, *findings))
-    price = price_text(document(bounds))
-    summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {price}"
-    text = f"loss bound, if {lost} was lost now: {price}"
+    exposure = bounds_text(document(bounds))
+    summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {exposure}"
+    text = f"loss bound, if {lost} was lost now: {exposure}"
     return Result(ExitCode.OK, summary, plan.findings, replace(data, plan=plan), plan=plan, text=text)

@@ -231,7 +231,7 @@ def escalate(
     *,
     run: Annotated[str | None, argument("[RUN]", "The open run, or its beginning.")] = None,
 ) -> Result:
-    """Turn an interrupted swapover that cannot finish into a failover; the price is shown first."""
+    """Turn an interrupted swapover that cannot finish into a failover; the loss bound is shown first."""
     from dr_ctl.application import run as running  # noqa: PLC0415
 
     return running.escalate(session, run, asked, how)

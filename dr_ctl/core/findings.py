@@ -112,8 +112,9 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         Tone.UNDONE,
         "another run holds the lock",
         "Another run holds the lock; the message says who, where and since when. Nothing was changed.",
-        "Wait, and follow that run with `dr-ctl runs show --follow`. Only where that run is certain to be gone: "
-        "`--break-lock --reason TEXT`.",
+        "Wait, and follow that run with `dr-ctl runs show --follow` on its host. Where that host is dead, its lock "
+        "expires within 60 s: then type the same command again. Only where that run is certain to be gone and its lock "
+        "still stands: `--break-lock --reason TEXT`.",
         "Breaking the lock stops a run that lives in its middle.",
         "The run that was robbed is open then; `dr-ctl resume` or `dr-ctl abort` ends it.",
     ),

@@ -238,7 +238,7 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     out = f"; clients were out for {facts.outage_s:.2f} s" if facts.outage_s is not None else ""
     of = f" of{facts.named}" if facts.named else ""
     sentences = {
-        FAILOVER: f"{facts.serves(facts.wanted)}; {price_text(facts.bounds or {})}",
+        FAILOVER: f"{facts.serves(facts.wanted)}; {bounds_text(facts.bounds or {})}",
         REINSTATE: f"{facts.other} is taken in; {facts.wanted} serves",
         QUIESCE: f"{facts.wanted} delivers nothing{of}, and its clients hold nothing{of}",
         UNFENCE: facts.serves(facts.wanted, " again"),
@@ -264,7 +264,7 @@ def _closed(facts: Facts) -> tuple[ExitCode, str]:
     return ExitCode.UNKNOWN, f"every step succeeded, but {facts.roles_text}: look at {site} first"
 
 
-def price_text(bounds: Mapping[str, Any]) -> str:
+def bounds_text(bounds: Mapping[str, Any]) -> str:
     """The bounds in a sentence; an unknown number is called unknown."""
 
     def at_most(key: str, what: str) -> str:

@@ -19,7 +19,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.system import Clock, stamp
 from dr_ctl.engine import ending, operations
 from dr_ctl.engine.context import JournalledStep, Outage, OutTooLong
-from dr_ctl.engine.ending import Facts, price_text
+from dr_ctl.engine.ending import Facts, bounds_text
 from dr_ctl.engine.history import LET_IN_AT, History, StepEvent, outage_s
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import DRAIN, FAILOVER
@@ -30,11 +30,11 @@ from dr_ctl.engine.ports import (
     Driver,
     Estimator,
     Hooks,
+    LossExposure,
     Move,
     NotNeeded,
     Observation,
     Outcome,
-    Price,
     Refused,
     Unknown,
 )
@@ -98,14 +98,16 @@ def execute(
     clock: Clock,
     listener: Listener,
     by: Mapping[str, Json],
-    price: Price | None = None,
+    exposure: LossExposure | None = None,
     manner: Callbacks = Callbacks(),
 ) -> RunResult[O]:
     """Carry out every step in order; on the first that fails, undo all that was started if that is still safe."""
     journal.run(plan, by)
     manner.begun()
     move = Move(plan.ask, plan.source, plan.baseline, plan.moved, journal.history().activation)
-    run = _Run(move, plan.serving, plan.served, driver, journal, stop, clock, listener, price=price, manner=manner)
+    run = _Run(
+        move, plan.serving, plan.served, driver, journal, stop, clock, listener, exposure=exposure, manner=manner
+    )
     if any(step.verb == operations.ESTIMATE for step in plan.steps):
         estimator.begin()
     try:
@@ -155,11 +157,11 @@ class _Run(Generic[O]):
         clock: Clock,
         listener: Listener,
         *,
-        price: Price | None = None,
+        exposure: LossExposure | None = None,
         manner: Callbacks | None = None,
     ) -> None:
         self._move, self._ask, self._serving, self._served = move, move.ask, serving, served
-        self._price, self._manner = price, manner or Callbacks()
+        self._exposure, self._manner = exposure, manner or Callbacks()
         self._driver, self._journal, self._stop = driver, journal, stop
         self._clock, self._listener = clock, listener
         self._outage = Outage(clock, journal, move.ask.max_outage_s, known=move.ask.operation != FAILOVER)
@@ -292,10 +294,10 @@ class _Run(Generic[O]):
         return outcome
 
     def _past_no_return(self) -> Outcome:
-        """Compare the price with the accepted loss once more: the bounds of a failover grow while the run waits."""
-        dear = self._price.too_high(self._ask) if self._price is not None and self._revertible else None
-        if dear is not None:
-            return Refused(dear.text, findings=(dear,), code=ExitCode.LOSS_REFUSED)
+        """Compare the bounds with the accepted loss once more: the bounds of a failover grow while the run waits."""
+        above = self._exposure.too_high(self._ask) if self._exposure is not None and self._revertible else None
+        if above is not None:
+            return Refused(above.text, findings=(above,), code=ExitCode.LOSS_REFUSED)
         return Done("passed")
 
     def _asked(self, step: PlannedStep) -> Outcome:
@@ -307,13 +309,13 @@ class _Run(Generic[O]):
         return Refused("a person said no, or nobody could be asked", code=ExitCode.DECLINED)
 
     def _snapshot(self) -> Outcome:
-        if self._price is None:
+        if self._exposure is None:
             return NotNeeded("nothing is lost in a planned move")
         said = self._bounds() if self._journal.history().activation else None
         if said is not None:
-            return Done(price_text(said), {"bounds": dict(said)})  # clients have worked at the target since
-        bounds = dict(self._price.bounds())
-        return Done(price_text(bounds), {"bounds": bounds}, tuple(self._price.findings()))
+            return Done(bounds_text(said), {"bounds": dict(said)})  # clients have worked at the target since
+        bounds = dict(self._exposure.bounds())
+        return Done(bounds_text(bounds), {"bounds": bounds}, tuple(self._exposure.findings()))
 
     def _hooked(self, step: PlannedStep, context: JournalledStep) -> Outcome:
         """Run a command of the installation's own. A failure ends a run that can still be undone; later a failure is a

@@ -38,7 +38,7 @@ from dr_ctl.engine.operations import (
 )
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, PlannedStep, Refusal
-from dr_ctl.engine.ports import Move, Observation, Price, Recipe
+from dr_ctl.engine.ports import LossExposure, Move, Observation, Recipe
 from dr_ctl.engine.roles import (
     may_take_over,
     not_lost,
@@ -63,11 +63,11 @@ def plan(
     snapshot: O,
     ask: Ask,
     past: History | None = None,
-    price: Price | None = None,
+    exposure: LossExposure | None = None,
     *,
     anew: bool = False,
 ) -> Decision:
-    """Decide every step, in order, with the reason for each. A failover's price is judged too. `anew`: plan a run
+    """Decide every step, in order, with the reason for each. A failover's loss bound is judged too. `anew`: plan a run
     although the wanted state holds, to replace another run."""
     renamed = renamed_sites(snapshot) if ask.operation != FENCE else None
     if (nothing := not_there(snapshot, ask) or renamed) is not None:
@@ -126,8 +126,8 @@ def plan(
         basis=_basis(runbook, recipe, snapshot),
     )
     made = again or (past is not None and whole_at(part, ask.target))
-    dear = price.too_high(ask) if price is not None and not made else None
-    return decided if dear is None else Refusal((dear, *findings), ExitCode.LOSS_REFUSED, decided)
+    above = exposure.too_high(ask) if exposure is not None and not made else None
+    return decided if above is None else Refusal((above, *findings), ExitCode.LOSS_REFUSED, decided)
 
 
 def _served_beside(snapshot: Observation, ask: Ask) -> Mapping[str, str]:

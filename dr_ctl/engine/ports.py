@@ -304,7 +304,7 @@ class Hooks(Protocol):
         """Run one to its end, within its own time limit: done, or refused with what it said."""
 
 
-class Price(Protocol):
+class LossExposure(Protocol):
     """The messages that a failover may lose or bring twice, from the last knowledge of the lost site. Contacts no
     broker."""
 
@@ -315,4 +315,4 @@ class Price(Protocol):
         """Findings on the knowledge that the bounds rest on."""
 
     def too_high(self, ask: Ask) -> Finding | None:
-        """The finding that demands a higher `--accept-loss`, if the price is too high."""
+        """The finding that demands a higher `--accept-loss`, if the bounds are too high."""

@@ -111,7 +111,7 @@ def _row(files: RunFiles, material: Material, beside: Path) -> Row:
         at=datetime.fromisoformat(material.entries[0].time).astimezone(UTC),
         kind=kind,
         what=page.title,
-        words="; ".join([said, *(price for price in page.verdict.price if price not in said)]),
+        words="; ".join([said, *(costs for costs in page.verdict.costs if costs not in said)]),
         tone=page.verdict.tone,
         by=tuple(dict.fromkeys((text(author.get("user")), text(author.get("host"))) for author in by)),
         approved=", ".join(approvers(by)),

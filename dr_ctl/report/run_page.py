@@ -29,7 +29,7 @@ _PROOFS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The headline. `units` are the units with the site that serves each at the end; `price` is what it cost to reach
+    """The headline. `units` are the units with the site that serves each at the end; `costs` is what it cost to reach
     the wanted state, or is left to do."""
 
     tone: Tone
@@ -40,7 +40,7 @@ class Verdict:
     units: tuple[tuple[str, str], ...] = ()
     advice: str = ""
     notes: tuple[str, ...] = ()
-    price: tuple[str, ...] = ()
+    costs: tuple[str, ...] = ()
 
 
 class Span(NamedTuple):
@@ -189,9 +189,9 @@ def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -
     result, data = material.result, material.data
     code = number(result.get("exit_code"))
     tone, words = _ended(code, text(result.get("command")), data.get("undone"), _did(material))
-    price = [*_price(result, mapping(data.get("bounds"))), *_missed(judged)]
-    if tone is Tone.GOOD and price:
-        tone, words = Tone.OWED, f"{words}; {', '.join(price)}"
+    costs = [*_exposure(result, mapping(data.get("bounds"))), *_missed(judged)]
+    if tone is Tone.GOOD and costs:
+        tone, words = Tone.OWED, f"{words}; {', '.join(costs)}"
     return Verdict(
         tone,
         words,
@@ -203,7 +203,7 @@ def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -
             for unit in map(mapping, items(data.get("pairs")))
         ),
         notes=notes,
-        price=tuple(price),
+        costs=tuple(costs),
     )
 
 
@@ -226,16 +226,16 @@ def _missed(judged: Sequence[Measured]) -> list[str]:
     return [f"clients were out for longer than the {limit} planned" for limit in late]
 
 
-def _price(result: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]:
+def _exposure(result: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]:
     """What a run that reached its state has cost, or has left to do."""
-    price = []
+    costs = []
     for key, of, may in (("lost", "message", "may be lost"), ("duplicates", "duplicate", "are possible")):
         if key in bounds and (at_most := number(mapping(bounds[key]).get("at_most"))) != 0:
             amount = f"an unknown number of {of}s" if at_most is None else f"at most {at_most:g} {of}(s)"
-            price.append(f"{amount} {may}")
+            costs.append(f"{amount} {may}")
     if debts := items(result.get("debts")):
-        price.append(f"{len(debts)} thing(s) are owed")
-    return price
+        costs.append(f"{len(debts)} thing(s) are owed")
+    return costs
 
 
 def _did(material: Material) -> str:

@@ -128,9 +128,9 @@ def test_a_planned_move_of_real_commands(dr_ctl: Shell, sites: Sites) -> None:
 def test_an_incident_of_real_commands_accepts_no_loss_by_itself(dr_ctl: Shell, sites: Sites) -> None:
     alive = carried_out(dr_ctl, "incident.sh", "paris")
     sites.lose()
-    dear = carried_out(dr_ctl, "incident.sh", "paris")
+    above = carried_out(dr_ctl, "incident.sh", "paris")
 
-    assert (alive.returncode, dear.returncode) == (12, 11), dear.stdout + dear.stderr
+    assert (alive.returncode, above.returncode) == (12, 11), above.stdout + above.stderr
     assert not sites.paris.open
 
 

@@ -111,8 +111,8 @@ def test_a_dry_run_with_what_it_needs_says_the_verdict(dr_ctl: Shell, sites: Sit
         needs = [word.replace("TEXT", "it is gone") for need in told["needs"] for word in need.split(" ")]
         ended = dr_ctl(name, *site, *needs, "--dry-run", "--json")
         waits = "not attached" in told["verdict"]  # the checks do not refuse that: the run would wait, and give up
-        priced = told["verdict"].startswith("refused without --")  # who owns the limit may say those words
-        is_well = told["exit_code"] == 0 or waits or priced
+        exposed = told["verdict"].startswith("refused without --")  # who owns the limit may say those words
+        is_well = told["exit_code"] == 0 or waits or exposed
         assert (ended.code == 0) is is_well, (name, told, ended.document["summary"])
         assert ("ready" in told["verdict"].split(" ")[:1][0]) <= (told["exit_code"] == 0)
 

@@ -432,11 +432,11 @@ def test_a_site_that_was_down_and_is_unseen_may_have_lived(tmp_path: Path, capsy
     began = row.moment(PARIS.now_ms * 1000)
     write([replace(each, ts=began + (each.ts - at(0))) for each in STEADY], tmp_path / "history")
     clock = FixedClock(began)
-    price = LossBound(load(path), "london", clock)
+    exposure = LossBound(load(path), "london", clock)
     told = []
     for second, view in ((12, REFUSED), (14, REFUSED), (16, AWAY), (18, REFUSED)):
         clock.moment = began + timedelta(seconds=second)
-        price.saw(snapshot(view, PARIS))
-        told.append(price.bounds()["lost"]["at_most"])  # type: ignore[call-overload, index]
+        exposure.saw(snapshot(view, PARIS))
+        told.append(exposure.bounds()["lost"]["at_most"])  # type: ignore[call-overload, index]
 
     assert told == [7 + came(2), 7 + came(2), 7 + came(6), 7 + came(8)]

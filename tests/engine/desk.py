@@ -15,7 +15,7 @@ from dr_ctl.engine.history import Entry, History, history, read_entries
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Decision, Plan, PlannedStep
 from dr_ctl.engine.planner import plan
-from dr_ctl.engine.ports import Hooks, NotNeeded, Outcome, Price
+from dr_ctl.engine.ports import Hooks, LossExposure, NotNeeded, Outcome
 from dr_ctl.engine.runbook import Runbook, load, shipped
 from dr_ctl.engine.stopping import StopRequest
 from dr_ctl.telemetry.events import Event, Listener, StepEnded, StepStarted, nobody
@@ -130,7 +130,7 @@ class Desk:
     machine: Machine = field(default_factory=Machine)
     estimates: Estimates = field(default_factory=Estimates)
     ask: Ask = ASK
-    price: Price | None = None
+    exposure: LossExposure | None = None
     asker: Callable[[str], bool] = lambda sentence: True
     stepper: Callable[[PlannedStep, bool], Answer] = lambda step, may_undo: Answer.YES
     hooks: Hooks = field(default_factory=NoHooks)
@@ -155,7 +155,12 @@ class Desk:
 
     def decide(self) -> Decision:
         return plan(
-            self.book or book_of(self.ask.operation), Recipe(), self.machine.look(), self.ask, self.past(), self.price
+            self.book or book_of(self.ask.operation),
+            Recipe(),
+            self.machine.look(),
+            self.ask,
+            self.past(),
+            self.exposure,
         )
 
     def go(
@@ -180,7 +185,7 @@ class Desk:
                 clock=clock,
                 listener=listener,
                 by=BY,
-                price=self.price,
+                exposure=self.exposure,
                 manner=Callbacks(asker=self.asker, stepper=self.stepper, hooks=self.hooks),
             )
 

@@ -118,7 +118,7 @@ def test_killed_while_undoing_it_ends_the_same_or_is_put_back(at: Desk, write: i
 
 
 def failover(folder: Path, cost: Cost | None = None) -> Desk:
-    return Desk(folder, Machine(sites=lost()), ask=FAILOVER, price=cost or Cost())
+    return Desk(folder, Machine(sites=lost()), ask=FAILOVER, exposure=cost or Cost())
 
 
 def failback(folder: Path, ask: Ask = FAILBACK) -> Desk:

@@ -407,7 +407,7 @@ class TestHooks:
         gone = lost()
         gone["london"] = replace(gone["london"], down=False, silent=True)
         outcome: Outcome = Refused("hook fence-host ended with 1") if fails else Done("cut off")
-        at = Desk(tmp_path, Machine(sites=gone), ask=FAILOVER, price=Cost())
+        at = Desk(tmp_path, Machine(sites=gone), ask=FAILOVER, exposure=Cost())
         refused = at.decide()
         at.hooks = Hooks(outcome, lambda: gone["london"].listeners.update(clients=False, legacy=False))
         at.book = with_line("fence", hook("fence-host"), book_of("failover"))
@@ -420,7 +420,7 @@ class TestHooks:
 
     def test_a_lost_site_that_is_proven_to_be_down_is_not_cut_off(self, tmp_path: Path) -> None:
         book = with_line("fence", hook("fence-host"), book_of("failover"))
-        decided = Desk(tmp_path, Machine(sites=lost()), ask=FAILOVER, price=Cost(), book=book).decide()
+        decided = Desk(tmp_path, Machine(sites=lost()), ask=FAILOVER, exposure=Cost(), book=book).decide()
         assert isinstance(decided, Plan)
         assert [step.verb for step in decided.steps if step.verb == "hook"] == ["hook"]
 

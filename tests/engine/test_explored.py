@@ -129,7 +129,7 @@ class Explorer:
         machine.may_lose = ask.operation == FAILOVER
         machine.served = tuple(past.serving) if past is not None else tuple(before)
         book = single_step(FENCE) if ask.operation == FENCE else None
-        desk = Desk(self.folder, machine, ask=ask, book=book, price=Cost() if ask.operation == FAILOVER else None)
+        desk = Desk(self.folder, machine, ask=ask, book=book, exposure=Cost() if ask.operation == FAILOVER else None)
         code = self._typed(desk, name)
         assert not machine.wrong, f"{'; '.join(world.path)}: {machine.wrong[0]}"
         verb = name.partition(" ")[0]

@@ -57,9 +57,9 @@ def snapshot(london: Role = SERVING, paris: Role = STANDBY, *debts: Debt) -> Sna
 
 
 def decide(
-    ask: Ask, look: Snapshot, past: History | None = None, price: Cost | None = None, recipe: Recipe | None = None
+    ask: Ask, look: Snapshot, past: History | None = None, exposure: Cost | None = None, recipe: Recipe | None = None
 ) -> Decision:
-    return plan(book_of(ask.operation), recipe or Recipe(), look, ask, past, price)
+    return plan(book_of(ask.operation), recipe or Recipe(), look, ask, past, exposure)
 
 
 def told(decided: Decision) -> str:
@@ -121,15 +121,15 @@ class TestWhoIsLeft:
 
         dark = decide(ASK, snapshot(paris=UNKNOWN), recipe=both)
         cannot = decide(ASK, snapshot(), recipe=lacking)
-        dear = decide(FAILOVER, snapshot(DOWN), price=Cost((None,)), recipe=warning)
+        above = decide(FAILOVER, snapshot(DOWN), exposure=Cost((None,)), recipe=warning)
 
         assert isinstance(dark, Refusal)
         assert [finding.id for finding in dark.findings] == [UNFIT, "DR-X-1", "DR-X-2"]
         assert isinstance(cannot, Refusal)
         assert [finding.id for finding in cannot.findings] == ["DR-BOOK-004", "DR-X-1", "DR-X-2"]
         assert cannot.findings[0].text.endswith("steps that cannot be done yet: catch-up, probe")
-        assert isinstance(dear, Refusal)
-        assert [finding.id for finding in dear.findings] == [LOSS, WARNING.id]
+        assert isinstance(above, Refusal)
+        assert [finding.id for finding in above.findings] == [LOSS, WARNING.id]
         there = AlreadyThere("paris serves already; nothing was changed", (WARNING,))
         assert decide(ASK, snapshot(STANDBY, SERVING), recipe=both) == there
         assert decide(ASK, snapshot(), recipe=both) == Refusal((*ERRORS, WARNING))
@@ -169,7 +169,7 @@ class TestThePlan:
         assert all(step.about for step in decided.steps)
 
     def test_a_failover_keeps_residue_out_before_anybody_is_let_in_and_undoes_that(self) -> None:
-        decided = planned(decide(FAILOVER, Machine(sites=lost()).look(), price=Cost()))
+        decided = planned(decide(FAILOVER, Machine(sites=lost()).look(), exposure=Cost()))
 
         beside = ["snapshot", "estimate", "fence", "quarantine", "settle"]
         assert verbs(decided) == [*FINISHING[:2], *beside, *FINISHING[2:]]
@@ -318,7 +318,7 @@ class TestWhoIsLost:
         self, here: Role, there: Role, decision: str, sure: dict[str, Any], accept: Any, cost: int | None
     ) -> None:
         affordable = accept == "unknown" or (cost is not None and cost <= (accept or 0))
-        decided = decide(replace(FAILOVER, accept_loss=accept, **sure), snapshot(there, here), price=Cost((cost,)))
+        decided = decide(replace(FAILOVER, accept_loss=accept, **sure), snapshot(there, here), exposure=Cost((cost,)))
         if decision == NOT_SHOWN and sure == SURE:
             decision = PLAN
         assert told(decided) == (LOSS if decision == PLAN and not affordable else decision)

@@ -232,7 +232,7 @@ def lose(stage: Stage, operator: Operator, traffic: Load) -> tuple[Ended, Ended]
         stage.kill("london")
         # Once the monitor has seen the death the price grows no more.
         dry = (*failover, "--dry-run")
-        until(lambda: (told := price(operator.run(*dry))) is not None and price(operator.run(*dry)) == told)
+        until(lambda: (told := exposure(operator.run(*dry))) is not None and exposure(operator.run(*dry)) == told)
     refused = operator.run(*failover)
     return refused, operator.run(*failover, *accepting(refused))
 
@@ -245,7 +245,7 @@ def fail_back(operator: Operator, topology: str) -> Ended:
     return operator.run(*failback, *accepting(ended)) if asked else ended
 
 
-def price(refused: Ended) -> int | None:
+def exposure(refused: Ended) -> int | None:
     """How many messages may be lost; None where that is not known, or not yet that the site is down."""
     at_most: int | None = refused.document["data"].get("bounds", {}).get("lost", {}).get("at_most")
     return at_most

@@ -69,9 +69,9 @@ a queue too deep for the time of a drain is told before the fence and in the end
 what a run browsed and removed is no evidence for the next: send london {DEEP}; take london 4; run 0 fence london;
     run 0 drain --to paris; run 0 unfence london; lie {DEEP - 4} {DEEP - 4}; removed 4; run 10 swapover --to paris;
     lie {DEEP - 8} {DEEP - 4}; finds DR-SYNC-004 4 message(s)
-a failovers price counts what the target lacks and what nothing copies: ships_nothing; send london 20;
+a failovers bounds count what the target lacks and what nothing copies: ships_nothing; send london 20;
     purge {IN}.to-paris; send london 30 plain.q; monitored 3s; kill london; run 11 failover --to paris --accept-loss 0;
-    price 50 0; lost {IN} 20; lost plain.q 30
+    exposure 50 0; lost {IN} 20; lost plain.q 30
 a person keeps aside what nothing proves and puts it back where clients get it: at_london_alone; lost_and_back;
     run 0 reinstate london; run 0 {SETTLE} london --dry-run; offers_alone; run 2 {SETTLE} london;
     run 10 {SETTLE} paris --reason CHG-1; lie 10 5; run 0 {SETTLE} london --reason CHG-1; lie 5 5; run 0 status;
@@ -277,7 +277,7 @@ class Story(stories.Story):
     def kept_aside(self, count: str) -> None:
         assert self.pair.depth("london", f"dr-ctl.quarantine.london.{self.pair.copied('london')}") == int(count)
 
-    def price(self, rest: str) -> None:
+    def exposure(self, rest: str) -> None:
         bounds = self.ended.document["data"]["bounds"]
         assert [bounds[each]["at_most"] for each in ("lost", "duplicates")] == [int(each) for each in rest.split()]
 

@@ -1,6 +1,6 @@
 """What a night is like: something is broken, the first screen is read, what it names is typed, and it ends well; and
-the figures on it: a lost site has one price before and after, and what the monitor shows to Prometheus are the same
-series whatever happens, and a number only where one was read."""
+the figures on it: a lost site has one loss bound before and after, and what the monitor shows to Prometheus is one set
+of series whatever happens, and a number only where one was read."""
 
 import itertools
 import math
@@ -170,7 +170,7 @@ def test_a_lost_site_has_one_price_before_and_after(twin: PlayedTwin, types: Per
     recorded(twin, "serving", ago_s=90)
     twin.kill("london")
     accepting = "--accept-loss 2000 --accept-duplicates 100000"
-    price = (
+    exposure = (
         r"likely \d+, at most 1[01]\d\d message\(s\) may be lost, the oldest of them up to 1 min 3\d s old, "
         r"likely \d+, at most 1[01]\d\d duplicate"
     )
@@ -184,7 +184,7 @@ def test_a_lost_site_has_one_price_before_and_after(twin: PlayedTwin, types: Per
     assert refused.code == 11
     assert re.search(r"DR-LOSS-001  up to 1[01]\d\d message\(s\) may be lost, the objectives allow 0; ", refused.out)
     for screen in screens:
-        assert (screen.code, len(re.findall(price, screen.out))) == (0, 1), screen.out
+        assert (screen.code, len(re.findall(exposure, screen.out))) == (0, 1), screen.out
 
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]

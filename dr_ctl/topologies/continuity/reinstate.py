@@ -48,10 +48,10 @@ def of_return(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
         here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
         if here is not None and there is not None:
             yield from (each for each in checks.of_both(here, there) if each.id in _ALIKE)
-    yield from _price(snapshot, move)
+    yield from _exposure(snapshot, move)
 
 
-def _price(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
+def _exposure(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
     """What the return brings, and how many of it are duplicates at most: said before anything is changed."""
     known = [residue for view in snapshot.views(move.target) if (residue := view.link.residue) is not None]
     residue = Residue.together(known)
