@@ -312,8 +312,10 @@ def _end(gateway: Any) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    SparkContext._gateway = None  # noqa: SLF001 - no public way to forget a JVM that is gone
-    SparkContext._jvm = None  # noqa: SLF001
+    # There is no public way to forget a JVM that is gone; where one was killed, Spark's own `stop` comes to no end.
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    SparkContext._active_spark_context = None  # noqa: SLF001
+    SparkSession._instantiatedSession = SparkSession._activeSession = None  # noqa: SLF001
 
 
 def _cause(error: Exception) -> str:
