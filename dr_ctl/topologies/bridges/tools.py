@@ -190,12 +190,10 @@ def _unmoved(before: BrokerView, now: BrokerView, move: Move) -> Iterator[str]:
 
 
 class BridgesTools(Tools[BrokerView]):
-    """`residue` is what each pair's returned broker
-    held when it was counted."""
+    """`residue` is what each pair's returned broker held when it was counted."""
 
     observer: Observer
     gate: BridgesVerifier
-    doubted = frozenset()
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, BridgesVerifier(observer, recipe.rules.drain.poll))

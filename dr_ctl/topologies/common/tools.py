@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any, ClassVar, Final, Generic
+from typing import Any, Final, Generic
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.model import ExitCode, some
@@ -112,13 +112,11 @@ class Tools(Generic[V_co]):
     """An instance serves one command. `opened` is True once a call that opens the target has gone out, `cut_off` where
     a hook was to cut the lost site off. `opening_s`: for how long a broker that was told to let clients in may keep
     them waiting; `connects_s`: for how long what ships may need to connect. `cut_but`: which of the messages that
-    clients hold when they are cut do not come again. An undo sends what is `doubted` also where it is seen to hold: a
-    restart may let roles in again."""
+    clients hold when they are cut do not come again."""
 
     opening_s = 0.0
     cut_but = ""
     connects_s = 0.0
-    doubted: ClassVar[frozenset[Goal]] = frozenset({Goal.SHUT_OUT})
 
     def __init__(
         self, observer: Observer[V_co, Access[V_co]], recipe: Recipe[V_co], sender: Sender, gate: Verifier[Any]

@@ -53,7 +53,7 @@ def _put_back(
     tools: Tools[Any], calls: Sequence[Call], move: Move, context: StepContext, settle: Settle | None
 ) -> Outcome:
     views = tools.views_of(calls)
-    if not _left(tools, calls, views):
+    if not _left(calls, views):
         return NotNeeded("as it was")
     settled: Outcome = Done("as it was")
     if settle is not None:
@@ -63,13 +63,14 @@ def _put_back(
         if isinstance(settled := settle(tools, move, context), Refused):
             return settled
         views = tools.views_of(calls)
-    tools.change(_left(tools, calls, views), context)
+    tools.change(_left(calls, views), context)
     outcome = still(calls, tools.views_of(calls)) or Done("as it was")
     return replace(outcome, evidence=settled.evidence, findings=settled.findings)
 
 
-def _left(tools: Tools[Any], calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
-    return [call for call in calls if call.goal in tools.doubted or not holds(call, views)]
+def _left(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
+    # A role that is seen to be kept out is shut out once more: what lets it in may take effect late, or at a restart.
+    return [call for call in calls if call.goal is Goal.SHUT_OUT or not holds(call, views)]
 
 
 def _shipping(tools: Tools[Any], calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
