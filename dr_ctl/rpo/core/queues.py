@@ -78,8 +78,8 @@ class Unread:
     def flags(self, scope: int, flows: Outflows, read: Flags, put: Floats, accounted: Floats) -> Flags:
         """By reading: whether some queue lay there unread, so that only the outflow bounds it. That is asked once per
         interval between readings that read queues (`read`); after the last of these nobody has looked. A queue that was
-        empty and is read no more is gone where the others tell of all that goes into the outflow. `put`, `told`: by
-        reading, things that went in since the reading before, and those that queues tell of."""
+        empty and is read no more is gone where the others tell of all that goes into the outflow. `put`,
+        `accounted`: by reading, things that went in since the reading before, and those that queues tell of."""
         readings = np.arange(len(flows.us))
         ends = flows.ends[flows.flow]
         # The reading that ends the interval between two whole readings.
