@@ -113,8 +113,8 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "another run holds the lock",
         "Another run holds the lock; the message says who, where and since when. Nothing was changed.",
         "Wait, and follow that run with `dr-ctl runs show --follow` on its host. Where that host is dead, its lock "
-        "expires within 60 s: then type the same command again. Only where that run is certain to be gone and its lock "
-        "still stands: `--break-lock --reason TEXT`.",
+        "expires within 60 s; `dr-ctl status` then says on any host what is left to do. Only where that run is certain "
+        "to be gone and nobody can wait: `--break-lock --reason TEXT`.",
         "Breaking the lock stops a run that lives in its middle.",
         "The run that was robbed is open then; `dr-ctl resume` or `dr-ctl abort` ends it.",
     ),
