@@ -130,14 +130,14 @@ def main(settings: Path, target: str) -> None:
         together(Broker.flow, (*here, *there))
         together(Broker.find, (*here, *there, *lifting))
         together(lambda broker: broker.all_queues("pause()"), here)
-        stable_for = 0
-        while (stable_for := stable_for + 1 if not any(together(Broker.delivering, here)) else 0) < 2:
+        in_a_row = 0
+        while (in_a_row := in_a_row + 1 if not any(together(Broker.delivering, here)) else 0) < 2:
             time.sleep(POLL_S)
         began = time.perf_counter()
         together(lambda broker: broker.clients("stop()"), here)
         lifted = [pool.submit(broker.all_queues, "resume()") for broker in lifting]
-        stable_for = 0
-        while (stable_for := stable_for + 1 if not any(map(any, together(Broker.flow, (*here, *there)))) else 0) < 2:
+        in_a_row = 0
+        while (in_a_row := in_a_row + 1 if not any(map(any, together(Broker.flow, (*here, *there)))) else 0) < 2:
             time.sleep(POLL_S)
         for each in lifted:
             each.result()

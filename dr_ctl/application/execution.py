@@ -112,7 +112,7 @@ class Run:
                 listener=listener,
                 by={**self._by(), "lock": lock.facts(self.lease, self.how.reason)},
                 exposure=exposure,
-                manner=self._manner(begun),
+                callbacks=self._callbacks(begun),
             )
 
         return self._journaled(act, _about(decided.ask, decided.source), residue, decided, exposure)
@@ -149,19 +149,19 @@ class Run:
             return SkippedEstimate()
         return Preflight(installation, decided.source, self.opened.clock)
 
-    def _manner(self, begun: Callable[[], None]) -> Callbacks:
+    def _callbacks(self, begun: Callable[[], None]) -> Callbacks:
         installation, people = self.opened.installation, self.caller.people
         facts: dict[str, Json] = {
             "run": self.files.name,
             "installation": installation.settings.name,
             "state_dir": str(self.caller.state()),
         }
-        manner = Callbacks(
+        callbacks = Callbacks(
             asker=lambda sentence: self.how.yes or people.says_yes(sentence),
             hooks=HookRunner(installation.settings, installation.file.parent, facts),
             begun=begun,
         )
-        return replace(manner, stepper=people.stepwise) if self.how.step else manner
+        return replace(callbacks, stepper=people.stepwise) if self.how.step else callbacks
 
     def _end_for(self, unfinished: RunFiles, reason: str | None) -> None:
         """Close the interrupted run that this one replaces, without undoing its changes."""

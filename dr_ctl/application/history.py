@@ -123,10 +123,10 @@ class HistoryData:
 def history(runs: Sequence[RunFiles], installation: Installation | None, since: datetime | None) -> Result:
     """The turns in order. Without an installation, from the runs alone."""
     records = [record(files) for files in runs]
-    snapshot, findings = _looks(installation, since)
-    all_ = sorted([*_by_runs(records, snapshot), *_by_no_run(records, snapshot)], key=lambda each: each.at)
+    spells, findings = _looks(installation, since)
+    all_ = sorted([*_by_runs(records, spells), *_by_no_run(records, spells)], key=lambda each: each.at)
     turns = [each for each in all_ if since is None or each.at >= since]
-    data = HistoryData(turns, len(snapshot) > 0)
+    data = HistoryData(turns, len(spells) > 0)
     last = turns[-1] if turns else None
     summary = "nothing is known" if last is None else f"{last.serves} serves since {stamp(last.at)}"
     summary += "" if last is None else ", as far as runs and samples show"
@@ -149,15 +149,15 @@ def _looks(installation: Installation | None, since: datetime | None) -> tuple[l
     return spells(history, tuple(installation.settings.sites), None if since is None else since - timedelta(days=1))
 
 
-def serving(snapshot: Sequence[Spell]) -> list[Spell]:
+def serving(spells: Sequence[Spell]) -> list[Spell]:
     """The spells in which a site served, by time."""
-    return [each for each in snapshot if each.role == Role.SERVING.value]
+    return [each for each in spells if each.role == Role.SERVING.value]
 
 
-def loss(snapshot: Sequence[Spell], lost: str, let_in: datetime) -> Out:
+def loss(spells: Sequence[Spell], lost: str, let_in: datetime) -> Out:
     """How long clients were out of a site that was lost until they were let in elsewhere: from the first look that saw
     it serve no more, at least; from the last that saw it serve, at most."""
-    before = [each for each in snapshot if each.site == lost and each.first <= let_in]
+    before = [each for each in spells if each.site == lost and each.first <= let_in]
     last = next((each for each in reversed(before) if each.role == Role.SERVING.value), None)
     if last is None:
         return Out(None, None)
@@ -169,7 +169,7 @@ def loss(snapshot: Sequence[Spell], lost: str, let_in: datetime) -> Out:
 _SERVES_NOT: Final = (Role.DOWN.value, Role.STANDBY.value)
 
 
-def _by_runs(records: Sequence[Record], snapshot: Sequence[Spell]) -> list[Turn]:
+def _by_runs(records: Sequence[Record], spells: Sequence[Spell]) -> list[Turn]:
     turns = []
     for each in records:
         if each.outcome == NEVER_BEGAN:
@@ -184,7 +184,7 @@ def _by_runs(records: Sequence[Record], snapshot: Sequence[Spell]) -> list[Turn]
         else:
             continue
         serving, known, left = _served(each, opened)
-        out = _out(each, snapshot, last.at) if opened is not None else None
+        out = _out(each, spells, last.at) if opened is not None else None
         turns.append(Turn(last.at, serving, f"{text}{left}", out, each, known=known))
     return turns
 
@@ -205,19 +205,19 @@ def _served(each: Record, opened: Listener | None) -> tuple[str | None, bool, st
     return " and ".join(others) or None, True, ""
 
 
-def _out(each: Record, snapshot: Sequence[Spell], let_in: datetime) -> Out | None:
+def _out(each: Record, spells: Sequence[Spell], let_in: datetime) -> Out | None:
     if each.out is None and each.operation == FAILOVER and each.source:
-        return loss(snapshot, each.source, let_in)
+        return loss(spells, each.source, let_in)
     return each.out
 
 
-def _by_no_run(records: Sequence[Record], snapshot: Sequence[Spell]) -> list[Turn]:
+def _by_no_run(records: Sequence[Record], spells: Sequence[Spell]) -> list[Turn]:
     """Sites that were seen to begin to serve while no run let clients in there."""
     opened = [each.let_in for each in records if each.let_in is not None]
-    turns, spells_ = [], serving(snapshot)
-    for place, now in enumerate(spells_):
-        before = max((each.last for each in spells_[:place]), default=None)
-        was = next((each for each in reversed(spells_[:place]) if each.last == before), None)
+    turns, served_spells = [], serving(spells)
+    for place, now in enumerate(served_spells):
+        before = max((each.last for each in served_spells[:place]), default=None)
+        was = next((each for each in reversed(served_spells[:place]) if each.last == before), None)
         begin = (before or now.first) - _CLOCKS
         if any(each.site == now.site and begin <= each.at <= now.first + _CLOCKS for each in opened):
             continue
@@ -229,23 +229,23 @@ def _by_no_run(records: Sequence[Record], snapshot: Sequence[Spell]) -> list[Tur
             turns.append(Turn(now.first, serves_on, both, about=True))
         elif was.site != now.site:
             text = f"seen from {stamp(now.first)} on; {was.site} was last seen serving at {stamp(before)}"
-            turns.append(Turn(now.first, now.site, text, _between(snapshot, was, now), about=True))
-        elif (closed := _closed_between(snapshot, was, now)) is not None:
+            turns.append(Turn(now.first, now.site, text, _between(spells, was, now), about=True))
+        elif (closed := _closed_between(spells, was, now)) is not None:
             text = (
                 f"{now.site} serves again; it was seen {closed.role} from {stamp(closed.first)} to {stamp(closed.last)}"
             )
-            turns.append(Turn(now.first, now.site, text, _between(snapshot, was, now), about=True))
-    return [*turns, *_ends(records, snapshot)]
+            turns.append(Turn(now.first, now.site, text, _between(spells, was, now), about=True))
+    return [*turns, *_ends(records, spells)]
 
 
-def _ends(records: Sequence[Record], snapshot: Sequence[Spell]) -> Iterator[Turn]:
+def _ends(records: Sequence[Record], spells: Sequence[Spell]) -> Iterator[Turn]:
     """Sites that were seen down or closed after they were seen to serve, while no run was under way and none served."""
-    for was in serving(snapshot):
-        after = [each for each in snapshot if each.site == was.site and each.first > was.last]
+    for was in serving(spells):
+        after = [each for each in spells if each.site == was.site and each.first > was.last]
         if not after or after[0].role not in _SERVES_NOT:
             continue
         end = after[0].first
-        if any(each.site != was.site and each.first <= end <= each.last for each in serving(snapshot)):
+        if any(each.site != was.site and each.first <= end <= each.last for each in serving(spells)):
             continue
         if any(_under_way(each, was.last, end) for each in records):
             continue
@@ -260,15 +260,15 @@ def _under_way(each: Record, begin: datetime, end: datetime) -> bool:
     return each.ended is None or each.ended >= begin - _CLOCKS
 
 
-def _closed_between(snapshot: Sequence[Spell], was: Spell, now: Spell) -> Spell | None:
-    own = [each for each in snapshot if each.site == now.site and was.last < each.first < now.first]
+def _closed_between(spells: Sequence[Spell], was: Spell, now: Spell) -> Spell | None:
+    own = [each for each in spells if each.site == now.site and was.last < each.first < now.first]
     return next((each for each in own if each.role in _SERVES_NOT), None)
 
 
-def _between(snapshot: Sequence[Spell], was: Spell, now: Spell) -> Out:
+def _between(spells: Sequence[Spell], was: Spell, now: Spell) -> Out:
     """Out from the last look that saw the one serve to the first that saw the other: at most that long. At least as
     long as both were seen closed or down."""
-    closed = [_closed_between(snapshot, was, now)] if was.site == now.site else []
+    closed = [_closed_between(spells, was, now)] if was.site == now.site else []
     at_least = _seconds(closed[0].first, closed[0].last) if closed and closed[0] is not None else None
     return Out(at_least, _seconds(was.last, now.first))
 

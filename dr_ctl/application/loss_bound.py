@@ -389,8 +389,8 @@ def _more(counts: Mapping[str, int], under_way: int | None) -> set[str]:
     return {name for name, count in counts.items() if under_way is not None and count > under_way}
 
 
-def _at_least(bound: int | None, snapshot: int) -> int | None:
-    return None if bound is None else max(bound, snapshot)
+def _at_least(bound: int | None, count: int) -> int | None:
+    return None if bound is None else max(bound, count)
 
 
 def _total(parts: Sequence[int | None]) -> int | None:

@@ -32,16 +32,16 @@ class Owed:
     findings: tuple[Finding, ...] = ()
 
 
-def owed(state: Path, snapshot: Sequence[Debt], answered: Sequence[str]) -> Owed:
+def owed(state: Path, shown: Sequence[Debt], answered: Sequence[str]) -> Owed:
     """Join both and write the result to STATE, for the time when a broker with a debt is away. An unreadable STATE ends
     no command: the brokers hold the same debts."""
     path = state / DEBTS
     try:
-        debts = merged(known(path), snapshot, answered)
+        debts = merged(known(path), shown, answered)
         remember(path, debts)
     except (EnvironmentFault, OSError) as error:
         finding = found("DR-DEBT-001", error=error, path=path)
-        return Owed(merged((), snapshot, answered), (finding,))
+        return Owed(merged((), shown, answered), (finding,))
     return Owed(debts)
 
 

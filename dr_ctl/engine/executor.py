@@ -99,14 +99,14 @@ def execute(
     listener: Listener,
     by: Mapping[str, Json],
     exposure: LossExposure | None = None,
-    manner: Callbacks = Callbacks(),
+    callbacks: Callbacks = Callbacks(),
 ) -> RunResult[O]:
     """Carry out every step in order; on the first that fails, undo all that was started if that is still safe."""
     journal.run(plan, by)
-    manner.begun()
+    callbacks.begun()
     move = Move(plan.ask, plan.source, plan.baseline, plan.moved, journal.history().activation)
     run = _Run(
-        move, plan.serving, plan.served, driver, journal, stop, clock, listener, exposure=exposure, manner=manner
+        move, plan.serving, plan.served, driver, journal, stop, clock, listener, exposure=exposure, callbacks=callbacks
     )
     if any(step.verb == operations.ESTIMATE for step in plan.steps):
         estimator.begin()
@@ -158,10 +158,10 @@ class _Run(Generic[O]):
         listener: Listener,
         *,
         exposure: LossExposure | None = None,
-        manner: Callbacks | None = None,
+        callbacks: Callbacks | None = None,
     ) -> None:
         self._move, self._ask, self._serving, self._served = move, move.ask, serving, served
-        self._exposure, self._manner = exposure, manner or Callbacks()
+        self._exposure, self._callbacks = exposure, callbacks or Callbacks()
         self._driver, self._journal, self._stop = driver, journal, stop
         self._clock, self._listener = clock, listener
         self._outage = Outage(clock, journal, move.ask.max_outage_s, known=move.ask.operation != FAILOVER)
@@ -196,7 +196,7 @@ class _Run(Generic[O]):
             return self._interrupted()
         try:
             with self._stop.question():
-                answer = self._manner.stepper(step, may_stop)
+                answer = self._callbacks.stepper(step, may_stop)
         except Stopped:
             if may_stop:
                 return self._interrupted()
@@ -303,7 +303,7 @@ class _Run(Generic[O]):
     def _asked(self, step: PlannedStep) -> Outcome:
         """A signal counts as a no while all can be undone; later the question waits for a person."""
         with self._stop.question() if step.undoable else nullcontext():
-            agreed = self._manner.asker(step.about)
+            agreed = self._callbacks.asker(step.about)
         if agreed:
             return Done("yes")
         return Refused("a person said no, or nobody could be asked", code=ExitCode.DECLINED)
@@ -328,7 +328,7 @@ class _Run(Generic[O]):
             "step": step.id,
             "undoable": step.undoable,
         }
-        [outcome] = context.change([call], lambda calls: [self._manner.hooks.run(call.thing, facts) for _ in calls])
+        [outcome] = context.change([call], lambda calls: [self._callbacks.hooks.run(call.thing, facts) for _ in calls])
         if step.undoable or isinstance(outcome, Done | NotNeeded):
             return outcome
         return Done.of(found("DR-HOOK-001", what=outcome.text), evidence=outcome.evidence)

@@ -243,7 +243,7 @@ def _out(data: Mapping[str, Any]) -> Out | None:
 
 
 class Verdict(Enum):
-    ALL = "whole"
+    WHOLE = "whole"
     OPEN = "open"  # not ended: the lines so far fit together, and no result seals them yet
     NOT_BEGUN = "not begun"
     ALTERED = "altered"
@@ -332,4 +332,4 @@ def _against_result(path: Path, past: list[Entry]) -> Checked:
     if last.kind != "end" or dict(last.evidence) != result:
         text = f"result.json does not say what line {count} of journal.jsonl says of the end: it was altered"
         return Checked(Verdict.ALTERED, len(past), text)
-    return Checked(Verdict.ALL, len(past), f"{count} lines, as sealed when it ended")
+    return Checked(Verdict.WHOLE, len(past), f"{count} lines, as sealed when it ended")

@@ -17,7 +17,7 @@ from dr_ctl_lab.lab.clients.client import Speaks
 from dr_ctl_lab.lab.clients.dialling import lacking
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.loads import running
-from dr_ctl_lab.lab.stage import Callbacks
+from dr_ctl_lab.lab.stage import LoadOptions
 from dr_ctl_lab.lab.status import SiteStatus
 from dr_ctl_lab.lab.traffic import Target
 from dr_ctl_lab.playground import Playground
@@ -132,8 +132,8 @@ def load(session: Session, directory: Path, rate: float, lasting: str, protocols
     target = lab.target()
     spoken = _spoken(session, target, protocols)
     many = max(LEAST_CLIENTS, len(spoken))
-    manner: Callbacks = {"producers": many, "consumers": many, "protocols": spoken, "odd": target.odd}
-    with running(lab.directory), lab.load(rate, **manner) as traffic:
+    options: LoadOptions = {"producers": many, "consumers": many, "protocols": spoken, "odd": target.odd}
+    with running(lab.directory), lab.load(rate, **options) as traffic:
         until = time.monotonic() + duration_s
         while (left_s := until - time.monotonic()) > 0:
             time.sleep(min(left_s, LOOK_EVERY_S))

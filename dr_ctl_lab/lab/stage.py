@@ -30,7 +30,7 @@ class Stage(Protocol):
     def target(self, pair: str | None = None) -> Target: ...
 
 
-class Callbacks(TypedDict, total=False):
+class LoadOptions(TypedDict, total=False):
     """How clients behave: `work_ms` is what a consumer needs for each message; the rest is as in `Load`."""
 
     producers: int
@@ -49,11 +49,11 @@ class Played:
         *,
         queues: Sequence[str] | None = None,
         pair: str | None = None,
-        **manner: Unpack[Callbacks],
+        **options: Unpack[LoadOptions],
     ) -> Load:
         """Prepare traffic for all its queues, or for those; the ledger goes under `ledgers`. Without a pair the clients
         are dealt out over all of them."""
         first, *beside = [self.target(each) for each in (self.pairs if pair is None else (pair,))]
         path = self.ledgers / f"{system().now():%Y%m%dT%H%M%S.%fZ}.jsonl"
         names = self.queues if queues is None else tuple(queues)
-        return Load(first, names, rate, beside=beside, ledger_path=path, **manner)
+        return Load(first, names, rate, beside=beside, ledger_path=path, **options)

@@ -186,7 +186,7 @@ class Desk:
                 listener=listener,
                 by=BY,
                 exposure=self.exposure,
-                manner=Callbacks(asker=self.asker, stepper=self.stepper, hooks=self.hooks),
+                callbacks=Callbacks(asker=self.asker, stepper=self.stepper, hooks=self.hooks),
             )
 
     def killed(self, clock: Clock | None = None, listener: Listener = nobody) -> bool:

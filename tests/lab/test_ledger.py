@@ -23,7 +23,7 @@ REST, RESUME = "rest", "resume"
 
 
 @dataclass
-class StepContext:
+class HandClock:
     """A clock that is moved by hand."""
 
     at: float = 0.0
@@ -106,7 +106,7 @@ def test_awaited_is_what_would_be_lost_now_and_a_message_is_twice_in_one_way_at_
 
 def gaps(*steps: tuple[float, Event | str, str, str]) -> Verdict:
     """At that second: an event of that queue's message, or a word to the ledger."""
-    clock = StepContext()
+    clock = HandClock()
     ledger = Ledger(clock=clock)
     for clock.at, what, queue, ident in steps:
         if isinstance(what, Event):

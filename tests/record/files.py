@@ -31,17 +31,17 @@ def path_of(topology: str, operation: str) -> Path:
 
 def played(topology: str, operation: str, *, whole: bool) -> tuple[dict[str, str], list[str]]:
     """What is played now, by what befell it: all, or a part that is the same each time; and what was not true of it."""
-    stable_for = play(topology, operation)
-    troubles = _troubles(topology, operation, stable_for)
+    undisturbed = play(topology, operation)
+    troubles = _troubles(topology, operation, undisturbed)
     troubles = troubles if whole else _spread(troubles, LESS.get((topology, operation), PART))
-    told, untrue = {PLAN: _plan(stable_for), CALM: _calm(stable_for)}, list[str]()
+    told, untrue = {PLAN: _plan(undisturbed), CALM: _calm(undisturbed)}, list[str]()
     for each in troubles:
         try:
-            other = play(topology, operation, each, stable_for)
+            other = play(topology, operation, each, undisturbed)
         except AssertionError as error:
             untrue.append(f"{each}: {error}")
         else:
-            told |= {str(each): _beside(stable_for, other)} if other.was_met else {}
+            told |= {str(each): _beside(undisturbed, other)} if other.was_met else {}
     return told, untrue
 
 
@@ -68,8 +68,8 @@ def write(path: Path, operation: str, told: Mapping[str, str]) -> None:
     path.write_text("\n\n".join([title, *paragraphs]) + "\n", encoding="utf-8")
 
 
-def _troubles(topology: str, operation: str, stable_for: Played) -> Sequence[Trouble]:
-    troubles = [*of_calls(stable_for.changes), *deaths(stable_for.requests)]
+def _troubles(topology: str, operation: str, undisturbed: Played) -> Sequence[Trouble]:
+    troubles = [*of_calls(undisturbed.changes), *deaths(undisturbed.requests)]
     if operation in LOOKED_AT:
         troubles += of_looks(topology, LOOKED_AT[operation])
     return _spread(troubles, FEWER.get((topology, operation), len(troubles)))
@@ -90,10 +90,10 @@ def _headings(troubles: Sequence[str]) -> list[str]:
     return [f"{words}: {' '.join(found)}" if found != [""] else words for words, found in numbers.items()]
 
 
-def _plan(stable_for: Played) -> str:
+def _plan(undisturbed: Played) -> str:
     """What each step calls, in every case or in a certain one, and what would undo it."""
     lines = []
-    for step in stable_for.plan["steps"] if stable_for.plan is not None else []:
+    for step in undisturbed.plan["steps"] if undisturbed.plan is not None else []:
         for verb, calls in ((step["verb"], step["calls"]), (f"to undo {step['verb']}", step["inverse"])):
             cases: dict[str | None, list[str]] = {}
             for each in calls:
@@ -103,26 +103,26 @@ def _plan(stable_for: Played) -> str:
     return "\n".join(lines or ["  nothing is called"])
 
 
-def _calm(stable_for: Played) -> str:
+def _calm(undisturbed: Played) -> str:
     return "\n".join(
-        [*(f"  {number:>2} {call}" for number, call in enumerate(stable_for.calls, 1)), *_ends(stable_for)]
+        [*(f"  {number:>2} {call}" for number, call in enumerate(undisturbed.calls, 1)), *_ends(undisturbed)]
     )
 
 
-def _beside(stable_for: Played, other: Played) -> str:
+def _beside(undisturbed: Played, other: Played) -> str:
     """The calls in which it differs from where nothing happens."""
-    if other.calls == stable_for.calls:
-        return "\n".join(["  as calm", *(_ends(other) if other.ends != stable_for.ends else [])])
-    first = _in_common(stable_for.calls, other.calls)
+    if other.calls == undisturbed.calls:
+        return "\n".join(["  as calm", *(_ends(other) if other.ends != undisturbed.ends else [])])
+    first = _in_common(undisturbed.calls, other.calls)
     left = len(other.calls) - first
     last = min(
-        left, _in_common([_bare(each) for each in reversed(stable_for.calls)], map(_bare, reversed(other.calls)))
+        left, _in_common([_bare(each) for each in reversed(undisturbed.calls)], map(_bare, reversed(other.calls)))
     )
     last = last if last >= SHORTEST else 0
     told = [
         *([f"as calm to {first}"] if first else []),
         *other.calls[first : len(other.calls) - last],
-        *([f"as calm from {len(stable_for.calls) - last + 1}"] if last else []),
+        *([f"as calm from {len(undisturbed.calls) - last + 1}"] if last else []),
     ]
     return "\n".join([*_wrapped("; ".join(told)), *_ends(other)])
 

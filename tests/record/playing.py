@@ -44,12 +44,12 @@ class Played:
     scene: Scene | None = None
 
 
-def play(topology: str, name: str, trouble: Trouble | None = None, stable_for: Played | None = None) -> Played:
+def play(topology: str, name: str, trouble: Trouble | None = None, undisturbed: Played | None = None) -> Played:
     """Play one operation from a scene of its own to its end, and judge what is told of it."""
     operation, played = OPERATIONS[name], Played()
     with _stage(topology) as (twin, dr_ctl, patch):
         operation.before(twin, dr_ctl)
-        if stable_for is None:
+        if undisturbed is None:
             played.plan = dr_ctl(*operation.words, "--dry-run").document["data"].get("plan")
         scene = Scene(twin, patch)
         _listen(twin, patch, played)
@@ -70,7 +70,7 @@ def play(topology: str, name: str, trouble: Trouble | None = None, stable_for: P
         assert ended is not None
         played.requests, played.scene = death.requests, scene
         scene.ended(killed=killed)
-        true_to(scene, operation, ended, stable_for.scene if stable_for is not None else None)
+        true_to(scene, operation, ended, undisturbed.scene if undisturbed is not None else None)
         if played.plan is not None:
             as_planned(played.plan, twin.directory.parent / "state" / "runs" / ended.document["run"])
         played.ends.append(_situation(twin))

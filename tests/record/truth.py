@@ -26,14 +26,14 @@ class Scene:
         self.after, self.effects, self.killed = at_rest(self.twin), effects(self.twin), killed
 
 
-def true_to(scene: Scene, operation: Operation, ended: Ended, stable_for: Scene | None) -> None:
+def true_to(scene: Scene, operation: Operation, ended: Ended, undisturbed: Scene | None) -> None:
     twin, document = scene.twin, ended.document
     assert scene.judge.twice == [], document
     assert scene.had <= unprocessed(twin), document
-    if scene.killed and stable_for is not None:
+    if scene.killed and undisturbed is not None:
         assert ended.code == 0, document
-        assert bare(scene.after) == bare(stable_for.after)
-        assert scene.effects == stable_for.effects, "each effect once"
+        assert bare(scene.after) == bare(undisturbed.after)
+        assert scene.effects == undisturbed.effects, "each effect once"
     elif ended.code == 0:
         assert operation.wanted(twin), document
     elif ended.code in NOTHING_CHANGED:

@@ -22,7 +22,7 @@ from dr_ctl.stomp_io.address import Closed, Connected
 from dr_ctl.stomp_io.client import greet
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Verdict
-from dr_ctl_lab.lab.stage import Callbacks
+from dr_ctl_lab.lab.stage import LoadOptions
 from dr_ctl_lab.lab.traffic import Load
 from dr_ctl_lab.played import PlayedTwin
 from tests.broker.driving import Ended, Operator, Stage, accepting, end_all, killed_at, recorded, until
@@ -172,7 +172,7 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
     assert operator.run("runs", "verify").code == 0
 
 
-def clients(stage: Stage, topology: str) -> Callbacks:
+def clients(stage: Stage, topology: str) -> LoadOptions:
     """Clients of every protocol that is spoken there. One consumer, or one of each queue: it speaks another protocol at
     each new connection."""
     target = stage.target()

@@ -392,13 +392,13 @@ class PluginSubject(Subject):
 
     def quiet(self) -> None:
         """Wait until nothing is under way, several times in a row."""
-        stable_for = 0
+        in_a_row = 0
 
         def even() -> bool:
-            nonlocal stable_for
+            nonlocal in_a_row
             views = [self.view(site) for site in SITES]
-            stable_for = 0 if any(reason for view in views for reason in view.link.unsettled()) else stable_for + 1
-            return stable_for >= 3
+            in_a_row = 0 if any(reason for view in views for reason in view.link.unsettled()) else in_a_row + 1
+            return in_a_row >= 3
 
         until(even, within_s=20)
 

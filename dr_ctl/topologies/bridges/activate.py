@@ -153,7 +153,7 @@ def _sides(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], list[Brok
 
 def _moved(tools: BridgesTools, here: BrokerView, there: BrokerView, move: Move) -> list[str]:
     """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
-    if (sample := tools.gate.snapshot.get(there.pair)) is not None:
+    if (sample := tools.gate.samples.get(there.pair)) is not None:
         pairs = ((sample.source, here), (sample.target, there))
         return [why for was, now in pairs for why in changes(was, now, move.moves)]
     receipt = receipts.held_at(there) if move.ask.operation == ACTIVATE else None

@@ -66,7 +66,7 @@ def probe(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext
     outcome = proving.probe(tools, step, move, context)
     if not isinstance(outcome, Done | NotNeeded):
         return outcome
-    before = dead_letters(sample.target for sample in tools.gate.snapshot.values())
+    before = dead_letters(sample.target for sample in tools.gate.samples.values())
     try:
         after = dead_letters(tools.observer.look_at(move.target))
     except BrokerError as error:
@@ -74,7 +74,7 @@ def probe(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext
     counted: dict[str, Json] = {"before": dict(before), "after": dict(after)}
     grown = {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
     findings = outcome.findings
-    if grown and tools.gate.snapshot:
+    if grown and tools.gate.samples:
         more = some([f"{name}: {count}" for name, count in grown.items()])
         findings = (*findings, found("DR-DLQ-001", target=move.target, queues=more))
     return replace(outcome, evidence={**outcome.evidence, "dead_letters": counted}, findings=findings)

@@ -105,7 +105,7 @@ def accepting(counts: Mapping[str, int]) -> str:
 
 
 class Verifier(ABC, Generic[V]):
-    """The gate of one command. `snapshot` is how each pair was when it was last seen to hold; `begun`, by pair, samples
+    """The gate of one command. `samples` are how each pair was when it was last seen to hold; `begun`, by pair, samples
     of an earlier wait. The window counts from the first sample, because nothing has moved since. At every later sample
     the gate held, with no other look between.
 
@@ -117,7 +117,7 @@ class Verifier(ABC, Generic[V]):
         spans_s = least_window_s / 2
         self._poll_s = spans_s if poll_s < spans_s < 2 * poll_s else poll_s
         self.timeouts = observer.timeouts
-        self.snapshot: dict[str, Sample[V]] = {}
+        self.samples: dict[str, Sample[V]] = {}
         self.begun: dict[str, list[Sample[V]]] = {}
 
     def why_not_yet(self, now: Sample[V], before: Sample[V] | None, move: Move) -> list[str]:
@@ -153,7 +153,7 @@ class Verifier(ABC, Generic[V]):
                     return replace(each.outcome, text=f"{named}{each.outcome.text}")
             if left := [each for each in going_on if each.outcome is None]:
                 until_next(context, began, max(self._poll_s, min(each.due_s() for each in left) - began))
-        self.snapshot = {each.pair: each.window[-1] for each in waits}
+        self.samples = {each.pair: each.window[-1] for each in waits}
         compared: dict[str, Json] = {each.pair: dict(each.outcome.evidence) for each in waits if each.outcome}
         findings = tuple(finding for each in waits if each.outcome for finding in each.outcome.findings)
         return Done("the gate holds, and both sites hold the same", compared, findings)

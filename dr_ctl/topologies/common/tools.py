@@ -152,16 +152,16 @@ class Tools(Generic[V_co]):
         self.change([call for call in calls if not holds(call, views)], context)
         return still(calls, self.views(*sites))
 
-    def let_in(self, calls: Sequence[Call], snapshot: Sequence[V_co], context: StepContext) -> None:
-        """Give the clients' roles back what a lasting fence took, where they are `snapshot` to be kept out; broker.xml
+    def let_in(self, calls: Sequence[Call], views: Sequence[V_co], context: StepContext) -> None:
+        """Give the clients' roles back what a lasting fence took, where `views` has them kept out; broker.xml
         is read again in the same request where nothing less lets them in. What came of it has to be looked at."""
-        gives = {(call.site, call.unit) for call in calls if _gives(call) and not holds(call, snapshot)}
-        again = {(view.site, view.pair) for view in snapshot if view.fence.stays_out} & gives
+        gives = {(call.site, call.unit) for call in calls if _gives(call) and not holds(call, views)}
+        again = {(view.site, view.pair) for view in views if view.fence.stays_out} & gives
         self.change(
             [
                 call
                 for call in calls
-                if (_gives(call) and not holds(call, snapshot)) or (_reads(call) and (call.site, call.unit) in again)
+                if (_gives(call) and not holds(call, views)) or (_reads(call) and (call.site, call.unit) in again)
             ],
             context,
         )

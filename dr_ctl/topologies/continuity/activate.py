@@ -45,7 +45,7 @@ def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, context: S
     """Wait for a delivery that is about to begin. An activation sent before a crash is not sent again, for each
     activation tells the other site to stop. Where no client is let in, the activation has failed, and waiting is
     useless. A gate that was seen to hold saw the target closed: no delivery is about to begin there."""
-    if tools.gate.snapshot:
+    if tools.gate.samples:
         return
     within_s = WAITS_MS[peer_of(move.ask.operation)] / 1000 if step.part("listeners") else 0.0
     until(

@@ -239,7 +239,7 @@ def _until_same(tools: ContinuityTools, drain: _Drain, answer: list[Both] | Brok
         quiet = not reasons
         still = quiet or (bool(views) and not any([*view.uncomparable(), *clients_of(view)] for view in views))
         drain.context.waiting("reasons that keep the drain going", len(reasons), some(reasons) if reasons else None)
-        if drain.stable_for(still=still) and (refused := _compare(tools, drain, pairs)) is not None and quiet:
+        if drain.is_stable(still=still) and (refused := _compare(tools, drain, pairs)) is not None and quiet:
             return refused
         if drain.same and quiet:
             break
@@ -328,7 +328,7 @@ class _Drain:
             else:
                 self.begun[source.pair] = [*was, now] if not why_not_yet(now, was[0]) else was[:1]
 
-    def stable_for(self, *, still: bool) -> bool:
+    def is_stable(self, *, still: bool) -> bool:
         """Say whether the messages were still for long enough to be compared, and have not been since."""
         self._calm = self._calm + 1 if still else 0
         self.same = self.same and still

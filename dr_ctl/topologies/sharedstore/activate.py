@@ -98,7 +98,7 @@ def _may_not(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) -> s
 
 def _moved(tools: StoreTools, here: BrokerView, snapshot: Snapshot[BrokerView], move: Move) -> list[str]:
     """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
-    if (sample := tools.gate.snapshot.get(here.pair)) is not None:
+    if (sample := tools.gate.samples.get(here.pair)) is not None:
         return receipts.changes(sample.source, here, move.ask.includes)
     there = snapshot.view(move.target, here.pair)
     receipt = receipts.held_at(there) if there is not None and move.ask.operation == ACTIVATE else None
@@ -223,7 +223,7 @@ def _late(snapshot: Snapshot[BrokerView], why: str, within: str, move: Move) -> 
 def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict[str, Json]) -> tuple[Finding, ...]:
     """Compare what each queue started with at the target with what the gate saw at the source. Looks bound this, and no
     time: clients work there, and each look shows another moment."""
-    samples = tools.gate.snapshot
+    samples = tools.gate.samples
     if not samples:
         return ()
     wrong: list[str] = []

@@ -17,9 +17,9 @@ _SAFE: Final = (FENCE, UNFENCE, RESTART)
 _MUST_READ: Final = (SWAPOVER, FAILBACK, QUIESCE, DRAIN, ACTIVATE)
 
 
-def as_they_are(roles: Mapping[str, Role], snapshot: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
-    yield from twice(snapshot)
-    for each in snapshot:
+def as_they_are(roles: Mapping[str, Role], workloads: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
+    yield from twice(workloads)
+    for each in workloads:
         yield from (unread(each, Severity.WARNING),) if each.runs is None else misplaced(each, roles)
 
 
@@ -31,14 +31,14 @@ class Beside:
     roles: Mapping[str, Role]
     already: bool
 
-    def against(self, snapshot: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
-        yield from self.twice(snapshot)
-        for each in snapshot:
+    def against(self, workloads: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
+        yield from self.twice(workloads)
+        for each in workloads:
             yield from self.of(each)
 
-    def twice(self, snapshot: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
+    def twice(self, workloads: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
         goes_on = self.already or self.move.ask.operation in _SAFE
-        return twice(snapshot, Severity.WARNING if goes_on else Severity.ERROR)
+        return twice(workloads, Severity.WARNING if goes_on else Severity.ERROR)
 
     def of(self, each: WorkloadSnapshot) -> Iterator[Finding]:
         operation, at_source = self.move.ask.operation, each.site == self.move.source
@@ -49,9 +49,9 @@ class Beside:
         elif operation != QUIESCE or at_source:
             yield unread(each, Severity.ERROR if operation in _MUST_READ else Severity.WARNING)
 
-    def named(self, snapshot: Sequence[WorkloadSnapshot]) -> Iterator[Check]:
+    def named(self, workloads: Sequence[WorkloadSnapshot]) -> Iterator[Check]:
         """The checks by their names, with what was read for each."""
-        for each in snapshot:
+        for each in workloads:
             reading = ", ".join(filter(None, (each.state, each.detail)))
             yield Check(
                 f"it can be told whether {each.name} runs",
@@ -59,17 +59,17 @@ class Beside:
                 None if each.runs is None else reading,
                 list(self.of(each)),
             )
-        for name in dict.fromkeys(each.name for each in snapshot if each.singleton):
-            both = [each for each in snapshot if each.name == name]
+        for name in dict.fromkeys(each.name for each in workloads if each.singleton):
+            both = [each for each in workloads if each.name == name]
             reading = ", ".join(f"{each.site} {each.state}" for each in both)
             known = all(each.runs is not None for each in both)
             yield Check("a singleton runs at one site only", name, reading if known else None, list(self.twice(both)))
 
 
-def twice(snapshot: Sequence[WorkloadSnapshot], severity: Severity = Severity.ERROR) -> Iterator[Finding]:
+def twice(workloads: Sequence[WorkloadSnapshot], severity: Severity = Severity.ERROR) -> Iterator[Finding]:
     """The singletons that run at both sites."""
     where: dict[str, list[str]] = {}
-    for each in snapshot:
+    for each in workloads:
         if each.singleton and each.runs:
             where.setdefault(each.name, []).append(each.site)
     for name, sites in where.items():

@@ -97,8 +97,8 @@ def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> l
     """The target's brokers with their listeners as the gate saw them last, and the rights of roles as they are now;
     None where the gate's look is not of this second, or saw anything open. Behind closed listeners a role that is let
     in lets in nobody: the look before the listeners open is made after it."""
-    snapshot = tools.gate.snapshot
-    brokers = [each for access in tools.observer.at(move.target) if (each := snapshot.get(access.pair)) is not None]
+    samples = tools.gate.samples
+    brokers = [each for access in tools.observer.at(move.target) if (each := samples.get(access.pair)) is not None]
     since_s = min((each.at_s for each in brokers), default=float("-inf"))
     if len(brokers) < len(tools.observer.at(move.target)) or context.monotonic() - since_s > SAME_SECOND_S:
         return None
@@ -108,11 +108,11 @@ def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> l
 
 
 def _roles_let_in(
-    tools: Tools[Broker], admits: Sequence[Call], snapshot: Sequence[Broker], move: Move, context: StepContext
+    tools: Tools[Broker], admits: Sequence[Call], before: Sequence[Broker], move: Move, context: StepContext
 ) -> tuple[str | None, str | None]:
     """Let the clients' roles in; gives why they are still kept out, and a reason against opening, as seen after the
     last call."""
-    tools.let_in(admits, snapshot, context)
+    tools.let_in(admits, before, context)
     views, why = _may_open(tools, move)
     if why is not None or not left_of([call for call in admits if call.thing != ALL], views):
         return None, why
@@ -155,7 +155,7 @@ def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | Non
 
 def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
     """Say what a site that somebody else opened lacks: no gate was seen to hold for it."""
-    if move.ask.operation == FAILOVER or move.sent or tools.gate.snapshot:
+    if move.ask.operation == FAILOVER or move.sent or tools.gate.samples:
         return None
     views = tools.observer.look_once().views(move.source)
     left = [f"{view.link.to_ship} to ship at {view.site}" for view in views if view.link.to_ship]
@@ -164,7 +164,7 @@ def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
 
 def _moved(tools: Tools[Broker], here: Broker, there: Broker, move: Move) -> list[str]:
     """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
-    if (sample := tools.gate.snapshot.get(there.pair)) is not None:
+    if (sample := tools.gate.samples.get(there.pair)) is not None:
         pairs = ((sample.source, here), (sample.target, there))
         return [why for was, now in pairs for why in receipts.changes(was, now, move.ask.includes)]
     receipt = receipts.held_at(there) if move.ask.operation == ACTIVATE else None

@@ -143,15 +143,13 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
     there, views = ({view.pair: view for view in tools.observer.look_at(site)} for site in (move.source, move.target))
     moved = [
         why
-        for pair, sample in tools.gate.snapshot.items()
+        for pair, sample in tools.gate.samples.items()
         for was, now in ((sample.source, there[pair]), (sample.target, views[pair]))
         for why in receipts.changes(was, now, move.ask.includes)
     ]
     if moved:
         return Refused(some(moved))
-    written = {
-        pair: receipts.of(there[pair], views[pair], tools.sender.epoch, move.ask) for pair in tools.gate.snapshot
-    }
+    written = {pair: receipts.of(there[pair], views[pair], tools.sender.epoch, move.ask) for pair in tools.gate.samples}
     tools.change([call for pair, receipt in written.items() for call in receipts.write(views[pair], receipt)], context)
     stands = {view.pair: receipts.held_at(view) for view in tools.observer.look_at(move.target)}
     if missing := [pair for pair, receipt in written.items() if stands[pair] != receipt]:
