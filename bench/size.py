@@ -63,6 +63,7 @@ def _looks(lab: Lab) -> list[Figure]:
     told = load(lab.settings_path)
     [broker] = told.settings.sites["london"].brokers
     assert isinstance(broker, ArtemisBroker)
+    assert broker.jolokia is not None
     ours, bare = [], []
     with closing(Observer(READS, told, SystemClock(), Timeouts(), Path())) as observer:
         access = observer.brokers["london"]["orders-1"]

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import ClassVar, Final, Literal
 
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
-from dr_ctl.settings.model import Broker, Settings, Site, SiteName
-from dr_ctl.settings.parts import HttpAddress, IdStore, Names, Part, Secret, StompAddress
+from dr_ctl.settings.brokers import Grouped, ManagedBroker, console_or_nodes
+from dr_ctl.settings.model import Settings, Site, SiteName
+from dr_ctl.settings.parts import IdStore, Names, Part
 
 # Ids that a broker remembers per address, unless its broker.xml says otherwise.
 ID_CACHE_SIZE: Final = 20_000
@@ -28,28 +29,21 @@ class LastingFence(Part):
     )
 
 
-class ArtemisBroker(Broker):
+class ArtemisBroker(ManagedBroker, Grouped):
     """An Artemis broker of a site, whatever joins it to its peer."""
 
-    jolokia: HttpAddress = Field(description="management address, `http` or `https`")
-    stomp: StompAddress | None = Field(
+    model_config = ConfigDict(json_schema_extra=console_or_nodes)
+
+    cluster: Names | None = Field(
         default=None,
-        description="`stomp://` or `stomp+ssl://` address of a client acceptor: test logins and the probe go there. "
-        "Without it fences are shown by flag only, and a finding says so",
+        description="names of the acceptors of the site's brokers among themselves, and of their nodes; without: "
+        "found out. No fence closes them, and who comes in there is no client",
     )
-    username: str = Field(description="login for both")
-    password: Secret = Field(description="password for both: a secret, see below")
-    clients: Names = Field(min_length=1, description="names of the client acceptors")
-    broker: str | None = Field(default=None, description="the broker's own name; without: found out")
 
     @property
     def link_listeners(self) -> tuple[str, ...] | None:
         """The acceptors that the peer's link uses; None where dr-ctl must find them out."""
         return None
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        return tuple(filter(None, (self.jolokia, self.stomp)))
 
 
 class AmqpLinked(ArtemisBroker):

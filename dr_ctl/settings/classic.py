@@ -7,7 +7,8 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dr_ctl.settings.model import Broker, Settings, Site, SiteName
+from dr_ctl.settings.brokers import Grouped, ManagedBroker
+from dr_ctl.settings.model import Settings, Site, SiteName
 from dr_ctl.settings.parts import HttpAddress, IdStore, Names, Part, Seconds, Secret, StompAddress
 
 
@@ -20,36 +21,20 @@ class AgentAccess(Part):
     connector: str = Field(description="the name of that transport connector; never one of `clients`")
 
 
-class ClassicBroker(Broker):
-    """A Classic broker of a site, whatever joins it to its peer."""
+class ClassicBroker(ManagedBroker):
+    """A Classic broker of a site, whatever joins it to its peer. Without a console (Amazon MQ) figures come from the
+    statistics plugin over STOMP, and what needs management is done by hooks."""
 
-    jolokia: HttpAddress | None = Field(
-        default=None,
-        description="management address, as in http://host:8161/api/jolokia. Without it (Amazon MQ) figures come from "
-        "the statistics plugin over STOMP, and what needs management is done by hooks",
-    )
-    stomp: StompAddress | None = Field(
-        default=None,
-        description="`stomp://` or `stomp+ssl://` address of a client connector: test logins and the probe go there. "
-        "Without it fences are shown by flag only, and a finding says so",
-    )
-    username: str = Field(description="login for both")
-    password: Secret = Field(description="password for both: a secret, see below")
-    clients: Names = Field(min_length=1, description="names of the transport connectors that clients use")
-    broker: str | None = Field(default=None, description="the broker's own name; without: found out")
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        return tuple(filter(None, (self.jolokia, self.stomp)))
+    needs_console = False
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
-        if self.jolokia is None and self.stomp is None:
+        if not self.addresses:
             raise ValueError("needs jolokia, or stomp where there is no Jolokia (Amazon MQ)")
         return self
 
 
-class BrokerSyncBroker(ClassicBroker):
+class BrokerSyncBroker(ClassicBroker, Grouped):
     """A broker of a pair that copies over a network connector."""
 
     sync: AgentAccess | None = Field(default=None, description="how `dr-ctl sync` reaches this broker")
@@ -195,7 +180,7 @@ class ClassicSharedStore(Settings):
         return frozenset(broker.holder for site in self.sites.values() for broker in site.brokers)
 
 
-class FanoutBroker(ClassicBroker):
+class FanoutBroker(ClassicBroker, Grouped):
     """A broker of a pair that producers write to side by side."""
 
     producers: Names = Field(

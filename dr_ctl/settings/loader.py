@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, reduce
@@ -75,6 +75,7 @@ def load(file: Path) -> Installation:
         *most, last = (f"'{topology_id}'" for topology_id in TOPOLOGIES)
         problems.add(_problem(root, ("topology",), f"should be {', '.join(most)} or {last}", ""))
     problems |= {*_twice(root, ""), *_contradictions(root, {pair for kind in kinds for pair in kind.apart})}
+    problems |= {*_same_addresses(root)}
     settings, _ = read[0]
     if settings is None or problems:
         raise SettingsError(file, sorted(problems))
@@ -196,7 +197,7 @@ def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[P
     named: list[dict[str, yaml.Node]] = []
     for name, site in sites.value:
         own_names: dict[str, yaml.Node] = {}
-        for broker in _brokers(site):
+        for broker in _items(site, "brokers"):
             called = _into(broker, "name")
             if called is None or not isinstance(called[1].value, str) or not called[1].value:
                 continue
@@ -218,15 +219,30 @@ def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[P
     return problems
 
 
-def _brokers(site: yaml.Node) -> list[yaml.Node]:
-    step = _into(site, "brokers")
+def _same_addresses(root: yaml.Node) -> Iterator[Problem]:
+    """Addresses of nodes that another node or broker has too. Of two brokers without nodes `validate` tells it."""
+    places: dict[str, tuple[str, bool]] = {}
+    sites = _into(root, "sites")
+    for site, section in sites[1].value if sites is not None and isinstance(sites[1], yaml.MappingNode) else ():
+        for broker in _items(section, "brokers"):
+            where = f"{site.value}.brokers.{_name(broker) or ''}"
+            parts = ((where, broker), *((f"{where}.{_name(node) or ''}", node) for node in _items(broker, "nodes")))
+            for place, key in ((place, _into(part, key)) for place, part in parts for key in ("jolokia", "stomp")):
+                if key is None or not isinstance(key[1], yaml.ScalarNode):
+                    continue
+                here = place, place != where
+                first, is_node = places.setdefault(key[1].value.rstrip("/").lower(), here)
+                if first != place and (is_node or here[1]):
+                    yield _at(key[1], f"sites.{place}.{key[0].value}", f"is that of {first} too")
+
+
+def _items(node: yaml.Node, key: str) -> list[yaml.Node]:
+    step = _into(node, key)
     return step[1].value if step is not None and isinstance(step[1], yaml.SequenceNode) else []
 
 
 def _words(broker: yaml.Node, key: str) -> list[str]:
-    step = _into(broker, key)
-    nodes = step[1].value if step is not None and isinstance(step[1], yaml.SequenceNode) else []
-    return [node.value for node in nodes if isinstance(node, yaml.ScalarNode)]
+    return [node.value for node in _items(broker, key) if isinstance(node, yaml.ScalarNode)]
 
 
 def _problem(

@@ -17,6 +17,7 @@ from dr_ctl.engine import runbook
 from dr_ctl.processes import secrets
 from dr_ctl.processes.secrets import SecretMissing, resolve, variables
 from dr_ctl.settings import loader
+from dr_ctl.settings.artemis import MirrorBroker
 from dr_ctl.settings.loader import SettingsError, find, load
 from dr_ctl.settings.model import Installation, Place, Settings
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, Secret, SystemdUnit
@@ -48,6 +49,8 @@ NO_PLACE = {
     "s3:///history": "names no store, or a password: credentials come from the environment of who reads and writes",
     "s3://bucket/h?endpoint=a": "endpoint is none of endpoint_override, region, scheme",
 }
+BROKER, BESIDE = "sites.london.brokers.orders-1", "stands beside `nodes`: each node has its own"
+TOO_FEW = "has fewer than two: a single one is the broker's own `jolokia` and `stomp`"
 CONTROL = 'unacceptable character #x0001: special characters are not allowed\n  in "<unicode string>", position 6'
 
 
@@ -67,6 +70,27 @@ def swap(old: str, new: str) -> str:
     """The good file with the first `old` replaced."""
     assert old in GOOD
     return GOOD.replace(old, new, 1)
+
+
+LONDON = GOOD[GOOD.index("        jolokia: http://london") : GOOD.index("        username:")]
+A, B = ({"name": each, "jolokia": f"http://london-{each}:8161/j", "stomp": f"stomp://london-{each}:1"} for each in "ab")
+
+
+def grouped(*nodes: dict[str, str], beside: str = "") -> str:
+    """The good file with these nodes of London's broker."""
+    return GOOD.replace(LONDON, f"        nodes: {json.dumps(nodes)}\n{beside}", 1)
+
+
+def test_a_broker_may_have_several_nodes(tmp_path: Path) -> None:
+    text = grouped({**A, "username": "other"}, B).replace(
+        "clients: [clients]", "clients: [clients]\n        cluster: [c]"
+    )
+    broker = load(written(tmp_path, text)).broker("london", "orders-1", MirrorBroker)
+
+    assert (broker.takeover, broker.cluster, broker.nodes[0].username) == (90, ("c",), "other")
+    assert broker.processes == [(each["name"], each["jolokia"], each["stomp"]) for each in (A, B)]
+    assert broker.addresses == (A["jolokia"], A["stomp"], B["jolokia"], B["stomp"])
+    assert not against(yaml.safe_load(text))
 
 
 def test_the_example_loads() -> None:
@@ -236,6 +260,15 @@ def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path
         *((swap("stomp: stomp://london-1:61613", f"stomp: {each}"),
            f"dr-ctl.yaml:10:16: sites.london.brokers.orders-1.stomp: {why}") for each, why in STOMP.items()),
         (swap("name: orders", 'name: ""'), "dr-ctl.yaml:3:7: name: is empty"),
+        (grouped(A, B, beside="        stomp: stomp://x:1\n"), f"dr-ctl.yaml:10:16: {BROKER}.stomp: {BESIDE}"),
+        (grouped(A, B, beside="        jolokia: http://x\n"), f"dr-ctl.yaml:10:18: {BROKER}.jolokia: {BESIDE}"),
+        (swap(LONDON, ""), f"dr-ctl.yaml:8:9: {BROKER}.jolokia: is missing"),
+        (grouped(A), f"dr-ctl.yaml:9:16: {BROKER}.nodes: {TOO_FEW}"),
+        (grouped(A, {**B, "name": "a"}), f"dr-ctl.yaml:9:16: {BROKER}.nodes: a second node is called a"),
+        (grouped(A, {**B, "name": "B"}), f"dr-ctl.yaml:9:109: {BROKER}.nodes.B.name: does not match [a-z][a-z0-9-]*"),
+        (grouped(A, {**B, "stomp": "stomp://london-A:2/x"}), f"dr-ctl.yaml:9:160: {BROKER}.nodes.b.stomp: {NO_STOMP}"),
+        (grouped(A, {**B, "stomp": "stomp://Paris-1:61613"}),
+         "dr-ctl.yaml:18:16: sites.paris.brokers.orders-1.stomp: is that of london.brokers.orders-1.b too"),
         (swap("version: 1\n", ""), "dr-ctl.yaml:2:1: version: is missing"),
         (swap("[clients]", "clients"),
          "dr-ctl.yaml:13:18: sites.london.brokers.orders-1.clients: is a list, as in [name]"),
