@@ -19,8 +19,7 @@ from dr_ctl.stomp_io.address import Address, Closed, Connected, Login, Refused
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl.topologies.brokersync.reading import READS, Observer
-from dr_ctl.topologies.brokersync.sync.brokers import End, RealPrimary, RealStandby
-from dr_ctl.topologies.brokersync.sync.ports import Primary, Standby
+from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
 from dr_ctl.topologies.classic import reading
 from dr_ctl.topologies.classic.operations import PAUSES, REMOVES, REMOVES_QUEUES, RESUMES, STOPS
 from dr_ctl.topologies.common.access import Gate
@@ -460,9 +459,8 @@ class InMemory(Sites):
 class Brokers:
     def __init__(self, subject: ClassicSubject, observer: Observer) -> None:
         self.pair, pair = subject, observer.at("london")[0].pair
-        installation = load(subject.stage.settings_path)
-        self.primary: Primary = RealPrimary(End(installation, observer.brokers["london"][pair]))
-        self.standby: Standby = RealStandby(End(installation, observer.brokers["paris"][pair]))
+        self.primary = Primary(observer.brokers["london"][pair])
+        self.standby = Standby(observer.brokers["paris"][pair])
 
     def send(self, count: int) -> object:
         return self.pair.send(count)

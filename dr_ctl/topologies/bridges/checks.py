@@ -16,12 +16,11 @@ from dr_ctl.topologies.artemis import checks as artemis
 from dr_ctl.topologies.artemis.fence import ASIDE
 from dr_ctl.topologies.bridges.messages import COMPARED
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
-from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
-from dr_ctl.topologies.common.checks import Named, of_listeners, of_pair, of_queues
+from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_pair, of_queues
+from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.figures import said
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import Snapshot
 
 SKIPS_PER_S: Final = 4000  # messages that a plain client passes over, one by one: 3 100 to 4 500 were measured
 _TOO_DEEP: Final = (
@@ -30,21 +29,10 @@ _TOO_DEEP: Final = (
 _MENDED: Final = frozenset({"DR-DOOR-004", "DR-BRIDGE-004", "DR-LINK-004"})
 
 
-def of_move(rules: Rules, snapshot: Snapshot[BrokerView], move: Move) -> list[Finding]:
-    """Everything worth saying about a move, errors first. Of queues that are not to move only their own are told."""
-    return common.of_move(
-        snapshot,
-        move,
-        lambda view: of_broker(view, move.ask),
-        lambda here, there: of_both(rules, snapshot, move, here, there),
-        of_waiting=lambda _: (),
-    )
-
-
-def of_return(snapshot: Snapshot[BrokerView], move: Move) -> Iterator[Finding]:
-    yield from failover.of_return(snapshot, move, of_broker, _MENDED, "DR-RETURN-001.artemis")
-    for view in snapshot.views(move.target):
-        yield from _done_again(view, move)
+def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
+    yield from failover.of_return(case, of_broker, _MENDED, "DR-RETURN-001.artemis")
+    for view in case.snapshot.views(case.move.target):
+        yield from _done_again(view, case.move)
 
 
 def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
@@ -70,9 +58,9 @@ def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
     yield replace(finding, duplicates=count)
 
 
-def of_broker(view: BrokerView, ask: Ask | None = None) -> Iterator[Finding]:
-    """Find what is wrong at one broker, whatever its role; `ask` narrows the queues."""
-    name = f"{view.site}/{view.pair}"
+def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
+    """Find what is wrong at one broker, whatever its role; of queues that are not to move only their own are told."""
+    name, ask = f"{view.site}/{view.pair}", case.move.ask if case is not None else None
     yield from of_listeners(name, view)
     yield from _discovery(name, view)
     for flow in view.carrying:
@@ -206,11 +194,9 @@ def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
     yield from (each for each in of_broker(view) if each.id in found)
 
 
-def of_both(
-    rules: Rules, snapshot: Snapshot[BrokerView], move: Move, here: BrokerView, there: BrokerView
-) -> Iterator[Finding]:
+def of_both(case: Case[BrokerView], here: BrokerView, there: BrokerView) -> Iterator[Finding]:
     """Compare the two brokers of a pair, for the queues that are to move."""
-    del snapshot
+    move = case.move
     yield from of_pair(here, there, move.ask.includes)
     yield from artemis.of_both(here, there)
     if not any(queue.consumers for queue in there.arrived):
@@ -218,7 +204,7 @@ def of_both(
     units = here.among(move.moves)
     for unit in units:
         yield from _copy(unit, here, there)
-        yield from _delayed(unit, here, there, move, rules)
+        yield from _delayed(unit, here, there, move, case.rules)
         yield from _only_here(unit, here, there, move.ask)
     yield from _not_captured(here, there, move)
     yield from _refused(here, there)
@@ -391,3 +377,4 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-BRIDGE-020", lambda view: f"{view.site} {sum(flow.not_due for flow in view.flows)} delayed"),
     Named("DR-MQTT-001", lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
 )
+CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_waiting=lambda _: ())

@@ -2,13 +2,12 @@
 
 from typing import Final
 
-from dr_ctl.topologies.bridges import activate, checks, fence, reinstate, shipping, trim
-from dr_ctl.topologies.bridges.checks import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.bridges import activate, fence, reinstate, shipping, trim
+from dr_ctl.topologies.bridges.checks import CHECKS
 from dr_ctl.topologies.bridges.reading import READS
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView
-from dr_ctl.topologies.common.failover import nothing_owed
-from dr_ctl.topologies.common.recipe import Checks, Procedure, Row
+from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.topology import COMMON, Kind
 
@@ -26,9 +25,6 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     "reinstate": Row(reinstate.draft, reinstate.act, reinstate.UNDO),
     "reconcile": Row(reinstate.draft_reconcile, reinstate.reconcile),
 }
-CHECKS: Final = Checks(
-    checks.of_move, checks.of_broker, checks.of_both, checks.of_return, nothing_owed, BY_BROKER, BY_PAIR
-)
 open_: Final = Kind(
     PROCEDURE,
     CHECKS,

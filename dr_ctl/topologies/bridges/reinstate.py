@@ -17,7 +17,7 @@ from dr_ctl.topologies.bridges.shipping import Direction, starts, wait
 from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.view import BrokerView, whole
 from dr_ctl.topologies.common.baseline import AtBroker, before, debts, pauses, way_in
-from dr_ctl.topologies.common.calls import call, open_listener, pause, resume
+from dr_ctl.topologies.common.calls import call, open_links, pause, resume
 from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.idstore import NotRead, Store
 from dr_ctl.topologies.common.recipe import Undo
@@ -46,7 +46,7 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move:
                 continue
             held += [] if queue.paused else [pause(view, queue, HOLDS)]
             resumed.append(resume(view, queue, None if queue.paused else HELD))
-        let_in += [open_listener(view, listener) for listener in view.link.listeners if not listener.started]
+        let_in += open_links(view)
     for view in snapshot.views(move.target):
         let_in += _ways_in(view)
     let_in += starts([*snapshot.views(move.source), *snapshot.views(move.target)], whole)

@@ -19,7 +19,7 @@ from dr_ctl.topologies.bridges.messages import NUMBER, Message, Origin, pages
 from dr_ctl.topologies.bridges.reading import Access, Way
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView
-from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.calls import batches, call
 from dr_ctl.topologies.common.consumed import Consumed, InBothStores
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
@@ -51,12 +51,10 @@ def removes(view: BrokerView, queue: Queue, consumed: Consumed) -> Iterator[Call
     """Remove these copies, named by origin and number, in batches."""
     names = sorted((each.rpartition(":")[0], int(each.rpartition(":")[2])) for each in consumed.ids)
     for origin, group in groupby(names, key=lambda each: each[0]):
-        numbers = [number for _, number in group]
-        for start in range(0, len(numbers), BATCH):
-            some = numbers[start : start + BATCH]
+        for batch in batches([number for _, number in group], BATCH):
             # Selectors know lists of texts alone.
-            chosen = " OR ".join(f"{ORIGIN} = {_quoted(origin)} AND {NUMBER} = {each}" for each in some)
-            text = f"remove {len(some)} processed copies of {queue.name}"
+            chosen = " OR ".join(f"{ORIGIN} = {_quoted(origin)} AND {NUMBER} = {each}" for each in batch)
+            text = f"remove {len(batch)} processed copies of {queue.name}"
             yield call(view, Goal.REMOVE, queue.name, request(queue.bean, REMOVE, (chosen,)), text)
 
 

@@ -7,7 +7,6 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Weight, some
-from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import ACTIVATE, SWAPOVER, UNFENCE
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.brokersync import listing, parity
@@ -15,50 +14,35 @@ from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, REMOVES
-from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover, receipts
-from dr_ctl.topologies.common.checks import Named, listeners, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 
 # Findings that a return itself mends.
 _MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-004"})
 
 
-def of_move(rules: Rules, snapshot: SyncSnapshot, move: Move) -> list[Finding]:
-    kept_out = {debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
-    quiesces = not move.ask.cut_in_flight
-
-    def of_one(view: BrokerView) -> Iterator[Finding]:
-        yield from of_broker(view, kept_out=view.site in kept_out)
-        if view.role is Role.SERVING:
-            yield from classic.of_pausing(view, needed=quiesces)
-
-    return common.of_move(snapshot, move, of_one, lambda here, there: of_both(rules, snapshot, move, here, there))
-
-
-def of_return(snapshot: SyncSnapshot, move: Move) -> Iterator[Finding]:
-    return failover.of_return(snapshot, move, of_broker, _MENDED, "DR-RETURN-001.classic")
+def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
+    return failover.of_return(case, of_broker, _MENDED, "DR-RETURN-001.classic")
 
 
 def nothing_owed(snapshot: SyncSnapshot, move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, existing links ship, and no message is under way. A
     serving site need not copy back."""
     here, there = snapshot.views(move.source), snapshot.views(move.target)
-    owed = any(move.target in (debt.about, debt.kept_at) for debt in snapshot.debts)
     ship = all(view.link.attached is not False for view in (*here, *there))
     listeners = all(listener.started for view in (*here, *there) for listener in view.link.listeners)
-    settled = all(view.link.to_ship == 0 for view in there)
-    return not owed and ship and listeners and settled and snapshot.roles[move.target] is Role.STANDBY
+    return failover.is_settled(snapshot, move) and ship and listeners and all(view.link.to_ship == 0 for view in there)
 
 
-def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
-    """Find what is wrong at one broker of any role. A broker `kept_out` of its peer is not attached on purpose."""
+def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
+    """Find what is wrong at one broker of any role."""
     name = f"{view.site}/{view.pair}"
     yield from of_listeners(name, view)
     yield from _link_listener(name, view)
     yield from classic.of_permits(view, (LINKS_UP, LINKS_DOWN, REMOVES))
-    yield from _link(name, view, kept_out=kept_out)
+    yield from _link(name, view, kept_out=case is not None and case.keeps_out(view))
     yield from of_queues(name, view)
+    yield from classic.of_pausing(view, case)
 
 
 def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
@@ -83,13 +67,12 @@ def _link_listener(name: str, view: BrokerView) -> Iterator[Finding]:
         yield finding if others else replace(finding, weighs=finding.weighs & ~Weight.FAILOVER)
 
 
-def of_both(
-    rules: Rules, snapshot: SyncSnapshot, move: Move, source: BrokerView, target: BrokerView
-) -> Iterator[Finding]:
+def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
+    rules, snapshot, move = case.rules, case.snapshot, case.move
     yield from of_pair(source, target)
     yield from _copies(source, target)
     if source.role is Role.SERVING and move.ask.operation == SWAPOVER:
-        yield from _residue(rules, snapshot, move, source, target)
+        yield from _residue(case, source, target)
         deep = listing.too_deep(rules, source, target, move)
         for each in parity.counts(source, target, rules.queues):
             if each.queue in deep:
@@ -105,9 +88,10 @@ def of_both(
         yield found("DR-PARITY-001", differences=some([each.told(source.site, target.site) for each in wrong]))
 
 
-def of_opening(rules: Rules, snapshot: SyncSnapshot, move: Move) -> Iterator[Finding]:
+def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
     """Find copies at the site to be opened whose messages clients of the other site, which is closed now, may have
     consumed."""
+    snapshot, move = case.snapshot, case.move
     unfence = move.ask.operation == UNFENCE
     if not unfence and move.ask.operation != ACTIVATE:
         return
@@ -116,19 +100,18 @@ def of_opening(rules: Rules, snapshot: SyncSnapshot, move: Move) -> Iterator[Fin
         here, there = snapshot.view(opened, pair), snapshot.view(other, pair)
         if here is None or there is None or here.open or there.open or receipts.held_at(here) is not None:
             continue
-        for each in parity.counts(here, there, rules.queues):
+        for each in parity.counts(here, there, case.rules.queues):
             if each.lacks and unfence:
                 yield found("DR-SYNC-004.both_closed", queue=each.queue, opened=opened, other=other, count=each.lacks)
             elif each.lacks:
                 yield found("DR-SYNC-005.both_closed", queue=each.queue, opened=opened, other=other, count=each.lacks)
 
 
-def _residue(
-    rules: Rules, snapshot: SyncSnapshot, move: Move, source: BrokerView, target: BrokerView
-) -> Iterator[Finding]:
+def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     """Copies at the waiting site that the run would have to remove, and may not."""
-    for each, copies, why in parity.unproven(source, target, rules.queues, snapshot.moved.get(source.pair, {})):
-        if move.ask.accept_difference.get(each.queue) == each.target - each.source:
+    moved = case.snapshot.moved.get(source.pair, {})
+    for each, copies, why in parity.unproven(source, target, case.rules.queues, moved):
+        if case.move.ask.accept_difference.get(each.queue) == each.target - each.source:
             yield possible_duplicates(each.queue, each.target - each.source, target.site)
         else:
             yield unproven(each, copies, why, source, target)
@@ -208,3 +191,4 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
         lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",
     ),
 )
+CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_opening)

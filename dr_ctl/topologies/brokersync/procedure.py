@@ -6,8 +6,8 @@ from typing import Any, Final
 from dr_ctl.core.notation import matches
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Move, Outcome, StepContext
-from dr_ctl.topologies.brokersync import checks, proven, reinstate, settling, shipping
-from dr_ctl.topologies.brokersync.checks import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.brokersync import proven, reinstate, settling, shipping
+from dr_ctl.topologies.brokersync.checks import CHECKS
 from dr_ctl.topologies.brokersync.listing import unproven
 from dr_ctl.topologies.brokersync.reading import READS, Observer
 from dr_ctl.topologies.brokersync.sync.keeper import keeper
@@ -16,7 +16,7 @@ from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.common.consumed import NotWhole
-from dr_ctl.topologies.common.recipe import Checks, Procedure, Recipe, Row
+from dr_ctl.topologies.common.recipe import Procedure, Recipe, Row
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender
 from dr_ctl.topologies.common.topology import COMMON, Kind, PairDriver, PairTopology
@@ -87,14 +87,4 @@ class SyncTopology(PairTopology[BrokerView]):
         return [each for each in found if each.ids or each.why_not is not None]
 
 
-CHECKS: Final = Checks(
-    checks.of_move,
-    checks.of_broker,
-    checks.of_both,
-    checks.of_return,
-    checks.nothing_owed,
-    BY_BROKER,
-    BY_PAIR,
-    of_opening=checks.of_opening,
-)
 open_: Final = Kind(PROCEDURE, CHECKS, READS, SyncTools, "start its clients' connectors", NOT_COPIED, made=SyncTopology)

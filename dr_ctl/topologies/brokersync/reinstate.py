@@ -15,13 +15,13 @@ from dr_ctl.topologies.brokersync.checks import nothing_owed
 from dr_ctl.topologies.brokersync.listing import listed
 from dr_ctl.topologies.brokersync.proven import covered
 from dr_ctl.topologies.brokersync.reading import Access
-from dr_ctl.topologies.brokersync.shipping import SMALL, UNDER_WAY, Copies, may_move, may_remove, remove, restarts
+from dr_ctl.topologies.brokersync.shipping import SMALL, UNDER_WAY, Copies, may_move, moved, remove, restarts
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import ids
-from dr_ctl.topologies.classic.ids import aside
+from dr_ctl.topologies.classic.ids import may_remove
 from dr_ctl.topologies.common.baseline import debts, way_in
-from dr_ctl.topologies.common.calls import open_listener
+from dr_ctl.topologies.common.calls import open_links
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.recipe import Undo
@@ -39,13 +39,10 @@ def draft(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -
     site's copies. An undo shuts the way again: no client has consumed what came in."""
     del step
     done = [call for view in snapshot.views(move.target) for call in in_part("done", _aside(view))]
-    let_in: list[Call] = []
     for view in snapshot.views(move.source):
         done += in_part("done", (may_move(view, view.named[name]) for name in view.copying if name in view.named))
-        let_in += [open_listener(view, listener) for listener in view.link.listeners if not listener.started]
-    for view in snapshot.views(move.target):
-        let_in += [open_listener(view, listener) for listener in view.link.listeners if not listener.started]
-    let_in += restarts([*snapshot.views(move.source), *snapshot.views(move.target)])
+    views = [*snapshot.views(move.source), *snapshot.views(move.target)]
+    let_in = [*open_links(*views), *restarts(views)]
     about = "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship"
     calls = (*done, *in_part("let in", let_in), *in_part("strikes", paid(snapshot, move)))
     return StepPlan(move.target, about, calls, limits=rules.while_moving(move))
@@ -148,14 +145,10 @@ class _Return:
         return self._aside(self._serving, here.named[name], frozenset(before), "DR-RECONCILE-002.shipped", name)
 
     def _aside(self, access: Access, queue: Queue, messages: frozenset[str], key: str, name: str) -> Refused | None:
-        view = access.names()
-        outcomes = self._tools.change(list(aside(view, queue, messages)), self._context)
-        left = ids.shown(access, queue).keys() & messages
-        if left:
-            why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
-            return Refused(f"{len(left)} message(s) of {queue.name} at {view.site} could not be moved aside: {why}")
+        if (refused := moved(self._tools, access, queue, messages, self._context)) is not None:
+            return refused
         lost, serving = self._there.site, self._here.site
-        self.findings.append(found(key, count=len(messages), queue=name, lost=lost, serving=serving, site=view.site))
+        self.findings.append(found(key, count=len(messages), queue=name, lost=lost, serving=serving, site=access.site))
         return None
 
 

@@ -1,20 +1,18 @@
 """What a person decides of copies that nothing proves: moved aside within the broker, or put back; none is lost."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.core.notation import matches
-from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.brokersync.listing import unproven
-from dr_ctl.topologies.brokersync.reading import Access
-from dr_ctl.topologies.brokersync.shipping import may_move
+from dr_ctl.topologies.brokersync.shipping import may_move, moved
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import ids
-from dr_ctl.topologies.classic.ids import aside, moves
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Word
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.rules import Rules
@@ -67,7 +65,7 @@ def keep_aside(tools: SyncTools, step: PlannedStep, move: Move, context: StepCon
     """Keep aside what nothing proves, by a person's word on these ids. Raises `BrokerError`."""
     del step
     sites = tools.observer.brokers
-    moved: dict[str, Json] = {}
+    kept_aside: dict[str, Json] = {}
     for pair, waiting in sites[move.source].items():
         serving = sites[move.target][pair]
         views = serving.read(), waiting.read()
@@ -77,18 +75,17 @@ def keep_aside(tools: SyncTools, step: PlannedStep, move: Move, context: StepCon
             try:
                 found = unproven((serving, waiting), views, name)
             except NotWhole as error:
-                return Refused(f"which copies of {name} nothing proves cannot be told: {error}", moved)
+                return Refused(f"which copies of {name} nothing proves cannot be told: {error}", kept_aside)
             if not found:
                 continue
             by_word = Consumed(found, Word(found, move.ask.reason or ""))
-            calls = aside(waiting.names(), queue, by_word.ids)
-            if (refused := _moved(tools, waiting, queue, calls, by_word.ids, context)) is not None:
+            if (refused := moved(tools, waiting, queue, by_word.ids, context)) is not None:
                 return refused
-            moved[name] = [*sorted(by_word.ids)]
-    if not moved:
+            kept_aside[name] = [*sorted(by_word.ids)]
+    if not kept_aside:
         return NotNeeded(f"{move.source} has no copies that nothing proves")
-    told = [f"{len(each)} of {name}" for name, each in moved.items() if isinstance(each, list)]
-    return Done(f"kept aside at {move.source}: {some(told)}", {"kept_aside": moved})
+    counts = [f"{len(each)} of {name}" for name, each in kept_aside.items() if isinstance(each, list)]
+    return Done(f"kept aside at {move.source}: {some(counts)}", {"kept_aside": kept_aside})
 
 
 def put_back(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -103,9 +100,7 @@ def put_back(tools: SyncTools, step: PlannedStep, move: Move, context: StepConte
                 findings.append(found("DR-SYNC-008", depth=queue.depth, name=queue.name, site=view.site))
                 continue
             lie = ids.listed(access, queue).whole.ids
-            if (
-                refused := _moved(tools, access, queue, moves(access.names(), queue, lie, to), lie, context)
-            ) is not None:
+            if (refused := moved(tools, access, queue, lie, context, to)) is not None:
                 return refused
             back[to] = len(lie)
             findings.append(found("DR-SYNC-007.put_back", site=view.site, count=len(lie), queue=to))
@@ -115,20 +110,3 @@ def put_back(tools: SyncTools, step: PlannedStep, move: Move, context: StepConte
         return NotNeeded(f"nothing is kept aside at {move.source}")
     told = [f"{count} to {name}" for name, count in back.items()]
     return Done(f"put back at {move.source}: {some(told)}", {"put_back": back}, tuple(findings))
-
-
-def _moved(
-    tools: SyncTools,
-    access: Access,
-    queue: Queue,
-    calls: Iterable[Call],
-    messages: Collection[str],
-    context: StepContext,
-) -> Refused | None:
-    """Move these messages; gives None where they are gone from their queue."""
-    outcomes = tools.change(list(calls), context)
-    left = ids.shown(access, queue).keys() & {*messages}
-    if not left:
-        return None
-    why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
-    return Refused(f"{len(left)} message(s) of {queue.name} at {access.site} could not be moved: {why}")

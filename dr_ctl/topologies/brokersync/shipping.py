@@ -5,7 +5,7 @@ Messages consumed at one site that still lie at the other are found by id, remov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,9 +26,8 @@ from dr_ctl.topologies.brokersync.reading import Access, Way
 from dr_ctl.topologies.brokersync.sync.accounts import DELETED
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
-from dr_ctl.topologies.classic import ids
-from dr_ctl.topologies.classic.ids import removes
-from dr_ctl.topologies.classic.operations import MOVE_MATCHING, REMOVE_MATCHING, START, STOP
+from dr_ctl.topologies.classic.ids import MOST, may_remove, moves, removes, shown
+from dr_ctl.topologies.classic.operations import MOVE_MATCHING, START, STOP
 from dr_ctl.topologies.common.baseline import AtBroker
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.consumed import Consumed
@@ -36,6 +35,7 @@ from dr_ctl.topologies.common.gate import accepting, refused
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.tools import not_done
 from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while_serving
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Views, Wait
@@ -43,7 +43,6 @@ from dr_ctl.topologies.console.requests import request
 
 NOT_CONNECTED: Final = "it is not connected"
 RESTARTS: Final = 3
-MOST: Final = 100_000
 UNEXPLAINED: Final = "they were consumed at the other site before, or nothing explains why they lie only there"
 CONSUMED: Final = "copies of what was consumed lie there"
 ATTACH_S: Final = 30.0  # a network connector that lost its peer tries again after up to half a minute
@@ -86,12 +85,6 @@ def may_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to:
     name = to or quarantine_queue(view.site, queue.name)
     asked = request(queue.bean, MOVE_MATCHING, ("JMSMessageID IN (…)", name))
     return call(view, Goal.MOVE, queue.name, asked, f"move them from {queue.name} to {name}", when, MOST)
-
-
-def may_remove(view: BrokerView, queue: Queue, when: str) -> Call:
-    """Plan a removal; the run finds out which messages."""
-    asked = request(queue.bean, REMOVE_MATCHING, ("JMSMessageID IN (…)",))
-    return call(view, Goal.REMOVE, queue.name, asked, f"remove them from {queue.name} by their ids", when, MOST)
 
 
 def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
@@ -237,14 +230,21 @@ def remove(
     now = access.read().named.get(queue.name)
     if now is None or now.depth == queue.depth - len(gone.ids):
         return None
-    left = ids.shown(access, now).keys() & gone.ids
+    left = shown(access, now).keys() & gone.ids
     counts.note(view.start, DELETED, queue.name, -len(left))
-    if not left:
-        return None
-    why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
-    return Refused(
-        f"{len(left)} of {len(gone.ids)} message(s) could not be removed from {queue.name} at {access.site}: {why}"
-    )
+    about = f"of {len(gone.ids)} message(s) could not be removed from {queue.name} at {access.site}"
+    return not_done(left, about, outcomes)
+
+
+def moved(
+    tools: SyncTools, access: Access, queue: Queue, ids: Collection[str], context: StepContext, to: str | None = None
+) -> Refused | None:
+    """Move these messages to another queue, else aside, and look whether they are gone from theirs; gives None where
+    they are. Raises `BrokerError`."""
+    name = to or quarantine_queue(access.site, queue.name)
+    outcomes = tools.change(list(moves(access.names(), queue, ids, name)), context)
+    left = shown(access, queue).keys() & {*ids}
+    return not_done(left, f"message(s) of {queue.name} at {access.site} could not be moved", outcomes)
 
 
 class Copies:

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Severity, some
+from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.classic.operations import CLOSES, OPENS, PAUSES, RESUMES, Permit
-from dr_ctl.topologies.common.checks import Named
+from dr_ctl.topologies.common.checks import Case, Named
 
 
 def of_permits(view: ClassicBroker, more: Sequence[Permit] = ()) -> Iterator[Finding]:
@@ -20,12 +20,12 @@ def of_permits(view: ClassicBroker, more: Sequence[Permit] = ()) -> Iterator[Fin
             yield found("DR-POLICY-001", refused=_refused(view, each), allow=_allow(view, each))
 
 
-def of_pausing(view: ClassicBroker, *, needed: bool) -> Iterator[Finding]:
-    """Find that dispatch cannot be stopped for clients to finish what they hold."""
+def of_pausing(view: ClassicBroker, case: Case[Any] | None) -> Iterator[Finding]:
+    """Find that dispatch cannot be stopped for clients to finish what they hold, which only a move needs."""
     denied = [each for each in (PAUSES, RESUMES) if each in view.denied]
-    if not denied or not view.managed:
+    if case is None or view.role is not Role.SERVING or not denied or not view.managed:
         return
-    if needed:
+    if not case.move.ask.cut_in_flight:
         yield found("DR-POLICY-002.refused", refused=_refused(view, denied[0]), allow=_allow(view, denied[0]))
     else:
         yield found("DR-POLICY-002.not_needed", severity=Severity.WARNING, refused=_refused(view, denied[0]))

@@ -10,40 +10,36 @@ from dr_ctl.jolokia.client import Ask, Listing, Read
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.classic.access import Access
 from dr_ctl.topologies.classic.broker import ClassicBroker
-from dr_ctl.topologies.classic.operations import MOVE_MATCHING, REMOVE_MATCHING, by_ids
-from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.classic.operations import MESSAGE_ID, MOVE_MATCHING, REMOVE_MATCHING, by_ids
+from dr_ctl.topologies.common.calls import batches, call
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Whole
-from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.console.requests import request
 
 BATCH: Final = 100  # ids in one call: 19 000 a second were removed so, and no message is looked at one by one
+MOST: Final = 100_000
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
 TRIES: Final = 6
 QUEUE: Final = "queue://"
 
 
-def removes(view: ClassicBroker, queue: Queue, gone: Consumed) -> Iterator[Call]:
+def may_remove(view: ClassicBroker, queue: Queue, when: str, named: str = MESSAGE_ID) -> Call:
+    """Plan a removal; the run finds out which messages. `named` is where each bears its id."""
+    asked = request(queue.bean, REMOVE_MATCHING, (f"{named} IN (…)",))
+    return call(view, Goal.REMOVE, queue.name, asked, f"remove them from {queue.name} by their ids", when, MOST)
+
+
+def removes(view: ClassicBroker, queue: Queue, gone: Consumed, named: str = MESSAGE_ID) -> Iterator[Call]:
     """Remove these messages of a queue, in batches; a message that is gone already is no error."""
-    listed = sorted(gone.ids)
-    for start in range(0, len(listed), BATCH):
-        batch = listed[start : start + BATCH]
-        asked = request(queue.bean, REMOVE_MATCHING, (by_ids(batch),))
-        yield call(
-            view, Goal.REMOVE, queue.name, asked, f"remove {len(batch)} message(s) of {queue.name}: {gone.by.text}"
-        )
-
-
-def aside(view: ClassicBroker, queue: Queue, ids: Collection[str]) -> Iterator[Call]:
-    """Move these messages to a queue of dr-ctl's own, for a person to look at."""
-    return moves(view, queue, ids, quarantine_queue(view.site, queue.name))
+    for batch in batches(gone.ids, BATCH):
+        asked = request(queue.bean, REMOVE_MATCHING, (by_ids(batch, named),))
+        text = f"remove {len(batch)} message(s) of {queue.name}: {gone.by.text}"
+        yield call(view, Goal.REMOVE, queue.name, asked, text)
 
 
 def moves(view: ClassicBroker, queue: Queue, ids: Collection[str], name: str) -> Iterator[Call]:
     """Move these messages to another queue of the broker, in batches."""
-    listed = sorted(ids)
-    for start in range(0, len(listed), BATCH):
-        batch = listed[start : start + BATCH]
+    for batch in batches(ids, BATCH):
         asked = request(queue.bean, MOVE_MATCHING, (by_ids(batch), name))
         yield call(view, Goal.MOVE, queue.name, asked, f"move {len(batch)} message(s) of {queue.name} to {name}")
 

@@ -23,6 +23,7 @@ RESUME: Final = "resume()"
 MOVE_MATCHING: Final = "moveMatchingMessagesTo(java.lang.String,java.lang.String)"
 REMOVE_MATCHING: Final = "removeMatchingMessages(java.lang.String)"
 REMOVE_QUEUE: Final = "removeQueue(java.lang.String)"
+MESSAGE_ID: Final = "JMSMessageID"
 DOCUMENT: Final = "document"
 TEXT: Final = "text"
 
@@ -77,7 +78,7 @@ STOPS: Final = Permit(STOP, "")
 EVERY: Final = (CLOSES, OPENS, LINKS_UP, LINKS_DOWN, PAUSES, RESUMES, REMOVES, REMOVES_QUEUES, STOPS)
 
 
-def by_ids(ids: Iterable[str], named: str = "JMSMessageID") -> str:
+def by_ids(ids: Iterable[str], named: str = MESSAGE_ID) -> str:
     """The selector of messages by their ids; `named` is where each bears its own."""
     listed = ",".join("'" + each.replace("'", "''") + "'" for each in ids)
     return f"{named} IN ({listed})"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from dr_ctl.core.model import Json, some
 from dr_ctl.engine.goals import ALL, Goal
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dr_ctl.topologies.common.view import Acceptor, Broker, Queue
 
 Request = Mapping[str, Json]
+C = TypeVar("C", str, int)
 
 
 def items(asked: Request, key: str) -> list[Json]:
@@ -27,6 +28,12 @@ def items(asked: Request, key: str) -> list[Json]:
 
 # The part of a step whose calls are each of many queues: the thing is the beginning of their names, and a `*`.
 TOGETHER: Final = "together"
+
+
+def batches(names: Iterable[C], size: int) -> Iterator[list[C]]:
+    """What several calls are of, so many in each."""
+    listed = sorted(names)
+    return (listed[start : start + size] for start in range(0, len(listed), size))
 
 
 class Requests(Protocol):
@@ -72,6 +79,11 @@ def open_listener(view: Broker, listener: Acceptor, when: str | None = None) -> 
     return call(
         view, Goal.OPEN, listener.name, view.requests.open_listener(listener), f"open {_named(view, listener)}", when
     )
+
+
+def open_links(*views: Broker) -> list[Call]:
+    """Open the listeners by which their peers' links come in, where they are closed."""
+    return [open_listener(view, each) for view in views for each in view.link.listeners if not each.started]
 
 
 def close_listener(view: Broker, listener: Acceptor, when: str | None = None) -> Call:

@@ -13,10 +13,24 @@ from dr_ctl.engine.roles import silent as no_answer
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.nodes import of_nodes, of_obstacles
+from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot
 from dr_ctl.topologies.common.view import Acceptor, Broker
 
 V = TypeVar("V", bound=Broker)
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Generic[V]):
+    """A move that is judged by one look."""
+
+    rules: Rules
+    snapshot: Snapshot[V]
+    move: Move
+
+    def keeps_out(self, view: Broker) -> bool:
+        """Say whether a broker is not attached on purpose: its peer is quarantined, or it is."""
+        return view.site in {debt.about for debt in self.snapshot.debts if debt.kind is DebtKind.QUARANTINE}
 
 
 def weighed(finding: Finding, where: Weight) -> Finding:
@@ -177,32 +191,6 @@ def _beside(peer: Broker | Silent | None, found: Iterable[Finding]) -> Iterator[
             yield each
 
 
-def of_move(
-    snapshot: Snapshot[V],
-    move: Move,
-    of_broker: Callable[[V], Iterable[Finding]],
-    of_both: Callable[[V, V], Iterable[Finding]],
-    of_waiting: Callable[[V], Iterable[Finding]] = of_standby,
-) -> list[Finding]:
-    """Everything worth saying about a move, errors first: of each broker, of one that waits, and of the two of each
-    pair."""
-    found: list[Finding] = []
-    for site, brokers in snapshot.sites.items():
-        for pair, view in brokers.items():
-            peer = next((others.get(pair) for at, others in snapshot.sites.items() if at != site), None)
-            if isinstance(view, Silent):
-                found += of_silent(view)
-            else:
-                found += on_the_way(_beside(peer, of_broker(view)), view, peer, move)
-    for pair in snapshot.sites[move.source]:
-        here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
-        if there is not None and there.role is not Role.SERVING:
-            found += of_waiting(there)
-        if here is not None and there is not None:
-            found += of_both(here, there)
-    return errors_first(found)
-
-
 @dataclass(frozen=True, slots=True)
 class Named(Generic[V]):
     """A check: the finding it makes, by its id, and a text of the value that was read, None where no value was.
@@ -277,21 +265,55 @@ def of_brokers(
 
 
 def of_pairs(
-    snapshot: Snapshot[V],
-    sites: tuple[str, str],
-    table: Sequence[Named[V]],
-    found: Callable[[V, V], Iterable[Finding]],
+    case: Case[V], table: Sequence[Named[V]], of_both: Callable[[Case[V], V, V], Iterable[Finding]]
 ) -> Iterator[Check]:
     """The checks of two brokers beside each other."""
-    for pair in snapshot.sites[sites[0]]:
-        here, there = (snapshot.view(site, pair) for site in sites)
+    move = case.move
+    for pair in case.snapshot.sites[move.source]:
+        here, there = (case.snapshot.view(site, pair) for site in (move.source, move.target))
         if here is None or there is None:
             yield from (Check(each.name, pair, None) for each in table)
             continue
         if not (here.answered and there.answered):
             continue
-        findings = list(found(here, there))
+        findings = list(of_both(case, here, there))
         for each in table:
             read = [each.read(view) for view in (here, there)]
             against = [finding for finding in findings if finding.id == each.id]
             yield Check(each.name, pair, None if None in read else ", ".join(map(str, read)), against)
+
+
+@dataclass(frozen=True, slots=True)
+class Checks(Generic[V]):
+    """The checks of one topology: of a broker, whatever its role, with a case where one is judged; of both brokers of a
+    pair; of a return. `by_broker` and `by_pair` name them. `of_opening` is of one of two closed sites."""
+
+    of_broker: Callable[..., Iterable[Finding]]
+    of_both: Callable[[Case[V], V, V], Iterable[Finding]]
+    of_return: Callable[[Case[V]], Iterable[Finding]]
+    nothing_owed: Callable[[Snapshot[V], Move], bool]
+    by_broker: Sequence[Named[V]]
+    by_pair: Sequence[Named[V]]
+    of_opening: Callable[[Case[V]], Iterable[Finding]] = lambda _: ()
+    of_failover: Callable[[Case[V]], Iterable[Finding]] = lambda _: ()
+    of_waiting: Callable[[V], Iterable[Finding]] = of_standby
+
+    def of_move(self, case: Case[V]) -> list[Finding]:
+        """Everything worth saying about a move, errors first: of each broker, of one that waits, and of the two of each
+        pair."""
+        snapshot, move = case.snapshot, case.move
+        findings: list[Finding] = []
+        for site, brokers in snapshot.sites.items():
+            for pair, view in brokers.items():
+                peer = next((others.get(pair) for at, others in snapshot.sites.items() if at != site), None)
+                if isinstance(view, Silent):
+                    findings += of_silent(view)
+                else:
+                    findings += on_the_way(_beside(peer, self.of_broker(view, case)), view, peer, move)
+        for pair in snapshot.sites[move.source]:
+            source, target = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
+            if target is not None and target.role is not Role.SERVING:
+                findings += self.of_waiting(target)
+            if source is not None and target is not None:
+                findings += self.of_both(case, source, target)
+        return errors_first(findings)

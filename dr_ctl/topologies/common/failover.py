@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, Weight, some
@@ -10,7 +10,7 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common.checks import of_link_listeners, of_silent, of_taken, on_the_way, weighed
+from dr_ctl.topologies.common.checks import Case, of_link_listeners, of_silent, of_taken, on_the_way, weighed
 from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.nodes import of_nodes, of_obstacles
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot
@@ -72,14 +72,11 @@ def came_back_open(snapshot: Snapshot[Broker], move: Move) -> bool:
 
 
 def of_return(
-    snapshot: Snapshot[V],
-    move: Move,
-    of_broker: Callable[[V], Iterable[Finding]],
-    mended: frozenset[str],
-    open_again: str,
+    case: Case[V], of_broker: Callable[..., Iterable[Finding]], mended: frozenset[str], open_again: str
 ) -> Iterator[Finding]:
     """Find reasons against taking the target in beside the serving source, leaving out findings that the return itself
     has `mended`; `open_again` is the finding of a target that came back open, as its brokers can be kept closed."""
+    snapshot, move = case.snapshot, case.move
     for site in (move.source, move.target):
         for broker in snapshot.sites[site].values():
             if isinstance(broker, Silent):
@@ -100,15 +97,19 @@ def of_return(
         yield found(open_again, target=move.target)
 
 
-def nothing_owed(snapshot: Snapshot[Broker], move: Move) -> bool:
+def is_settled(snapshot: Snapshot[Any], move: Move) -> bool:
+    """Say whether no debt of the target is left, and it waits."""
+    owed = any(move.target in (debt.about, debt.kept_at) for debt in snapshot.debts)
+    return not owed and snapshot.roles[move.target] is Role.STANDBY
+
+
+def nothing_owed(snapshot: Snapshot[Any], move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, the links that are configured ship, and no message
     or acknowledgement is under way."""
     here, there = snapshot.views(move.source), snapshot.views(move.target)
-    owed = any(move.target in (debt.about, debt.kept_at) for debt in snapshot.debts)
     ship = all(
         (view.link.attached or view.link.missing) and all(listener.started for listener in view.link.listeners)
         for view in (*here, *there)
     )
     shipped = not any([*view.link.left_to_ship()] for view in there if not view.link.missing)
-    settled = shipped and all(view.link.unapplied == 0 for view in here)
-    return not owed and ship and settled and snapshot.roles[move.target] is Role.STANDBY
+    return is_settled(snapshot, move) and ship and shipped and all(view.link.unapplied == 0 for view in here)

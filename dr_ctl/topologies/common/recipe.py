@@ -19,7 +19,8 @@ from dr_ctl.topologies.common.baseline import Aspect, AtBroker, baseline, basis,
 from dr_ctl.topologies.common.checks import (
     OF_BROKER,
     OF_PAIR,
-    Named,
+    Case,
+    Checks,
     errors_first,
     of_brokers,
     of_pairs,
@@ -68,19 +69,6 @@ class Row(Generic[S, T]):
 Procedure = Mapping[str, Row[S, T]]
 
 
-@dataclass(frozen=True, slots=True)
-class Checks(Generic[V]):
-    of_move: Callable[[Rules, Snapshot[V], Move], Sequence[Finding]]
-    of_broker: Callable[[V], Iterable[Finding]]
-    of_both: Callable[[Rules, Snapshot[V], Move, V, V], Iterable[Finding]]
-    of_return: Callable[[Snapshot[V], Move], Iterable[Finding]]
-    nothing_owed: Callable[[Snapshot[V], Move], bool]
-    by_broker: Sequence[Named[V]]
-    by_pair: Sequence[Named[V]]
-    of_opening: Callable[[Rules, Snapshot[V], Move], Iterable[Finding]] = lambda *_: ()  # of one of two closed sites
-    of_failover: Callable[[Snapshot[V], Move], Iterable[Finding]] = lambda *_: ()
-
-
 class Recipe(Generic[V]):
     """Decides for an installation from what was seen and what the settings say."""
 
@@ -119,37 +107,29 @@ class Recipe(Generic[V]):
         return basis(snapshot)
 
     def why_not(self, snapshot: Snapshot[V], move: Move) -> Sequence[Finding]:
-        checks = self._checks
+        checks, case = self._checks, Case(self.rules, snapshot, move)
         if move.ask.units is not None and not self.moves_parts:
             return [found("DR-UNIT-002")]
         if move.ask.operation == FAILOVER:
-            findings = failover.findings(snapshot, move, checks.of_broker)
-            return errors_first([*findings, *checks.of_failover(snapshot, move)])
-        if move.ask.operation in RETURNS:
-            return errors_first(checks.of_return(snapshot, move))
-        if move.ask.operation in ALONE:
-            alone = single.findings(
-                snapshot,
-                move,
-                lambda: checks.of_move(self.rules, snapshot, move),
-                lambda: [each for view in snapshot.views(move.source) for each in checks.of_broker(view)],
-            )
-            return errors_first([*alone, *checks.of_opening(self.rules, snapshot, move)])
-        return errors_first([*single.not_taken_in(snapshot, move), *checks.of_move(self.rules, snapshot, move)])
+            findings = [*failover.findings(snapshot, move, checks.of_broker), *checks.of_failover(case)]
+        elif move.ask.operation in RETURNS:
+            findings = [*checks.of_return(case)]
+        elif move.ask.operation in ALONE:
+            findings = [*single.findings(case, checks), *checks.of_opening(case)]
+        else:
+            findings = [*single.not_taken_in(snapshot, move), *checks.of_move(case)]
+        return errors_first(findings)
 
     def checks(self, snapshot: Snapshot[V], move: Move) -> Sequence[Check]:
-        checks, rules, sites = self._checks, self.rules, (move.source, move.target)
+        checks, case = self._checks, Case(self.rules, snapshot, move)
 
         def of_one(view: V) -> Iterable[Finding]:
             found = [*checks.of_broker(view), *(of_standby(view) if view.role is not Role.SERVING else ())]
             return on_the_way(found, view, snapshot.peer(view), move)
 
-        def of_two(here: V, there: V) -> Iterable[Finding]:
-            return checks.of_both(rules, snapshot, move, here, there)
-
         return [
             *of_brokers(snapshot, (*OF_BROKER, *checks.by_broker), of_one),
-            *of_pairs(snapshot, sites, (*OF_PAIR, *checks.by_pair), of_two),
+            *of_pairs(case, (*OF_PAIR, *checks.by_pair), checks.of_both),
         ]
 
     def holds_already(self, snapshot: Snapshot[V], move: Move) -> str | None:

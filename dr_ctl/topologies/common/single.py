@@ -4,7 +4,7 @@ Every answer rests on the present look, not on an earlier command: a receipt is 
 since, a pause is only lifted where a run's lock names it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from dr_ctl.core.findings import found
@@ -16,7 +16,7 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import moves_it, stand
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
-from dr_ctl.topologies.common.checks import of_link_listeners, of_taken, weighed
+from dr_ctl.topologies.common.checks import Case, Checks, of_link_listeners, of_taken, weighed
 from dr_ctl.topologies.common.nodes import of_nodes
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Broker, Queue
@@ -27,15 +27,11 @@ _WEIGHTS: Final = {RESTART: Weight.RESTART, FENCE: Weight.SINGLE_STEP | Weight.F
 _MENDED: Final = frozenset({"DR-LINK-003", "DR-LINK-004"})
 
 
-def findings(
-    snapshot: Snapshot[Broker],
-    move: Move,
-    of_move: Callable[[], Iterable[Finding]],
-    of_source: Callable[[], Iterable[Finding]],
-) -> Iterator[Finding]:
+def findings(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
     """Find reasons against a step. A step at both sites rests on all checks of a move, others on the source's."""
+    snapshot, move = case.snapshot, case.move
     if move.ask.operation in (DRAIN, ACTIVATE):
-        yield from of_move()
+        yield from checks.of_move(case)
         if move.ask.operation == DRAIN:
             for view in snapshot.views(move.target):
                 yield from of_taken(view, [receipts.name(view.site)])
@@ -46,7 +42,7 @@ def findings(
             peer = snapshot.view(move.target, view.pair)
             yield from of_nodes(view, peer, Severity.WARNING)
             yield from of_link_listeners(view, peer)
-        for each in of_source():
+        for each in [finding for view in snapshot.views(move.source) for finding in checks.of_broker(view)]:
             if restarts and each.id in _MENDED:
                 continue
             is_uncounted = move.ask.operation == QUIESCE and each.id == "DR-QUEUE-003"
@@ -131,11 +127,10 @@ def _moved_on(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
             yield found(key, left=some(left), source=move.source, target=move.target)
 
 
-def lies_here_alone(
-    snapshot: Snapshot[V], move: Move, surplus: Callable[[V, V], Mapping[str, int]]
-) -> Iterator[Finding]:
+def lies_here_alone(case: Case[V], surplus: Callable[[V, V], Mapping[str, int]]) -> Iterator[Finding]:
     """Find what lies at a site that is to be opened again and not at the other, which is closed too. `surplus` says by
     queue how many more lie at the first of two brokers than what is under way explains."""
+    snapshot, move = case.snapshot, case.move
     if move.ask.operation != UNFENCE or lost_alone(snapshot.debts) == move.target:
         return
     for pair in snapshot.sites[move.source]:

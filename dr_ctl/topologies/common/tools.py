@@ -10,7 +10,7 @@ from dr_ctl.core.system import together
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import Move, Outcome, Refused, StepContext, Unknown
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, Unknown
 from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.topologies.common.access import CHANGE_S, Access, Channel, Part
 from dr_ctl.topologies.common.calls import holds, queues_of, still
@@ -106,6 +106,15 @@ class Sender:
         if (site, pair) not in self._open:
             self._open[site, pair] = self._observer.brokers[site][pair].channel()
         return self._open[site, pair]
+
+
+def not_done(
+    left: Collection[str], about: str, outcomes: Sequence[Outcome], they: str = "they are still there"
+) -> Refused | None:
+    """The refusal of a change that left messages as they were, with what a broker said, or else with what is seen of
+    them; returns None where it left none."""
+    why = next((each.text for each in outcomes if not isinstance(each, Done)), they)
+    return Refused(f"{len(left)} {about}: {why}") if left else None
 
 
 class Tools(Generic[V_co]):

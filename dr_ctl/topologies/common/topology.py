@@ -20,6 +20,7 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.common import recipe
 from dr_ctl.topologies.common.access import Access
+from dr_ctl.topologies.common.checks import Checks
 from dr_ctl.topologies.common.listeners import Listeners
 from dr_ctl.topologies.common.observer import Observer, Reads
 from dr_ctl.topologies.common.recipe import Procedure, Row
@@ -146,7 +147,7 @@ class Kind(Generic[V]):
     what of them cannot be read."""
 
     procedure: Procedure[Any, Any]
-    checks: recipe.Checks[V]
+    checks: Checks[V]
     reads: Reads[V, Any]
     tools: Callable[[Any, recipe.Recipe[V], Sender], Tools[V]]
     by_console: str

@@ -1,41 +1,40 @@
 """The named checks of a pair that the continuity plugin joins: everything that speaks against a move, at once. Pure."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, some
+from dr_ctl.core.model import Finding, Severity, some
+from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.artemis import checks as artemis
-from dr_ctl.topologies.common import checks as common
-from dr_ctl.topologies.common import single
-from dr_ctl.topologies.common.checks import Named, listeners, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.common.figures import total
-from dr_ctl.topologies.common.rules import Rules, selected
+from dr_ctl.topologies.common import failover, single
+from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
+from dr_ctl.topologies.common.figures import Residue, total
+from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import ContinuitySnapshot, SiteView
 
+# Findings that the return itself mends.
+_MENDED: Final = frozenset({"DR-DOOR-004", "DR-CONT-008", "DR-CONT-009", "DR-CONT-010", "DR-CONT-015"})
+# Two sites that differ in these cannot be compared.
+_ALIKE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})
 
-def of_move(rules: Rules, snapshot: ContinuitySnapshot, move: Move) -> list[Finding]:
-    return common.of_move(snapshot, move, of_broker, lambda here, there: of_moved(rules, snapshot, move, here, there))
 
-
-def of_moved(
-    rules: Rules, snapshot: ContinuitySnapshot, move: Move, here: SiteView, there: SiteView
-) -> Iterator[Finding]:
+def of_moved(case: Case[SiteView], here: SiteView, there: SiteView) -> Iterator[Finding]:
     """Find what the two brokers of a pair show together about a move."""
-    del rules, snapshot
     yield from of_both(here, there)
-    yield from _too_deep(here, there, move)
+    yield from _too_deep(here, there, case.move)
 
 
-def of_opening(rules: Rules, snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
+def of_opening(case: Case[SiteView]) -> Iterator[Finding]:
     def surplus(here: SiteView, there: SiteView) -> dict[str, int]:
         under_way = total(figure for view in (here, there) for figure in (view.link.to_ship, view.link.unapplied)) or 0
-        more = {name: here.lies(name) - there.lies(name) for name in selected(here, rules.queues)}
+        more = {name: here.lies(name) - there.lies(name) for name in selected(here, case.rules.queues)}
         return {name: count for name, count in more.items() if count > under_way}
 
-    return single.lies_here_alone(snapshot, move, surplus)
+    return single.lies_here_alone(case, surplus)
 
 
 def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
@@ -46,7 +45,7 @@ def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Findin
         yield found("DR-CONT-014.too_deep", pair=source.pair, compared=copies.IDS_UP_TO, queues=some(deep))
 
 
-def of_broker(view: SiteView) -> Iterator[Finding]:
+def of_broker(view: SiteView, _case: Case[SiteView] | None = None) -> Iterator[Finding]:
     name = f"{view.site}/{view.pair}"
     service = view.service
     yield from of_listeners(name, view)
@@ -107,6 +106,41 @@ def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
         )
 
 
+def of_return(case: Case[SiteView]) -> Iterator[Finding]:
+    snapshot, move = case.snapshot, case.move
+    yield from failover.of_return(case, of_broker, _MENDED, "DR-RETURN-001.continuity")
+    for pair in snapshot.sites[move.source]:
+        here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
+        if here is not None and there is not None:
+            yield from (each for each in of_both(here, there) if each.id in _ALIKE)
+    yield from _exposure(snapshot, move)
+
+
+def _exposure(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
+    """What the return brings, and how many of it are duplicates at most: said before anything is changed."""
+    known = [residue for view in snapshot.views(move.target) if (residue := view.link.residue) is not None]
+    residue = Residue.together(known)
+    if len(known) < len(snapshot.views(move.target)) or not (residue.messages or residue.acks):
+        return
+    finding = found(
+        "DR-RETURN-005",
+        target=move.target,
+        messages=residue.messages,
+        acks=residue.acks,
+        source=move.source,
+        duplicates=if_known(residue.duplicates),
+    )
+    yield finding if residue.duplicates else replace(finding, severity=Severity.INFO)
+
+
+def nothing_owed(snapshot: ContinuitySnapshot, move: Move) -> bool:
+    """Say whether the target is taken in already: no staging queue or command of it is held back either."""
+    views = [*snapshot.views(move.source), *snapshot.views(move.target)]
+    kept = any(view.commands is not None and view.commands.out.paused for view in views)
+    kept = kept or any(flow.in_mirror.paused for view in views for flow in view.flows)
+    return not kept and failover.nothing_owed(snapshot, move)
+
+
 def _started(view: SiteView) -> bool:
     """Where the plugin has not, nothing of it was judged."""
     return view.service is not None and view.service.started
@@ -165,3 +199,4 @@ BY_PAIR: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-012", lambda view: f"{view.site} {view.now_ms}"),
     Named("DR-MQTT-001", lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
 )
+CHECKS: Final = Checks(of_broker, of_moved, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_opening)

@@ -6,7 +6,7 @@ twice. Only the ids show this. The plugin gives every message a duplicate id, eq
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.calls import batches, call
 from dr_ctl.topologies.common.consumed import Consumed, Covered, LiesThere, Whole
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.console.requests import request
@@ -251,16 +251,14 @@ def echoes(there: Reader, target: SiteView) -> dict[str, Consumed]:
 
 
 def remove(view: SiteView, queue: Queue, gone: Consumed) -> Iterator[Call]:
-    for some in batches(gone.ids):
+    for some in in_calls(gone.ids):
         text = f"remove {len(some)} message(s) from {queue.name}: {gone.by.text}"
         yield call(view, Goal.REMOVE, queue.name, request(queue.bean, REMOVE, (chosen(some),)), text)
 
 
-def batches(names: Iterable[str]) -> list[list[str]]:
+def in_calls(names: Collection[str]) -> Iterator[list[str]]:
     """By how many messages a call is for: few, unless that takes too many calls."""
-    listed = sorted(names)
-    size = max(BATCH, -(-len(listed) // CALLS))
-    return [listed[start : start + size] for start in range(0, len(listed), size)]
+    return batches(names, max(BATCH, -(-len(names) // CALLS)))
 
 
 def chosen(names: Iterable[str]) -> str:

@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from dr_ctl.topologies.common.recipe import Checks, Procedure, Row
+from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import activate, fence, quarantine
 from dr_ctl.topologies.continuity import activate as own_activate
-from dr_ctl.topologies.continuity import checks, reconcile, reinstate, shipping
-from dr_ctl.topologies.continuity.checks import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.continuity import reconcile, reinstate, shipping
+from dr_ctl.topologies.continuity.checks import CHECKS
 from dr_ctl.topologies.continuity.reading import READS
 from dr_ctl.topologies.continuity.tools import ContinuityTools
 from dr_ctl.topologies.continuity.view import ContinuitySnapshot
@@ -33,14 +33,4 @@ PROCEDURE: Final[Procedure[ContinuitySnapshot, ContinuityTools]] = {
     "reinstate": Row(reinstate.draft, reinstate.act, reinstate.UNDO),
     "reconcile": Row(reinstate.draft_reconcile, reconcile.act),
 }
-CHECKS: Final = Checks(
-    checks.of_move,
-    checks.of_broker,
-    checks.of_moved,
-    reinstate.of_return,
-    reinstate.nothing_owed,
-    BY_BROKER,
-    BY_PAIR,
-    checks.of_opening,
-)
 open_: Final = Kind(PROCEDURE, CHECKS, READS, ContinuityTools, BY_CONSOLE, LOST_ON_THE_WAY)

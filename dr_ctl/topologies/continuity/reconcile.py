@@ -99,5 +99,5 @@ def _moves(view: SiteView, queue: str, ids: frozenset[str], name: str) -> list[C
             request(bean, copies.MOVE_ALL, (filter_by(each), name)),
             f"move {len(each)} of {queue} to {name}",
         )
-        for each in copies.batches(ids)
+        for each in copies.in_calls(ids)
     ]

@@ -17,9 +17,8 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.documents import CREATE_FILTERED
 from dr_ctl.topologies.artemis.operations import START, STOP
-from dr_ctl.topologies.common import failover
 from dr_ctl.topologies.common.baseline import AtBroker, debts, way_in
-from dr_ctl.topologies.common.calls import call, left_of, open_listener, pause, pause_lasting, resume
+from dr_ctl.topologies.common.calls import call, left_of, open_links, pause, pause_lasting, resume
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, LiesThere
 from dr_ctl.topologies.common.figures import Residue, total
 from dr_ctl.topologies.common.names import quarantine_queue
@@ -28,52 +27,15 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs import quarantine
 from dr_ctl.topologies.common.verbs.quarantine import paid
 from dr_ctl.topologies.console.requests import request
-from dr_ctl.topologies.continuity import checks, copies
+from dr_ctl.topologies.continuity import copies
+from dr_ctl.topologies.continuity.checks import nothing_owed
 from dr_ctl.topologies.continuity.reading import Access, Way
 from dr_ctl.topologies.continuity.tools import Applied, Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import Bridge, ContinuitySnapshot, SiteView
 
-# Findings that the return itself mends.
-_MENDED: Final = frozenset({"DR-DOOR-004", "DR-CONT-008", "DR-CONT-009", "DR-CONT-010", "DR-CONT-015"})
-# Two sites that differ in these cannot be compared.
-_ALIKE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})
 REMOVE_ALL: Final = "removeAllMessages()"
 NOT_IN: Final = "its messages are not all shipped"
 CALM: Final = 5
-
-
-def of_return(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
-    yield from failover.of_return(snapshot, move, checks.of_broker, _MENDED, "DR-RETURN-001.continuity")
-    for pair in snapshot.sites[move.source]:
-        here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
-        if here is not None and there is not None:
-            yield from (each for each in checks.of_both(here, there) if each.id in _ALIKE)
-    yield from _exposure(snapshot, move)
-
-
-def _exposure(snapshot: ContinuitySnapshot, move: Move) -> Iterator[Finding]:
-    """What the return brings, and how many of it are duplicates at most: said before anything is changed."""
-    known = [residue for view in snapshot.views(move.target) if (residue := view.link.residue) is not None]
-    residue = Residue.together(known)
-    if len(known) < len(snapshot.views(move.target)) or not (residue.messages or residue.acks):
-        return
-    finding = found(
-        "DR-RETURN-005",
-        target=move.target,
-        messages=residue.messages,
-        acks=residue.acks,
-        source=move.source,
-        duplicates=if_known(residue.duplicates),
-    )
-    yield finding if residue.duplicates else replace(finding, severity=Severity.INFO)
-
-
-def nothing_owed(snapshot: ContinuitySnapshot, move: Move) -> bool:
-    """Say whether the target is taken in already: no staging queue or command of it is held back either."""
-    views = [*snapshot.views(move.source), *snapshot.views(move.target)]
-    kept = any(view.commands is not None and view.commands.out.paused for view in views)
-    kept = kept or any(flow.in_mirror.paused for view in views for flow in view.flows)
-    return not kept and failover.nothing_owed(snapshot, move)
 
 
 def draft_quarantine(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
@@ -105,15 +67,11 @@ def draft(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: M
         calls += in_part("hold", (stop(view, flow.target_bridge) for flow in view.flows))
         calls += in_part("hold", (pause(view, flow.in_mirror) for flow in view.flows))
         calls += _without_commands(view)
-        calls += in_part(
-            "listeners", (open_listener(view, listener) for listener in view.link.listeners if not listener.started)
-        )
+        calls += in_part("listeners", open_links(view))
     for view in returned:
         calls += in_part("hold acks", (stop(view, flow.acks_bridge, NOT_IN) for flow in view.flows))
         calls += _without_commands(view)
-        calls += in_part(
-            "listeners", (open_listener(view, listener) for listener in view.link.listeners if not listener.started)
-        )
+        calls += in_part("listeners", open_links(view))
         shipped = [start(view, flow.acks_bridge, "ship by", "it is stopped") for flow in view.flows]
         calls += in_part("ship acks", shipped)
     for view in snapshot.views(move.source):

@@ -14,10 +14,8 @@ from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import REMOVES
-from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
-from dr_ctl.topologies.common.checks import Named, listeners, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutSnapshot
 
@@ -26,39 +24,13 @@ _MENDED: Final = frozenset({"DR-PARITY-001"})
 # Operations after which clients get what lies at the waiting site.
 _LEADS_TO_OPEN: Final = (SWAPOVER, FAILBACK, DRAIN)
 ROOM_S: Final = 60  # a person types the word meanwhile, and clients go on
-BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
-    *BY_CONSOLE,
-    Named("DR-FAN-001", lambda view: listeners(view.producers_listeners)),
-    Named("DR-FAN-009", lambda view: "it was read" if view.tells_done else "none is named"),
-    Named("DR-FAN-003", lambda view: view.own.connector or "no connector of dr-ctl's own"),
-)
-BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-FAN-002", lambda view: f"{view.site} {len(view.producers)} producer(s)"),
-    Named(
-        "DR-PARITY-001",
-        lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",
-        "the waiting site holds no fewer than the serving one",
-    ),
-    Named("DR-FAN-007", lambda view: "by the store of ids" if view.own.stored else "by counters"),
-)
 
 
-def of_move(rules: Rules, snapshot: FanoutSnapshot, move: Move) -> list[Finding]:
-    quiesces = not move.ask.cut_in_flight
-
-    def of_one(view: BrokerView) -> Iterator[Finding]:
-        yield from of_broker(view)
-        if view.role is Role.SERVING:
-            yield from classic.of_pausing(view, needed=quiesces)
-
-    return common.of_move(snapshot, move, of_one, lambda here, there: of_both(rules, snapshot, move, here, there))
-
-
-def of_return(snapshot: FanoutSnapshot, move: Move) -> Iterator[Finding]:
-    yield from failover.of_return(snapshot, move, of_broker, _MENDED, "DR-RETURN-001.classic")
-    for source in snapshot.views(move.source):
-        if (target := snapshot.view(move.target, source.pair)) is not None:
-            yield from of_untold(move, source, target)
+def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
+    yield from failover.of_return(case, of_broker, _MENDED, "DR-RETURN-001.classic")
+    for source in case.snapshot.views(case.move.source):
+        if (target := case.snapshot.view(case.move.target, source.pair)) is not None:
+            yield from of_untold(case.move, source, target)
 
 
 def of_untold(move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
@@ -92,10 +64,11 @@ def possible_duplicates(untold: Mapping[str, parity.Untold], move: Move, site: s
     return [replace(finding, duplicates=count + more)]
 
 
-def of_failover(snapshot: FanoutSnapshot, move: Move) -> Iterator[Finding]:
+def of_failover(case: Case[BrokerView]) -> Iterator[Finding]:
     """Find that the store of ids, by which copies of consumed messages are removed before clients are let in, cannot
     be read: refused, unless a person accepts as many duplicates as messages lie there."""
-    views = [view for view in snapshot.views(move.target) if view.own.unread is not None]
+    move = case.move
+    views = [view for view in case.snapshot.views(move.target) if view.own.unread is not None]
     count = sum(each.depth for view in views for each in view.business.values() if each.dead_letter_address is None)
     accepted = move.ask.accept_duplicates
     if not count or accepted == "unknown" or (accepted is not None and accepted >= count):
@@ -108,16 +81,15 @@ def of_failover(snapshot: FanoutSnapshot, move: Move) -> Iterator[Finding]:
 
 def nothing_owed(snapshot: FanoutSnapshot, move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, and it lacks no message of the serving site."""
-    owed = any(move.target in (debt.about, debt.kept_at) for debt in snapshot.debts)
     pairs = [(view, snapshot.view(move.target, view.pair)) for view in snapshot.views(move.source)]
     lacks = any(
         there is None or parity.lacking(here, there, Queues(), snapshot.moved.get(here.pair, {}))
         for here, there in pairs
     )
-    return not owed and not lacks and snapshot.roles[move.target] is Role.STANDBY
+    return failover.is_settled(snapshot, move) and not lacks
 
 
-def of_broker(view: BrokerView) -> Iterator[Finding]:
+def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
     name = f"{view.site}/{view.pair}"
     yield from of_listeners(name, view)
     yield from classic.of_permits(view, (REMOVES,))
@@ -127,6 +99,7 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
         yield found("DR-FAN-009", broker=name, unread=view.own.unread)
     if view.own.connector is None:
         yield found("DR-FAN-003", broker=name)
+    yield from classic.of_pausing(view, case)
 
 
 def _producers(name: str, view: BrokerView) -> Iterator[Finding]:
@@ -138,20 +111,18 @@ def _producers(name: str, view: BrokerView) -> Iterator[Finding]:
         yield found("DR-FAN-001.closed", broker=name, closed=", ".join(shut))
 
 
-def of_both(
-    rules: Rules, snapshot: FanoutSnapshot, move: Move, source: BrokerView, target: BrokerView
-) -> Iterator[Finding]:
+def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     yield from of_pair(source, target)
     if bool(source.producers) is not bool(target.producers):
         one, none = (source, target) if source.producers else (target, source)
         yield found("DR-FAN-002", producers=len(one.producers), site=one.site, other_site=none.site)
     if source.role is not Role.SERVING:
         return  # both closed: the gate of the run itself judges, over time; or clients of the target have worked since
-    yield from of_untold(move, source, target)
+    yield from of_untold(case.move, source, target)
     wrong = [
         each
-        for each in parity.lacking(source, target, rules.queues, snapshot.moved.get(source.pair, {}))
-        if move.ask.accept_difference.get(each.queue) != each.source - each.target
+        for each in parity.lacking(source, target, case.rules.queues, case.snapshot.moved.get(source.pair, {}))
+        if case.move.ask.accept_difference.get(each.queue) != each.source - each.target
     ]
     if wrong:
         yield found(
@@ -159,3 +130,21 @@ def of_both(
             target=target.site,
             differences=some([each.told(source.site, target.site) for each in wrong]),
         )
+
+
+BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
+    *BY_CONSOLE,
+    Named("DR-FAN-001", lambda view: listeners(view.producers_listeners)),
+    Named("DR-FAN-009", lambda view: "it was read" if view.tells_done else "none is named"),
+    Named("DR-FAN-003", lambda view: view.own.connector or "no connector of dr-ctl's own"),
+)
+BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
+    Named("DR-FAN-002", lambda view: f"{view.site} {len(view.producers)} producer(s)"),
+    Named(
+        "DR-PARITY-001",
+        lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",
+        "the waiting site holds no fewer than the serving one",
+    ),
+    Named("DR-FAN-007", lambda view: "by the store of ids" if view.own.stored else "by counters"),
+)
+CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_failover=of_failover)

@@ -11,19 +11,15 @@ from dr_ctl.core.model import Json
 from dr_ctl.core.system import growing_s
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
+from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.browsing import browsed, connected
-from dr_ctl.topologies.classic.operations import REMOVE_MATCHING, by_ids
+from dr_ctl.topologies.classic.ids import BATCH, MOST
 from dr_ctl.topologies.common.access import Gate
-from dr_ctl.topologies.common.calls import call
-from dr_ctl.topologies.common.consumed import Consumed
-from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.console.requests import request
+from dr_ctl.topologies.common.calls import batches, call
 from dr_ctl.topologies.fanout.view import BrokerView
 
 COPY: Final = "copy"  # the queue
 IDS: Final = "ids"
-BATCH: Final = 100  # ids in one call
-MOST: Final = 100_000
 CONSUMED: Final = "they were consumed at the other site"
 LACKING: Final = "they lie at the other site only"
 SILENT_S: Final = 10.0
@@ -36,21 +32,9 @@ _BODIES: Final = frozenset({"Text", "BodyLength"})
 _TYPED: Final = ("Boolean", "Byte", "Double", "Float", "Int", "Long", "Short")
 
 
-def batches(ids: Collection[str]) -> Iterator[Sequence[str]]:
-    listed = sorted(ids)
-    return (listed[start : start + BATCH] for start in range(0, len(listed), BATCH))
-
-
-def removes(view: BrokerView, queue: Queue, gone: Consumed) -> Iterator[Call]:
-    """Remove these messages of a queue; a message that is gone already is no error."""
-    for batch in batches(gone.ids):
-        asked = request(queue.bean, REMOVE_MATCHING, (by_ids(batch, view.own.id_header),))
-        yield call(view, Goal.REMOVE, queue.name, asked, f"remove {len(batch)} message(s) of {queue.name}")
-
-
-def copies(view: BrokerView, queue: str, ids: Collection[str]) -> Iterator[Call]:
+def copies(view: BrokerView, queue: str, wanted: Collection[str]) -> Iterator[Call]:
     """Put these messages down there, as they lie at the other site."""
-    for batch in batches(ids):
+    for batch in batches(wanted, BATCH):
         asked: dict[str, Json] = {COPY: queue, IDS: [*batch]}
         yield call(view, Goal.COPY, queue, asked, f"copy {len(batch)} message(s) of {queue}")
 
@@ -58,17 +42,9 @@ def copies(view: BrokerView, queue: str, ids: Collection[str]) -> Iterator[Call]
 def may_remove(views: Iterable[BrokerView]) -> list[Call]:
     """Plan a removal; the run finds out which messages."""
     return [
-        call(
-            view,
-            Goal.REMOVE,
-            name,
-            request(queue.bean, REMOVE_MATCHING, (f"{view.own.id_header} IN (…)",)),
-            f"remove them from {name} by their ids",
-            CONSUMED,
-            MOST,
-        )
+        ids.may_remove(view, queue, CONSUMED, view.own.id_header)
         for view in views
-        for name, queue in view.business.items()
+        for queue in view.business.values()
         if queue.dead_letter_address is None
     ]
 

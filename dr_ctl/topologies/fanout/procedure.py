@@ -3,12 +3,12 @@
 from typing import Final
 
 from dr_ctl.topologies.classic import verbs as classic
-from dr_ctl.topologies.common.recipe import Checks, Procedure, Row
+from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import fence, quiesce
-from dr_ctl.topologies.fanout import checks, reconciling, reinstate
-from dr_ctl.topologies.fanout.checks import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.fanout import reconciling, reinstate
+from dr_ctl.topologies.fanout.checks import CHECKS
 from dr_ctl.topologies.fanout.tools import READS, FanoutTools
 from dr_ctl.topologies.fanout.view import BrokerView
 
@@ -28,15 +28,5 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], FanoutTools]] = {
 NOT_WRITTEN_TWICE: Final = (
     "what a client sends by the clients' connector, and not as a producer to both sites",
     "topics and durable subscriptions, dead letters: each site has its own",
-)
-CHECKS: Final = Checks(
-    checks.of_move,
-    checks.of_broker,
-    checks.of_both,
-    checks.of_return,
-    checks.nothing_owed,
-    BY_BROKER,
-    BY_PAIR,
-    of_failover=checks.of_failover,
 )
 open_: Final = Kind(PROCEDURE, CHECKS, READS, FanoutTools, "start its clients' connectors", NOT_WRITTEN_TWICE)

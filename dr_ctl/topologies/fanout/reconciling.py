@@ -15,6 +15,7 @@ from dr_ctl.engine.plan import Call, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.classic.ids import removes
 from dr_ctl.topologies.classic.operations import PAUSES
 from dr_ctl.topologies.common.baseline import pauses
 from dr_ctl.topologies.common.calls import pause, resume
@@ -23,11 +24,12 @@ from dr_ctl.topologies.common.gate import accepting
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.tools import not_done
 from dr_ctl.topologies.common.verbs import quiesce
 from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, to_pause, while_serving
 from dr_ctl.topologies.fanout import ids, parity
 from dr_ctl.topologies.fanout.checks import possible_duplicates
-from dr_ctl.topologies.fanout.copying import Lacking, copies, may_copy, may_remove, removes
+from dr_ctl.topologies.fanout.copying import Lacking, copies, may_copy, may_remove
 from dr_ctl.topologies.fanout.ids import Pace
 from dr_ctl.topologies.fanout.reading import Access, Way
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
@@ -243,13 +245,10 @@ def remove(tools: FanoutTools, access: Access, queue: str, gone: Consumed, conte
         tools.evened.note(tools.evened.removed, queue, gone.ids)
         return None
     view = access.names()
-    outcomes = tools.change(list(removes(view, view.named[queue], gone)), context)
+    outcomes = tools.change(list(removes(view, view.named[queue], gone, view.own.id_header)), context)
     left = ids.lying(access, view.named[queue]) & gone.ids
     tools.evened.note(tools.evened.removed, queue, gone.ids - left)
-    if not left:
-        return None
-    why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
-    return Refused(f"{len(left)} of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}: {why}")
+    return not_done(left, f"of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}", outcomes)
 
 
 def _copy(tools: FanoutTools, way: Way, queue: str, lacks: Collection[str], context: StepContext) -> Refused | None:
@@ -262,10 +261,8 @@ def _copy(tools: FanoutTools, way: Way, queue: str, lacks: Collection[str], cont
     target.carries = {}
     there = ids.lying(target, target.read().named.get(queue))
     tools.evened.note(tools.evened.copied, queue, messages.keys() & there)
-    if not (left := messages.keys() - there):
-        return None
-    why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are not there")
-    return Refused(f"{len(left)} of {len(messages)} message(s) of {queue} could not be copied to {target.site}: {why}")
+    about = f"of {len(messages)} message(s) of {queue} could not be copied to {target.site}"
+    return not_done(messages.keys() - there, about, outcomes, "they are not there")
 
 
 def settle(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:

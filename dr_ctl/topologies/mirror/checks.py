@@ -1,21 +1,17 @@
 """The named checks of a mirrored pair: everything that speaks against a move, at once, and what each reads. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Weight, some
-from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.ports import Move
-from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis import checks as artemis
-from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover, single
-from dr_ctl.topologies.common.checks import Named, listeners, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
+from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSnapshot
+from dr_ctl.topologies.mirror.view import BrokerView
 
 CLOCK_SKEW_MS = 2000
 # Findings that a return itself mends.
@@ -23,34 +19,22 @@ _MENDED = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 _NONE: Final = "no link is configured"
 
 
-def of_move(rules: Rules, snapshot: MirrorSnapshot, move: Move) -> list[Finding]:
-    kept_out = {debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
-    return common.of_move(
-        snapshot,
-        move,
-        lambda view: of_broker(view, kept_out=view.site in kept_out),
-        lambda here, there: of_both(rules, snapshot, move, here, there),
-    )
-
-
-def of_both(
-    rules: Rules, snapshot: MirrorSnapshot, move: Move, here: BrokerView, there: BrokerView
-) -> Iterator[Finding]:
-    yield from _pair(here, there, snapshot, rules.queues, move.ask.accept_difference)
+def of_both(case: Case[BrokerView], here: BrokerView, there: BrokerView) -> Iterator[Finding]:
+    yield from _pair(case, here, there)
     yield from artemis.of_both(here, there)
 
 
-def of_return(snapshot: MirrorSnapshot, move: Move) -> Iterator[Finding]:
-    return failover.of_return(snapshot, move, of_broker, _MENDED, "DR-RETURN-001.artemis")
+def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
+    return failover.of_return(case, of_broker, _MENDED, "DR-RETURN-001.artemis")
 
 
-def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
-    """Find what is wrong at one broker of any role. A broker `kept_out` of its peer is not attached on purpose."""
+def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
+    """Find what is wrong at one broker of any role."""
     name = f"{view.site}/{view.pair}"
     yield from of_listeners(name, view)
     yield from _listeners(name, view)
     yield from _lasting(name, view)
-    yield from _link(name, view, kept_out=kept_out)
+    yield from _link(name, view, kept_out=case is not None and case.keeps_out(view))
     yield from of_queues(name, view)
 
 
@@ -108,24 +92,23 @@ def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
         yield found("DR-LINK-006", broker=name, busy=some(busy))
 
 
-def of_opening(rules: Rules, snapshot: MirrorSnapshot, move: Move) -> Iterator[Finding]:
+def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
     def surplus(here: BrokerView, there: BrokerView) -> dict[str, int]:
-        return {each.queue: each.source - each.target for each in parity.unexplained(here, there, rules.queues, {})}
+        return {
+            each.queue: each.source - each.target for each in parity.unexplained(here, there, case.rules.queues, {})
+        }
 
-    return single.lies_here_alone(snapshot, move, surplus)
+    return single.lies_here_alone(case, surplus)
 
 
-def _pair(
-    source: BrokerView, target: BrokerView, snapshot: MirrorSnapshot, queues: Queues, accepted: Mapping[str, int]
-) -> Iterator[Finding]:
+def _pair(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     yield from of_pair(source, target)
     skew = abs(source.now_ms - target.now_ms)
     if skew > CLOCK_SKEW_MS:
         yield found("DR-PAIR-003", skew=f"{skew / 1000:.1f}")
     if Role.SERVING in (source.role, target.role):
-        wrong = parity.not_accepted(
-            parity.unexplained(source, target, queues, snapshot.moved.get(source.pair, {})), accepted
-        )
+        apart = parity.unexplained(source, target, case.rules.queues, case.snapshot.moved.get(source.pair, {}))
+        wrong = parity.not_accepted(apart, case.move.ask.accept_difference)
     else:
         wrong = []  # both closed: the gate of the run itself judges, over time
     if wrong:
@@ -135,7 +118,7 @@ def _pair(
                 [each.told(source.site, target.site) + (" (absent there)" if each.absent else "") for each in wrong]
             ),
         )
-    loose = [each for each in parity.differences(source, target, queues) if not each.blocks]
+    loose = [each for each in parity.differences(source, target, case.rules.queues) if not each.blocks]
     if loose:
         yield found("DR-PARITY-002", loose=some([each.told(source.site, target.site) for each in loose]))
 
@@ -191,3 +174,4 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-PARITY-002", _holding),
     Named("DR-MQTT-001", lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
 )
+CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_opening)

@@ -2,12 +2,11 @@
 
 from typing import Final
 
-from dr_ctl.topologies.common.failover import nothing_owed
-from dr_ctl.topologies.common.recipe import Checks, Procedure, Row
+from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import fence
-from dr_ctl.topologies.mirror import checks, reconcile, reinstate, shipping
-from dr_ctl.topologies.mirror.checks import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.mirror import reconcile, reinstate, shipping
+from dr_ctl.topologies.mirror.checks import CHECKS
 from dr_ctl.topologies.mirror.parity import ORIGINS_UP_TO
 from dr_ctl.topologies.mirror.reading import READS
 from dr_ctl.topologies.mirror.tools import MirrorTools
@@ -26,16 +25,6 @@ PROCEDURE: Final[Procedure[MirrorSnapshot, MirrorTools]] = {
 BY_COUNT: Final = (
     f"whether messages are the same, and not only as many: in queues deeper than {ORIGINS_UP_TO}, beside delayed "
     "messages, and where a broker does not show a message's origin"
-)
-CHECKS: Final = Checks(
-    checks.of_move,
-    checks.of_broker,
-    checks.of_both,
-    checks.of_return,
-    nothing_owed,
-    BY_BROKER,
-    BY_PAIR,
-    checks.of_opening,
 )
 open_: Final = Kind(
     PROCEDURE,

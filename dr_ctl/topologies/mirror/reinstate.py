@@ -23,7 +23,7 @@ from dr_ctl.topologies.common.baseline import before, debts, pauses, way_in
 from dr_ctl.topologies.common.calls import (
     holds,
     left_of,
-    open_listener,
+    open_links,
     pause_lasting,
     resume,
     still,
@@ -63,10 +63,10 @@ def draft(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move)
                 held.append(pause_lasting(view, queue))
             if queue.name not in paused_before:
                 resumed.append(resume(view, queue))
-        let_in += _listeners(view)
+        let_in += open_links(view)
     for view in snapshot.views(move.target):
         # Where both sites were lost in turn, the one that returns still keeps the other out.
-        let_in += _listeners(view)
+        let_in += open_links(view)
         if view.broker_connection is not None and not view.broker_connection.started:
             let_in.append(start_link(view, view.broker_connection))
     return StepPlan(
@@ -80,11 +80,6 @@ def draft(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move)
         ),
         limits=rules.while_moving(move),
     )
-
-
-def _listeners(view: BrokerView) -> list[Call]:
-    """Open the listener of the link where it is closed."""
-    return [open_listener(view, listener) for listener in view.link.listeners if not listener.started]
 
 
 def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:

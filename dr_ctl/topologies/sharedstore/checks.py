@@ -6,40 +6,20 @@ from shlex import quote
 from typing import Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role, Severity, some
+from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.core.notation import duration
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK
-from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import STOPS
-from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
-from dr_ctl.topologies.common.checks import Named, of_listeners, of_queues
-from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_queues
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
 SKEW_S: Final = 2.0
 # Findings that a return itself mends.
 _MENDED: Final = frozenset({"DR-STORE-004"})
-
-
-def of_move(rules: Rules, snapshot: Snapshot[BrokerView], move: Move) -> list[Finding]:
-    quiesces = not move.ask.cut_in_flight
-
-    def of_one(view: BrokerView) -> Iterator[Finding]:
-        # A broker that gave up the store by ending itself is started after the move.
-        gave_up = move.sent and view.site == move.source
-        needed = view.site == move.target and not move.sent
-        for each in of_broker(view, move.ask.accept_difference):
-            if not (gave_up and each.id in _MENDED):
-                yield _in_a_move(each) if needed else each
-        if view.role is Role.SERVING:
-            yield from classic.of_pausing(view, needed=quiesces)
-
-    return common.of_move(snapshot, move, of_one, lambda here, there: of_both(rules, snapshot, move, here, there))
 
 
 def not_in_store(lacking: Mapping[str, int], accepted: Mapping[str, int]) -> list[Finding]:
@@ -53,14 +33,14 @@ def not_in_store(lacking: Mapping[str, int], accepted: Mapping[str, int]) -> lis
     ]
 
 
-def of_return(snapshot: Snapshot[BrokerView], move: Move) -> Iterator[Finding]:
-    moves = move.ask.operation == FAILBACK
+def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
+    moves = case.move.ask.operation == FAILBACK
 
     def of_one(view: BrokerView) -> Iterator[Finding]:
-        found = of_broker(view, move.ask.accept_difference)
+        found = _of_broker(view, case.move.ask.accept_difference)
         return found if moves else (each for each in found if each.id != "DR-STORE-008")
 
-    found = failover.of_return(snapshot, move, of_one, _MENDED, "DR-RETURN-001.sharedstore")
+    found = failover.of_return(case, of_one, _MENDED, "DR-RETURN-001.sharedstore")
     return map(_in_a_move, found) if moves else found
 
 
@@ -69,22 +49,29 @@ def _in_a_move(finding: Finding) -> Finding:
     return replace(finding, severity=Severity.ERROR) if finding.id == "DR-STORE-007" else finding
 
 
-def nothing_owed(snapshot: Snapshot[BrokerView], move: Move) -> bool:
-    """Say whether the target is taken in already: no debt is left, and its process is not seen to be down."""
-    owed = any(move.target in (debt.about, debt.kept_at) for debt in snapshot.debts)
-    return not owed and snapshot.roles[move.target] is Role.STANDBY
+def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
+    """Find what is wrong at one broker; a waiting broker is judged by what is known of it."""
+    if case is None:
+        yield from _of_broker(view, {})
+        return
+    # A broker that gave up the store by ending itself is started after the move.
+    gave_up = case.move.sent and view.site == case.move.source
+    needed = view.site == case.move.target and not case.move.sent
+    for each in _of_broker(view, case.move.ask.accept_difference):
+        if not (gave_up and each.id in _MENDED):
+            yield _in_a_move(each) if needed else each
+    yield from classic.of_pausing(view, case)
 
 
-def of_broker(view: BrokerView, accepted: Mapping[str, int] | None = None) -> Iterator[Finding]:
-    """Find what is wrong at one broker; a waiting broker is judged by what is known of it. `accepted`: by queue, what
-    may be lost with its holder."""
+def _of_broker(view: BrokerView, accepted: Mapping[str, int]) -> Iterator[Finding]:
+    """`accepted`: by queue, what may be lost with its holder."""
     name = f"{view.site}/{view.pair}"
     if view.answered:
         yield from of_listeners(name, view)
         yield from classic.of_permits(view, () if Goal.STOP in view.own.commands else (STOPS,))
         yield from of_queues(name, view)
         yield from _holder(name, view)
-        yield from not_in_store(view.in_memory, accepted or {})
+        yield from not_in_store(view.in_memory, accepted)
     else:
         if view.stranger is not None and not view.peer_serves:
             yield from _stranger(name, view, view.stranger)
@@ -156,14 +143,6 @@ def _waiting(name: str, view: BrokerView) -> Iterator[Finding]:
         yield found("DR-STORE-007", broker=name, pair=view.pair, site=view.site)
 
 
-def of_both(
-    rules: Rules, snapshot: Snapshot[BrokerView], move: Move, source: BrokerView, target: BrokerView
-) -> list[Finding]:
-    """Of a broker that waits there is nothing to compare."""
-    del rules, snapshot, move, source, target
-    return []
-
-
 def _lock(view: BrokerView) -> str | None:
     return view.lock.text if view.lock is not None else None
 
@@ -201,3 +180,4 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-STORE-006", _clock),
     Named("DR-STORE-007", _process),
 )
+CHECKS: Final = Checks(of_broker, lambda *_: (), of_return, failover.is_settled, BY_BROKER, ())

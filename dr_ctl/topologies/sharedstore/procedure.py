@@ -9,12 +9,12 @@ from dr_ctl.engine.operations import ACTIVATE, FAILOVER
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.common import recipe as common
-from dr_ctl.topologies.common.recipe import Checks, Procedure, Row
+from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import plain, proving, quiesce
-from dr_ctl.topologies.sharedstore import activate, checks, waits
-from dr_ctl.topologies.sharedstore.checks import BY_BROKER
+from dr_ctl.topologies.sharedstore import activate, waits
+from dr_ctl.topologies.sharedstore.checks import CHECKS
 from dr_ctl.topologies.sharedstore.reading import READS
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 from dr_ctl.topologies.sharedstore.view import BrokerView
@@ -57,9 +57,6 @@ def _holds_closed(snapshot: Snapshot[BrokerView], site: str) -> bool:
     return any(view.has_the_store for view in views) and not any(view.open for view in views)
 
 
-CHECKS: Final = Checks(
-    checks.of_move, checks.of_broker, checks.of_both, checks.of_return, checks.nothing_owed, BY_BROKER, ()
-)
 open_: Final = Kind(
     PROCEDURE,
     CHECKS,

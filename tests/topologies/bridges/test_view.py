@@ -24,13 +24,14 @@ from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges import procedure
-from dr_ctl.topologies.bridges.checks import SKIPS_PER_S, of_broker, of_move
+from dr_ctl.topologies.bridges.checks import CHECKS, SKIPS_PER_S
 from dr_ctl.topologies.bridges.duplicates import count_lacking
 from dr_ctl.topologies.bridges.messages import COMPARED, _latest_s, _message
 from dr_ctl.topologies.bridges.reading import BridgesSnapshot, Roles, joined
 from dr_ctl.topologies.bridges.reinstate import HELD
 from dr_ctl.topologies.bridges.tools import IdBarrier
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle
+from dr_ctl.topologies.common.checks import Case
 from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.idstore import NotRead, Store
 from dr_ctl.topologies.common.rules import Rules
@@ -395,8 +396,11 @@ ERROR, WARNING = Severity.ERROR, Severity.WARNING
 
 
 def findings(london: BrokerView = LONDON, paris: BrokerView = PARIS, *units: str) -> list[Finding]:
-    ask = Ask("swapover", "paris", units=units or None)
-    return of_move(Rules(Queues(), Drain(), Timeouts()), snapshot(london, paris), Move(ask, "london", {}))
+    return CHECKS.of_move(case(Ask("swapover", "paris", units=units or None), london, paris))
+
+
+def case(ask: Ask, *brokers: BrokerView) -> Case[BrokerView]:
+    return Case(Rules(Queues(), Drain(), Timeouts()), snapshot(*brokers), Move(ask, "london", {}))
 
 
 def orders(site: str = "london", **more: Any) -> BrokerView:
@@ -502,7 +506,7 @@ def test_what_is_told_of_a_move(london: BrokerView, paris: BrokerView, units: tu
 def test_what_found_no_buffer_is_left_behind_where_a_person_says_so() -> None:
     def told(accepted: int) -> list[Severity]:
         ask = Ask("swapover", "paris", accept_difference={"orders": accepted})
-        return [each.severity for each in of_broker(DEEP, ask) if each.id == "DR-BRIDGE-019"]
+        return [each.severity for each in CHECKS.of_broker(DEEP, case(ask, DEEP, PARIS)) if each.id == "DR-BRIDGE-019"]
 
     assert (told(4), told(3), told(2)) == ([WARNING], [WARNING], [ERROR])
 

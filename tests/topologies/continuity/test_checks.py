@@ -20,6 +20,7 @@ from dr_ctl.jolokia.http import BadValue, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis.documents import CREATE_FILTERED, created
+from dr_ctl.topologies.common.checks import Case
 from dr_ctl.topologies.common.consumed import NotWhole
 from dr_ctl.topologies.common.figures import Residue, evidence
 from dr_ctl.topologies.common.gate import Sample
@@ -28,17 +29,17 @@ from dr_ctl.topologies.common.verbs import proving
 from dr_ctl.topologies.common.view import Config, Peer
 from dr_ctl.topologies.console.requests import change
 from dr_ctl.topologies.continuity import procedure, reinstate, shipping
-from dr_ctl.topologies.continuity.checks import of_move
+from dr_ctl.topologies.continuity.checks import CHECKS
 from dr_ctl.topologies.continuity.copies import (
     BATCH,
     CALLS,
     IDS_UP_TO,
     Compared,
-    batches,
     chosen,
     compare,
     echoes,
     ids,
+    in_calls,
     removals,
 )
 from dr_ctl.topologies.continuity.plugin import ACTIVATE_SITE, DEACTIVATE_SITE, InFilter
@@ -52,9 +53,8 @@ LONDON, PARIS = broker("london"), broker("paris")
 
 
 def findings(london: SiteView = LONDON, paris: SiteView = PARIS) -> dict[str, Severity]:
-    found = of_move(
-        Rules(Queues(), Drain(), Timeouts()), snapshot(london, paris), Move(Ask("swapover", "paris"), "london", {})
-    )
+    move = Move(Ask("swapover", "paris"), "london", {})
+    found = CHECKS.of_move(Case(Rules(Queues(), Drain(), Timeouts()), snapshot(london, paris), move))
     assert all(each.remedy for each in found if each.severity is not Severity.INFO)
     return {each.id: each.severity for each in found}
 
@@ -327,7 +327,7 @@ def test_many_are_removed_in_batches_and_quotes_stay_inside() -> None:
 @pytest.mark.parametrize("number", [1, BATCH * CALLS, BATCH * CALLS + 1, 500_000])
 def test_however_many_are_removed_the_calls_are_few_and_each_is_removed_once(number: int) -> None:
     names = {f"{n}" for n in range(number)}
-    made = batches(names)
+    made = list(in_calls(names))
     assert len(made) <= CALLS
     assert sorted(name for some in made for name in some) == sorted(names)
 

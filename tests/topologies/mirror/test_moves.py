@@ -26,6 +26,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import Group
 from dr_ctl.topologies.common import rules
 from dr_ctl.topologies.common.access import FOR_GATE, Part
+from dr_ctl.topologies.common.checks import Case
 from dr_ctl.topologies.common.gate import Sample, clients_of
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import Rules
@@ -33,7 +34,7 @@ from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
 from dr_ctl.topologies.console.requests import change
 from dr_ctl.topologies.mirror import parity, procedure
-from dr_ctl.topologies.mirror.checks import of_move
+from dr_ctl.topologies.mirror.checks import CHECKS
 from dr_ctl.topologies.mirror.parity import Difference
 from dr_ctl.topologies.mirror.reading import Flow, Observer
 from dr_ctl.topologies.mirror.shipping import LINK_RESTARTS, Flows, Mender, Movement, PairWait, until_all
@@ -817,7 +818,7 @@ def findings(
 ) -> list[Finding]:
     asked = Ask("swapover", target, accept_difference={name.replace("_", "."): n for name, n in accepted.items()})
     source = "london" if target == "paris" else "paris"
-    return of_move(Rules(queues or Queues(), Drain(), Timeouts()), look, Move(asked, source, {}))
+    return CHECKS.of_move(Case(Rules(queues or Queues(), Drain(), Timeouts()), look, Move(asked, source, {})))
 
 
 def london(**more: Any) -> MirrorSnapshot:

@@ -3,8 +3,7 @@
 A browse is believed only where nothing can have been left out.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError, TimedOut, UsageError
@@ -12,18 +11,15 @@ from dr_ctl.core.system import growing_s
 from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Wire
 from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.settings.classic import AgentAccess, BrokerSyncBroker
-from dr_ctl.settings.model import Installation
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Frame
 from dr_ctl.topologies.brokersync.reading import Access
 from dr_ctl.topologies.brokersync.sync.accounts import COUNTERS, counters
-from dr_ctl.topologies.brokersync.sync.ports import Count, Glance, Listed, Opened, There
+from dr_ctl.topologies.brokersync.sync.readings import Count, Glance, Listed, Opened, There
 from dr_ctl.topologies.brokersync.view import AGENT
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.browsing import browse, connected
 from dr_ctl.topologies.classic.operations import REMOVE_MATCHING, by_ids
 from dr_ctl.topologies.classic.reading import find_broker, open_listeners, opened
-from dr_ctl.topologies.common.access import Gate
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Whole
 
 LOOK_S: Final = 3.0
@@ -43,123 +39,54 @@ RECEIPT_S: Final = 10.0
 REMOVE_S: Final = 60.0
 
 
-@dataclass
 class End:
-    """Opened when first needed. Raises `BrokerError` from every method that needs a secret or asks the broker."""
+    """One of the two, asked over connections of the agent's own that are opened when first needed. Every method that
+    asks raises `BrokerError`."""
 
-    installation: Installation
-    access: Access
-    _wire: Wire | None = field(default=None, init=False)
-    _broker: str | None = field(default=None, init=False)
-
-    @property
-    def site(self) -> str:
-        return self.access.site
-
-    @property
-    def settings(self) -> BrokerSyncBroker:
-        return self.installation.broker(self.access.site, self.access.pair, BrokerSyncBroker)
-
-    @property
-    def own(self) -> AgentAccess:
+    def __init__(self, access: Access) -> None:
         """Raises `UsageError` where the settings do not say how the agent gets in."""
-        settings = self.settings
-        if settings.sync is None or settings.jolokia is None:
-            lacking = "sync" if settings.jolokia else "jolokia"
-            text = f"{self.access.pair} at {self.access.site} has no `{lacking}:` in the settings"
+        self.site, self._access, self._settings = access.site, access, access.settings
+        if access.settings.sync is None or access.settings.jolokia is None:
+            lacking = "sync" if access.settings.jolokia else "jolokia"
+            text = f"{access.pair} at {access.site} has no `{lacking}:` in the settings"
             remedy = "The agent needs a transport connector that no client uses, as `sync:`, and `jolokia:`, at each."
             raise UsageError(text, remedy=remedy)
-        return settings.sync
+        self._wire: Wire | None = None
+        self._name = access.settings.broker
+        self._session: Connection | None = None
+        self._used, self._number = 0.0, 0
 
-    def gate(self) -> Gate:
-        listener = self.access.agents_listener() if self.own else None
-        assert listener is not None
-        return listener
+    def _opened(self) -> Wire:
+        if self._wire is None:
+            self._wire = self._access.wire()
+        return self._wire
 
     def reader(self) -> Reader:
         return Reader(self._opened())
 
-    def changer(self) -> Changer:
-        return Changer(self._opened())
-
     @property
     def broker(self) -> str:
-        if self._broker is None:
-            self._broker = self.settings.broker or find_broker(self.reader())
-        return self._broker
+        if self._name is None:
+            self._name = find_broker(self.reader())
+        return self._name
+
+    def connect(self, beats: str | None = None) -> Connection:
+        listener = self._access.agents_listener()
+        assert listener is not None  # the settings name one
+        return connected(listener, beats=beats, client=AGENT)
 
     def copy(self, queue: str) -> str:
         """The queue here that holds the copies of a queue until they are shipped."""
-        return self.settings.copies.format(queue=queue)
+        return self._settings.copies.format(queue=queue)
 
-    def close(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
-            self._wire = None
+    def is_open(self) -> bool:
+        """Whether any client's listener is open there."""
+        return bool(open_listeners(self.reader(), self.broker, self._settings.clients, timeout_s=LOOK_S))
 
-    def _opened(self) -> Wire:
-        if self._wire is None:
-            self._wire = self.access.wire()
-        return self._wire
-
-
-def glance(end: End) -> Glance:
-    """Look at a broker and at its queues that are copied. Raises `BrokerError`."""
-    asked = [
-        Read(beans.broker(end.broker), ("BrokerId",)),
-        Read(beans.connector(end.broker), ("Started",)),
-        Read(beans.queue(end.broker), (*COUNTERS, *COUNT[:2])),
-    ]
-    itself, connectors, queues = end.reader().look(asked, timeout_s=LOOK_S)
-    # Use the true names of queues: names inside bean names are encoded.
-    rows = {each.text("Name"): each for _, each in queues.beans()}
-    copied = {name: each for name, each in rows.items() if end.copy(name) in rows}
-    return Glance(
-        Fields(end.site, itself.value()).text("BrokerId"),
-        bool(opened(connectors, end.settings.clients)),
-        {name: counters(each) for name, each in copied.items()},
-        {name: _count(each) for name, each in copied.items()},
-        {name: _count(rows[end.copy(name)]) for name in copied},
-    )
-
-
-def is_open(end: End) -> bool:
-    """Say whether any client's listener of a broker is open. Raises `BrokerError`."""
-    return bool(open_listeners(end.reader(), end.broker, end.settings.clients, timeout_s=LOOK_S))
-
-
-def counts(end: End) -> There:
-    """Count what lies in all queues of the waiting broker. Raises `BrokerError`."""
-    (queues,) = end.reader().look([Read(beans.queue(end.broker), ("Name", *COUNT))], timeout_s=LOOK_S)
-    rows = {each.text("Name"): _count(each) for _, each in queues.beans()}
-    return There(rows, {name: rows[end.copy(name)] for name in rows if end.copy(name) in rows})
-
-
-def count(reader: Reader, broker: str, queue: str) -> Count | None:
-    """Count what lies in a queue; returns None where there is no such queue yet."""
-    (answer,) = reader.look([Read(beans.queue(broker, beans.part(queue)), COUNT)])
-    return None if isinstance(answer.error, NoSuchBean) else _count(Fields(queue, answer.value()))
-
-
-def removal(broker: str, queue: str, gone: Consumed) -> Change:
-    """Deletes the messages with these ids; the answer is how many there were."""
-    return Change(beans.queue(broker, beans.part(queue)), REMOVE_MATCHING, (by_ids(sorted(gone.ids)),))
-
-
-def _count(fields: Fields) -> Count:
-    depth, came, left = (fields.number(each) for each in COUNT)
-    return Count(depth, came, left)
-
-
-@dataclass
-class Browser:
-    """Browses the queues of one broker. `count` reads the counters of a queue; returns None where there is none."""
-
-    gate: Callable[[], Gate]
-    count: Callable[[str], Count | None]
-    _session: Connection | None = None
-    _used: float = 0.0
-    _number: int = field(default=0)
+    def count(self, queue: str) -> Count | None:
+        """Count what lies in a queue; returns None where there is no such queue yet."""
+        (answer,) = self.reader().look([Read(beans.queue(self.broker, beans.part(queue)), COUNT)])
+        return None if isinstance(answer.error, NoSuchBean) else _count(Fields(queue, answer.value()))
 
     def listed(self, queue: str, before: Count | None) -> Listed:
         """Browse until nothing can have been left out, a few times. `before` was read just before; None asks for it. A
@@ -181,50 +108,71 @@ class Browser:
             before = after
         return Listed(found, None, shown, why_not)
 
-    def close(self) -> None:
+    def unshipped(self, queue: str, before: Count | None) -> Listed:
+        """What holds the queue's copies until they are shipped. Those that a waiting site did not ship when it served
+        the other site never got."""
+        return self.listed(self.copy(queue), before)
+
+    def _browsed(self, queue: str) -> list[str]:
+        if growing_s() - self._used > IDLE_S:
+            self._let_go()
+        try:
+            if self._session is None:
+                self._session = self.connect()
+            self._number += 1
+            found = [each.headers["message-id"] for each in browse(self._session, queue, f"browse-{self._number}")]
+        except BrokerError:
+            self._let_go()
+            raise
+        self._used = growing_s()
+        return found
+
+    def _let_go(self) -> None:
         if self._session is not None:
             self._session.close()
             self._session = None
 
-    def _browsed(self, queue: str) -> list[str]:
-        try:
-            return self._ids(queue)
-        except BrokerError:
-            self.close()
-            raise
-
-    def _ids(self, queue: str) -> list[str]:
-        self._number += 1
-        found = [each.headers["message-id"] for each in browse(self._opened(), queue, f"browse-{self._number}")]
-        self._used = growing_s()
-        return found
-
-    def _opened(self) -> Connection:
-        if growing_s() - self._used > IDLE_S:
-            self.close()
-        if self._session is None:
-            self._session = connected(self.gate(), client=AGENT)
-        self._used = growing_s()
-        return self._session
+    def close(self) -> None:
+        self._let_go()
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
 
 
-class RealPrimary:
-    """Implements `Primary`."""
+class Primary(End):
+    """The serving broker."""
 
-    def __init__(self, end: End) -> None:
-        self._end = end
-        self._browser = Browser(end.gate, lambda queue: count(end.reader(), end.broker, queue))
+    def __init__(self, access: Access) -> None:
+        super().__init__(access)
         self._connection: Connection | None = None
         self._followed: set[str] = set()
         self._early: list[Frame] = []
 
     def glance(self) -> Glance:
-        return glance(self._end)
+        """Look at it and at its queues that are copied."""
+        asked = [
+            Read(beans.broker(self.broker), ("BrokerId",)),
+            Read(beans.connector(self.broker), ("Started",)),
+            Read(beans.queue(self.broker), (*COUNTERS, *COUNT[:2])),
+        ]
+        itself, connectors, queues = self.reader().look(asked, timeout_s=LOOK_S)
+        # Use the true names of queues: names inside bean names are encoded.
+        rows = {each.text("Name"): each for _, each in queues.beans()}
+        copied = {name: each for name, each in rows.items() if self.copy(name) in rows}
+        return Glance(
+            Fields(self.site, itself.value()).text("BrokerId"),
+            bool(opened(connectors, self._settings.clients)),
+            {name: counters(each) for name, each in copied.items()},
+            {name: _count(each) for name, each in copied.items()},
+            {name: _count(rows[self.copy(name)]) for name in copied},
+        )
 
     def listen(self, queues: Sequence[str]) -> Sequence[str]:
+        """Follow what these queues announce as consumed; returns those that are followed anew, of which some may have
+        been missed before."""
         fresh = [each for each in queues if each not in self._followed]
         if self._connection is None:
-            self._connection = connected(self._end.gate(), beats=BEATS, client=AGENT)
+            self._connection = self.connect(BEATS)
         try:
             for each in fresh:
                 self._connection.stomp.subscribe(f"{CONSUMED}{each}", each, "auto", {**CHEAPLY, "receipt": each})
@@ -247,6 +195,7 @@ class RealPrimary:
             self._early += frames
 
     def heard(self, within_s: float) -> Sequence[tuple[str, str]]:
+        """Queue and id of each message that was announced, as they come."""
         if self._connection is None:
             raise BrokerError("nothing is listened on")
         try:
@@ -263,13 +212,8 @@ class RealPrimary:
             if frame.cmd == "MESSAGE" and ORIGINAL_ID in frame.headers
         ]
 
-    def listed(self, queue: str, before: Count | None) -> Listed:
-        return self._browser.listed(queue, before)
-
-    def unshipped(self, queue: str, before: Count | None) -> Listed:
-        return self._browser.listed(self._end.copy(queue), before)
-
     def deaf(self) -> None:
+        """Stop following the queues: the agent must listen anew."""
         self._followed.clear()
         self._early = []
         if self._connection is not None:
@@ -278,36 +222,28 @@ class RealPrimary:
 
     def close(self) -> None:
         self.deaf()
-        self._browser.close()
-        self._end.close()
+        super().close()
 
 
-class RealStandby:
-    """Implements `Standby`."""
-
-    def __init__(self, end: End) -> None:
-        self._end = end
-        self._browser = Browser(end.gate, lambda queue: count(end.reader(), end.broker, queue))
-
-    def is_open(self) -> bool:
-        return is_open(self._end)
+class Standby(End):
+    """The waiting broker."""
 
     def counts(self) -> There:
-        return counts(self._end)
+        """Count what lies in all queues."""
+        (queues,) = self.reader().look([Read(beans.queue(self.broker), ("Name", *COUNT))], timeout_s=LOOK_S)
+        rows = {each.text("Name"): _count(each) for _, each in queues.beans()}
+        return There(rows, {name: rows[self.copy(name)] for name in rows if self.copy(name) in rows})
 
-    def remove(self, queue: str, consumed: Consumed) -> int:
-        if is_open(self._end):
-            raise Opened(f"{self._end.site} lets clients in")
-        change = removal(self._end.broker, queue, consumed)
-        (answer,) = self._end.changer().change([change], timeout_s=REMOVE_S)
+    def remove(self, queue: str, gone: Consumed) -> int:
+        """Delete these copies; returns how many of them were there. Looks at the clients' listeners just before: raises
+        `Opened` where one is open. Raises `PolicyRefused` where the console's policy forbids it."""
+        if self.is_open():
+            raise Opened(f"{self.site} lets clients in")
+        change = Change(beans.queue(self.broker, beans.part(queue)), REMOVE_MATCHING, (by_ids(sorted(gone.ids)),))
+        (answer,) = Changer(self._opened()).change([change], timeout_s=REMOVE_S)
         return 0 if isinstance(answer.error, NoSuchBean) else int(answer.value())
 
-    def listed(self, queue: str, before: Count | None) -> Listed:
-        return self._browser.listed(queue, before)
 
-    def unshipped(self, queue: str, before: Count | None) -> Listed:
-        return self._browser.listed(self._end.copy(queue), before)
-
-    def close(self) -> None:
-        self._browser.close()
-        self._end.close()
+def _count(fields: Fields) -> Count:
+    depth, came, left = (fields.number(each) for each in COUNT)
+    return Count(depth, came, left)

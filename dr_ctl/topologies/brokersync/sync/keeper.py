@@ -10,7 +10,7 @@ from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.debts import Debt
 from dr_ctl.topologies.brokersync import proven
 from dr_ctl.topologies.brokersync.reading import Observer
-from dr_ctl.topologies.brokersync.sync.brokers import End, RealPrimary, RealStandby
+from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
 from dr_ctl.topologies.brokersync.sync.pair import Pair
 from dr_ctl.topologies.classic.operations import REMOVES
 from dr_ctl.topologies.common.debts import debts_of
@@ -74,58 +74,45 @@ class PairsKeeper:
         ]
 
     def _findings(self, queues: Sequence[QueueKept]) -> list[Finding]:
+        primary, standby = self._primary, self._standby
         excess = [queue for pair in self._pairs for queue in pair.queues.values() if queue.excess]
         names = {(each.pair, each.name) for each in excess}
         findings = [
-            _vanished(each.vanished, each.name, self._primary)
+            found("DR-AGENT-001.vanished", count=each.vanished, queue=each.name, site=primary)
             for each in queues
             if each.vanished and (each.pair, each.name) not in names
         ]
-        findings += [_excess(each.excess, each.name, self._primary, self._standby) for each in excess]
-        findings += [_not_whole(each.why_not) for each in queues if each.why_not]
-        findings += [_unheard(each, self._primary) for each in queues if each.unheard]
-        findings += [_unproven(each, self._standby) for each in queues if each.unproven]
+        findings += [
+            found("DR-AGENT-001.beyond", count=each.excess, queue=each.name, standby=standby, primary=primary)
+            for each in excess
+        ]
+        findings += [found("DR-AGENT-002", why=each.why_not) for each in queues if each.why_not]
+        findings += [
+            found("DR-AGENT-006", unheard=each.unheard, name=each.name, site=primary) for each in queues if each.unheard
+        ]
+        findings += [
+            found("DR-AGENT-007", unproven=each.unproven, name=each.name, site=standby)
+            for each in queues
+            if each.unproven
+        ]
         if (why := self._owed()) is not None:
-            lost = why.split(" ")[0]
-            findings.append(found("DR-AGENT-005", why=why, lost=lost))
-        return [*findings, *(_refused(pair.refused, self._standby) for pair in self._pairs if pair.refused is not None)]
-
-
-def _vanished(count: int, queue: str, site: str) -> Finding:
-    return found("DR-AGENT-001.vanished", count=count, queue=queue, site=site)
-
-
-def _excess(count: int, queue: str, primary: str, standby: str) -> Finding:
-    return found("DR-AGENT-001.beyond", count=count, queue=queue, standby=standby, primary=primary)
-
-
-def _not_whole(why: str) -> Finding:
-    return found("DR-AGENT-002", why=why)
-
-
-def _unheard(queue: QueueKept, site: str) -> Finding:
-    return found("DR-AGENT-006", unheard=queue.unheard, name=queue.name, site=site)
-
-
-def _unproven(queue: QueueKept, site: str) -> Finding:
-    return found("DR-AGENT-007", unproven=queue.unproven, name=queue.name, site=site)
-
-
-def _refused(why: str, site: str) -> Finding:
-    return found("DR-AGENT-003", site=site, why=why, name=REMOVES.name, what=REMOVES.what, line=REMOVES.line)
+            findings.append(found("DR-AGENT-005", why=why, lost=why.split(" ")[0]))
+        refusals = [pair.refused for pair in self._pairs if pair.refused is not None]
+        return findings + [
+            found("DR-AGENT-003", site=standby, why=why, name=REMOVES.name, what=REMOVES.what, line=REMOVES.line)
+            for why in refusals
+        ]
 
 
 def keeper(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> PairsKeeper:
     """Ready for its first step. Raises `UsageError` where the settings do not let it in."""
-    installation = observer.installation
-    standby = installation.other(primary)
+    standby = observer.installation.other(primary)
     pairs = []
     for access in observer.at(primary):
-        here, there = (End(installation, observer.brokers[site][access.pair]) for site in (primary, standby))
-        _ = here.own, there.own
+        here, there = Primary(access), Standby(observer.brokers[standby][access.pair])
         mine: Mapping[str, Json] = remembered.get(access.pair, {})
         noted = partial(proven.by_runs, observer.documents, primary, access.pair)
-        pairs.append(Pair(access.pair, RealPrimary(here), RealStandby(there), observer.clock, mine, noted))
+        pairs.append(Pair(access.pair, here, there, observer.clock, mine, noted))
 
     def debts() -> list[Debt]:
         return [debt for access in observer.all() for debt in debts_of(access.document_files.texts())]

@@ -10,8 +10,9 @@ from dr_ctl.core.model import Json
 from dr_ctl.core.system import Clock
 from dr_ctl.jolokia.http import PolicyRefused
 from dr_ctl.topologies.brokersync.sync.accounts import DELETED, HANDED, OPENED, SHOWN, SURE, Account
-from dr_ctl.topologies.brokersync.sync.ports import Glance, Opened, Primary, Standby, compared
+from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
 from dr_ctl.topologies.brokersync.sync.queue import Queue, Waiting
+from dr_ctl.topologies.brokersync.sync.readings import NOTHING, RAISE, Comparison, Glance, Opened, There
 
 HEAR_S: Final = 0.05
 LOOK_EVERY_S: Final = 0.4
@@ -346,3 +347,20 @@ class Pair:
                 raise
             self.refused = None
             queue.waiting.answered(batch, removed, self._clock.monotonic())
+
+
+def compared(primary: Primary, standby: Standby, queue: str, before: Glance, there: There) -> Comparison:
+    """Call it while what is consumed is followed, after a look at the serving site and then one at the waiting site.
+    Raises `BrokerError`.
+
+    In this order: a copy is on its way, then at the waiting site; its message leaves the serving site last. A message
+    consumed before that look therefore shows in one of the first two places. Messages that the waiting site did not
+    ship when it served are no copies. A count is as good as a listing where it says that nothing lies there, as long
+    as it was read in that order."""
+    way = primary.unshipped(queue, before.to_ship.get(queue, NOTHING))
+    own = standby.unshipped(queue, there.unshipped.get(queue, NOTHING))
+    copied = standby.listed(queue, there.copies.get(queue, NOTHING) if not way.ids else None)
+    copies = (way.ids | copied.ids) - own.ids
+    here = primary.listed(queue, None) if copies else None
+    cut = [each.why_not for each in (way, own, copied, here) if each is not None and each.whole is None]
+    return Comparison(copies, here, f"{'; '.join(cut)}; {RAISE}" if cut else "")

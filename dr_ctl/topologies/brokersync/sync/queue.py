@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from dr_ctl.topologies.brokersync.sync.accounts import Account, Announcements, Counters, Verdict
-from dr_ctl.topologies.brokersync.sync.ports import Comparison
+from dr_ctl.topologies.brokersync.sync.readings import Comparison
 from dr_ctl.topologies.common.consumed import Announced, Consumed, Covered, Evidence, Word
 from dr_ctl.topologies.topology import QueueKept
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.http import PolicyRefused
 from dr_ctl.topologies.brokersync.sync.accounts import Counters
-from dr_ctl.topologies.brokersync.sync.ports import Count, Glance, Listed, Opened, There
+from dr_ctl.topologies.brokersync.sync.readings import Count, Glance, Listed, Opened, There
 from dr_ctl.topologies.common.consumed import Consumed, Whole
 
 Q = "orders.in"
