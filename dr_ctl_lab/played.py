@@ -29,15 +29,15 @@ def nothing_is_known(queues: Sequence[str]) -> int | None:
 class PlayedTwin(Twin, Played):
     """A twin that a `Load` can run on, in the words of `Lab`."""
 
-    def site(self, name: str, pair: str | None = None) -> SiteState:
-        """Ports, addresses and logins of a broker, called by its own name."""
-        host = self.host(name, pair)
+    def site(self, name: str, pair: str | None = None, node: str | None = None) -> SiteState:
+        """Ports, addresses and logins of a broker's node, called by its own name; of the active one by default."""
+        host = self.host(name, pair, node)
         return SiteState(
-            name=host.broker.name,
+            name=host.name,
             ports={
-                "http": host.broker.console_port,
+                "http": host.console_port,
                 "clients": host.stomp[1],
-                **{listener.name: listener.port for listener in host.broker.acceptors.values()},
+                **{listener.name: listener.port for listener in host.acceptors.values()},
             },
             admin_password=host.admin[1],
             app_password=host.app[1],

@@ -3,19 +3,24 @@
 Subclasses add the way to the peer. Every method is called with `lock` held; one lock serves all brokers of a twin.
 """
 
+from __future__ import annotations
+
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from dr_ctl.core.system import Condition
 from dr_ctl_lab.twin.clock import Clock
 from dr_ctl_lab.twin.messages import Message, Queue, Reason, numbers
 from dr_ctl_lab.twin.parts import Acceptor, BrokerSaysNo, Ports, Session
 from dr_ctl_lab.twin.security import Security
+
+if TYPE_CHECKING:
+    from dr_ctl_lab.twin.nodes import Nodes
 
 DEAD_LETTERS, EXPIRED = "DLQ", "ExpiryQueue"
 MOST_DELIVERIES: Final = 10
@@ -56,7 +61,9 @@ class Broker(ABC):
     alive: bool = False
     frozen: bool = False
     skew_ms: int = 0
-    start_ms: int = 0
+    start_ms: int = 0  # of this life of the broker
+    process_ms: int = 0  # of its process, in which it may have waited before
+    places: tuple[Mapping[str, Acceptor], ...] = ()  # the listeners of each of its nodes
     queues: dict[str, Queue] = field(default_factory=dict)
     addresses: dict[str, set[str]] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
@@ -180,7 +187,7 @@ class Broker(ABC):
         if self.alive:
             return
         self.alive, self.frozen = True, False
-        self.start_ms = max(self.now_ms(), self.start_ms + 1)
+        self.start_ms = self.process_ms = max(self.now_ms(), self.start_ms + 1)
         self.security.reload()
         self.ports.open("console")
         for acceptor in self.acceptors.values():
@@ -209,6 +216,26 @@ class Broker(ABC):
         self.next_number = numbers(self._first)
         self.fell()
         self.changed.notify_all()
+
+    def grouped(self, nodes: Nodes) -> None:
+        """Note which nodes there are beside the active one."""
+        del nodes
+
+    def inherit(self, other: Broker) -> None:
+        """Take a copy of the journal of another one, before the first start."""
+        self._first = other._first + NUMBERS_LOST
+        self.next_number = numbers(self._first)
+        self.security.kept = dict(other.security.kept)
+        for name, routings in other.addresses.items():
+            self.addresses.setdefault(name, set()).update(routings)
+        for queue in [each for each in other.queues.values() if each.durable]:
+            told = {"name": queue.name, "address": queue.address, "routing-type": queue.routing, "user": queue.user}
+            made = {**queue.options, **told, "filter": queue.filter, "internal": queue.internal}
+            copy = self.queues.get(queue.name) or self.create_queue(made, here_only=True)
+            copy.paused = copy.lasting = queue.lasting
+            for message in queue.messages.values():
+                if message.durable:
+                    copy.add(replace(message, failed=0))
 
     # listeners
 

@@ -98,7 +98,7 @@ class Console:
         """Answer a request. Raises Hung where no answer comes."""
         host, broker = self.host, self.host.broker
         with broker.lock:
-            broker.changed.wait_for(lambda: not broker.frozen or not visit.live)
+            broker.changed.wait_for(lambda: not host.frozen or not visit.live)
             refused = self.why_not_let_in(asked.headers.get("authorization"))
             sick = host.sick
         dialect = host.management.dialect

@@ -1,30 +1,34 @@
-"""The machine of one simulated broker: the broker, its ports, its console, and what can be done to it from outside."""
+"""The machine of one node of a simulated broker: its process, its ports, its console, and what can be done to it from
+outside."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dr_ctl.core.system import beside, system
-from dr_ctl_lab.twin.broker import Broker
 from dr_ctl_lab.twin.clock import Clock
 from dr_ctl_lab.twin.console import ADMIN, Console
 from dr_ctl_lab.twin.faults import Faults
 from dr_ctl_lab.twin.jolokia import Management, Request
 from dr_ctl_lab.twin.kind import Kind
 from dr_ctl_lab.twin.listeners import listeners
-from dr_ctl_lab.twin.parts import Peer, Visitor
+from dr_ctl_lab.twin.parts import Acceptor, Peer, Visitor
 from dr_ctl_lab.twin.security import APPS
 from dr_ctl_lab.twin.sockets import CONSOLE, LOOPBACK
 
 if TYPE_CHECKING:
-    from dr_ctl.core.system import Condition, Event, Work
+    from collections.abc import Iterator
+
+    from dr_ctl.core.system import Condition
+    from dr_ctl_lab.twin.bean import Bean
+    from dr_ctl_lab.twin.broker import Broker
+    from dr_ctl_lab.twin.nodes import Nodes
 
 AMQP: Final = b"AMQP\x00\x01\x00\x00"  # as a broker answers whoever begins so
 APP: Final = "app"
 ROLES: Final = {ADMIN: "amq", APP: APPS}
+CLUSTER: Final = "cluster"  # the listener of the nodes among themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,58 +44,54 @@ class Change:
 
 
 class Host:
-    """A broker and everything around it. Ports stay the same over its deaths."""
+    """A process of a broker and everything around it; `broker` is what it runs while it is active. Ports stay the same
+    over its deaths."""
 
-    def __init__(
-        self,
-        site: str,
-        pair: str,
-        name: str,
-        peer: str,
-        *,
-        kind: Kind,
-        changed: Condition,
-        users: dict[str, str],
-        clock: Clock,
-        home: Path,
-    ) -> None:
+    broker: Broker
+    management: Management
+
+    def __init__(self, nodes: Nodes, node: str, name: str, *, kind: Kind, changed: Condition, clock: Clock) -> None:
+        self.nodes, self.node, self.name, self.kind = nodes, node, name, kind
         self.changes: list[Change] = []
         self.faults = Faults()
         self.sick = False
+        self.running = False
+        self.process_ms = self.instance_ms = 0
         self._listeners = listeners(changed, clock, name)
         self._console = Console(self)
         self._session = kind.session
-        self._timers: list[tuple[Event, Work[None]]] = []
-        acceptors = {
+        meeting = (Acceptor(CLUSTER, "CORE", opens_at_boot=True),) if nodes.meet_apart else ()
+        self.acceptors = {
             listener.name: replace(listener, port=self._listeners.reserve(listener.name, self._welcome))
-            for listener in kind.listeners
+            for listener in (*kind.listeners, *meeting)
         }
-        self.broker: Broker = kind.broker(
-            peer,
-            site=site,
-            pair=pair,
-            name=name,
-            changed=changed,
-            acceptors=acceptors,
-            ports=self,
-            console_port=self._listeners.reserve_console(self._console),
-            users=users,
-            clock=clock,
-            roles={**ROLES, **kind.roles},
-            home=home,
-        )
-        beans = partial(kind.beans, self.broker)
-        policy = None if kind.policy is None else partial(kind.policy, self.broker)
-        self.management = Management(beans, kind.dialect, self.broker.version, self.broker.node, policy)
-        self._listeners.start()
+        self.console_port = self._listeners.reserve_console(self._console)
+
+    def runs(self, broker: Broker) -> None:
+        """From now on, whenever it is active."""
+        self.broker, kind = broker, self.kind
+        policy = None if kind.policy is None else partial(kind.policy, broker)
+        self.management = Management(self._beans, kind.dialect, broker.version, broker.node, policy)
+
+    def _beans(self) -> Iterator[Bean]:
+        passive = self.kind.passive
+        return self.kind.beans(self.broker) if self.is_active or passive is None else passive(self.broker, self)
+
+    @property
+    def is_active(self) -> bool:
+        return self.broker.alive and self.broker.ports is self
+
+    @property
+    def frozen(self) -> bool:
+        return self._listeners.frozen
 
     @property
     def jolokia(self) -> str:
-        return f"http://{LOOPBACK}:{self.broker.console_port}{self.management.dialect.path}"
+        return f"http://{LOOPBACK}:{self.console_port}{self.management.dialect.path}"
 
     @property
     def stomp(self) -> tuple[str, int]:
-        return LOOPBACK, self.broker.acceptors[self.broker.clients_listener].port
+        return LOOPBACK, self.acceptors[self.broker.clients_listener].port
 
     @property
     def secret(self) -> str:
@@ -108,61 +108,85 @@ class Host:
 
     # events from outside
 
+    def listen(self) -> None:
+        """Begin to serve its ports, which refuse until opened."""
+        self._listeners.start()
+
     def start(self) -> None:
         with self.broker.lock:
             self.sick = False
             self._listeners.frozen = False
-            self.broker.start()
+            if not self.running or not self.nodes.is_group:
+                self.running = True
+                self.process_ms = self.instance_ms = max(self.broker.now_ms(), self.process_ms + 1)
+                self.nodes.came(self)
 
     def die(self, *, back_after_s: float | None = None) -> None:
         """End at once, as by SIGKILL; ports refuse when this returns."""
         with self.broker.lock:
-            self._listeners.frozen = False
-            self.broker.kill()
+            self.exit()
         if back_after_s is not None:
-            given_up, after_s = system().event(), self.broker.clock.outside_s(back_after_s)
-            back = beside(lambda: None if given_up.wait(after_s) else self.start(), f"{self.broker.name} comes back")
-            self._timers.append((given_up, back))
+            self.nodes.later(back_after_s, self.start)
+
+    def step_down(self) -> None:
+        """Let the broker go, and wait in the same process for the next turn."""
+        self.broker.kill()
+        self.instance_ms = max(self.broker.now_ms(), self.instance_ms + 1)
 
     def freeze(self) -> None:
         """Freeze the broker: ports accept, but get no answer."""
         with self.broker.lock:
-            self.broker.frozen = self._listeners.frozen = True
-            self.broker.changed.notify_all()
+            self._listeners.frozen = True
+            self._froze()
 
     def swallow(self) -> None:
         """Packets to it go nowhere: connections are neither accepted nor refused."""
         with self.broker.lock:
-            self.broker.frozen = True
             self._listeners.swallow()
-            self.broker.changed.notify_all()
+            self._froze()
+
+    def _froze(self) -> None:
+        if self.is_active:
+            self.broker.frozen = True
+        self.broker.changed.notify_all()
 
     def thaw(self) -> None:
         """The end of either."""
         with self.broker.lock:
-            self.broker.frozen = False
-            self.broker.thawed()
+            if self.is_active:
+                self.broker.frozen = False
+                self.broker.thawed()
             self._listeners.thaw()
+            self.nodes.elect()
             self.broker.changed.notify_all()
 
     def end(self) -> None:
         """Take everything down; the ports are free afterwards."""
-        for given_up, back in self._timers:
-            given_up.set()
-            back.result()
         self.die()
         self._listeners.end()
-        self.broker.ended()
 
     # called by the broker and its console
 
     def open(self, name: str) -> None:
-        self._listeners.open(name)
+        if name == CONSOLE and (late_s := self.nodes.layout.console_s):
+            self.nodes.later(late_s, lambda: self._listeners.open(name) if self.is_active else None)
+        else:
+            self._listeners.open(name)
 
     def close(self, name: str) -> None:
         self._listeners.close(name)
         if name == CONSOLE:
             self._console.cut()
+        elif self.is_active:
+            self.nodes.closed(name)
+
+    def exit(self) -> None:
+        was_active = self.is_active
+        self.running = self._listeners.frozen = False
+        if was_active or not self.nodes.is_group:
+            self.broker.kill()
+        self.close(CONSOLE)
+        self.nodes.gone(was_active=was_active)
 
     def note(self, request: Request, status: int) -> None:
         broker = self.broker

@@ -31,6 +31,8 @@ class Kind:
     dialect: Dialect
     settings: Callable[[Host], Mapping[str, Any]]
     session: Callable[..., Line]  # the server side of a STOMP connection
+    # What the console of a node shows that waits for its turn; without it such a node has no console.
+    passive: Callable[[Any, Host], Iterator[Bean]] | None = None
     # Settings of the whole installation.
     installation: Mapping[str, Any] = field(default_factory=dict)
     # Settings of a site, beside its brokers.

@@ -28,7 +28,7 @@ class Pages:
 
     def welcome(self, sock: socket.socket, address: object) -> None:
         visit = self._console.visited()
-        name = f"console of {self._console.host.broker.name}"
+        name = f"console of {self._console.host.name}"
         thread = threading.Thread(target=self._serve, args=(sock, address, visit), name=name, daemon=True)
         with self._lock:
             self._served[sock] = thread, visit

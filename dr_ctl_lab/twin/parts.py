@@ -92,3 +92,6 @@ class Ports(Protocol):
     def open(self, name: str) -> None: ...
 
     def close(self, name: str) -> None: ...
+
+    def exit(self) -> None:
+        """End the process."""

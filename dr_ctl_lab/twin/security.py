@@ -1,5 +1,7 @@
 """Rights at one simulated broker: users' roles, and roles' rights by match of addresses."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -33,6 +35,10 @@ class Security:
 
     def reload(self) -> None:
         self._in_force = {**self._file, **self.kept}
+
+    def of_file(self) -> Security:
+        """As a node has it that has not read what is kept."""
+        return Security(self.roles, self._file)
 
     def add(self, match: str, *roles: str) -> None:
         """Say of each word, in their order, which roles have it, separated by commas."""

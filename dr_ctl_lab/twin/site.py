@@ -7,6 +7,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -22,6 +23,7 @@ from dr_ctl_lab.twin.console import ADMIN
 from dr_ctl_lab.twin.host import APP, Change, Host
 from dr_ctl_lab.twin.kind import Kind
 from dr_ctl_lab.twin.kinds import KINDS, MIRROR
+from dr_ctl_lab.twin.nodes import Layout, Nodes
 from dr_ctl_lab.twin.way import Mode, Way
 
 SETTINGS: Final = "dr-ctl.yaml"
@@ -29,6 +31,8 @@ MARK: Final = "twin"
 PAIR: Final = "orders-1"
 LOOK_S: Final = 0.01
 OPENS_WITHIN_S: Final = 10.0
+ALONE: Final = Layout()
+OF_A_NODE: Final = ("name", "jolokia", "stomp")  # what the settings say of each node
 
 B = TypeVar("B", bound=Broker)
 
@@ -44,19 +48,21 @@ class Twin:
         pairs: Sequence[str],
         queues: Sequence[str],
         clock: Clock,
+        layout: Layout,
     ) -> None:
-        self.directory, self.kind, self.clock = directory, kind, clock
+        self.directory, self.kind, self.clock, self.layout = directory, kind, clock, layout
         self.sites, self.pairs, self.queues = sites, tuple(pairs), tuple(queues)
         self._changed = self._lock = system().condition()
         self._ended = False
         # Equal passwords at both sites: clients move with the service, and the link logs in at either.
         passwords = {user: secrets.token_urlsafe(18) for user in (APP, *kind.roles)}
-        self._hosts = {
-            (site, pair): Host(
+        self._groups = {
+            (site, pair): Nodes(
                 site,
                 pair,
                 site if len(self.pairs) == 1 else f"{site}-{pair}",
                 peer,
+                layout=layout,
                 kind=kind,
                 changed=self._changed,
                 users={ADMIN: secrets.token_urlsafe(18), **passwords},
@@ -67,10 +73,13 @@ class Twin:
             for pair in self.pairs
         }
         self._ways: dict[tuple[str, str], Way[Any]] = {
-            (site, pair): kind.way(self.host(site, pair).broker, self.host(peer, pair).broker)
+            (site, pair): kind.way(self.nodes(site, pair).broker, self.nodes(peer, pair).broker)
             for site, peer in (sites, sites[::-1])
             for pair in self.pairs
         }
+        self._copies: list[Way[Any]] = []  # of brokers that a split has made
+        for (site, pair), nodes in self._groups.items():
+            nodes.on_split = partial(self._join, self.nodes(self.other(site), pair).broker)
 
     @classmethod
     def up(
@@ -85,23 +94,24 @@ class Twin:
         topology: str = MIRROR,
         clock: Clock | None = None,
         beside: Collection[str] = (),
+        layout: Layout = ALONE,
     ) -> Self:
         """Start a twin and return when its brokers ship to each other, and `serving` lets clients in. Its directory is
         new or empty, but for the files named `beside`."""
-        kind = cls.possible(topology, sites, serving, pairs)
+        kind = cls.possible(topology, sites, serving, pairs, layout)
         directory = directory.resolve()
         if directory.exists() and any(each.name not in beside for each in directory.iterdir()):
             raise UsageError(f"{directory} is not empty", remedy="Name another directory, or empty that one.")
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
-        twin = cls(directory, kind, sites, pairs, queues, clock or Clock())
+        twin = cls(directory, kind, sites, pairs, queues, clock or Clock(), layout)
         try:
             (directory / MARK).touch()
-            for host in twin._hosts.values():
-                host.broker.installed(queues)
+            for nodes in twin._groups.values():
+                nodes.installed(queues)
             twin._write_settings()
-            for host in twin._hosts.values():
-                host.start()
+            for site in sites:
+                twin.start(site)
             for way in twin._ways.values():
                 way.start()
             twin.delay(delay_ms)
@@ -114,7 +124,9 @@ class Twin:
         return twin
 
     @staticmethod
-    def possible(topology: str, sites: tuple[str, str], serving: str | None, pairs: Sequence[str]) -> Kind:
+    def possible(
+        topology: str, sites: tuple[str, str], serving: str | None, pairs: Sequence[str], layout: Layout = ALONE
+    ) -> Kind:
         """The kind of such a twin. UsageError where there is none."""
         if sites[0] == sites[1] or (serving is not None and serving not in sites):
             raise UsageError(
@@ -124,6 +136,8 @@ class Twin:
         kind = KINDS.named(topology)
         if kind.one_pair and len(pairs) > 1:
             raise UsageError(f"brokers that {kind.joined}: such a twin has one pair")
+        if layout.nodes > 1 and kind.one_pair:
+            raise UsageError(f"brokers that {kind.joined} are the nodes of one already: each of them is one process")
         return kind
 
     def __enter__(self) -> Self:
@@ -137,10 +151,10 @@ class Twin:
         if self._ended:
             return
         self._ended = True
-        for way in self._ways.values():
+        for way in (*self._ways.values(), *self._copies):
             way.end()
-        for host in self._hosts.values():
-            host.end()
+        for nodes in self._groups.values():
+            nodes.end()
         if (self.directory / MARK).exists():
             shutil.rmtree(self.directory)
 
@@ -155,11 +169,22 @@ class Twin:
         path.mkdir(mode=0o700, exist_ok=True)
         return path
 
-    def host(self, site: str, pair: str | None = None) -> Host:
-        """The host of one broker; of the first pair by default."""
-        found = self._hosts.get((site, pair or self.pairs[0]))
+    def nodes(self, site: str, pair: str | None = None) -> Nodes:
+        """The nodes of one broker; of the first pair by default."""
+        found = self._groups.get((site, pair or self.pairs[0]))
         if found is None:
             raise UsageError(f"the twin has no broker {pair or ''} at {site}; its sites are {' and '.join(self.sites)}")
+        return found
+
+    def host(self, site: str, pair: str | None = None, node: str | None = None) -> Host:
+        """The host of one node; by default of the active one, and where none is, of the first."""
+        nodes = self.nodes(site, pair)
+        if node is None:
+            return next(iter(nodes.active), nodes.hosts[0])
+        found = next((host for host in nodes.hosts if host.node == node), None)
+        if found is None:
+            known = " and ".join(host.node for host in nodes.hosts)
+            raise UsageError(f"the broker at {site} has no node {node}; its nodes are {known}")
         return found
 
     def way(self, site: str, pair: str) -> Way[Any]:
@@ -168,13 +193,27 @@ class Twin:
 
     def brokers(self, kind: type[B]) -> list[B]:
         """The brokers of that class, for knobs that only one kind has."""
-        return [host.broker for host in self._hosts.values() if isinstance(host.broker, kind)]
+        return [broker for broker in self._brokers() if isinstance(broker, kind)]
+
+    def _brokers(self) -> list[Broker]:
+        return [broker for nodes in self._groups.values() for broker in nodes.brokers]
 
     def other(self, site: str) -> str:
         return next(each for each in self.sites if each != site)
 
-    def _of(self, site: str, pair: str | None) -> list[Host]:
-        return [self.host(site, each) for each in ((pair,) if pair is not None else self.pairs)]
+    def _sites_nodes(self, site: str, pair: str | None) -> list[Nodes]:
+        return [self.nodes(site, each) for each in ((pair,) if pair is not None else self.pairs)]
+
+    def _of(self, site: str, pair: str | None, node: str | None) -> list[Host]:
+        hosts = [host for nodes in self._sites_nodes(site, pair) for host in nodes.hosts if node in (None, host.node)]
+        if not hosts:
+            raise UsageError(f"the twin has no node {if_known(node)} at {site}")
+        return hosts
+
+    def _join(self, peer: Broker, copy: Broker) -> None:
+        way = self.kind.way(copy, peer)
+        self._copies.append(way)
+        way.start()
 
     @contextmanager
     def still(self) -> Iterator[None]:
@@ -182,35 +221,46 @@ class Twin:
         with self._lock:
             yield
 
-    # events from outside
+    # events from outside; they befall every node where none is named
 
-    def kill(self, site: str, pair: str | None = None) -> None:
+    def kill(self, site: str, pair: str | None = None, node: str | None = None) -> None:
         """End brokers as by SIGKILL. Their ports refuse when this returns."""
-        for host in self._of(site, pair):
+        for host in self._of(site, pair, node):
             host.die()
 
-    def start(self, site: str, pair: str | None = None) -> None:
+    def start(self, site: str, pair: str | None = None, node: str | None = None) -> None:
         """Start brokers again, clients kept out; running ones are left alone."""
-        for host in self._of(site, pair):
+        for host in self._of(site, pair, node):
             host.start()
 
-    def freeze(self, site: str, pair: str | None = None) -> None:
+    def takeover(self, site: str, pair: str | None = None) -> None:
+        """End the active nodes: another one becomes active after a while, if it can."""
+        for nodes in self._sites_nodes(site, pair):
+            for host in nodes.active:
+                host.die()
+
+    def split(self, site: str, pair: str | None = None) -> None:
+        """Let two nodes be active, each of which has lost the other."""
+        with self._lock:
+            self.nodes(site, pair).split()
+
+    def freeze(self, site: str, pair: str | None = None, node: str | None = None) -> None:
         """Ports accept, nothing answers."""
-        for host in self._of(site, pair):
+        for host in self._of(site, pair, node):
             host.freeze()
 
-    def thaw(self, site: str, pair: str | None = None) -> None:
-        for host in self._of(site, pair):
+    def thaw(self, site: str, pair: str | None = None, node: str | None = None) -> None:
+        for host in self._of(site, pair, node):
             host.thaw()
 
-    def sicken(self, site: str, pair: str | None = None, *, sick: bool = True) -> None:
+    def sicken(self, site: str, pair: str | None = None, node: str | None = None, *, sick: bool = True) -> None:
         """Management answers HTTP 500 and no JSON; clients and the mirror are served."""
-        for host in self._of(site, pair):
+        for host in self._of(site, pair, node):
             host.sick = sick
 
-    def swallow(self, site: str, pair: str | None = None, *, on: bool = True) -> None:
+    def swallow(self, site: str, pair: str | None = None, node: str | None = None, *, on: bool = True) -> None:
         """A black hole: connections are neither accepted nor refused."""
-        for host in self._of(site, pair):
+        for host in self._of(site, pair, node):
             if on:
                 host.swallow()
             else:
@@ -218,8 +268,8 @@ class Twin:
 
     def skew(self, site: str, ms: int, pair: str | None = None) -> None:
         """Set clocks off by so much."""
-        for host in self._of(site, pair):
-            host.broker.skew_ms = ms
+        for nodes in self._sites_nodes(site, pair):
+            nodes.broker.skew_ms = ms
 
     def cut(self, site_from: str | None = None, mode: str = "refuse") -> None:
         """Cut the links that leave `site_from`, or all: `refuse`, `hang` or `accept`."""
@@ -246,25 +296,25 @@ class Twin:
         """Let clients in, as a person at the console could, without a look at the other site. Returns once the site
         serves."""
         with self._changed:
-            hosts = self._of(site, pair)
-            for host in hosts:
-                host.broker.let_clients_in()
-            self._wait(lambda: all(host.broker.serves for host in hosts), OPENS_WITHIN_S, f"{site} does not serve")
+            brokers = [nodes.broker for nodes in self._sites_nodes(site, pair)]
+            for broker in brokers:
+                broker.let_clients_in()
+            self._wait(lambda: all(each.serves for each in brokers), OPENS_WITHIN_S, f"{site} does not serve")
 
     def close_clients(self, site: str, pair: str | None = None) -> None:
         with self._lock:
-            for host in self._of(site, pair):
-                host.broker.keep_clients_out()
+            for nodes in self._sites_nodes(site, pair):
+                nodes.broker.keep_clients_out()
 
     def pause(self, site: str, queue: str, pair: str | None = None) -> None:
         """Let a queue deliver nothing until it is resumed, or its broker dies."""
         with self._lock:
-            for host in self._of(site, pair):
-                host.broker.queues[queue].paused = True
+            for nodes in self._sites_nodes(site, pair):
+                nodes.broker.queues[queue].paused = True
 
     def wait_mirrored(self, within_s: float = 5.0) -> None:
         """Wait until all links ship and have nothing left; EnvironmentFault where they do not in time."""
-        brokers = [host.broker for host in self._hosts.values()]
+        brokers = self._brokers()
         with self._changed:
             self._wait(
                 lambda: all(each.attached and each.even for each in brokers), within_s, "the twin's links do not ship"
@@ -284,8 +334,9 @@ class Twin:
         """The settable state and the messages of every broker, at one moment."""
         with self._lock:
             return {
-                f"{site}/{pair}": {"settable": dump.settable(host.broker), "messages": dump.messages(host.broker)}
-                for (site, pair), host in self._hosts.items()
+                f"{site}/{pair}{'/copy' * number}": {"settable": dump.settable(each), "messages": dump.messages(each)}
+                for (site, pair), nodes in self._groups.items()
+                for number, each in enumerate(nodes.brokers)
             }
 
     def settable(self) -> dict[str, Any]:
@@ -294,7 +345,8 @@ class Twin:
     def changes(self) -> list[Change]:
         """Every request that would change something, site by site, each in the order in which they came."""
         with self._lock:
-            return [change for host in self._hosts.values() for change in host.changes]
+            hosts = [host for nodes in self._groups.values() for host in nodes.hosts]
+            return [change for host in hosts for change in host.changes]
 
     def depth(self, site: str, queue: str, pair: str | None = None) -> int:
         """Count the messages of a queue; 0 where it does not exist."""
@@ -305,21 +357,32 @@ class Twin:
     def left(self, queues: Sequence[str]) -> int | None:
         """Count the messages in the queues where clients are served; None if a queue is served nowhere."""
         with self._lock:
-            brokers = [host.broker for host in self._hosts.values()]
+            brokers = self._brokers()
             serving = {queue: [each for each in brokers if each.serves_queue(queue)] for queue in queues}
             depths = [broker.waiting(queue) for queue, found in serving.items() for broker in found]
             return sum(depths) if all(serving.values()) else None
+
+    def _described(self, nodes: Nodes) -> dict[str, Any]:
+        """What the settings say of a broker, and of each of its nodes where it has several."""
+        rows = [{"name": host.node, **self.kind.settings(host)} for host in nodes.hosts]
+        if not nodes.is_group:
+            return {key: text for key, text in rows[0].items() if key != "name"}
+        common = {key: text for key, text in rows[0].items() if key not in OF_A_NODE}
+        apart = {"cluster": [nodes.layout.listener]} if nodes.meet_apart else {}
+        described = [{key: row[key] for key in OF_A_NODE} for row in rows]
+        return {**common, "nodes": described, "takeover": f"{nodes.layout.takeover_s * 2:g}s", **apart}
 
     def _write_settings(self) -> None:
         folder = self.directory / "secrets"
         folder.mkdir(mode=0o700)
         sites: dict[str, Any] = {}
-        for (site, pair), host in self._hosts.items():
+        for (site, pair), nodes in self._groups.items():
+            host = nodes.hosts[0]
             for user in (ADMIN, *self.kind.roles):
                 secret = self.directory / (host.secret if user == ADMIN else f"{host.secret}.{user}")
                 secret.touch(mode=0o600)
                 secret.write_text(host.broker.users[user] + "\n", encoding="utf-8")
-            broker = {"name": pair, "password": {"file": host.secret}, **self.kind.settings(host)}
+            broker = {**self._described(nodes), "name": pair, "password": {"file": host.secret}}
             sites.setdefault(site, {"brokers": [], **self.kind.site})["brokers"].append(broker)
         document = {
             "version": 1,

@@ -11,6 +11,7 @@ from dr_ctl.topologies.continuity.tools import PluginTimeouts
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
+from dr_ctl_lab.twin.nodes import Layout
 from tests.conftest import Command
 from tests.timeouts import impatient
 from tests.topologies.continuity.plugin import needs_plugin
@@ -34,10 +35,16 @@ def topology(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def twin(tmp_path: Path, topology: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedTwin]:
+def layout() -> Layout:
+    """The nodes of each broker."""
+    return Layout()
+
+
+@pytest.fixture
+def twin(tmp_path: Path, topology: str, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedTwin]:
     if topology == CONTINUITY:
         prompt(monkeypatch)
-    with PlayedTwin.up(tmp_path / "twin", topology=topology) as twin:
+    with PlayedTwin.up(tmp_path / "twin", topology=topology, layout=layout) as twin:
         yield twin
 
 

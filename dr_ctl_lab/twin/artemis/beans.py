@@ -21,16 +21,24 @@ SETTINGS: Final = f"getAddressSettingsAsJSON({TEXT})"
 _SEND: Final = f"java.util.Map,int,{TEXT},boolean,{TEXT},{TEXT}"
 
 
-def everywhere(broker: Broker, parameters: Callable[[Acceptor], Mapping[str, str]]) -> Iterator[Bean]:
+def everywhere(broker: ArtemisBroker, parameters: Callable[[Acceptor], Mapping[str, str]]) -> Iterator[Bean]:
     """The beans that have equal names at every kind of broker. `parameters` gives an acceptor's parameters."""
     yield Bean(RUNTIME, partial(runtime, broker), dict)
     for acceptor in broker.acceptors.values():
         name = names.part(broker.name, "acceptors", acceptor.name)
         yield Bean(name, partial(_acceptor, acceptor, parameters), partial(_listeners, broker, acceptor))
+    yield from cluster(broker, broker.name)
+
+
+def cluster(broker: ArtemisBroker, name: str) -> Iterator[Bean]:
+    """The connection of its nodes, which a node shows under its own name while it waits too."""
+    if broker.group.listener:
+        row = {"Name": "site", "NodeID": broker.node, "Started": True, "StaticConnectors": ["other"]}
+        yield Bean(names.part(name, "cluster-connections", "site"), lambda: row, dict)
 
 
 def runtime(broker: Broker) -> dict[str, Any]:
-    return {"StartTime": broker.start_ms, "Uptime": broker.now_ms() - broker.start_ms}
+    return {"StartTime": broker.process_ms, "Uptime": broker.now_ms() - broker.process_ms}
 
 
 def address(broker: ArtemisBroker, name: str) -> dict[str, Any]:

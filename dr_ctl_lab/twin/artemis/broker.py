@@ -1,13 +1,19 @@
 """A simulated Artemis broker: words of refusal, the listener of the peer's link, marks on a moved message."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from dr_ctl_lab.twin.artemis.group import Group, Guest
+from dr_ctl_lab.twin.artemis.group import Group, Guest, shown
 from dr_ctl_lab.twin.artemis.limits import ROOMY, Limits
 from dr_ctl_lab.twin.broker import ANYCAST, DEAD_LETTERS, EXPIRED, Broker, No
 from dr_ctl_lab.twin.messages import Message, Queue
 from dr_ctl_lab.twin.parts import BrokerSaysNo
+
+if TYPE_CHECKING:
+    from dr_ctl_lab.twin.nodes import Nodes
 
 _CORE = "org.apache.activemq.artemis.api.core"
 
@@ -17,6 +23,11 @@ class ArtemisBroker(Broker):
     limits: Limits = field(default_factory=Limits)
     group: Group = field(default_factory=Group)
     guests: list[Guest] = field(default_factory=list)
+    between: list[Guest] = field(default_factory=list)  # its other nodes
+
+    def connectors(self, peer: str) -> list[str]:
+        """The names of its connectors to the nodes of its peer, of which there are as many as of its own."""
+        return [peer, *(f"{peer}-{number}" for number in range(1, len(self.places)))]
 
     def size(self, address: str | None = None) -> int:
         """The bytes that lie at an address, or at all of them."""
@@ -86,8 +97,18 @@ class ArtemisBroker(Broker):
         texts = {"_AMQ_ORIG_QUEUE": queue.name, "_AMQ_ORIG_ADDRESS": queue.address}
         return texts, {"_AMQ_ORIG_MESSAGE_ID": message.number}
 
+    def grouped(self, nodes: Nodes) -> None:
+        """Nodes that wait are connected to the one that does not."""
+        own = [host for host in nodes.hosts if host.broker is self]
+        active = next((host for host in own if host.is_active), own[0])
+        self.group = shown(active)
+        waiting = sum(host.running and not host.is_active for host in own)
+        self.between = [Guest(nodes.layout.listener, "CORE") for _ in range(2 * waiting)]
+
     def kill(self) -> None:
         super().kill()
+        self.limits.paused.clear()
+        self.limits.blocked.clear()
         for queue in self.queues.values():
             queue.user = _kept(queue.user)
 

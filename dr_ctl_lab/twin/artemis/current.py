@@ -1,26 +1,31 @@
 """Attributes and operations of Artemis 2.56 beyond those of every version."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl_lab.twin.artemis import beans as common
 from dr_ctl_lab.twin.artemis import listings, names
 from dr_ctl_lab.twin.artemis.beans import TEXT
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
+from dr_ctl_lab.twin.artemis.group import shown
 from dr_ctl_lab.twin.artemis.limits import AddressSettings
 from dr_ctl_lab.twin.artemis.listings import Listed
 from dr_ctl_lab.twin.bean import ILLEGAL, Bean, Operations
-from dr_ctl_lab.twin.broker import Broker
 from dr_ctl_lab.twin.messages import Queue
 from dr_ctl_lab.twin.parts import Acceptor, BrokerSaysNo
+
+if TYPE_CHECKING:
+    from dr_ctl_lab.twin.host import Host
 
 VERSION: Final = "2.56.0"
 SECURITY: Final = "hawtio:type=security,area=jmx,name=ArtemisJMXSecurity"
 _PAGED: Final = f"{TEXT},int,int"
 
 
-def everywhere(broker: Broker) -> Iterator[Bean]:
+def everywhere(broker: ArtemisBroker) -> Iterator[Bean]:
     """The beans that have the same names whatever joins the sites."""
     yield from common.everywhere(broker, _parameters)
     yield Bean(SECURITY, dict, lambda: {f"canInvoke({TEXT},{TEXT},[L{TEXT};)": lambda *_: True})
@@ -69,6 +74,7 @@ def server(broker: ArtemisBroker) -> dict[str, Any]:
         "CurrentTimeMillis": broker.now_ms(),
         "DiskStoreUsage": broker.limits.disk_used,
         "HAPolicy": broker.group.policy,
+        "ReplicaSync": broker.group.synced,
     }
 
 
@@ -109,8 +115,10 @@ def server_operations(broker: ArtemisBroker) -> Operations:
     }
 
 
-def passive(broker: ArtemisBroker) -> Iterator[Bean]:
-    """What a node shows that waits for its turn: the broker's bean, with counts of nothing, and none beside it."""
+def passive(broker: ArtemisBroker, host: Host) -> Iterator[Bean]:
+    """What a node shows that waits for its turn: the bean under its own name, with counts of nothing and the rights of
+    its file."""
+    now_ms, rights = broker.now_ms(), broker.security.of_file()
     nothing = {
         **dict.fromkeys(("AddressMemoryUsage", "PendingMirrorAcks", "QueueCount", "ConnectionCount"), 0),
         "DiskStoreUsage": 0.0,
@@ -118,16 +126,22 @@ def passive(broker: ArtemisBroker) -> Iterator[Bean]:
         "AddressNames": [],
         "Active": False,
         "Backup": True,
+        "Name": host.name,
+        "HAPolicy": shown(host).policy,
+        "UptimeMillis": now_ms - host.instance_ms,
     }
-    kept = ("listNetworkTopology()", f"getRolesAsJSON({TEXT})", f"listUser({TEXT})")
-    operations = {
-        **{name: operation for name, operation in server_operations(broker).items() if name in kept},
+    operations: Operations = {
+        "listNetworkTopology()": server_operations(broker)["listNetworkTopology()"],
+        f"getRolesAsJSON({TEXT})": rights.as_json,
+        f"listUser({TEXT})": rights.users,
         **listings_of(list, list),
         "listPreparedTransactionDetailsAsJSON()": lambda: "",
         "listLockCoordinatorsAsJSON()": lambda: "[]",
     }
-    yield Bean(names.server(broker.name), lambda: {**server(broker), **nothing}, lambda: operations)
-    yield Bean(common.RUNTIME, lambda: common.runtime(broker), dict)
+    yield Bean(names.server(host.name), lambda: {**server(broker), **nothing}, lambda: operations)
+    yield from common.cluster(broker, host.name)
+    process = {"StartTime": host.process_ms, "Uptime": now_ms - host.process_ms}
+    yield Bean(common.RUNTIME, lambda: process, dict)
 
 
 def listings_of(connections: Callable[[], list[Listed]], consumers: Callable[[], list[Listed]]) -> Operations:

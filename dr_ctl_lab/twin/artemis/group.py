@@ -1,13 +1,15 @@
-"""What a broker shows of other processes beside it, as a test sets it: other nodes, and brokers of its site's cluster.
+"""What a broker shows of other processes beside it: other nodes, and brokers of its site's cluster."""
 
-Nothing of it is simulated: a node beside the broker is an address and a policy.
-"""
+from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl_lab.twin.parts import Acceptor
+
+if TYPE_CHECKING:
+    from dr_ctl_lab.twin.host import Host
 
 ALONE: Final = "Primary Only"
 
@@ -28,15 +30,15 @@ class Guest:
 @dataclass
 class Group:
     """`policy` is the HA policy; `listener` is the acceptor that the broker's own connector names; `backup` is the
-    address of a passive node's, `cluster` those of the other brokers by their node id. A console that is `passive`
-    answers as a passive node's: its broker is another one."""
+    address of a passive node's, `cluster` those of the other brokers by their node id. `synced`: another node
+    holds a copy of the journal."""
 
     policy: str = ALONE
     shares_store: bool = False
     listener: str = ""
     backup: str = ""
     cluster: dict[str, str] = field(default_factory=dict)
-    passive: bool = False
+    synced: bool = False
 
     def topology(self, node: str, acceptors: Mapping[str, Acceptor]) -> list[dict[str, Any]]:
         """The rows of the listing; none where the broker is in no cluster."""
@@ -45,3 +47,14 @@ class Group:
         at = f"127.0.0.1:{acceptors[self.listener].port}"
         own = {"nodeID": node, "live": at, "primary": at, **({"backup": self.backup} if self.backup else {})}
         return [own, *({"nodeID": each, "live": at, "primary": at} for each, at in self.cluster.items())]
+
+
+def shown(host: Host) -> Group:
+    """What a node of a group shows of the others."""
+    nodes, role = host.nodes, "Primary" if host is host.nodes.hosts[0] else "Backup"
+    layout = nodes.layout
+    known = [each for each in nodes.hosts if each.running and each is not host and not each.is_active]
+    backup = next((f"127.0.0.1:{each.acceptors[layout.listener].port}" for each in known), "")
+    policy = f"Replication {role} w/quorum voting" if layout.replicates else f"Shared Store {role}"
+    is_copied = bool(known) and nodes.is_in_sync
+    return Group(policy, shares_store=not layout.replicates, listener=layout.listener, backup=backup, synced=is_copied)

@@ -54,7 +54,7 @@ def clients(broker: ArtemisBroker) -> list[Listed]:
             localAddress=f"127.0.0.1:{broker.acceptors[each.listener].port}",
             sessionCount=int(bool(each.user)),
         )
-        for number, each in enumerate(broker.guests)
+        for number, each in enumerate((*broker.guests, *broker.between))
     ]
 
 

@@ -34,9 +34,6 @@ _MADE: Final[Mapping[str, tuple[str, Any]]] = {
 
 
 def beans(broker: BridgesBroker) -> Iterator[Bean]:
-    if broker.group.passive:
-        yield from current.passive(broker)
-        return
     yield Bean(names.server(broker.name), partial(_server, broker), partial(_server_operations, broker))
     yield from current.everywhere(broker)
     for address in broker.addresses:

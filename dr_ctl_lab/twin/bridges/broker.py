@@ -87,7 +87,7 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
             self.create_queue(layout.buffer(self.peer, address))
             config = layout.divert(self.site, address)
             self.told_diverts[config["name"]] = config
-            config = layout.bridge(self.site, self.peer, address, (BRIDGE, self.users.get(BRIDGE, "")))
+            config = layout.bridge(self.site, self.connectors(self.peer), address, (BRIDGE, self.users.get(BRIDGE, "")))
             self.told_bridges[config["name"]] = config
         self._in_file = frozenset((*self.told_diverts, *self.told_bridges))
         for name in names:
@@ -148,7 +148,8 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
         """Make a bridge, or ignore a bridge with a taken name, or without queue or connector."""
         queue = self.queues.get(str(config.get("queue-name")))
         connectors = set(config.get("static-connectors") or ())
-        if config["name"] not in self.bridges and queue is not None and connectors == {self.peer}:
+        known = bool(connectors) and connectors <= set(self.connectors(self.peer))
+        if config["name"] not in self.bridges and queue is not None and known:
             bridge = CoreBridge(config, queue, self.clock)
             bridge.started = True
             self.bridges[bridge.name] = bridge

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl_lab.twin.artemis.console import console, settings
+from dr_ctl_lab.twin.artemis.current import passive
 from dr_ctl_lab.twin.artemis.session import ArtemisSession
 from dr_ctl_lab.twin.bridges.beans import beans
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
@@ -42,5 +43,6 @@ KIND: Final = Kind(
     dialect=console("2.4.3", "8.1", miswrites=True),
     settings=_settings,
     session=ArtemisSession,
+    passive=passive,
     roles={user: user for user in (CLIENTS, BRIDGE, AGENT)},
 )

@@ -39,13 +39,14 @@ def divert(site: str, address: str) -> dict[str, Any]:
     }
 
 
-def bridge(site: str, peer: str, address: str, login: tuple[str, str]) -> dict[str, Any]:
+def bridge(site: str, connectors: list[str], address: str, login: tuple[str, str]) -> dict[str, Any]:
+    peer = connectors[0]
     return {
         "name": f"bridge.mirror.{peer}.{address}",
         "queue-name": f"mirror.{peer}.{address}",
         "forwarding-address": address,
         TRANSFORMER: {"class-name": ADDS_HEADERS, "properties": {ORIGIN: site}},
-        "static-connectors": [peer],
+        "static-connectors": connectors,
         "user": login[0],
         "password": login[1],
         "retry-interval": 500,

@@ -45,9 +45,9 @@ def beans(broker: ClassicBroker) -> Iterator[Bean]:
 def _runtime(broker: ClassicBroker) -> dict[str, Any]:
     number = broker.acceptors[broker.peers_listener].port  # an arbitrary number
     return {
-        "StartTime": broker.start_ms,
+        "StartTime": broker.process_ms,
         "Name": f"{number}@{broker.name}",
-        "Uptime": broker.now_ms() - broker.start_ms,
+        "Uptime": broker.now_ms() - broker.process_ms,
         "SystemProperties": {},
         "InputArguments": [],
         "ClassPath": "",

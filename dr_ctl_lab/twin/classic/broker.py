@@ -79,7 +79,7 @@ class ClassicBroker(Broker):
 
     def stop(self) -> None:
         """End in order, before anybody is answered who asked for it."""
-        self.kill()
+        self.ports.exit()
 
     def booted(self) -> None:
         self._connections, self._sequence = numbers(1), numbers(1)

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from dr_ctl_lab.twin.artemis.console import console, settings
+from dr_ctl_lab.twin.artemis.current import passive
 from dr_ctl_lab.twin.artemis.session import ArtemisSession
 from dr_ctl_lab.twin.bridged_way import BridgedWay
 from dr_ctl_lab.twin.continuity.beans import beans
@@ -29,4 +30,5 @@ KIND: Final = Kind(
     dialect=console("1.3.7", "7.2", forbids=True, refuses_in_json=True, backs_off=False),
     settings=settings,
     session=ArtemisSession,
+    passive=passive,
 )

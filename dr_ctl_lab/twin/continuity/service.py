@@ -24,7 +24,7 @@ class Service:
 
     def __init__(self, broker: ContinuityBroker, out: Queue, into: Queue) -> None:
         self.broker, self.out, self.into = broker, out, into
-        self.connectors = ["peer"]
+        self.connectors = broker.connectors("peer")
         self.bridge = Bridge(f"{out.name}.bridge", out, into.name, broker.clock)
         self._receiver = Receiver(into)
         self.started = self.activated = self.delivering = False

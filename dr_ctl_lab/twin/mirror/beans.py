@@ -17,9 +17,6 @@ from dr_ctl_lab.twin.parts import BrokerSaysNo
 
 
 def beans(broker: MirrorBroker) -> Iterator[Bean]:
-    if broker.group.passive:
-        yield from current.passive(broker)
-        return
     yield Bean(names.server(broker.name), partial(server, broker), partial(server_operations, broker))
     yield from current.everywhere(broker)
     if broker.link.configured:

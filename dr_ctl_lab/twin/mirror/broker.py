@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
 from dr_ctl_lab.twin.artemis.current import VERSION
-from dr_ctl_lab.twin.broker import ANYCAST
+from dr_ctl_lab.twin.broker import ANYCAST, Broker
 from dr_ctl_lab.twin.messages import Message, Origin, Queue, Reason
 from dr_ctl_lab.twin.mirror.outflow import Event, Link, Outflow, Pending
 
@@ -44,6 +44,12 @@ class MirrorBroker(ArtemisBroker):
         return {"link": self.link.started, "outflow": {"paused": out.paused, "lasting": out.lasting}}
 
     # its life
+
+    def inherit(self, other: Broker) -> None:
+        super().inherit(other)
+        if isinstance(other, MirrorBroker):
+            self.outflow.events.extend(each for each in other.outflow.events if each.durable)
+            self._shipped_here.update(other._shipped_here)  # noqa: SLF001 - of the same class
 
     def booted(self) -> None:
         self.link.started = self.link.captures = self.link.configured and self.link.auto_start

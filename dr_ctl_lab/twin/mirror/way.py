@@ -22,7 +22,12 @@ class MirrorWay(Way[MirrorBroker]):
         self._redial_s = 0.0
         self._held = False  # a connection that was accepted and never comes to life
         self._breaks = 0
-        source.link.port, source.link.peer_node = target.acceptors["mirror"].port, target.node
+        source.link.port, *others = [place["mirror"].port for place in target.places]
+        source.link.alternates, source.link.peer_node = tuple(others), target.node
+
+    def _peer_there(self) -> bool:
+        link = self.source.link
+        return super()._peer_there() and self.target.acceptors["mirror"].port in (link.port, *link.alternates)
 
     def _change(self, mode: Mode) -> None:
         if mode is Mode.REFUSE or (mode is Mode.OPEN and self._held):
