@@ -61,8 +61,13 @@ class Host:
         self._console = Console(self)
         self._session = kind.session
         meeting = (Acceptor(CLUSTER, "CORE", opens_at_boot=True),) if nodes.meet_apart else ()
+        boots_open = nodes.is_group and nodes.layout.boots_open and not kind.activates
         self.acceptors = {
-            listener.name: replace(listener, port=self._listeners.reserve(listener.name, self._welcome))
+            listener.name: replace(
+                listener,
+                port=self._listeners.reserve(listener.name, self._welcome),
+                opens_at_boot=listener.opens_at_boot or boots_open,
+            )
             for listener in (*kind.listeners, *meeting)
         }
         self.console_port = self._listeners.reserve_console(self._console)

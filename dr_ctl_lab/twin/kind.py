@@ -41,5 +41,7 @@ class Kind:
     policy: Callable[[Any], Policy] | None = None
     # Roles of users that only these brokers have, or that differ there.
     roles: Mapping[str, str] = field(default_factory=dict)
+    # Whether the brokers themselves say when clients are let in, whatever their listeners do at a start.
+    activates: bool = False
     # Whether an installation of it has one pair and no more.
     one_pair: bool = False

@@ -32,13 +32,14 @@ NAMES: Final = "abc"
 class Layout:
     """How many nodes a broker has, and how long they take. `replicates`: each has a journal of its own, instead of a
     store that they share. `fails_back`: the first one is active again when it returns. `listener`: where the nodes
-    meet. `gap_s`: how long none is active within a fail-back. `console_s`: how much later than its listeners the
-    console of a Classic node answers."""
+    meet. `boots_open`: a start opens the clients' listener, as it must where a takeover is to serve. `gap_s`: how long
+    none is active within a fail-back. `console_s`: how much later than its listeners a Classic node's console is."""
 
     nodes: int = 1
     replicates: bool = False
     fails_back: bool = True
     listener: str = CLUSTER
+    boots_open: bool = True
     takeover_s: float = 5.0
     gap_s: float = 1.0
     console_s: float = 0.0

@@ -49,6 +49,13 @@ class Security:
         }
         self.kept[match] = self._in_force[match] = grants
 
+    def keep_out(self, role: str, match: str) -> None:
+        """Leave every other role what it may do there."""
+        grants = self.grants(match)
+        self.add(
+            match, *(",".join(each for each, may in grants.items() if word in may and each != role) for word in WORDS)
+        )
+
     def remove(self, match: str) -> None:
         self.kept.pop(match, None)
         if match not in self._file:

@@ -116,6 +116,8 @@ class Twin:
                 way.start()
             twin.delay(delay_ms)
             twin.wait_mirrored()
+            for site in sites if layout.nodes > 1 else ():
+                twin.close_clients(site)
             if serving is not None:
                 twin.open_clients(serving)
         except BaseException:

@@ -299,6 +299,37 @@ class Subject(Asked):
             client.connection.close(politely=False)
 
 
+class _Names(dict[str, str]):
+    def __init__(self, place: Callable[[str], SiteState]) -> None:
+        super().__init__()
+        self._place = place
+
+    def __missing__(self, at: str) -> str:
+        return self._place(at).broker
+
+
+class GroupSubject(Subject):
+    """A mirrored pair of brokers of several nodes: `london/b` is one of London's, `london` the one that is active."""
+
+    def __init__(self, stage: Lab | PlayedTwin) -> None:
+        Asked.__init__(self, stage)
+        self.broker = _Names(self.place)
+
+    def place(self, site: str) -> SiteState:
+        name, _, node = site.partition("/")
+        return self.stage.site(name, node=node or None)
+
+    def depth(self, site: str, queue: str) -> int:
+        return int(self.read(site, self.queue(site, queue), "MessageCount")["MessageCount"])
+
+    def greeted(self, at: str) -> type:
+        place = self.place(at)
+        return type(greet(place.stomp, place.app, None, timeout_s=5))
+
+    def attached(self, at: str) -> bool:
+        return bool(self.link(at)["Connected"] and self.shipping(at)["ConsumerCount"])
+
+
 class PluginSubject(Subject):
     """A pair that the continuity plugin joins: listeners open by activation, the plugin's queues are wherever it has
     put them."""
@@ -592,7 +623,7 @@ class StoreSubject(ClassicSubject):
 
 
 def other(site: str) -> str:
-    return SITES[1 - SITES.index(site)]
+    return SITES[1 - SITES.index(site.partition("/")[0])]
 
 
 def comes(read: Callable[[], object], wanted: object, *, within_s: float = 10.0) -> None:

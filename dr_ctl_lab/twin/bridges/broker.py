@@ -20,7 +20,7 @@ from dr_ctl_lab.twin.bridges.processor import Processor
 from dr_ctl_lab.twin.broker import ANYCAST
 from dr_ctl_lab.twin.ids import IdStore
 from dr_ctl_lab.twin.messages import Message, Queue, Reason
-from dr_ctl_lab.twin.security import WORDS, Security
+from dr_ctl_lab.twin.security import Security
 
 
 @dataclass(kw_only=True)
@@ -198,9 +198,7 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
     def close_unit(self, name: str) -> None:
         """Keep the clients' role out of its address, deliver nothing, and cut who consumes it."""
         queue = self.queue(name)
-        grants = self.security.grants(queue.address)
-        words = (",".join(role for role, may in grants.items() if word in may and role != CLIENTS) for word in WORDS)
-        self.security.add(queue.address, *words)
+        self.security.keep_out(CLIENTS, queue.address)
         queue.paused = queue.lasting = True
         self.cut_consumers(queue.address)
 

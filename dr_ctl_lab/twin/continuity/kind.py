@@ -31,4 +31,5 @@ KIND: Final = Kind(
     settings=settings,
     session=ArtemisSession,
     passive=passive,
+    activates=True,
 )

@@ -10,6 +10,7 @@ from dr_ctl_lab.twin.artemis.current import VERSION
 from dr_ctl_lab.twin.broker import ANYCAST, Broker
 from dr_ctl_lab.twin.messages import Message, Origin, Queue, Reason
 from dr_ctl_lab.twin.mirror.outflow import Event, Link, Outflow, Pending
+from dr_ctl_lab.twin.security import ALL, APPS
 
 OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
 UNFILTERED: Final = ("dr-ctl.", "activemq.management", "$")
@@ -42,6 +43,19 @@ class MirrorBroker(ArtemisBroker):
     def settable(self) -> Mapping[str, Any]:
         out = self.outflow
         return {"link": self.link.started, "outflow": {"paused": out.paused, "lasting": out.lasting}}
+
+    # clients
+
+    def let_clients_in(self) -> None:
+        self.security.remove(ALL)
+        self.security.reload()
+        super().let_clients_in()
+
+    def keep_clients_out(self) -> None:
+        """For good where a start would open the listener: by their rights."""
+        super().keep_clients_out()
+        if self.acceptors[self.clients_listener].opens_at_boot:
+            self.security.keep_out(APPS, ALL)
 
     # its life
 

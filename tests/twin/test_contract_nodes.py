@@ -1,0 +1,184 @@
+"""What a broker of several nodes does: which of them answers what, and what goes along from one to the next."""
+
+import json
+from typing import Any
+
+import pytest
+import requests
+
+from dr_ctl.core.system import system
+from dr_ctl.stomp_io.address import Closed, Connected
+from dr_ctl.topologies.artemis import beans
+from dr_ctl_lab.twin.nodes import Layout
+from tests.twin.subject import ADD, IN, OUT, TEXT, GroupSubject, comes, until
+
+SHARED, REPLICATED = Layout(nodes=2, takeover_s=2.0), Layout(nodes=2, replicates=True, takeover_s=2.0)
+STAYS = Layout(nodes=2, fails_back=False, takeover_s=2.0)
+A, B, PARIS = "london/a", "london/b", "paris"
+STOP = f"stopBrokerConnection({TEXT})"
+NOTHING = {"data": [], "count": 0}
+TAKES_S = 120.0
+
+
+@pytest.fixture
+def group(layout: Layout, subject: Any) -> GroupSubject:
+    del layout
+    return GroupSubject(subject.stage)
+
+
+def by(*layouts: Layout) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("layout", layouts)
+
+
+def active(group: GroupSubject, at: str) -> bool | None:
+    """None where no console answers."""
+    try:
+        return bool(group.read(at, group.server(at), "Active")["Active"])
+    except requests.ConnectionError:
+        return None
+
+
+def taken_over(group: GroupSubject, at: str) -> None:
+    until(lambda: active(group, at), within_s=TAKES_S)
+
+
+def may_send(group: GroupSubject, at: str, match: str = IN) -> set[str]:
+    """The roles that may."""
+    rows = json.loads(group.done(at, group.server(at), f"getRolesAsJSON({TEXT})", match))
+    return {row["name"] for row in rows if row["send"]}
+
+
+def cluster(group: GroupSubject, at: str) -> str:
+    return f"127.0.0.1:{group.place(at).ports['cluster']}"
+
+
+def listed(group: GroupSubject, at: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(group.done(at, group.server(at), "listNetworkTopology()"))
+    return rows
+
+
+@by(SHARED, REPLICATED)
+def test_a_backup_answers_like_an_empty_broker(group: GroupSubject, layout: Layout) -> None:
+    group.put(A, IN, 3)
+    group.call(A, ADD, IN, *["amq"] * 10)
+    counts, flags = ("QueueCount", "PendingMirrorAcks", "DiskStoreUsage"), ("Active", "Backup", "HAPolicy")
+    same = ("NodeID", "ReplicaSync", "SharedStore", "Clustered")
+    of_a, of_b = (group.read(at, group.server(at), *counts, *flags, *same, "Name") for at in (A, B))
+    policy = "Replication {} w/quorum voting" if layout.replicates else "Shared Store {}"
+    components = ("acceptors", "broker-connections", "addresses", "cluster-connections")
+    shown = [
+        [bool(group.ask(at, type="search", mbean=f"{group.server(at)},component={each},*")["value"]) for at in (A, B)]
+        for each in components
+    ]
+    live = {"live": cluster(group, A), "primary": cluster(group, A), "backup": cluster(group, B)}
+
+    assert [of_a[name] for name in flags] == [True, False, policy.format("Primary")]
+    assert [of_b[name] for name in flags] == [False, True, policy.format("Backup")]
+    assert [of_a[name] for name in same] == [of_b[name] for name in same]
+    assert [of_a[name] for name in same[1:]] == [layout.replicates, not layout.replicates, True]
+    assert of_a["Name"] != of_b["Name"]
+    assert of_a["QueueCount"] > 0 < of_a["DiskStoreUsage"]
+    assert [of_b[name] for name in counts] == [0, 0, 0]
+    assert shown == [[True, False]] * 3 + [[True, True]]
+    for listing in ("listConnections", "listConsumers"):
+        assert json.loads(group.done(B, group.server(B), f"{listing}({TEXT},int,int)", "", -1, -1)) == NOTHING
+    assert [may_send(group, at) for at in (A, B)] == [{"amq"}, {"amq", "apps"}]
+    assert [listed(group, at) for at in (A, B)] == [[{"nodeID": of_a["NodeID"], **live}]] * 2
+    assert [group.greeted(at) for at in (A, B)] == [Connected, Closed]
+
+
+@by(SHARED, REPLICATED)
+def test_a_takeover_forgets_what_management_did_and_keeps_the_journal(group: GroupSubject) -> None:
+    document = "dr-ctl.contract.london"
+    group.put(A, IN, 3)
+    group.create(A, document, internal=True, user="what it says")
+    group.call(A, ADD, "geheim.#", *["amq"] * 10)
+    group.on(A, "pause(boolean)", True)
+    group.on(A, "pause()", queue=OUT)
+    group.settled()
+    group.done(A, group.acceptor(A, "clients"), "stop()")
+    group.done(A, group.server(A), STOP, PARIS)
+    group.put(A, OUT, 2)
+    node = group.read(A, group.server(A), "NodeID")
+
+    group.stage.kill("london", node="a")
+    comes(lambda: [active(group, at) for at in (A, B)], [None, False])
+    taken_over(group, B)
+
+    until(lambda: group.greeted(B) is Connected)
+    assert group.read(B, group.server(B), "NodeID") == node
+    until(lambda: group.attached(B) and group.attached(PARIS), within_s=TAKES_S)
+    pauses = [group.read(B, group.queue(B, name), "Paused", "PersistedPause") for name in (IN, OUT)]
+    assert [[*each.values()] for each in pauses] == [[True, True], [False, False]]
+    assert group.read(B, group.queue(B, document), "User") == {"User": "what it says"}
+    assert may_send(group, B, "geheim.x") == {"amq"}
+    counted = group.read(B, group.queue(B, IN), "MessageCount", "MessagesAdded", "MessagesAcknowledged")
+    assert list(counted.values()) == [3, 3, 0]
+    comes(lambda: [group.depth(at, queue) for at in (B, PARIS) for queue in (IN, OUT)], [3, 2, 3, 2])
+    assert group.pending(PARIS) == 0
+    assert [listed(group, B)[0].get(key) for key in ("live", "backup")] == [cluster(group, B), None]
+
+
+@by(SHARED, REPLICATED)
+def test_a_node_that_comes_back_is_active_again_after_a_gap(group: GroupSubject, layout: Layout) -> None:
+    def start(at: str) -> tuple[int, int]:
+        """When its process began, and when what it runs did."""
+        row = group.read(at, group.server(at), "CurrentTimeMillis", "UptimeMillis")
+        process = int(group.read(at, beans.RUNTIME, "StartTime")["StartTime"])
+        return process, (row["CurrentTimeMillis"] - row["UptimeMillis"]) // 1000
+
+    group.stage.kill("london", node="a")
+    taken_over(group, B)
+    began = start(B)
+    group.put(B, IN, 2)
+    seen: list[tuple[bool | None, bool | None]] = []
+
+    group.stage.start("london", node="a")
+    while not active(group, A):
+        seen.append((active(group, A), active(group, B)))
+        system().sleep(0.02)
+
+    assert (False if layout.replicates else None, False) in seen
+    assert (True, True) not in seen
+    comes(lambda: active(group, B), False)
+    assert group.depth(A, IN) == 2
+    passive = start(B)
+    group.stage.kill("london", node="a")
+    taken_over(group, B)
+    again = start(B)
+    assert began[0] == passive[0] == again[0]
+    assert began[1] < passive[1]
+    assert abs(passive[1] - again[1]) <= 1
+
+
+@by(STAYS)
+def test_a_primary_that_waits_refuses_everything(group: GroupSubject) -> None:
+    group.stage.kill("london", node="a")
+    taken_over(group, B)
+
+    group.stage.start("london", node="a")
+
+    system().sleep(5)
+    assert [active(group, at) for at in (A, B)] == [None, True]
+    assert [group.greeted(at) for at in (A, B)] == [Closed, Connected]
+    group.stage.kill("london", node="b")
+    taken_over(group, A)
+
+
+@by(Layout(nodes=2, replicates=True, listener="clients", takeover_s=2.0))
+def test_closing_the_listener_of_the_replication_makes_both_nodes_active(group: GroupSubject) -> None:
+    group.put(A, IN, 2)
+    group.settled()
+
+    group.done(A, group.acceptor(A, "clients"), "stop()")
+
+    comes(lambda: [active(group, at) for at in (A, B)], [True, True], within_s=TAKES_S)
+    shown = [group.read(at, group.server(at), "Backup", "NodeID", "ReplicaSync") for at in (A, B)]
+    assert shown[0] == shown[1] == {**shown[0], "Backup": False, "ReplicaSync": False}
+    until(lambda: all(group.attached(at) for at in (A, B)), within_s=TAKES_S)
+    group.put(B, IN)
+    comes(lambda: [group.depth(at, IN) for at in (A, B, PARIS)], [2, 3, 3])
+    group.on(PARIS, "removeAllMessages()")
+    comes(lambda: [group.depth(at, IN) for at in (A, B, PARIS)], [0, 3, 0])
+    group.done(A, group.acceptor(A, "clients"), "start()")
+    assert [group.greeted(at) for at in (A, B)] == [Connected, Connected]
