@@ -384,7 +384,7 @@ class Twin:
                 secret = self.directory / (host.secret if user == ADMIN else f"{host.secret}.{user}")
                 secret.touch(mode=0o600)
                 secret.write_text(host.broker.users[user] + "\n", encoding="utf-8")
-            broker = {**self._described(nodes), "name": pair, "password": {"file": host.secret}}
+            broker = {"name": pair, "password": {"file": host.secret}, **self._described(nodes)}
             sites.setdefault(site, {"brokers": [], **self.kind.site})["brokers"].append(broker)
         document = {
             "version": 1,
