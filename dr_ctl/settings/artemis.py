@@ -11,7 +11,8 @@ from dr_ctl.settings.parts import IdStore, Names, Part
 
 # Ids that a broker remembers per address, unless its broker.xml says otherwise.
 ID_CACHE_SIZE: Final = 20_000
-APART: Final = (("clients", "mirror"),)
+_CLUSTER: Final = ("clients", "cluster")
+APART: Final = (("clients", "mirror"), _CLUSTER)
 
 
 class LastingFence(Part):
@@ -139,7 +140,7 @@ class BridgesBroker(ArtemisBroker):
 class ArtemisBridges(Settings):
     """An installation whose sites are joined by diverts and bridges, a queue each."""
 
-    apart: ClassVar = (("clients", "bridge"),)
+    apart: ClassVar = (("clients", "bridge"), _CLUSTER)
 
     topology: Literal["artemis-bridges"]
     sites: dict[SiteName, Site[BridgesBroker]]

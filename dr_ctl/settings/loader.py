@@ -204,9 +204,9 @@ def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[P
             if called[1].value in own_names:
                 problems.append(_at(called[1], f"sites.{name.value}", f"a second broker is called {called[1].value}"))
             own_names[called[1].value] = called[1]
-            for clients, link in apart:
-                both = sorted(set(_words(broker, clients)) & set(_words(broker, link)))
-                text = f"{', '.join(both)} cannot be for clients and for the peer's link: closing it would cut the link"
+            for clients, beside in apart:
+                both = sorted(set(_words(broker, clients)) & set(_words(broker, beside)))
+                text = f"{', '.join(both)} cannot be under `{clients}:` and `{beside}:`: a fence closes it for both"
                 problems += [_at(broker, f"sites.{name.value}", text)] if both else []
         named.append(own_names)
     if len(named) == 2:  # noqa: PLR2004

@@ -220,7 +220,7 @@ hooks: {fence: {run: ./fence.sh}}
             f"12:19: sites.London.brokers.orders-1.password: {ONE_SECRET}",
             "13:18: sites.London.brokers.orders-1.clients: is empty",
             "14:9: sites.London.brokers.orders-1.clinets: unknown key",
-            "17:9: sites.paris: both cannot be for clients and for the peer's link: closing it would cut the link",
+            "17:9: sites.paris: both cannot be under `clients:` and `mirror:`: a fence closes it for both",
             "18:18: sites.paris.brokers.orders-2.jolokia: must not hold a login; set username and password beside it",
             "19:19: sites.paris.brokers.orders-2.username: should be a valid string",
             "20:19: sites.paris.brokers.orders-2.password: " + ONE_SECRET,

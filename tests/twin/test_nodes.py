@@ -4,6 +4,7 @@ London's broker shows its backup by its HA policy, by its listing of the cluster
 both nodes. Where the named node is dead, another one may serve, or be about to.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from dr_ctl.core.system import system
 from dr_ctl.settings.loader import load
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
-from dr_ctl_lab.twin.artemis.group import Group
+from dr_ctl_lab.twin.artemis.group import Group, Guest
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
@@ -151,22 +152,40 @@ def test_a_passive_node_is_not_taken_for_the_broker(twin: PlayedTwin, dr_ctl: Co
     assert serving(twin) == ("london",)
 
 
+REPLICATES, SHARES, OFF = "Replication Primary w/quorum voting", "Shared Store Primary", "Primary Only"
+JOINS = Guest("clients", "CORE", remote="10.9.8.7:40001")
+LISTENS = Guest("clients", "CORE", "cluster-user", consumes="notif.1", remote="10.9.8.7:40002")
+
+
 @pytest.mark.parametrize(
-    ("policy", "words"),
+    ("words", "policy", "listener", "others", "guests", "says"),
     [
-        ("Replication Primary w/quorum voting", ("swapover", "--to", "paris")),
-        ("Shared Store Primary", ("fence", "london")),
-        ("Primary Only", ("fence", "london")),
+        (("swapover", "--to", "paris"), REPLICATES, "clients", False, (), "close acceptor clients, .*both would be"),
+        (("fence", "london"), SHARES, "clients", True, (), "close acceptor clients, .*under way between them"),
+        (("fence", "london"), OFF, "clients", True, (), "close acceptor clients, .*under way between them"),
+        # Where something translates addresses, who is connected tells it.
+        (("fence", "london"), REPLICATES, "", False, (JOINS,), "close acceptor clients, .*both would be active"),
+        (("quiesce", "london"), OFF, "", False, (JOINS, LISTENS), "close acceptor clients, .*under way between them"),
+        (("fence", "london"), REPLICATES, "", False, (), "by which of its acceptors is not known"),
     ],
 )
 def test_a_fence_that_would_cut_the_nodes_off_from_each_other_is_refused_before_anything_is_closed(
-    twin: PlayedTwin, dr_ctl: Command, policy: str, words: tuple[str, ...]
+    twin: PlayedTwin,
+    dr_ctl: Command,
+    words: tuple[str, ...],
+    policy: str,
+    listener: str,
+    others: bool,
+    guests: tuple[Guest, ...],
+    says: str,
 ) -> None:
-    group = Group(
-        policy, shares_store="Shared" in policy, listener="clients", backup=BACKUP if "Only" not in policy else ""
-    )
-    group.cluster["another"] = "10.9.8.6:61616"
-    node(twin).group = group
+    backup = BACKUP if policy != OFF and listener else ""
+    node(twin).group = Group(policy, shares_store=policy == SHARES, listener=listener, backup=backup)
+    if others:
+        node(twin).group.cluster["another"] = "10.9.8.6:61616"
+    options = {"name": "notif.1", "address": "activemq.notifications", "routing-type": "multicast", "internal": True}
+    node(twin).create_queue(options, here_only=True)
+    node(twin).guests += guests
     before = at_rest(twin)
 
     refused = dr_ctl(*words, "--yes")
@@ -174,9 +193,18 @@ def test_a_fence_that_would_cut_the_nodes_off_from_each_other_is_refused_before_
     assert (refused.code, at_rest(twin)) == (10, before), refused.document
     [finding] = refused.rows("DR-NODE-002")
     assert finding["severity"] == "error"
-    assert "a fence would close acceptor clients" in finding["text"]
-    assert ("both would be active" in finding["text"]) == ("Replication" in policy)
-    assert "an acceptor of their own" in finding["remedy"]
+    assert re.search(says, finding["text"])
+    assert "to `clients:`" not in str(refused.document)
+
+
+def test_a_lock_on_their_store_keeps_nodes_apart_that_a_fence_cuts_off(twin: PlayedTwin, dr_ctl: Command) -> None:
+    node(twin).group = Group(SHARES, shares_store=True, listener="clients", backup=BACKUP)
+
+    fenced = done(dr_ctl("fence", "london", "--yes"))
+
+    [finding] = fenced.rows("DR-NODE-002")
+    assert (finding["severity"], serving(twin)) == ("warning", ())
+    assert "the passive one can take over all the same" in finding["text"]
 
 
 def test_a_failover_does_not_close_the_listener_where_the_nodes_of_its_target_replicate(

@@ -22,7 +22,7 @@ class Access(ConsoleAccess[B_co]):
     find_broker = staticmethod(reading.find_broker)
 
     def _config(self) -> Config:
-        return replace(super()._config(), mirror=self.settings.link_listeners)
+        return replace(super()._config(), mirror=self.settings.link_listeners, cluster=self.settings.cluster or ())
 
     def store(self) -> Store:
         return Documents(self)

@@ -16,12 +16,14 @@ from dr_ctl.topologies.artemis.documents import IN_USER, BrokerStore
 from dr_ctl.topologies.artemis.fence import ListenersAndRoles
 from dr_ctl.topologies.artemis.operations import ArtemisRequests
 from dr_ctl.topologies.common.link import AnyLink
-from dr_ctl.topologies.common.view import Broker, Connection
+from dr_ctl.topologies.common.names import HEARD_BY
+from dr_ctl.topologies.common.view import Broker, Connection, Consumer
 from dr_ctl.topologies.topology import Node
 
 GROUP: Final = ("HAPolicy", "SharedStore", "Backup")
 """Read with each look at the broker; an old version lacks the first one."""
 _ALONE: Final = ("Primary Only", "Live Only")
+CORE: Final = "CORE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +105,11 @@ def others(there: Iterable[Connection], peer: AnyLink | None) -> list[Connection
     """The connections that are none of the bridges: these speak CORE, all with one user, one connection each. Of one
     that has no session yet nothing is known. Connections of that user above the number of the bridges may be of the
     peer's earlier start, which a broker lists for up to a minute."""
-    doing = [each for each in there if each.user]
-    users = Counter(each.user for each in doing if each.protocol == "CORE")
+    doing = [each for each in there if each.has_session]
+    users = Counter(each.user for each in doing if each.protocol == CORE)
     bridges = sum(peer.ships.values()) if peer is not None else None
     user = _nearest(users, bridges)
-    return [each for each in doing if each.protocol != "CORE" or each.user != user]
+    return [each for each in doing if each.protocol != CORE or each.user != user]
 
 
 def _nearest(users: Mapping[str, int], bridges: int | None) -> str | None:
@@ -126,20 +128,42 @@ class ArtemisBroker(Broker):
 
     @property
     def inner_ports(self) -> frozenset[int]:
+        """The port that its own connector names, those of the acceptors that the settings name, and those at which
+        brokers of its site were seen to listen to it. A connector may name an address that something translates: then
+        the nodes of one that replicates are those who have no session."""
         joined = self.group.has_nodes or self.group.cluster
-        return frozenset({self.group.port} if joined and self.group.port is not None else ())
+        named = {acceptor.port for acceptor in self.acceptors if acceptor.name in self.config.cluster}
+        ports = {self.group.port if joined else None, *named, *(consumer.port for consumer in self._listening)}
+        if self.replicates and not ports & {acceptor.port for acceptor in self.acceptors if acceptor.port is not None}:
+            ports |= {each.port for each in self.connections if each.protocol == CORE and not each.has_session}
+        return frozenset(port for port in ports if port is not None)
 
     @property
     def replicates(self) -> bool:
         return self.group.replicates
 
-    def is_within(self, connection: Connection) -> bool:
-        """Say so of a CORE connection at that port that has no session, as replication and the listing of nodes have
-        none, or that consumes queues of the broker's own alone."""
-        if connection.port not in self.inner_ports or connection.protocol != "CORE":
-            return False
-        consumed = {each.queue for each in self.consumers if each.remote == connection.remote}
-        return not connection.user or (bool(consumed) and not consumed & {*self.business})
+    @property
+    def is_clustered(self) -> bool:
+        return bool(self.group.cluster or self._listening)
+
+    @property
+    def _listening(self) -> Sequence[Consumer]:
+        """The brokers of its site that hear of its queues: each by a queue that it keeps for that broker."""
+        return [each for each in self.consumers if each.queue.startswith(HEARD_BY) and each.queue not in self.business]
+
+    @property
+    def from_outside(self) -> Sequence[Connection]:
+        """Within are CORE connections at those ports that have no session, as replication and the listing of nodes
+        have none, or that consume what a broker of the site does."""
+        inner_ports, business = self.inner_ports, self.business
+        listening = {consumer.remote for consumer in self._listening}
+        working = {consumer.remote for consumer in self.consumers if consumer.queue in business}
+
+        def is_within(connection: Connection) -> bool:
+            joins = connection.remote in listening - working or not connection.has_session
+            return connection.protocol == CORE and connection.port in inner_ports and joins
+
+        return [connection for connection in self.connections if not is_within(connection)]
 
     @property
     def nodes(self) -> Sequence[Node]:

@@ -279,6 +279,7 @@ def connection(row: dict[str, Any]) -> Connection:
         client=str(row["clientID"] or ""),
         user=str(row["users"] or ""),
         protocol=str(row["protocol"]),
+        has_session=int(row.get("sessionCount", bool(row["users"]))) > 0,
     )
 
 

@@ -51,7 +51,7 @@ def of_silent(silent: Silent) -> Iterator[Finding]:
 
 def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
     """Find what is wrong with a broker's listeners, whichever way they open and close."""
-    named = {"clients": view.config.clients, "mirror": view.config.mirror or ()}
+    named = {"clients": view.config.clients, "mirror": view.config.mirror or (), "cluster": view.config.cluster}
     here = {each.name for each in view.acceptors}
     for key, names in named.items():
         missing = [each for each in names if each not in here]
@@ -93,27 +93,31 @@ def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
 
 
 def _of_inner_listeners(name: str, view: Broker) -> Iterator[Finding]:
-    """Find listeners whose closing cuts nodes and brokers of one site off from each other."""
-    both = "; they replicate: both would be active, and both sites open" if view.replicates else ""
-    if listeners := [listener.name for listener in view.listeners if listener.port in view.inner_ports]:
-        beside = f" Or take {', '.join(listeners)} out of `clients:`, where no client comes through it."
-        yield found(
-            "DR-NODE-002",
-            broker=name,
-            listeners=", ".join(listeners),
-            both=both,
-            or_else=beside if len(listeners) < len(view.listeners) else "",
-        )
-    linked = [listener.name for listener in view.link.listeners if listener.port in view.inner_ports]
+    """Find listeners whose closing cuts nodes and brokers of one site off from each other. Nodes that share a store
+    are kept apart by its lock."""
+    inner_ports = view.inner_ports
+    if listeners := [listener.name for listener in view.listeners if listener.port in inner_ports]:
+        named = ", ".join(listeners)
+        beside = f" Or take {named} out of `clients:`, where no client comes through it."
+        or_else = beside if len(listeners) < len(view.listeners) else ""
+        if view.replicates or view.is_clustered:
+            key = "DR-NODE-002.replicating" if view.replicates else "DR-NODE-002.cluster"
+            yield found(key, broker=name, listeners=named, or_else=or_else)
+        else:
+            shared_store = "DR-NODE-002.shared_store"
+            yield found(shared_store, severity=Severity.WARNING, broker=name, listeners=named, or_else=or_else)
+    elif view.replicates and not any(listener.port in inner_ports for listener in view.acceptors):
+        yield found("DR-NODE-002.not_known", broker=name)
+    linked = [listener.name for listener in view.link.listeners if listener.port in inner_ports]
     if view.replicates and linked:
-        yield found("DR-NODE-003", broker=name, listeners=", ".join(linked), both=both)
+        yield found("DR-NODE-003", broker=name, listeners=", ".join(linked))
 
 
 def _may_be_brokers(view: Broker) -> bool:
     """Whether another listener must not become a clients' one, as brokers of the site may come by it: a fence would cut
     them off from each other. Who has no user, and names no client, may be such a broker."""
     others = {listener.port for listener in view.fence.leaves_open}
-    there = [each for each in view.connections if each.port in others and not view.is_within(each)]
+    there = [each for each in view.from_outside if each.port in others]
     return any(each.port in view.inner_ports or not (each.user or each.client) for each in there)
 
 

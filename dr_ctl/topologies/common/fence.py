@@ -68,11 +68,7 @@ class Fence:
     def strangers(self) -> list[str]:
         """Clients on listeners that are not theirs: clients there would go on working behind a fence."""
         others = {listener.port: listener.name for listener in self.leaves_open if listener.port is not None}
-        return [
-            _told(each, others[each.port])
-            for each in self.view.connections
-            if each.port in others and not self.view.is_within(each)
-        ]
+        return [_told(each, others[each.port]) for each in self.view.from_outside if each.port in others]
 
     def beside_link(self, peer: Broker | None) -> list[str]:
         """Clients on the listeners of the peer's link: they would go on working behind a fence too."""

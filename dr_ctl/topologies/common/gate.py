@@ -64,7 +64,7 @@ def clients_of(view: Broker) -> Iterator[str]:
     if view.open:
         yield f"{view.site} lets clients in"
     listeners = {listener.port for listener in (*view.listeners, *view.fence.leaves_open) if listener.port is not None}
-    if there := [each for each in view.connections if each.port in listeners and not view.is_within(each)]:
+    if there := [each for each in view.from_outside if each.port in listeners]:
         yield f"{view.site} has {len(there)} client connection(s), the first from {there[0].remote}"
     if held := [each for each in view.consumers if each.queue in view.business]:
         yield f"{view.site} has a consumer of {held[0].queue}: {held[0].told}"

@@ -191,14 +191,16 @@ class Link(ABC, Generic[V]):
             for listener in self.listeners
             if listener.port is not None and listener.name not in self.view.config.clients
         }
-        return [each for each in self.view.connections if each.port in ports and not self.view.is_within(each)]
+        return [connection for connection in self.view.from_outside if connection.port in ports]
 
     def only_listener(self, fits: Callable[[Acceptor], bool]) -> tuple[Acceptor, ...]:
-        """The listeners of the link as the settings name them, else the only one that fits and is not for clients."""
+        """The listeners of the link as the settings name them, else the only one that fits and is neither for clients
+        nor for the site's own brokers."""
         view = self.view
         if view.config.mirror is not None:
             return tuple(each for each in view.acceptors if each.name in view.config.mirror)
-        others = [each for each in view.acceptors if each.name not in view.config.clients and fits(each)]
+        aside = {*view.config.clients, *view.config.cluster}
+        others = [each for each in view.acceptors if each.name not in aside and fits(each)]
         return tuple(others) if len(others) == 1 else ()
 
 

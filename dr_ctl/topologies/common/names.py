@@ -9,6 +9,8 @@ ANY_ADDRESS: Final = f"{OWN}any"  # nobody has this address: rights of a role he
 _DIGITS: Final = 15  # digits of a document's number: dr-ctl never wrote a longer one
 OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
 CLUSTER_PREFIX: Final = "$.artemis.internal.sf."
+HEARD_BY: Final = "notif."
+"""Of queues by which another broker of a cluster hears of this one's."""
 # Only documents have these words in their names; queues of messages that dr-ctl keeps aside do not.
 DOCUMENT: Final = re.compile(r"dr-ctl\.(lock|debt|receipt)\.")
 QUARANTINE_PREFIX: Final = f"{OWN}quarantine."
@@ -18,7 +20,9 @@ OURS: Final = (OWN, REHEARSAL)
 MQTT_RETAINED: Final = "$sys.mqtt.retain."
 """Of queues that hold what MQTT retains for new subscribers: the broker calls them none of its own, nobody consumes."""
 # Names that brokers keep for themselves. Which queues are its own a broker says itself, but for versions before 2.34.
-BROKERS: Final = ("activemq.management", "activemq.notifications", "$.artemis.", "$sys.mqtt.sessions", OUTFLOW_PREFIX)
+BROKERS: Final = (
+    "activemq.management", "activemq.notifications", HEARD_BY, "$.artemis.", "$sys.mqtt.sessions", OUTFLOW_PREFIX,
+)  # fmt: skip
 
 
 def quarantine_queue(site: str, queue: str) -> str:

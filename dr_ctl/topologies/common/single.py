@@ -22,7 +22,8 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Broker, Queue
 
 V = TypeVar("V", bound=Broker)
-_WEIGHTS: Final = {RESTART: Weight.RESTART, FENCE: Weight.SINGLE_STEP | Weight.FENCING}
+_SHUTS: Final = Weight.SINGLE_STEP | Weight.FENCING
+_WEIGHTS: Final = {RESTART: Weight.RESTART, FENCE: _SHUTS, QUIESCE: _SHUTS}
 # Findings that the restart of a link mends.
 _MENDED: Final = frozenset({"DR-LINK-003", "DR-LINK-004"})
 

@@ -274,7 +274,7 @@ def _clients(view: Broker) -> int | None:
     ports = {listener.port for listener in view.listeners}
     if None in ports:
         return None
-    return sum(each.port in ports and not view.is_within(each) for each in view.connections)
+    return sum(connection.port in ports for connection in view.from_outside)
 
 
 def _traffic(view: Broker, before: Broker, took_s: float) -> tuple[float, float] | None:

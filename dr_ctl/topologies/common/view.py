@@ -92,7 +92,8 @@ class Acceptor:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A connection that came in through an acceptor's port, or went out (`port` of no acceptor)."""
+    """A connection that came in through an acceptor's port, or went out (`port` of no acceptor). Of one without a
+    session yet nothing is known."""
 
     id: str
     port: int | None
@@ -100,6 +101,7 @@ class Connection:
     client: str
     user: str
     protocol: str
+    has_session: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class Config:
     id_cache: int | None = None
     greets_at: int | None = None
     peer: str = "the other site"
+    cluster: tuple[str, ...] = ()
 
 
 class Peer(Enum):
@@ -231,10 +234,15 @@ class Broker(ABC):
         other, both are active."""
         return False
 
-    def is_within(self, connection: Connection) -> bool:
-        """Say whether a connection is one of those."""
-        del connection
+    @property
+    def is_clustered(self) -> bool:
+        """Say whether other brokers of its site share its work: messages are under way between them."""
         return False
+
+    @property
+    def from_outside(self) -> Sequence[Connection]:
+        """The connections that come neither from those nor from other nodes of the broker."""
+        return self.connections
 
     @property
     def nodes(self) -> Sequence[Node]:

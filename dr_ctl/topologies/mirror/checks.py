@@ -10,6 +10,7 @@ from dr_ctl.topologies.artemis import checks as artemis
 from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.failover import nothing_owed
+from dr_ctl.topologies.common.names import CLUSTER_PREFIX
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.view import BrokerView
 
@@ -88,7 +89,7 @@ def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
     elif view.outflow is not None and not view.link.attached:
         key = "DR-LINK-004.kept_out" if kept_out else "DR-LINK-004"
         yield found(key, broker=name, link=f"link {link.name}", site=view.site)
-    if busy := [queue.name for queue in view.queues if queue.name.startswith("$.artemis.internal.sf.") and queue.depth]:
+    if busy := [queue.name for queue in view.queues if queue.name.startswith(CLUSTER_PREFIX) and queue.depth]:
         yield found("DR-LINK-006", broker=name, busy=some(busy))
 
 

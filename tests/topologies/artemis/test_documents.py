@@ -214,7 +214,7 @@ class Peer:
 
 
 def conn(user: str, protocol: str = "CORE") -> Connection:
-    return Connection("", 61617, "", "", user, protocol)
+    return Connection("", 61617, "", "", user, protocol, has_session=bool(user))
 
 
 BRIDGE, APP, NOBODY = conn("bridge"), conn("app"), conn("")

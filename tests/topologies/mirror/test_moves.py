@@ -769,7 +769,7 @@ def test_whoever_is_not_the_peer_at_the_listener_of_its_link_is_a_client(
 
 
 def core(user: str, remote: str = "10.1.2.5:5000", port: int = ADMIN) -> Connection:
-    return Connection("c", port, remote, "", user, "CORE")
+    return Connection("c", port, remote, "", user, "CORE", has_session=bool(user))
 
 
 def test_brokers_of_the_same_site_are_no_clients_and_whoever_else_comes_by_their_listener_is() -> None:
