@@ -144,7 +144,7 @@ def test_a_topology_knows_what_is_common_and_its_family_and_no_other_one() -> No
 
 
 def test_what_decides_uses_nothing_that_acts() -> None:
-    """A draft is given no tools; it names nothing that asks or changes a broker, nor does what it calls beside it."""
+    """A draft or a want is given no tools; it names nothing that asks or changes a broker, nor does what it calls."""
     drafts = 0
     for name, tree in modules().items():
         functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
@@ -157,7 +157,10 @@ def test_what_decides_uses_nothing_that_acts() -> None:
             if ACTING & {*str(node.module).split("."), alias.name}
         }
         deciding = {
-            each for each, body in functions.items() if body.returns and ast.unparse(body.returns) == "StepPlan"
+            each
+            for each, body in functions.items()
+            if (body.returns and ast.unparse(body.returns) == "StepPlan")
+            or any(arg.annotation and ast.unparse(arg.annotation) == "AtBroker" for arg in body.args.args)
         }
         calls = {each: frozenset(used & functions.keys()) for each, used in names.items()}
         used = {each for draft in deciding for part in {draft, *reach(draft, calls)} for each in names[part]}

@@ -33,7 +33,7 @@ def until(
     most_s: float = 0.0,
     stable_for: int = 1,
     hopeless: Callable[[T], bool] | None = None,
-    meanwhile: Callable[[T], None] | None = None,
+    meanwhile: Callable[[T], object] | None = None,
 ) -> Waited[T]:
     """Look until `holds` was true of `stable_for` looks in a row; without `within_s` only a hopeless look ends it
     otherwise. `meanwhile` gets each look after which the wait goes on, to tell how the wait stands or to try again. Up

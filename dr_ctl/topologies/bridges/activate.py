@@ -1,12 +1,11 @@
 """`activate`: the queues that move deliver at the target and let clients in, proven by a look."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import Role, some
+from dr_ctl.core.model import some
 from dr_ctl.engine.goals import ALL
-from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
+from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
@@ -16,11 +15,10 @@ from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.calls import holds, left_of, open_listener
-from dr_ctl.topologies.common.failover import let_in_again
-from dr_ctl.topologies.common.receipts import changes
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.topologies.common.verbs.activate import may_open, open_beside, sides
 
 
 def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
@@ -46,7 +44,7 @@ UNDO: Final = Undo(target=(clients,))
 
 
 def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    views, why = _may_open(tools, move)
+    views, why = may_open(tools, move)
     if why is not None:
         return Refused(why)
     admits, listeners, strikes = step.part("admit"), step.part("listeners"), step.part("strikes")
@@ -67,12 +65,12 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext
 def _admitted(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> str | None:
     """Let the clients' roles in where the queues deliver; gives the reason why they are not let in. By them clients are
     in, so the other site is looked at right before."""
-    there, here, _ = _sides(tools, move)
+    there, here, _ = sides(tools, move)
     paused = {view.unit_of(call.thing) for view in there for call in step.part("listeners") if not holds(call, there)}
     admits = [call for call in step.part("admit") if call.thing not in paused]
     if not left_of([call for call in admits if call.thing != ALL], there):
         return None
-    return _open_beside(here, move) or tools.admit(move.target, admits, context, again=True)
+    return open_beside(tools, here, move) or tools.admit(move.target, admits, context, again=True)
 
 
 def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome | None:
@@ -87,8 +85,8 @@ def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: Ste
         try:
             if context.monotonic() > again_at:
                 again_at = context.monotonic() + tools.timeouts.again_s
-                there, here, _ = _sides(tools, move)
-                if _open_beside(here, move) is None:
+                there, here, _ = sides(tools, move)
+                if open_beside(tools, here, move) is None:
                     tools.change([call for call in listeners if not holds(call, there)], context)
                     _admitted(tools, step, move, context)
             return left_of(wanted, tools.observer.look_at(move.target))
@@ -112,49 +110,3 @@ def _shut(tools: BridgesTools, move: Move) -> bool:
         )
     except BrokerError:
         return False
-
-
-def _may_open(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], str | None]:
-    """Gives the target's brokers, and why nothing may be opened."""
-    there, here, lives = _sides(tools, move)
-    if lives and not any(view.open_among(move.moves) for view in there):
-        return there, f"{move.source} lives and cannot be managed: it may serve clients"
-    opened = _open_beside(here, move)
-    if opened is not None or (opened := let_in_again(there, move.source)) is not None:
-        return there, opened
-    by_pair = {view.pair: view for view in here}
-    closed = [view for view in there if view.pair in by_pair and not view.open_among(move.moves)]
-    moved = [why for view in closed for why in _moved(tools, by_pair[view.pair], view, move)]
-    return there, some(moved) if moved else None
-
-
-def _open_beside(here: Sequence[BrokerView], move: Move) -> str | None:
-    opened = sorted({unit for view in here for unit in view.open_among(move.moves)})
-    return f"{move.source} has {some(opened)} open: a second site is never opened" if opened else None
-
-
-def _sides(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], list[BrokerView], bool]:
-    """Look at both sites in the same moment: the target's brokers, the source's, and whether that one lives and does
-    not answer."""
-    if move.ask.operation == FAILOVER:
-        # A lost site that does not answer is not seen open.
-        there, snapshot = (
-            tools.observer.look_at(move.target),
-            tools.observer.look_once(least_s=tools.timeouts.last_look_s),
-        )
-        lives = snapshot.roles[move.source] is Role.SICK or (
-            not tools.cut_off and bool(snapshot.hints[move.source].signs)
-        )
-        return there, snapshot.views(move.source), lives
-    sites = [tools.observer.at(site) for site in (move.target, move.source)]
-    views = tools.observer.together(lambda access: access.read(), [each for site in sites for each in site])
-    return views[: len(sites[0])], views[len(sites[0]) :], False
-
-
-def _moved(tools: BridgesTools, here: BrokerView, there: BrokerView, move: Move) -> list[str]:
-    """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
-    if (sample := tools.gate.samples.get(there.pair)) is not None:
-        pairs = ((sample.source, here), (sample.target, there))
-        return [why for was, now in pairs for why in changes(was, now, move.moves)]
-    receipt = receipts.held_at(there) if move.ask.operation == ACTIVATE else None
-    return receipts.moved(receipt, (here, there), move.ask) if receipt is not None else []

@@ -14,8 +14,8 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.common import receipts
-from dr_ctl.topologies.common.baseline import RETURNED, AtBroker, debts, state_of
-from dr_ctl.topologies.common.calls import call, holds, open_listener, resume, still
+from dr_ctl.topologies.common.baseline import RETURNED, state_of
+from dr_ctl.topologies.common.calls import call, open_listener, resume, still
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
@@ -23,6 +23,7 @@ from dr_ctl.topologies.common.single import paused_at
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.verbs.fence import acting, drafting, held
 from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.common.wants import AtBroker, debts
 from dr_ctl.topologies.console.requests import request
 
 CUT: Final = "closeConsumerConnectionsForAddress(java.lang.String)"
@@ -99,9 +100,13 @@ def _whole(view: BrokerView, move: Move) -> bool:
     return all(move.ask.includes(unit) or view.kept_out(unit) for unit in view.fence.matches)
 
 
-# By itself, queues are closed too that the other site serves, where nothing kept clients out.
+def _chosen(move: Move) -> Chosen:
+    """By itself a fence closes queues too that the other site serves, where nothing kept clients out."""
+    return move.ask.includes if move.ask.operation == FENCE else move.moves
+
+
 draft: Final = drafting(
-    lambda view, chosen: closes(view, view.among(chosen)),
+    lambda at: closes(at.view, at.view.among(_chosen(at.move))),
     lambda _: "the clients of each queue are kept out, restarts included",
     "its queues are closed already",
     _whole,
@@ -123,23 +128,24 @@ def draft_of_returned(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker
     return StepPlan(move.target, "what it still holds is counted; its queues are closed first", tuple(calls))
 
 
-def _close(tools: BridgesTools, calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
-    chosen = move.ask.includes if move.ask.operation == FENCE else move.moves
-    return _closed(tools, move.source, calls, chosen, context)
+def _close(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
+    return _closed(tools, move.source, _chosen(move), move, context)
 
 
 act: Final = acting(_close)
 
 
-def _closed(tools: BridgesTools, site: str, calls: Sequence[Call], chosen: Chosen, context: StepContext) -> Outcome:
-    views = tools.observer.look_at(site)
-    if not (missing := [call for call in calls if not holds(call, views)]):
+def _closed(tools: BridgesTools, site: str, chosen: Chosen, move: Move, context: StepContext) -> Outcome:
+    send = tools.sending(lambda at: closes(at.view, at.view.among(chosen)), move, context)
+    if not (outcomes := send(tools.observer.look_at(site))):
         return NotNeeded(f"{site} is closed to clients already", {"proof": "flag"})
-    refused = any(isinstance(outcome, Refused) for outcome in tools.change(missing, context))
+    refused = any(isinstance(outcome, Refused) for outcome in outcomes)
 
-    def cut(views: Sequence[BrokerView]) -> None:
-        """Cut the clients that came between the look and the roles."""
-        tools.change([call for call in calls if call.goal is Goal.CUT and not holds(call, views)], context)
+    def again(views: Sequence[BrokerView]) -> None:
+        """Cut too the clients that came between the look and the roles."""
+        send(views)
+        cuts = [(view, _cut(view, unit)) for view in views for unit in view.among(chosen)]
+        tools.change([call for view, call in cuts if not view.holds(call)], context)
 
     waited = until(
         context,
@@ -148,7 +154,7 @@ def _closed(tools: BridgesTools, site: str, calls: Sequence[Call], chosen: Chose
         # A call that was refused will not come true by waiting, and clients wait too.
         within_s=0.0 if refused else tools.timeouts.fence_s,
         poll_s=tools.timeouts.poll_s,
-        meanwhile=cut,
+        meanwhile=again,
     )
     if not waited.held:
         return Refused(f"{site}: {some(_still_in(waited.look, chosen))}")
@@ -172,7 +178,7 @@ def _still_in(views: Sequence[BrokerView], chosen: Chosen) -> list[str]:
 def residue(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Close those of the returned site's queues that were decided, and count what it still holds for the other."""
     units = {call.thing for call in step.calls if call.goal is Goal.CUT}
-    closed = _closed(tools, move.target, step.calls, units.__contains__, context)
+    closed = _closed(tools, move.target, units.__contains__, move, context)
     if isinstance(closed, Refused):
         return closed
     for view in tools.observer.look_at(move.target):

@@ -8,99 +8,91 @@ from typing import Final
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, Outcome, StepContext, StepPlan
-from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Done, Move, Outcome, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.bridges import duplicates
 from dr_ctl.topologies.bridges.shipping import Direction, starts, wait
 from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.view import BrokerView, whole
-from dr_ctl.topologies.common.baseline import AtBroker, before, debts, pauses, way_in
-from dr_ctl.topologies.common.calls import call, open_links, pause, resume
+from dr_ctl.topologies.common import wants
+from dr_ctl.topologies.common.calls import call, pause, resume
 from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.idstore import NotRead, Store
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.verbs.quarantine import paid
 from dr_ctl.topologies.common.verbs.undoing import as_before
+from dr_ctl.topologies.common.view import Acceptor, Queue
+from dr_ctl.topologies.common.wants import AtBroker, Wants
 
 HOLDS: Final = "the returned site holds something for this one"
 HELD: Final = "it was paused for what came"
 LOOK_S: Final = 30.0
 
 
-def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    """Pause the serving site's delivery (lasting), let residue and ids in, resume, strike the debts. Messages and ids
-    take two bridges: a late message may arrive before the id that says that it is done."""
-    del step
-    held: list[Call] = []
-    let_in: list[Call] = []
-    resumed: list[Call] = []
-    for view in snapshot.views(move.source):
-        was = before(move, view)
-        for queue in (each for flow in view.flows for each in view.queues_of(flow.unit)):
-            closed = not view.units[queue.address]
-            if closed or queue.name in was["paused"]:
-                continue
-            held += [] if queue.paused else [pause(view, queue, HOLDS)]
-            resumed.append(resume(view, queue, None if queue.paused else HELD))
-        let_in += open_links(view)
-    for view in snapshot.views(move.target):
-        let_in += _ways_in(view)
-    let_in += starts([*snapshot.views(move.source), *snapshot.views(move.target)], whole)
-    return StepPlan(
-        move.target,
-        "its residue and its ids are let in while nothing is delivered; both directions drain",
-        (
-            *in_part("hold", held),
-            *in_part("let in", let_in),
-            *in_part("deliver", resumed),
-            *in_part("strikes", paid(snapshot, move)),
-        ),
-        limits=rules.while_moving(move),
-    )
+def _served(at: AtBroker) -> Iterator[Queue]:
+    """The queues that delivered before to clients who are let in."""
+    for queue in (each for flow in at.view.flows for each in at.view.queues_of(flow.unit)):
+        if not at.view.kept_out(queue.address) and queue.name not in at.was["paused"]:
+            yield queue
 
 
-def _ways_in(view: BrokerView) -> list[Call]:
+def _held(at: AtBroker) -> list[Call]:
+    """Messages and ids take two bridges: a late message may arrive before the id that says that it is done."""
+    return at.missing(pause(at.view, queue, HOLDS) for queue in _served(at))
+
+
+def _delivered(at: AtBroker) -> list[Call]:
+    return at.missing(resume(at.view, queue, None if queue.paused else HELD) for queue in _served(at))
+
+
+def _started(at: AtBroker) -> list[Call]:
+    return starts(at.view, whole)
+
+
+def _ways_in(at: AtBroker) -> list[Call]:
     """The listeners of a returned site: the peer's bridges use one, the processor of the ids another. The queues are
     closed, so that no client gets in."""
-    return [
-        call(view, Goal.LINK_UP, listener.name, view.requests.open_listener(listener), f"open acceptor {listener.name}")
-        for listener in (*view.link.listeners, *view.listeners)
-        if not listener.started
-    ]
+    return at.missing(_listener(at.view, Goal.LINK_UP, each) for each in (*at.view.link.listeners, *at.view.listeners))
+
+
+HELD_BACK: Final[Wants] = ((_held, wants.SOURCE),)
+LET_IN: Final[Wants] = (
+    (wants.listens, wants.SOURCE),
+    (_ways_in, wants.TARGET),
+    (_started, wants.SOURCE),
+    (_started, wants.TARGET),
+)
+DELIVERED: Final[Wants] = ((_delivered, wants.SOURCE), *wants.PAID)
+draft: Final = wants.planning(
+    wants.TARGET,
+    "its residue and its ids are let in while nothing is delivered; both directions drain",
+    *(*HELD_BACK, *LET_IN, *DELIVERED),
+    limits=Rules.while_moving,
+)
 
 
 def as_returned(at: AtBroker) -> list[Call]:
     """The listeners as they were when the site returned; the queues stay closed, even if the return fails."""
     view, was = at.view, at.was["acceptors"]
-    return [
-        call(
-            view,
-            Goal.LINK_DOWN,
-            listener.name,
-            view.requests.close_listener(listener),
-            f"close acceptor {listener.name}",
-            "it is open",
-        )
-        for listener in (*view.link.listeners, *view.listeners)
-        if not was.get(listener.name)
-    ]
+    ways = (each for each in (*view.link.listeners, *view.listeners) if not was.get(each.name))
+    return [_listener(view, Goal.LINK_DOWN, each, "it is open") for each in ways]
 
 
-def draft_reconcile(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    del rules, step, snapshot
-    return StepPlan(move.source, "whether the returned site's copies hold what is served")
+def _listener(view: BrokerView, goal: Goal, listener: Acceptor, when: str | None = None) -> Call:
+    opens, requests = goal is Goal.LINK_UP, view.requests
+    asked = requests.open_listener(listener) if opens else requests.close_listener(listener)
+    return call(view, goal, listener.name, asked, f"{'open' if opens else 'close'} acceptor {listener.name}", when)
+
+
+draft_reconcile: Final = wants.planning(wants.SOURCE, "whether the returned site's copies hold what is served")
 
 
 def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    holds, lets_in, resumes, strikes = (step.part(name) for name in ("hold", "let in", "deliver", "strikes"))
     # Where nothing can come any more its clients need not wait; nor do they again where a run died after that.
-    if not _nothing_left(tools, move) and (refused := tools.make(holds, context, move.source)) is not None:
+    if not _nothing_left(tools, move) and (refused := tools.reach(HELD_BACK, move, context)) is not None:
         return refused
-    if (refused := tools.make(lets_in, context, move.source, move.target)) is not None:
+    if (refused := tools.reach(LET_IN, move, context)) is not None:
         return refused
     sites = tools.observer.brokers
     pairs = [(mine, sites[move.target][pair]) for pair, mine in sites[move.source].items()]
@@ -113,8 +105,9 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext
     within_s, stall_s = step.limits.get("within"), step.limits["stall"]
     if (failed := waiting.until(tools.rules.drain.poll, within_s=within_s, stall_s=stall_s)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
-    found = [*_done_there(tools, move)] if holds else []  # before anybody delivers what came
-    if (refused := tools.make([*resumes, *strikes], context, move.source, move.target)) is not None:
+    held = any(call.goal is Goal.PAUSE for call in step.calls)
+    found = [*_done_there(tools, move)] if held else []  # before anybody delivers what came
+    if (refused := tools.reach(DELIVERED, move, context)) is not None:
         return refused
     return Done("what it held has arrived, and its ids are applied", _figures(tools), tuple(found))
 
@@ -209,4 +202,4 @@ def _of_ids(lacking: Mapping[str, int] | NotRead, move: Move) -> Iterator[Findin
         yield found("DR-RECONCILE-004.unknown_ids", target=move.target, source=move.source, ids=named)
 
 
-UNDO: Final = Undo((way_in, pauses, debts), (as_returned,), partial(as_before, settle=applied))
+UNDO: Final = Undo((wants.way_in, wants.pauses, wants.debts), (as_returned,), partial(as_before, settle=applied))

@@ -1,6 +1,6 @@
 """Waits on bridges, `catch-up` and `drain`, and a restart by an operator; a bridge that is stopped is started."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
@@ -11,8 +11,7 @@ from dr_ctl.core.model import Finding, some
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, StepPlan
-from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis.operations import START, STOP
 from dr_ctl.topologies.bridges.duplicates import Lacking, lacking, told
@@ -20,13 +19,11 @@ from dr_ctl.topologies.bridges.reading import Access
 from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen
 from dr_ctl.topologies.common import waiting
-from dr_ctl.topologies.common.baseline import links
-from dr_ctl.topologies.common.calls import call, holds
+from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.verbs.quiesce import while_serving
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links, planning
 from dr_ctl.topologies.console.requests import request
 
 STOPPED: Final = "it is stopped"
@@ -36,58 +33,50 @@ SMALL: Final = 500
 AGAIN_S: Final = 2.0
 
 
-def starts(views: Iterable[BrokerView], chosen: Chosen) -> list[Call]:
+def starts(view: BrokerView, chosen: Chosen) -> list[Call]:
     """Start stopped bridges of the queues that are asked for and of the ids. A bridge that is not connected is left to
     its own retries: after a failed link a stop takes ten seconds, and for a minute no start is taken."""
-    return [_start(view, bridge, STOPPED) for view in views for bridge in _bridges(view, chosen)]
+    return [_start(view, bridge, STOPPED) for bridge in _bridges(view, chosen)]
 
 
 def _bridges(view: BrokerView, chosen: Chosen) -> list[Bridge]:
     return [bridge for flow in view.carrying_among(chosen) for bridge in flow.bridges]
 
 
-def _stop(view: BrokerView, bridge: Bridge) -> Call:
-    asked = request(bridge.bean, STOP)
-    return call(view, Goal.LINK_DOWN, bridge.name, asked, f"stop bridge {bridge.name}")
-
-
-def _start(view: BrokerView, bridge: Bridge, when: str | None) -> Call:
+def _start(view: BrokerView, bridge: Bridge, when: str | None = None) -> Call:
     asked = request(bridge.bean, START)
     return call(view, Goal.LINK_UP, bridge.name, asked, f"start bridge {bridge.name}", when)
 
 
-def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    views = snapshot.views(move.source)
-    return StepPlan(
-        move.source,
-        f"{while_serving(snapshot, move)}the bridges connected, the buffers small",
-        tuple(starts(views, move.moves)),
-        limits={"within": step.limits.get("within", rules.timeouts.catch_up_s)},
+def _started(at: AtBroker) -> list[Call]:
+    return starts(at.view, at.move.moves)
+
+
+def _stopped(at: AtBroker) -> list[Call]:
+    return at.missing(
+        call(at.view, Goal.LINK_DOWN, bridge.name, request(bridge.bean, STOP), f"stop bridge {bridge.name}")
+        for bridge in _bridges(at.view, at.move.ask.includes)
     )
 
 
-def draft_drain(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    del step
-    views = snapshot.views(move.source)
-    return StepPlan(
-        move.target,
-        "all messages shipped, all processed ids applied",
-        tuple(starts(views, move.moves)),
-        limits={"within": rules.within(move), "stall": rules.drain.stall},
-    )
+def _started_again(at: AtBroker) -> list[Call]:
+    return at.missing(_start(at.view, bridge) for bridge in _bridges(at.view, at.move.ask.includes))
 
 
-def draft_restart(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    """Restart connected bridges too: a bridge that hangs may say that it is connected."""
-    del rules, step
-    views = snapshot.views(move.source)
-    every = [(view, bridge) for view in views for bridge in _bridges(view, move.ask.includes)]
-    return StepPlan(
-        move.source,
-        f"stop and start the bridges of {move.source}, until they are connected; clients stay where they are",
-        (*(_stop(view, bridge) for view, bridge in every if bridge.started), *(_start(*each, None) for each in every)),
-        limits={"within": move.ask.timeout_s or STOPS_S},
-    )
+draft_catch_up: Final = planning(
+    SOURCE, "{serving}the bridges connected, the buffers small", (_started, SOURCE), limits=Rules.catching_up
+)
+draft_drain: Final = planning(
+    TARGET, "all messages shipped, all processed ids applied", (_started, SOURCE), limits=Rules.draining
+)
+AGAIN: Final[Wants] = ((_started_again, SOURCE),)
+# Connected bridges too: a bridge that hangs may say that it is connected.
+draft_restart: Final = planning(
+    SOURCE,
+    "stop and start the bridges of {source}, until they are connected; clients stay where they are",
+    *((_stopped, SOURCE), *AGAIN),
+    limits=lambda _, __, move: {"within": move.ask.timeout_s or STOPS_S},
+)
 
 
 class Direction:
@@ -123,7 +112,7 @@ class Direction:
 
     def mends(self, here: BrokerView) -> list[Call]:
         """Start stopped bridges; a bridge that is not connected is left to its own retries."""
-        return [call for call in starts([here], self.chosen) if not here.holds(call)]
+        return [call for call in starts(here, self.chosen) if not here.holds(call)]
 
 
 Views = waiting.Views[BrokerView]
@@ -210,11 +199,11 @@ def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
         """Name the units whose bridge is not connected. A start is refused for as long as a stop goes on, so it is sent
         until it is seen to hold."""
         nonlocal again_at
-        views = tools.observer.look_at(move.source)
-        stopped = [call for call in step.calls if call.goal is Goal.LINK_UP and not holds(call, views)]
+        stopped, _ = tools.missing(AGAIN, move)
         if stopped and context.monotonic() >= again_at:
             again_at = context.monotonic() + AGAIN_S
             tools.change(stopped, context)
+        views = tools.observer.look_at(move.source)
         return [flow.unit for view in views for flow in view.carrying_among(move.ask.includes) if not flow.attached]
 
     waited = until(

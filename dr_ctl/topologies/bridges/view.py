@@ -152,6 +152,11 @@ class BridgesLink(Link["BrokerView"]):
         }
         return {"units": units}
 
+    @property
+    def captures(self) -> bool:
+        """The buffers take what clients send, whether bridges ship it or not."""
+        return True
+
     def holds(self, call: Call) -> bool | None:
         """Of its listeners too, which a return opens one by one."""
         listeners = {listener.name: listener.started for listener in self.view.acceptors}

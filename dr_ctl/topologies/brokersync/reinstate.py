@@ -20,16 +20,15 @@ from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.ids import may_remove
-from dr_ctl.topologies.common.baseline import debts, way_in
 from dr_ctl.topologies.common.calls import open_links
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.plain import closed_first
-from dr_ctl.topologies.common.verbs.quarantine import paid
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Wait
+from dr_ctl.topologies.common.wants import PAID, debts, planned, way_in
 
 HERE: Final = "the serving site's counters prove that they were consumed there since"
 
@@ -37,15 +36,14 @@ HERE: Final = "the serving site's counters prove that they were consumed there s
 def draft(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
     """Move aside what would come twice, by id, while nothing can come in, then let the rest in, and ship the serving
     site's copies. An undo shuts the way again: no client has consumed what came in."""
-    del step
     done = [call for view in snapshot.views(move.target) for call in in_part("done", _aside(view))]
     for view in snapshot.views(move.source):
         done += in_part("done", (may_move(view, view.named[name]) for name in view.copying if name in view.named))
     views = [*snapshot.views(move.source), *snapshot.views(move.target)]
     let_in = [*open_links(*views), *restarts(views)]
     about = "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship"
-    calls = (*done, *in_part("let in", let_in), *in_part("strikes", paid(snapshot, move)))
-    return StepPlan(move.target, about, calls, limits=rules.while_moving(move))
+    calls = (*done, *in_part("let in", let_in), *planned(rules, snapshot, move, PAID))
+    return StepPlan(move.target, about, calls, limits=rules.while_moving(step, move))
 
 
 def _aside(view: BrokerView) -> list[Call]:
@@ -98,7 +96,7 @@ def act(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -
         failed = wait.until(tools.rules.drain.poll, within_s=limits.get("within"), stall_s=limits["stall"])
         if failed is not None:
             return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
-    if (refused := tools.make(step.part("strikes"), context, move.source, move.target)) is not None:
+    if (refused := tools.reach(PAID, move, context)) is not None:
         return refused
     return Done(tools.rejoined.text, document(tools.rejoined), tuple(findings))
 

@@ -28,7 +28,6 @@ from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic.ids import MOST, may_remove, moves, removes, shown
 from dr_ctl.topologies.classic.operations import MOVE_MATCHING, START, STOP
-from dr_ctl.topologies.common.baseline import AtBroker
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.gate import accepting, refused
@@ -36,9 +35,10 @@ from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.tools import not_done
-from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while_serving
+from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Views, Wait
+from dr_ctl.topologies.common.wants import AtBroker, planned, while_serving
 from dr_ctl.topologies.console.requests import request
 
 NOT_CONNECTED: Final = "it is not connected"
@@ -103,7 +103,7 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: M
     return StepPlan(
         move.target,
         about,
-        (*lifts_planned(rules, snapshot, move), *restarts(views), *_removes(snapshot, move)),
+        (*planned(rules, snapshot, move, LIFTED), *restarts(views), *_removes(snapshot, move)),
         limits=limits,
     )
 

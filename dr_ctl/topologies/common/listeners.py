@@ -3,7 +3,7 @@
 Flags lie: an acceptor whose port is taken by another process says that it is started.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dr_ctl.core.errors import BrokerError
@@ -63,8 +63,11 @@ class Listeners:
                 )
         return findings
 
-    def closed(self, site: str, context: StepContext, within_s: float) -> Outcome:
-        """Show that no client gets in: every listener's flag, and no greeting where there was one before."""
+    def closed(
+        self, site: str, context: StepContext, within_s: float, again: Callable[[Sequence[Broker]], object]
+    ) -> Outcome:
+        """Show that no client gets in: every listener's flag, and no greeting where there was one before; `again` sends
+        what is missing by a reading."""
         greeted = [access for access in self._observer.at(site) if (access.site, access.pair) in self.greeted]
         # A client that is let in shows an open listener, whether one was greeted there before or not.
         probed = [access for access in self._observer.at(site) if access in greeted or access.fenced_by_listener]
@@ -79,8 +82,14 @@ class Listeners:
             return views, f"clients go on behind the fence: {some(beside)}" if beside else None
 
         poll_s = self._observer.timeouts.poll_s
-        waited = until(context, look, holds=lambda snapshot: snapshot[1] is None, within_s=within_s, poll_s=poll_s)
-        views, why = waited.look
+        views, why = until(
+            context,
+            look,
+            holds=lambda now: now[1] is None,
+            within_s=within_s,
+            poll_s=poll_s,
+            meanwhile=lambda now: again(now[0]),
+        ).look
         if why is not None:
             return Refused(f"{site}: {why}")
         findings = tuple(self._not_lasting(views))

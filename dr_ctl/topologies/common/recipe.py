@@ -15,7 +15,7 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Check, Move, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import failover, single
-from dr_ctl.topologies.common.baseline import Aspect, AtBroker, baseline, basis, before
+from dr_ctl.topologies.common.baseline import baseline, basis, before
 from dr_ctl.topologies.common.checks import (
     OF_BROKER,
     OF_PAIR,
@@ -30,6 +30,7 @@ from dr_ctl.topologies.common.checks import (
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.common.wants import AtBroker, Want
 
 S = TypeVar("S")  # what was seen
 T = TypeVar("T")  # what is acted with
@@ -38,21 +39,21 @@ V = TypeVar("V", bound=Broker)
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """What a verb may change at the brokers of each site, which its undo gives back as it was before the run. `by` does
-    what is more than that."""
+    """What a verb may change at the brokers of each site: its undo wants that as before the run. `by` does what is more
+    than that."""
 
-    source: tuple[Aspect, ...] = ()
-    target: tuple[Aspect, ...] = ()
+    source: tuple[Want, ...] = ()
+    target: tuple[Want, ...] = ()
     by: Callable[[Any, PlannedStep, Move, StepContext], Outcome] | None = None
 
     def of(self, rules: Rules, snapshot: Snapshot[Any], move: Move, draft: StepPlan) -> StepPlan:
         """The step with the calls that undo it."""
         inverse = [*draft.inverse]
-        for site, parts in ((move.source, self.source), (move.target, self.target)):
+        for site, wants in ((move.source, self.source), (move.target, self.target)):
             for view in snapshot.views(site):
                 calls = [call for call in draft.calls if (call.site, call.unit) == (site, view.pair)]
                 at = AtBroker(rules, move, view, before(move, view), calls)
-                inverse += (call for part in parts for call in part(at))
+                inverse += (call for want in wants for call in want(at))
         return replace(draft, inverse=tuple(inverse))
 
 

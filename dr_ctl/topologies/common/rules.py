@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dr_ctl.core.notation import matches
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Move
+from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.common.names import BROKERS, MQTT_RETAINED, OURS
 from dr_ctl.topologies.common.view import Broker, Queue
@@ -96,7 +97,16 @@ class Rules:
         """How long a drain may take."""
         return move.ask.timeout_s if move.ask.timeout_s is not None else self.drain.timeout
 
-    def while_moving(self, move: Move) -> dict[str, float]:
+    def catching_up(self, step: RunbookStep, move: Move) -> dict[str, float]:
+        del move
+        return {"within": step.limits.get("within", self.timeouts.catch_up_s)}
+
+    def draining(self, step: RunbookStep, move: Move) -> dict[str, float]:
+        del step
+        return {"within": self.within(move), "stall": self.drain.stall}
+
+    def while_moving(self, step: RunbookStep, move: Move) -> dict[str, float]:
         """The limits of a wait that goes on as long as something moves, unless somebody said how long."""
+        del step
         asked = {} if move.ask.timeout_s is None else {"within": move.ask.timeout_s}
         return {**asked, "stall": self.drain.stall}

@@ -1,6 +1,6 @@
 """The tools of acts in one command: eyes, a sender of calls, the listeners, the gate, and what they remember."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, Generic
 
@@ -13,12 +13,14 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, Unknown
 from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.topologies.common.access import CHANGE_S, Access, Channel, Part
+from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import holds, queues_of, still
 from dr_ctl.topologies.common.gate import Verifier
 from dr_ctl.topologies.common.listeners import Listeners
 from dr_ctl.topologies.common.observer import AnyObserver, Observer
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.snapshot import V_co
+from dr_ctl.topologies.common.wants import AtBroker, Want, Wants
 
 MOST_AT_ONCE: Final = 8
 # Calls in one POST, which has one time limit: a broker may sync its journal for each of them.
@@ -161,6 +163,46 @@ class Tools(Generic[V_co]):
         self.change([call for call in calls if not holds(call, views)], context)
         return still(calls, self.views(*sites))
 
+    def at(self, view: Any, move: Move) -> AtBroker:
+        """This step at a broker, as that is by this reading."""
+        return AtBroker(self.rules, move, view, before(move, view))
+
+    def missing(self, wants: Wants, move: Move) -> tuple[list[Call], list[str]]:
+        """What is missing of these states now, and the starts of the brokers that were read. Raises `BrokerError`."""
+        views = {name: self.observer.look_at(name) for name in dict.fromkeys(site(move) for _, site in wants)}
+        calls = [
+            call
+            for want, site in wants
+            for view in views[site(move)]
+            for call in want(self.at(view, move))
+            if not view.holds(call)
+        ]
+        return calls, [view.start for each in views.values() for view in each]
+
+    def reach(self, wants: Wants, move: Move, context: StepContext, failed: str = "effect not seen") -> Refused | None:
+        """Send what is missing of these states until nothing is; None then. What has no effect is sent again only where
+        another node of a broker is active since, or it was started anew. Raises `BrokerError`."""
+        calls, starts = self.missing(wants, move)
+        at: list[str] | None = None
+        while calls and starts != at:
+            self.change(calls, context)
+            at = starts
+            calls, starts = self.missing(wants, move)
+        return Refused(f"{failed}: {some([call.about for call in calls])}") if calls else None
+
+    def sending(self, want: Want, move: Move, context: StepContext) -> Callable[[Sequence[Any]], list[Outcome]]:
+        """Sends, by a reading, what is missing at the brokers that it was not sent to; to one that is started anew, or
+        another node of which is active, it is sent again."""
+        starts: dict[str, str] = {}
+
+        def send(views: Sequence[Any]) -> list[Outcome]:
+            anew = [view for view in views if starts.get(view.pair) != view.start]
+            starts.update({view.pair: view.start for view in anew})
+            calls = [call for view in anew for call in want(self.at(view, move)) if not view.holds(call)]
+            return self.change(calls, context)
+
+        return send
+
     def let_in(self, calls: Sequence[Call], views: Sequence[V_co], context: StepContext) -> None:
         """Give the clients' roles back what a lasting fence took, where `views` has them kept out; broker.xml
         is read again in the same request where nothing less lets them in. What came of it has to be looked at."""
@@ -214,9 +256,9 @@ class Tools(Generic[V_co]):
         return [view.pair] if view.open else []
 
     def taken_back(self, move: Move) -> set[str]:
-        """The pairs at the target that something else closes again, where the topology has such a thing."""
-        del move
-        return set()
+        """The pairs at the target that are closed again: by something else, or where another node of a broker is active
+        since."""
+        return {view.pair for view in self.observer.look_once().views(move.target) if not view.open}
 
 
 def _gives(call: Call) -> bool:

@@ -41,7 +41,7 @@ COMMON: Final[Procedure[Any, Any]] = {
     "check": Row(proving.draft_check, proving.check),
     "quiesce": Row(quiesce.draft, quiesce.act, quiesce.UNDO),
     "fence": Row(fence.draft, fence.act, fence.UNDO),
-    "quarantine": Row(quarantine.draft, quarantine.act, quarantine.UNDO),
+    "quarantine": quarantine.row(),
     "settle": Row(proving.draft_settle, proving.settle),
     "verify": Row(proving.draft_verify, proving.verify),
     "activate": Row(activate.draft, activate.act, activate.UNDO),

@@ -4,7 +4,7 @@ from typing import Final
 
 from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.topology import COMMON, Kind
-from dr_ctl.topologies.common.verbs import activate, fence, quarantine
+from dr_ctl.topologies.common.verbs import activate, fence
 from dr_ctl.topologies.continuity import activate as own_activate
 from dr_ctl.topologies.continuity import reconcile, reinstate, shipping
 from dr_ctl.topologies.continuity.checks import CHECKS
@@ -24,7 +24,7 @@ BY_CONSOLE: Final = "activateSite of the continuity plugin, which starts its cli
 PROCEDURE: Final[Procedure[ContinuitySnapshot, ContinuityTools]] = {
     **COMMON,
     "catch-up": Row(shipping.draft_catch_up, shipping.catch_up),
-    "quarantine": Row(reinstate.draft_quarantine, quarantine.act, reinstate.UNDO_QUARANTINE),
+    "quarantine": reinstate.QUARANTINE,
     "drain": Row(shipping.draft_drain, shipping.drain),
     "activate": Row(activate.draft, own_activate.act, activate.UNDO),
     "probe": Row(own_activate.draft_probe, own_activate.probe),

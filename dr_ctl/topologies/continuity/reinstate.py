@@ -1,7 +1,7 @@
 """How a lost site is kept out and taken in again: messages in, then acknowledgements, then the rest is delivered."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -17,7 +17,6 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.documents import CREATE_FILTERED
 from dr_ctl.topologies.artemis.operations import START, STOP
-from dr_ctl.topologies.common.baseline import AtBroker, debts, way_in
 from dr_ctl.topologies.common.calls import call, left_of, open_links, pause, pause_lasting, resume
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, LiesThere
 from dr_ctl.topologies.common.figures import Residue, total
@@ -25,7 +24,7 @@ from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs import quarantine
-from dr_ctl.topologies.common.verbs.quarantine import paid
+from dr_ctl.topologies.common.wants import PAID, AtBroker, debts, planned, way_in
 from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.checks import nothing_owed
@@ -38,13 +37,9 @@ NOT_IN: Final = "its messages are not all shipped"
 CALM: Final = 5
 
 
-def draft_quarantine(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
+def _untold(at: AtBroker) -> list[Call]:
     """A site that came back would obey the commands of the outage, one by one."""
-    common = quarantine.draft(rules, step, snapshot, move)
-    told = [(view, view.commands.out) for view in snapshot.views(move.target) if view.commands is not None]
-    kept = [pause_lasting(view, queue) for view, queue in told if not queue.paused]
-    about = f"{common.about}, and what the plugin would tell it"
-    return replace(common, about=about, calls=(*common.calls, *kept))
+    return at.missing([pause_lasting(at.view, at.view.commands.out)]) if at.view.commands is not None else []
 
 
 def commands(at: AtBroker) -> Iterator[Call]:
@@ -53,7 +48,7 @@ def commands(at: AtBroker) -> Iterator[Call]:
         yield resume(at.view, at.view.commands.out, "it is paused")
 
 
-UNDO_QUARANTINE: Final = Undo(target=(commands, way_in, debts))
+QUARANTINE: Final = quarantine.row(_untold, about=", and what the plugin would tell it", undo=(commands,))
 
 
 def draft(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
@@ -85,7 +80,7 @@ def draft(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: M
     return StepPlan(
         move.target,
         "its messages are let in, then its acknowledgements; only what was never done is delivered",
-        calls=(*calls, *in_part("strikes", paid(snapshot, move))),
+        calls=(*calls, *in_part("strikes", planned(rules, snapshot, move, PAID))),
         limits={"within": rules.within(move)},
     )
 

@@ -20,7 +20,8 @@ from dr_ctl.topologies.common.consumed import NotWhole
 from dr_ctl.topologies.common.figures import evidence, total
 from dr_ctl.topologies.common.gate import Sample, clients_of, moved, why_not_yet
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while_serving
+from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
+from dr_ctl.topologies.common.wants import planned, while_serving
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.copies import Compared
 from dr_ctl.topologies.continuity.reading import Way
@@ -52,7 +53,7 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, m
         move.target,
         "everything shipped and applied, in both directions; copies that must not be delivered removed by id; "
         "pauses lifted meanwhile",
-        calls=(*lifts_planned(rules, snapshot, move), *removals),
+        calls=(*planned(rules, snapshot, move, LIFTED), *removals),
         limits={"within": rules.within(move), "stall": rules.drain.stall},
     )
 

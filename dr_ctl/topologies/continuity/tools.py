@@ -160,10 +160,6 @@ class ContinuityTools(Tools[SiteView]):
         """The number of recovered messages; returns None where no `reinstate` of this command has compared them."""
         return sum(len(ids) for ids in self.recovered.values()) if self.compares else None
 
-    def taken_back(self, move: Move) -> set[str]:
-        """An activation that a command which was under way has taken back before it was shown to hold."""
-        return {view.pair for view in self.observer.look_once().views(move.target) if not view.open}
-
     def look(self, ways: Sequence[Way], *, timeout_s: float = READ_S) -> list[Both]:
         both = [access for way in ways for access in way]
         snapshot = self.observer.together(lambda access: access.read(timeout_s=timeout_s), both)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,20 +39,18 @@ def copies(view: BrokerView, queue: str, wanted: Collection[str]) -> Iterator[Ca
         yield call(view, Goal.COPY, queue, asked, f"copy {len(batch)} message(s) of {queue}")
 
 
-def may_remove(views: Iterable[BrokerView]) -> list[Call]:
+def may_remove(view: BrokerView) -> list[Call]:
     """Plan a removal; the run finds out which messages."""
     return [
         ids.may_remove(view, queue, CONSUMED, view.own.id_header)
-        for view in views
         for queue in view.business.values()
         if queue.dead_letter_address is None
     ]
 
 
-def may_copy(views: Iterable[BrokerView]) -> list[Call]:
+def may_copy(view: BrokerView) -> list[Call]:
     return [
         call(view, Goal.COPY, name, {COPY: name, IDS: ["…"]}, f"copy them to {name} by their ids", LACKING, MOST)
-        for view in views
         for name, queue in view.business.items()
         if queue.dead_letter_address is None
     ]

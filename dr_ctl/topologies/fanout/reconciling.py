@@ -11,13 +11,12 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, some
-from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, StepPlan
-from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic.ids import removes
 from dr_ctl.topologies.classic.operations import PAUSES
-from dr_ctl.topologies.common.baseline import pauses
 from dr_ctl.topologies.common.calls import pause, resume
 from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.gate import accepting
@@ -26,60 +25,70 @@ from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.tools import not_done
 from dr_ctl.topologies.common.verbs import quiesce
-from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, to_pause, while_serving
+from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting, to_pause
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Site, Want, Wants, pauses, planning
 from dr_ctl.topologies.fanout import ids, parity
 from dr_ctl.topologies.fanout.checks import possible_duplicates
 from dr_ctl.topologies.fanout.copying import Lacking, copies, may_copy, may_remove
 from dr_ctl.topologies.fanout.ids import Pace
 from dr_ctl.topologies.fanout.reading import Access, Way
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
-from dr_ctl.topologies.fanout.view import FanoutSnapshot
 
-REST: Final = "rest"
-GO_ON: Final = "go on"
 ROUNDS: Final = 20
 IDLE: Final = 3  # rounds in which no client was shown what lacks
 
 
-def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: Move) -> StepPlan:
-    """Remove consumed messages, so that the drain has only those that are consumed in between."""
-    about = f"{while_serving(snapshot, move)}what was consumed at {move.source} is removed at {move.target} by its ids"
-    limits = {"within": step.limits.get("within", rules.timeouts.catch_up_s)}
-    return StepPlan(move.target, about, tuple(may_remove(snapshot.views(move.target))), limits=limits)
+def _removed(at: AtBroker) -> list[Call]:
+    return may_remove(at.view)
 
 
-def draft_drain(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: Move) -> StepPlan:
-    del step
-    views = snapshot.views(move.target)
-    about = f"both compared by id: what was consumed is removed at {move.target}, what it lacks is copied there"
-    calls = (*lifts_planned(rules, snapshot, move), *may_remove(views), *may_copy(views))
-    return StepPlan(move.target, f"{about}; pauses lifted meanwhile", calls, limits={"within": rules.within(move)})
+def _copied(at: AtBroker) -> list[Call]:
+    return may_copy(at.view)
 
 
-def draft_trim(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: Move) -> StepPlan:
-    del step
-    about = f"what was consumed at {move.target} is removed at {move.source} by its ids"
-    rests, go_on = resting(rules, snapshot, replace(move, source=move.target))
-    return StepPlan(move.source, about, (*rests, *may_remove(snapshot.views(move.source)), *go_on))
+def _rests(at: AtBroker) -> list[Call]:
+    """Dispatch stops while both are compared. Not where a store of ids tells what was consumed, or the console refuses
+    pauses."""
+    view = at.view
+    if not view.open or view.own.stored or PAUSES in view.denied:
+        return []
+    when = "clients take messages while both sites are compared"
+    return [pause(view, queue, when) for queue in to_pause(at.rules, view, replace(at.move, source=view.site))]
 
 
-def resting(rules: Rules, snapshot: FanoutSnapshot, move: Move) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
-    """Stop dispatch at the serving site while both are compared, and begin it again. Not where a store of ids tells
-    what was consumed, or the console refuses pauses."""
-    views = [view for view in snapshot.views(move.source) if view.open and not view.own.stored]
-    if any(PAUSES in view.denied for view in views):
-        return (), ()
-    queues = [(view, queue) for view in views for queue in to_pause(rules, view, move)]
-    rests = [pause(view, queue, "clients take messages while both sites are compared") for view, queue in queues]
-    go_on = [resume(view, queue, "it is paused") for view, queue in queues]
-    return tuple(in_part(REST, rests)), tuple(in_part(GO_ON, go_on))
+def _goes_on(at: AtBroker) -> list[Call]:
+    rested = at.named(Goal.PAUSE)
+    return [resume(at.view, queue, "it is paused") for name, queue in at.view.business.items() if name in rested]
 
 
-def draft_settle(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: Move) -> StepPlan:
-    """Before clients are let in: messages that the store of ids knows are removed and listed by id."""
-    del rules, step
-    about = f"what consumers of {move.source} had done, as their store of ids says, is removed at {move.target}"
-    return StepPlan(move.target, about, tuple(may_remove(snapshot.views(move.target))))
+def resting(site: Site, *between: tuple[Want, Site]) -> Wants:
+    """The serving site delivers nothing meanwhile."""
+    return ((_rests, site), *between, (_goes_on, site))
+
+
+REMOVED: Final = (_removed, TARGET)
+COPIED: Final = (_copied, TARGET)
+# Consumed messages, so that the drain has only those that are consumed in between.
+draft_catch_up: Final = planning(
+    TARGET,
+    "{serving}what was consumed at {source} is removed at {target} by its ids",
+    REMOVED,
+    limits=Rules.catching_up,
+)
+draft_drain: Final = planning(
+    TARGET,
+    "both compared by id: what was consumed is removed at {target}, what it lacks is copied there; pauses lifted "
+    "meanwhile",
+    *(*LIFTED, REMOVED, COPIED),
+    limits=lambda rules, _, move: {"within": rules.within(move)},
+)
+draft_trim: Final = planning(
+    SOURCE, "what was consumed at {target} is removed at {source} by its ids", *resting(TARGET, (_removed, SOURCE))
+)
+# Before clients are let in: messages that the store of ids knows are removed and listed by id.
+draft_settle: Final = planning(
+    TARGET, "what consumers of {source} had done, as their store of ids says, is removed at {target}", REMOVED
+)
 
 
 def catch_up(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -127,10 +136,9 @@ def at_rest(
 ) -> Refused | None:
     """Do something while the source delivers nothing and its clients hold nothing, if they let go in time; then let it
     deliver again. Gives None where all came true."""
-    calls = tuple(replace(call, part="", when=None) for call in step.part(REST))
-    if not calls:
+    if not any(call.goal is Goal.PAUSE for call in step.calls):
         return None
-    held = replace(step, calls=calls, limits={"within": tools.timeouts.quiesce_s})
+    held = replace(step, limits={"within": tools.timeouts.quiesce_s})
     quiet = quiesce.act(tools, held, move, context)
     refused = work() if isinstance(quiet, Done) else None
     lifted = quiesce.undo(tools, step, move, context)

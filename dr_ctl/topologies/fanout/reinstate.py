@@ -5,39 +5,25 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, some
-from dr_ctl.engine.plan import PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
-from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.common.baseline import debts, pauses
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.plain import closed_first
-from dr_ctl.topologies.common.verbs.quarantine import paid
+from dr_ctl.topologies.common.wants import PAID, SOURCE, TARGET, debts, pauses, planning
 from dr_ctl.topologies.fanout.checks import nothing_owed, of_untold
-from dr_ctl.topologies.fanout.copying import may_copy, may_remove
 from dr_ctl.topologies.fanout.ids import Pace
-from dr_ctl.topologies.fanout.reconciling import at_rest, even_all, resting
+from dr_ctl.topologies.fanout.reconciling import COPIED, REMOVED, at_rest, even_all, resting
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
-from dr_ctl.topologies.fanout.view import FanoutSnapshot
 
-
-def draft(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: Move) -> StepPlan:
-    """Remove messages there that were consumed since, copy messages there that came since, then strike the debts.
-    Messages stay copied and removed when it is undone: copies lie at both sites, and the rest was consumed."""
-    del step
-    rests, go_on = resting(rules, snapshot, move)
-    views = snapshot.views(move.target)
-    calls = (*rests, *may_remove(views), *may_copy(views), *go_on, *in_part("strikes", paid(snapshot, move)))
-    about = f"compared by id: what was consumed since is removed at {move.target}, what came since is copied there"
-    return StepPlan(move.target, about, calls, limits=rules.while_moving(move))
-
-
-def draft_reconcile(rules: Rules, step: RunbookStep, snapshot: FanoutSnapshot, move: Move) -> StepPlan:
-    """Compare once more: remove messages that were consumed meanwhile, copy those that came."""
-    del rules, step
-    views = snapshot.views(move.target)
-    calls = (*may_remove(views), *may_copy(views))
-    return StepPlan(move.target, "what was consumed meanwhile removed; both sites compared", calls)
+# Messages stay copied and removed when it is undone: copies lie at both sites, and the rest was consumed.
+draft: Final = planning(
+    TARGET,
+    "compared by id: what was consumed since is removed at {target}, what came since is copied there",
+    *(*resting(SOURCE, REMOVED, COPIED), *PAID),
+    limits=Rules.while_moving,
+)
+draft_reconcile: Final = planning(TARGET, "what was consumed meanwhile removed; both sites compared", REMOVED, COPIED)
 
 
 def residue(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -63,7 +49,7 @@ def act(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext)
     )
     if refused is not None:
         return refused
-    if (refused := tools.make(step.part("strikes"), context, move.source, move.target)) is not None:
+    if (refused := tools.reach(PAID, move, context)) is not None:
         return refused
     return Done(tools.evened.text, tools.evened.as_json(), tuple(_alone(tools, move)))
 

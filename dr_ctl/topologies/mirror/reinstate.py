@@ -5,110 +5,81 @@ its end, the way is shut first, and all that has arrived is applied. Messages th
 are taken out by id; messages without a known id are counted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, some
+from dr_ctl.core.model import ExitCode, some
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
-from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
-from dr_ctl.topologies.common.baseline import before, debts, pauses, way_in
-from dr_ctl.topologies.common.calls import (
-    holds,
-    left_of,
-    open_links,
-    pause_lasting,
-    resume,
-    still,
-)
+from dr_ctl.topologies.common import wants
+from dr_ctl.topologies.common.calls import pause_lasting
 from dr_ctl.topologies.common.consumed import Acknowledged, Consumed
 from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules, selected
-from dr_ctl.topologies.common.verbs.quarantine import paid
+from dr_ctl.topologies.common.verbs.plain import closed_first
 from dr_ctl.topologies.common.verbs.undoing import as_before
+from dr_ctl.topologies.common.wants import AtBroker, Wants
 from dr_ctl.topologies.mirror import origins, parity
 from dr_ctl.topologies.mirror.origins import Origin, browsed, residue
 from dr_ctl.topologies.mirror.reading import Flow, Way
 from dr_ctl.topologies.mirror.reconcile import LeftOver, taken_out
-from dr_ctl.topologies.mirror.shipping import Flows, PairWait, flows, start_link, until_all
+from dr_ctl.topologies.mirror.shipping import Flows, PairWait, flows, started, until_all
 from dr_ctl.topologies.mirror.tools import HalfWay, MirrorTools
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSnapshot
+from dr_ctl.topologies.mirror.view import BrokerView
 
 CALM: Final = 5
 # The serving site's producers go on: their messages are under way all the time, and are no residue.
 SMALL: Final = 500
 
 
-def draft(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move) -> StepPlan:
-    """Pause the serving site's delivery (lasting: a restart must not let residue meet consumers), let the residue in,
-    resume, strike the debts."""
-    del step
-    held: list[Call] = []
-    let_in: list[Call] = []
-    resumed: list[Call] = []
-    for view in snapshot.views(move.source):
-        paused_before = set(before(move, view)["paused"])
-        # Pause every queue, whatever the settings narrow: a queue that goes on delivering would meet the residue.
-        for queue in view.business.values():
-            if not queue.paused:
-                held.append(pause_lasting(view, queue))
-            if queue.name not in paused_before:
-                resumed.append(resume(view, queue))
-        let_in += open_links(view)
-    for view in snapshot.views(move.target):
-        # Where both sites were lost in turn, the one that returns still keeps the other out.
-        let_in += open_links(view)
-        if view.broker_connection is not None and not view.broker_connection.started:
-            let_in.append(start_link(view, view.broker_connection))
-    return StepPlan(
-        move.target,
-        "its residue is let in while nothing is delivered; both directions drain",
-        calls=(
-            *in_part("hold", held),
-            *in_part("let in", let_in),
-            *in_part("deliver", resumed),
-            *in_part("strikes", paid(snapshot, move)),
-        ),
-        limits=rules.while_moving(move),
-    )
+def _held(at: AtBroker) -> list[Call]:
+    """Every queue, whatever the settings narrow: one that goes on delivering would meet the residue. Lasting: a restart
+    must not let residue meet consumers."""
+    return at.missing(pause_lasting(at.view, queue) for queue in at.view.business.values())
+
+
+def _comes(at: AtBroker) -> list[Call]:
+    """Where both sites were lost in turn, the one that returns still keeps the other out."""
+    return [*wants.listens(at), *started(at)]
+
+
+HELD: Final[Wants] = ((_held, wants.SOURCE),)
+LET_IN: Final[Wants] = ((wants.listens, wants.SOURCE), (_comes, wants.TARGET))
+DELIVERED: Final[Wants] = ((wants.delivers, wants.SOURCE), *wants.PAID)
+draft: Final = wants.planning(
+    wants.TARGET,
+    "its residue is let in while nothing is delivered; both directions drain",
+    *(*HELD, *LET_IN, *DELIVERED),
+    limits=Rules.while_moving,
+)
+
+
+def _since(views: Sequence[BrokerView]) -> str:
+    done = [
+        f"{queue.name}: {queue.added} added, {queue.acked} acknowledged"
+        for view in views
+        for queue in view.business.values()
+        if queue.added or queue.acked
+    ]
+    return f"; since its start, by them and by the mirror: {some(done) or 'nothing came or went'}"
 
 
 def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    findings: list[Finding] = []
-    views = tools.observer.look_at(move.target)
-    if shut := [call for call in step.calls if not holds(call, views)]:
-        tools.change(shut, context)
-        views = tools.observer.look_at(move.target)
-        if left := left_of(shut, views):
-            return Refused(f"{move.target} could not be fenced: {some(left)}")
-        done = [
-            f"{queue.name}: {queue.added} added, {queue.acked} acknowledged"
-            for view in views
-            for queue in view.business.values()
-            if queue.added or queue.acked
-        ]
-        changes = some(done) or "nothing came or went"
-        findings.append(
-            found(
-                "DR-RETURN-002",
-                target=move.target,
-                source=move.source,
-                since=f"; since its start, by them and by the mirror: {changes}",
-            )
-        )
+    findings = closed_first(tools, step, move, context, _since)
+    if isinstance(findings, Refused):
+        return findings
     for access in tools.observer.at(move.target):
         counted = residue(access.reader(), access.read())
         # Where its clients were let in, what it wrote since its start may be their work.
-        tools.residue[access.pair] = replace(counted, since={}) if shut else counted
+        tools.residue[access.pair] = replace(counted, since={}) if findings else counted
     total = Residue.together(tools.residue.values())
     since = sum(len(ids) for each in tools.residue.values() for ids in each.since.values())
     text = f"{total.messages} message(s) and {total.acks} acknowledgement(s)"
@@ -132,14 +103,10 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext)
         if all(not each.messages and not each.acks for each in tools.residue.values()):
             tools.rejoined.begin()
         return NotNeeded(f"{move.target} is taken in already")
-    pauses, opens, resumes, strikes = (step.part(name) for name in ("hold", "let in", "deliver", "strikes"))
-    views = tools.observer.look_at(move.source)
-    tools.change([call for call in pauses if not holds(call, views)], context)
-    views = tools.observer.look_at(move.source)
-    if left := [queue.name for view in views for queue in view.business.values() if not queue.paused]:
-        return Refused(f"could not pause {some(left)}")
-    taken = {view.pair: _before(tools, view) for view in views}
-    tools.change(opens, context)
+    if tools.reach(HELD, move, context) is not None:
+        return Refused(f"could not pause {some([call.thing for call in tools.missing(HELD, move)[0]])}")
+    taken = {view.pair: _before(tools, view) for view in tools.observer.look_at(move.source)}
+    tools.reach(LET_IN, move, context)  # the wait tells what keeps it out
     sites = tools.observer.brokers
     waits = [
         _Residue((access, sites[move.target][pair]), tools, context, step, move)
@@ -151,14 +118,7 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext)
     tools.rejoined.begin()
     for view in tools.observer.look_at(move.source):
         _compare(tools, view, taken[view.pair])
-    tools.change([*resumes, *strikes], context)
-    views = tools.observer.look_at(move.source)
-    if refused := still(resumes, views):
-        return refused
-    views += tools.observer.look_at(move.target)
-    if refused := still(strikes, views):
-        return refused
-    return Done(tools.rejoined.text, document(tools.rejoined))
+    return tools.reach(DELIVERED, move, context) or Done(tools.rejoined.text, document(tools.rejoined))
 
 
 def _before(tools: MirrorTools, view: BrokerView) -> _Taken:
@@ -309,4 +269,4 @@ def _count(half_way: HalfWay, view: BrokerView, acks: int | None, why: str) -> N
     half_way.why = why
 
 
-UNDO: Final = Undo(source=(way_in, pauses, debts), by=partial(as_before, settle=withheld))
+UNDO: Final = Undo(source=(wants.way_in, wants.pauses, wants.debts), by=partial(as_before, settle=withheld))

@@ -11,24 +11,23 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, StepPlan
-from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.common.baseline import links
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.figures import evidence, said, total
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.verbs.quiesce import lifting, lifts_planned, while_serving
+from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links, planning
 from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.mirror.reading import Access, Flow, Way
 from dr_ctl.topologies.mirror.tools import MirrorTools
-from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, MirrorSnapshot
+from dr_ctl.topologies.mirror.view import BrokerView
 
 STOP_LINK: Final = "stopBrokerConnection(java.lang.String)"
 START_LINK: Final = "startBrokerConnection(java.lang.String)"
@@ -40,62 +39,50 @@ SMALL: Final = 500
 CALM: Final = 2
 
 
-def stop_link(view: BrokerView, link: BrokerConnection, when: str | None = None, at_most: int = 1) -> Call:
-    return call(view, Goal.LINK_DOWN, link.name, _asked(view, STOP_LINK, link), f"stop link {link.name}", when, at_most)
+def _link(view: BrokerView, goal: Goal, when: str | None = None, at_most: int = 1) -> list[Call]:
+    if (link := view.broker_connection) is None:
+        return []
+    operation, does = (START_LINK, "start") if goal is Goal.LINK_UP else (STOP_LINK, "stop")
+    asked = request(beans.server(view.broker), operation, (link.name,))
+    return [call(view, goal, link.name, asked, f"{does} link {link.name}", when, at_most)]
 
 
-def start_link(view: BrokerView, link: BrokerConnection, when: str | None = None, at_most: int = 1) -> Call:
-    return call(view, Goal.LINK_UP, link.name, _asked(view, START_LINK, link), f"start link {link.name}", when, at_most)
+def restarts(view: BrokerView) -> list[Call]:
+    """Stop and start a link: a hung handshake is otherwise waited out, which takes a minute."""
+    return [call for goal in (Goal.LINK_DOWN, Goal.LINK_UP) for call in _link(view, goal, NOT_ATTACHED, LINK_RESTARTS)]
 
 
-def _asked(view: BrokerView, operation: str, link: BrokerConnection) -> Mapping[str, Json]:
-    return request(beans.server(view.broker), operation, (link.name,))
+def started(at: AtBroker) -> list[Call]:
+    return at.missing(_link(at.view, Goal.LINK_UP))
 
 
-def restarts(views: Sequence[BrokerView]) -> list[Call]:
-    """Stop and start links: a hung handshake is otherwise waited out, which takes a minute."""
-    return [
-        make(view, view.broker_connection, NOT_ATTACHED, LINK_RESTARTS)
-        for view in views
-        if view.broker_connection is not None
-        for make in (stop_link, start_link)
-    ]
+def _stopped(at: AtBroker) -> list[Call]:
+    return at.missing(_link(at.view, Goal.LINK_DOWN))
 
 
-def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move) -> StepPlan:
-    views = [*snapshot.views(move.source), *snapshot.views(move.target)]
-    return StepPlan(
-        move.source,
-        f"{while_serving(snapshot, move)}both links attached, the outflow small",
-        calls=tuple(restarts(views)),
-        limits={"within": step.limits.get("within", rules.timeouts.catch_up_s)},
-    )
+def _hung(at: AtBroker) -> list[Call]:
+    return restarts(at.view)
 
 
-def draft_drain(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move) -> StepPlan:
-    del step
-    views = [*snapshot.views(move.source), *snapshot.views(move.target)]
-    return StepPlan(
-        move.target,
-        "everything shipped and applied, in both directions; pauses lifted meanwhile",
-        calls=(*lifts_planned(rules, snapshot, move), *restarts(views)),
-        limits={"within": rules.within(move), "stall": rules.drain.stall},
-    )
-
-
-def draft_restart(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move) -> StepPlan:
-    """Restart an attached link too: a link that hangs may say that it is attached."""
-    del step
-    links = [
-        (view, view.broker_connection) for view in snapshot.views(move.source) if view.broker_connection is not None
-    ]
-    stops = [stop_link(view, link) for view, link in links if link.started]
-    return StepPlan(
-        move.source,
-        f"stop and start the link of {move.source}, until it is attached; clients stay where they are",
-        calls=(*stops, *(start_link(view, link) for view, link in links)),
-        limits={"within": move.ask.timeout_s or rules.timeouts.link_attach_s},
-    )
+_RESTARTS: Final[Wants] = ((_hung, SOURCE), (_hung, TARGET))
+draft_catch_up: Final = planning(
+    SOURCE, "{serving}both links attached, the outflow small", *_RESTARTS, limits=Rules.catching_up
+)
+draft_drain: Final = planning(
+    TARGET,
+    "everything shipped and applied, in both directions; pauses lifted meanwhile",
+    *LIFTED,
+    *_RESTARTS,
+    limits=Rules.draining,
+)
+# An attached link too: a link that hangs may say that it is attached.
+draft_restart: Final = planning(
+    SOURCE,
+    "stop and start the link of {source}, until it is attached; clients stay where they are",
+    (_stopped, SOURCE),
+    (started, SOURCE),
+    limits=lambda rules, _, move: {"within": move.ask.timeout_s or rules.timeouts.link_attach_s},
+)
 
 
 def flows(tools: MirrorTools, brokers: Sequence[Access]) -> dict[tuple[str, str], Flow | BrokerError]:
@@ -166,7 +153,7 @@ class Mender:
             what = "ships nothing" if idle else "is not attached"
             context.notice(f"{site}: the link {what} although the peer answers: restarting it")
             # Stop and start travel in one POST, so no call comes between and leaves the link stopped.
-            self._tools.change(restarts([access.names()]), context)
+            self._tools.change(restarts(access.names()), context)
 
     @property
     def restarts(self) -> int:

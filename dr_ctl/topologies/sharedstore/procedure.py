@@ -13,27 +13,28 @@ from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import plain, proving, quiesce
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, planning
 from dr_ctl.topologies.sharedstore import activate, waits
 from dr_ctl.topologies.sharedstore.checks import CHECKS
 from dr_ctl.topologies.sharedstore.reading import READS
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
-IN_THE_STORE: Final = "{site} holds nothing of its own: what it had lies in the store"
+IN_THE_STORE: Final = "{source} holds nothing of its own: what it had lies in the store"
 ONE_STORE: Final = "both sites use one store: there is nothing to compare"
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], StoreTools]] = {
     **COMMON,
     "catch-up": Row(waits.draft_catch_up, waits.catch_up),
     "quiesce": Row(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
-    "quarantine": Row(plain.draft_nothing(IN_THE_STORE, at_source=True), plain.nothing),
+    "quarantine": Row(planning(SOURCE, IN_THE_STORE), plain.nothing),
     "drain": Row(waits.draft_drain, waits.drain),
     "activate": Row(activate.draft, activate.act),
     "probe": Row(classic.draft_probe, proving.probe),
     # How a lost site is taken in again.
-    "residue": Row(plain.draft_nothing("it holds nothing of its own"), plain.nothing),
+    "residue": Row(planning(TARGET, "it holds nothing of its own"), plain.nothing),
     "reinstate": Row(waits.draft_reinstate, waits.reinstate, waits.UNDO),
-    "reconcile": Row(plain.draft_nothing(ONE_STORE), plain.nothing),
+    "reconcile": Row(planning(TARGET, ONE_STORE), plain.nothing),
 }
 NOT_IN_THE_STORE: Final = (
     "messages that were sent as non-persistent: they lie in their broker's memory and end with it",

@@ -1,5 +1,6 @@
 """Waits before a move and after a return: the other process waits for the store, and a replica follows."""
 
+from collections.abc import Callable
 from typing import Final
 
 from dr_ctl.core.model import ExitCode, Role
@@ -8,12 +9,10 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
-from dr_ctl.topologies.common.baseline import debts
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.verbs.quarantine import paid
-from dr_ctl.topologies.common.verbs.quiesce import while_serving
+from dr_ctl.topologies.common.wants import PAID, SOURCE, TARGET, Limits, Site, debts, planning
 from dr_ctl.topologies.sharedstore.lock import Lag
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 from dr_ctl.topologies.sharedstore.view import BrokerView
@@ -23,28 +22,19 @@ NOTHING = "nothing to ship: both sites use one store"
 SMALL: Final = 1_000_000  # bytes of the database's journal: less than a second's
 
 
-def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    if keeps_one_store(snapshot):
-        return StepPlan(move.source, NOTHING)
-    limits = {"within": step.limits.get("within", rules.timeouts.catch_up_s)}
-    return StepPlan(
-        move.source, f"{while_serving(snapshot, move)}the replica of the store not far behind", limits=limits
+def _planning(
+    site: Site, about: str, limits: Limits
+) -> Callable[[Rules, RunbookStep, Snapshot[BrokerView], Move], StepPlan]:
+    nothing, waits = planning(site, NOTHING), planning(site, about, limits=limits)
+    return lambda rules, step, snapshot, move: (nothing if keeps_one_store(snapshot) else waits)(
+        rules, step, snapshot, move
     )
 
 
-def draft_drain(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    del step
-    if keeps_one_store(snapshot):
-        return StepPlan(move.target, NOTHING)
-    limits = {"within": rules.within(move), "stall": rules.drain.stall}
-    return StepPlan(move.target, "the replica of the store has all of it", limits=limits)
-
-
-def draft_reinstate(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    """Strike the debts only: the returned broker waits by itself."""
-    del rules, step
-    about = f"{move.target} waits for the store; debts are cleared"
-    return StepPlan(move.target, about, tuple(paid(snapshot, move)))
+draft_catch_up: Final = _planning(SOURCE, "{serving}the replica of the store not far behind", Rules.catching_up)
+draft_drain: Final = _planning(TARGET, "the replica of the store has all of it", Rules.draining)
+# The debts only: the returned broker waits by itself.
+draft_reinstate: Final = planning(TARGET, "{target} waits for the store; debts are cleared", *PAID)
 
 
 def catch_up(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -85,13 +75,12 @@ def _replicated(tools: StoreTools, step: PlannedStep, context: StepContext, smal
 
 def reinstate(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """See that the broker waits. Where no command tells of its process, its closed ports are the only sign."""
+    del step
     for view in tools.observer.look_at(move.target):
         if view.role is not Role.STANDBY:
             state = "its process does not run" if view.runs is False else f"it is {view.role.value}"
             return Refused(f"{move.target} does not wait for the store: {state}")
-    if (refused := tools.make(step.calls, context, move.source, move.target)) is not None:
-        return refused
-    return Done(f"{move.target} waits for the store")
+    return tools.reach(PAID, move, context) or Done(f"{move.target} waits for the store")
 
 
 UNDO: Final = Undo(source=(debts,))

@@ -6,7 +6,7 @@ none.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Role, some
@@ -18,7 +18,6 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.access import FOR_OPENING, Part
-from dr_ctl.topologies.common.baseline import clients
 from dr_ctl.topologies.common.calls import holds, left_of, resume
 from dr_ctl.topologies.common.failover import came_back_open, let_in_again
 from dr_ctl.topologies.common.recipe import Undo
@@ -28,9 +27,12 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.verbs.proving import shown_open
 from dr_ctl.topologies.common.verbs.quiesce import to_lift
+from dr_ctl.topologies.common.verbs.undoing import named
 from dr_ctl.topologies.common.view import Broker, Peer
+from dr_ctl.topologies.common.wants import clients
 
 SAME_SECOND_S: Final = 1.0
+V = TypeVar("V", bound=Broker)
 
 
 def peer_of(operation: str) -> Peer:
@@ -64,7 +66,7 @@ UNDO: Final = Undo(target=(clients,))
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     strikes, admits, rest = step.part("strikes"), step.part("admit"), step.part("")
     views, why = (
-        (at_gate, None) if admits and (at_gate := _as_at_the_gate(tools, move, context)) else _may_open(tools, move)
+        (at_gate, None) if admits and (at_gate := _as_at_the_gate(tools, move, context)) else may_open(tools, move)
     )
     if why is not None:
         return Refused(why)
@@ -113,43 +115,47 @@ def _roles_let_in(
     """Let the clients' roles in; gives why they are still kept out, and a reason against opening, as seen after the
     last call."""
     tools.let_in(admits, before, context)
-    views, why = _may_open(tools, move)
+    views, why = may_open(tools, move)
     if why is not None or not left_of([call for call in admits if call.thing != ALL], views):
         return None, why
     kept_out = tools.admit(move.target, admits, context)
-    return kept_out, _may_open(tools, move)[1]
+    return kept_out, may_open(tools, move)[1]
 
 
-def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | None]:
-    """Look at both sites in the same moment; gives the target's brokers, and a reason against opening: an open source,
-    of a planned move a way back that is configured and captures no message, or a count that moved since the gate was
-    seen to hold."""
-    if move.ask.operation == FAILOVER:
-        # A lost site that does not answer is not seen open. At any other site, silence is an error.
-        there, snapshot = (
-            tools.observer.look_at(move.target),
-            tools.observer.look_once(least_s=tools.timeouts.last_look_s),
-        )
-        here = snapshot.views(move.source)
-        signs = () if tools.cut_off else snapshot.hints[move.source].signs
-        if (snapshot.roles[move.source] is Role.SICK or signs) and not any(view.open for view in there):
-            why = some(signs) or "it cannot be managed"
-            return there, f"{move.source} lives, and may serve clients: {why}"
-        if (why_not := let_in_again(there, move.source)) is not None:
-            return there, why_not
-    else:
+def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
+    """Look at both sites in the same moment: the target's brokers, the source's, and the signs that one lives which
+    does not answer."""
+    if move.ask.operation != FAILOVER:
         sites = [tools.observer.at(site) for site in (move.target, move.source)]
         views = tools.observer.together(
             lambda access: access.read(FOR_OPENING), [each for site in sites for each in site]
         )
-        there, here = views[: len(sites[0])], views[len(sites[0]) :]
-    if any(view.open for view in here):
-        return there, f"{move.source} is open: a second site is never opened"
+        return views[: len(sites[0])], views[len(sites[0]) :], None
+    # A lost site that does not answer is not seen open. At any other site, silence is an error.
+    there, snapshot = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.timeouts.last_look_s)
+    signs = () if tools.cut_off else snapshot.hints[move.source].signs
+    sick = "it cannot be managed" if snapshot.roles[move.source] is Role.SICK else None
+    return there, snapshot.views(move.source), some(signs) if signs else sick
+
+
+def open_beside(tools: Tools[V], here: Sequence[V], move: Move) -> str | None:
+    names = sorted({name for view in here for name in tools.open_at(view, move)})
+    return f"{named(tools, move.source, names)} open: a second site is never opened" if names else None
+
+
+def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
+    """Gives the target's brokers, and a reason against opening: an open source, of a planned move a way back that is
+    configured and captures no message, or a count that moved since the gate was seen to hold."""
+    there, here, lives = sides(tools, move)
+    shut = [view for view in there if not tools.open_at(view, move)]
+    if lives is not None and len(shut) == len(there):
+        return there, f"{move.source} lives, and may serve clients: {lives}"
+    if (why := open_beside(tools, here, move) or let_in_again(there, move.source)) is not None:
+        return there, why
     if move.ask.operation != FAILOVER and (stopped := [view.site for view in there if not view.link.captures]):
         return there, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
     by_pair = {view.pair: view for view in here}
-    shut = [view for view in there if not view.open and view.pair in by_pair]
-    moved = [why for view in shut for why in _moved(tools, by_pair[view.pair], view, move)]
+    moved = [why for view in shut if view.pair in by_pair for why in _moved(tools, by_pair[view.pair], view, move)]
     return there, some(moved) if moved else None
 
 
@@ -162,11 +168,11 @@ def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
     return f"it was not this run that opened it: {some(left)}" if left else None
 
 
-def _moved(tools: Tools[Broker], here: Broker, there: Broker, move: Move) -> list[str]:
+def _moved(tools: Tools[Any], here: Broker, there: Broker, move: Move) -> list[str]:
     """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
     if (sample := tools.gate.samples.get(there.pair)) is not None:
         pairs = ((sample.source, here), (sample.target, there))
-        return [why for was, now in pairs for why in receipts.changes(was, now, move.ask.includes)]
+        return [why for was, now in pairs for why in receipts.changes(was, now, move.moves)]
     receipt = receipts.held_at(there) if move.ask.operation == ACTIVATE else None
     return receipts.moved(receipt, (here, there), move.ask) if receipt is not None else []
 

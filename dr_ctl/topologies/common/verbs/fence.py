@@ -13,50 +13,45 @@ from dr_ctl.engine.plan import Call, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.engine.waiting import until
-from dr_ctl.topologies.common import receipts
-from dr_ctl.topologies.common.baseline import AtBroker, clients, debts
-from dr_ctl.topologies.common.calls import holds, pause, resume, still
-from dr_ctl.topologies.common.debts import document, pay
+from dr_ctl.topologies.common import receipts, wants
+from dr_ctl.topologies.common.calls import pause, resume, still
 from dr_ctl.topologies.common.failover import came_back_open
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.single import paused_at
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.common.verbs.quarantine import debt
 from dr_ctl.topologies.common.view import Broker, Peer
+from dr_ctl.topologies.common.wants import AtBroker, Want, Wants
 
 # Chooses units: those that are asked for, or those still to move.
 Chosen = Callable[[str | None], bool]
+OWED: Final[Wants] = ((wants.owed(DebtKind.FENCE), wants.TARGET),)
+STRUCK: Final[Wants] = ((wants.settled(DebtKind.FENCE), wants.TARGET),)
 
 
 def drafting(
-    shut: Callable[[Any, Chosen], Sequence[Call]],
+    kept_out: Want,
     shown: Callable[[Sequence[Any]], str],
     closed: str,
     whole: Callable[[Any, Move], bool] = lambda *_: True,
 ) -> Callable[[Rules, RunbookStep, Snapshot[Any], Move], StepPlan]:
-    """How a fence is decided: `shut` keeps clients out of what is chosen at a broker, `shown` says how that is proven.
-    A fence by itself strikes out what is owed where it is of the `whole` site. A lost site that is away cannot be
-    fenced: the brokers that go on note that as owed, unless a hook has cut the site off before."""
+    """How a fence is decided: `kept_out` is what it wants, `shown` says how that is proven. A fence by itself strikes
+    out what is owed where it is of the `whole` site. A lost site that is away cannot be fenced: the brokers that go on
+    note that as owed, unless a hook has cut the site off before."""
 
     def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
-        del rules
         role, cut_off = part_of(snapshot, move.ask).roles[move.source], bool(step.words.get(CUT_OFF))
         if move.ask.operation == FAILOVER and role is Role.STANDBY:
             return StepPlan(move.source, closed)
         if move.ask.operation == FAILOVER and role is not Role.SERVING:
             if cut_off:
                 return StepPlan(move.source, "clients kept out by the hook before it", cut_off=True)
-            calls = debt(snapshot, move, DebtKind.FENCE)
+            calls = wants.planned(rules, snapshot, move, OWED)
             return StepPlan(move.source, "clients cannot be shown to be kept out: the fence is owed", calls)
         alone, views = move.ask.operation == FENCE, snapshot.views(move.source)
-        calls = tuple(call for view in views for call in shut(view, move.ask.includes if alone else move.moves))
-        if alone and (cut_off or all(whole(view, move) for view in views)):
-            others = snapshot.views(move.target)
-            owed = [each for each in others if document(DebtKind.FENCE, move.source, each.site) in each.documents]
-            struck = (call for each in owed for call in pay(each, DebtKind.FENCE, move.source))
-            calls = (*calls, *in_part("strikes", struck))
+        strikes = STRUCK if alone and (cut_off or all(whole(view, move) for view in views)) else ()
+        calls = wants.planned(rules, snapshot, move, ((kept_out, wants.SOURCE), *strikes))
         return StepPlan(move.source, shown(views), calls, cut_off=cut_off)
 
     return draft
@@ -71,19 +66,13 @@ def _clients_out(views: Sequence[Broker]) -> str:
 
 def draft_of_returned(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     """Count what the returned site still holds for the other; an open one is closed first."""
-    del rules, step
-    views = snapshot.views(move.target) if came_back_open(snapshot, move) else []
+    del step
+    closed = wants.RETURNED_SHUT if came_back_open(snapshot, move) else ()
     about = "what it still holds is counted; if it is open, it is closed first"
-    return StepPlan(move.target, about, tuple(call for view in views for call in shut(view)))
+    return StepPlan(move.target, about, wants.planned(rules, snapshot, move, closed))
 
 
-def shut(view: Broker) -> list[Call]:
-    """Close every listener that is open and keep the clients' roles out."""
-    opened = (listener for listener in view.listeners if listener.started)
-    return [*view.fence.closing(opened), *view.fence.shutting_out()]
-
-
-draft: Final = drafting(lambda view, _: shut(view), _clients_out, "its listeners are closed already")
+draft: Final = drafting(wants.shut, _clients_out, "its listeners are closed already")
 
 
 def draft_unfence(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
@@ -113,46 +102,44 @@ def held(at: AtBroker) -> Iterator[Call]:
     return (pause(at.view, queue, "it is not paused") for queue in at.view.business.values() if queue.name in lifted)
 
 
-UNDO: Final = Undo(source=(clients,), target=(debts,))
-UNDO_UNFENCE: Final = Undo(source=(clients, held))
+UNDO: Final = Undo(source=(wants.clients,), target=(wants.debts,))
+UNDO_UNFENCE: Final = Undo(source=(wants.clients, held))
 
 
 def acting(
-    close: Callable[[Any, Sequence[Call], Move, StepContext], Outcome],
+    close: Callable[[Any, Move, StepContext], Outcome],
 ) -> Callable[[Any, PlannedStep, Move, StepContext], Outcome]:
-    """How a fence is done: `close` keeps clients out by these calls and proves it."""
+    """How a fence is done: `close` keeps clients out and proves it."""
 
     def act(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         tools.cut_off = step.cut_off
-        closes, strikes = [call for call in step.calls if call.site == move.source], step.part("strikes")
-        if move.ask.operation == FAILOVER and not closes:
-            owed = Done(f"{move.source} cannot be fenced now: the fence is owed")
-            return (tools.make(step.calls, context, move.target) or owed) if step.calls else NotNeeded(step.about)
+        if move.ask.operation == FAILOVER and not any(call.site == move.source for call in step.calls):
+            done = Done(f"{move.source} cannot be fenced now: the fence is owed")
+            return (tools.reach(OWED, move, context) or done) if step.calls else NotNeeded(step.about)
         if not step.cut_off:
-            proof = close(tools, closes, move, context)
+            proof = close(tools, move, context)
         elif _answers(tools, move.source):
             return Refused(f"{move.source} answers again: a hook was to keep clients out of a site that does not")
         else:
             proof = Done(f"a hook keeps clients out of {move.source}", {"proof": "hook"})
-        if isinstance(proof, Refused | Unknown) or not strikes:
+        struck = any(call.site == move.target for call in step.calls)
+        if isinstance(proof, Refused | Unknown) or not struck:
             return proof
-        tools.change(strikes, context)
-        return still(strikes, tools.views(move.target)) or proof
+        return tools.reach(STRUCK, move, context) or proof
 
     return act
 
 
-def _close(tools: Tools[Broker], calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
-    if move.ask.operation != FENCE:  # by itself it closes what answers, whatever is silent
-        # The end of the quiesce was a look; every moment from here on keeps clients waiting.
-        before = [access.names() for access in tools.observer.at(move.source)]
-        if not any(view.open for view in before):
-            return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
-        calls = [call for call in calls if not holds(call, before)]
-    outcomes = tools.change(calls, context)
+def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
+    # The end of the quiesce was a look; every moment from here on keeps clients waiting. By itself a fence closes what
+    # answers, whatever is silent.
+    views = [access.newest[1] for access in tools.observer.at(move.source) if access.newest is not None]
+    if move.ask.operation != FENCE and not any(view.open for view in views):
+        return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
+    send = tools.sending(wants.shut, move, context)
     # A refused call will not come true by waiting, and clients wait too.
-    within_s = 0.0 if any(isinstance(each, Refused) for each in outcomes) else tools.timeouts.fence_s
-    return tools.listeners.closed(move.source, context, within_s)
+    within_s = 0.0 if any(isinstance(each, Refused) for each in send(views)) else tools.timeouts.fence_s
+    return tools.listeners.closed(move.source, context, within_s, send)
 
 
 act: Final = acting(_close)

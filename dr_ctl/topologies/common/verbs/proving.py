@@ -19,13 +19,12 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.common.wants import TARGET, planning
 
 CALM: Final = 5  # an acknowledgement that is retried shows as none for a moment
 
 
-def draft_observe(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
-    del rules, step, snapshot, move
-    return StepPlan("", "look at both sites")
+draft_observe: Final = planning(lambda _: "", "look at both sites")
 
 
 def draft_check(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
@@ -39,11 +38,12 @@ def fences(snapshot: Snapshot[Broker], move: Move) -> bool:
     return move.ask.operation not in (FAILOVER, REINSTATE) and snapshot.roles[move.source] is Role.SERVING
 
 
-def draft_settle(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
-    """For a moment only: a lost site sends nothing more."""
-    del snapshot
-    limits = {"within": step.limits.get("within", rules.timeouts.settle_s)}
-    return StepPlan(move.target, "what has arrived is applied", limits=limits)
+# For a moment only: a lost site sends nothing more.
+draft_settle: Final = planning(
+    TARGET,
+    "what has arrived is applied",
+    limits=lambda rules, step, _: {"within": step.limits.get("within", rules.timeouts.settle_s)},
+)
 
 
 def draft_verify(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:

@@ -11,21 +11,20 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Role, Severity, some
+from dr_ctl.core.model import Severity, some
 from dr_ctl.core.system import beside
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
-from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.access import FOR_PAUSES
-from dr_ctl.topologies.common.baseline import AtBroker, before
+from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import TOGETHER, of_new_queues, of_those_left, pause, queues_of, resume, together
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules, selected
-from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker, Queue
+from dr_ctl.topologies.common.wants import SOURCE, AtBroker, Wants, planning
 
 LEAST: Final = 50
 """Queues: for fewer, calls of each take a broker less time than the search through all of its names."""
@@ -65,10 +64,16 @@ def _common(first: str, last: str) -> str:
     return first[:length]
 
 
-def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
-    calls = tuple(call for view in snapshot.views(move.source) for call in _planned(rules, view, move, Goal.PAUSE))
-    limits = {"within": step.limits.get("within", rules.timeouts.quiesce_s)}
-    return StepPlan(move.source, "dispatch stops; clients finish what they hold", calls, limits=limits)
+def _quiet(at: AtBroker) -> list[Call]:
+    return _planned(at.rules, at.view, at.move, Goal.PAUSE)
+
+
+draft: Final = planning(
+    SOURCE,
+    "dispatch stops; clients finish what they hold",
+    (_quiet, SOURCE),
+    limits=lambda rules, step, _: {"within": step.limits.get("within", rules.timeouts.quiesce_s)},
+)
 
 
 def delivered(at: AtBroker) -> list[Call]:
@@ -105,12 +110,12 @@ def lifts(rules: Rules, view: Broker, move: Move) -> list[Call]:
     return _calls(rules, view, move, Goal.RESUME, to_lift(rules, view, move))
 
 
-def lifts_planned(rules: Rules, snapshot: Snapshot[Broker], move: Move) -> list[Call]:
-    """Lift the pauses that quiesce will have made, and those of an interrupted run."""
-    calls: list[Call] = []
-    for view in snapshot.views(move.source):
-        calls += [*_planned(rules, view, move, Goal.RESUME), *lifts(rules, view, move)]
-    return calls
+def _lifted(at: AtBroker) -> list[Call]:
+    """The pauses that quiesce will have made, and those of an interrupted run, are lifted."""
+    return [*_planned(at.rules, at.view, at.move, Goal.RESUME), *lifts(at.rules, at.view, at.move)]
+
+
+LIFTED: Final[Wants] = ((_lifted, SOURCE),)
 
 
 def _planned(rules: Rules, view: Broker, move: Move, goal: Goal) -> list[Call]:
@@ -143,16 +148,11 @@ def _calls(
     ]
 
 
-def while_serving(snapshot: Snapshot[Broker], move: Move) -> str:
-    """Begins what is said of a wait beside clients; of a run that goes on with nobody served it says nothing."""
-    return "still serving: " if snapshot.roles[move.source] is Role.SERVING else ""
-
-
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     views = tools.observer.look_at(move.source, parts=FOR_PAUSES)
     if not any(view.open for view in views):
         return NotNeeded(f"{move.source} is closed to clients already")
-    views, paused = _pause(tools, step, views, move, context)
+    views, paused = _pause(tools, views, move, context)
 
     def look() -> _Dispatch:
         now = _dispatch(tools, views, move)
@@ -179,18 +179,10 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     return Done("clients hold nothing", {"paused": paused})
 
 
-def _pause(
-    tools: Tools[Broker], step: PlannedStep, views: list[Broker], move: Move, context: StepContext
-) -> tuple[list[Broker], int]:
+def _pause(tools: Tools[Broker], views: list[Broker], move: Move, context: StepContext) -> tuple[list[Broker], int]:
     """Pause what delivers, one by one where a call for many did not come through; the brokers as they were last seen,
     and how many queues that was."""
-    planned = {(call.unit, call.part, call.thing): call for call in step.calls if call.when is None}
-    calls = []
-    for view in views:
-        for each in pauses(tools.rules, view, move):
-            plan = planned.get((each.unit, each.part, each.thing))
-            new = replace(each, when="queues were created, or paused, since the reading")
-            calls.append(plan if plan is not None and plan.request == each.request else new)
+    calls = [call for view in views for call in pauses(tools.rules, view, move)]
     count = sum(len(to_pause(tools.rules, view, move)) for view in views)
     if _left_out(calls, tools.change(calls, context)):
         views = tools.observer.look_at(move.source, parts=FOR_PAUSES)

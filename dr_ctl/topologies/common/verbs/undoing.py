@@ -124,19 +124,19 @@ def _open_again(tools: Tools[Any], calls: Sequence[Call], move: Move, context: S
         return Refused(f"{move.source}: {why}")
     if opened:
         names = sorted({name for pair in opened for name in open_beside[pair]})
-        text = f"{_named(tools, move.target, names)} open: what was closed at {move.source} stays closed"
+        text = f"{named(tools, move.target, names)} open: what was closed at {move.source} stays closed"
         return Refused(text, code=ExitCode.STRANDED)
     if served:
         text = (
-            f"{_named(tools, move.target, served)} closed, and may have served before a new start: what clients did "
+            f"{named(tools, move.target, served)} closed, and may have served before a new start: what clients did "
             f"there is not known at {move.source}, which stays closed"
         )
         return Refused(text, code=ExitCode.STRANDED)
     if unseen:
-        text = f"{_named(tools, move.target, unseen)} silent, and may have been opened: {move.source} stays closed"
+        text = f"{named(tools, move.target, unseen)} silent, and may have been opened: {move.source} stays closed"
         return Unknown(text)
     if away := sorted({call.unit for call in calls} - here):
-        return Refused(f"{_named(tools, move.source, away)} silent: whether clients are let in there is not known")
+        return Refused(f"{named(tools, move.source, away)} silent: whether clients are let in there is not known")
     return Done(f"{move.source} lets clients in again") if left else NotNeeded(f"{move.source} is open")
 
 
@@ -149,7 +149,7 @@ def _may_have_served(source: Broker, target: Broker, move: Move) -> bool:
     return not back
 
 
-def _named(tools: Tools[Any], site: str, names: Sequence[str]) -> str:
+def named(tools: Tools[Any], site: str, names: Sequence[str]) -> str:
     """The site where its one broker is meant, else the pairs or units that are."""
     whole = len(tools.observer.brokers[site]) == 1 and {*names} == {*tools.observer.brokers[site]}
     return f"{site} is" if whole else f"{site}: {some(names)} {'is' if len(names) == 1 else 'are'}"

@@ -1,0 +1,186 @@
+"""What a step wants of its brokers: a want gives the calls for what is missing of a state at a broker. Pure.
+
+A plan shows what is missing by its snapshot. A run sends what is missing by a reading of now until nothing is,
+whichever node of a broker is active by then. An undo wants the state of before the run.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any, Final
+
+from dr_ctl.core.model import Role
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.goals import ALL, Goal
+from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Move, StepPlan
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.calls import close_listener, open_links, open_listener, resume
+from dr_ctl.topologies.common.debts import document, owe, owe_again, pay
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.topologies.common.view import Broker, Peer
+
+Site = Callable[[Move], str]
+SOURCE: Final[Site] = attrgetter("source")
+TARGET: Final[Site] = attrgetter("target")
+_BACK: Final = {
+    Goal.OPEN: Goal.CLOSE,
+    Goal.PAUSE: Goal.RESUME,
+    Goal.WRITE: Goal.STRIKE,
+    Goal.LINK_UP: Goal.LINK_DOWN,
+    Goal.CLOSE: Goal.OPEN,
+    Goal.RESUME: Goal.PAUSE,
+    Goal.STRIKE: Goal.WRITE,
+    Goal.LINK_DOWN: Goal.LINK_UP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AtBroker:
+    """A step at one broker, that is `view` now and `was` before the run; `calls` are the step's there by then."""
+
+    rules: Rules
+    move: Move
+    view: Any
+    was: Mapping[str, Any]
+    calls: Sequence[Call] = ()
+
+    def named(self, *goals: Goal) -> set[str]:
+        return {call.thing for call in self.calls if call.goal in goals}
+
+    def missing(self, wanted: Iterable[Call]) -> list[Call]:
+        """Of these calls those whose effect does not hold, or will not after what the step calls before."""
+        made = {(call.goal, call.thing) for call in self.calls}
+        return [call for call in wanted if (_BACK.get(call.goal), call.thing) in made or not self.view.holds(call)]
+
+
+Want = Callable[[AtBroker], Iterable[Call]]
+Wants = Sequence[tuple[Want, Site]]
+Limits = Callable[[Rules, RunbookStep, Move], Mapping[str, float]]
+
+
+def planned(rules: Rules, snapshot: Snapshot[Any], move: Move, wants: Wants) -> tuple[Call, ...]:
+    """What is missing of these states, one after the other, and what may come to be."""
+    calls: list[Call] = []
+    for want, site in wants:
+        for view in snapshot.views(site(move)):
+            made = [call for call in calls if (call.site, call.unit) == (view.site, view.pair)]
+            calls += want(AtBroker(rules, move, view, before(move, view), made))
+    return tuple(calls)
+
+
+def planning(
+    site: Site, about: str, *wants: tuple[Want, Site], limits: Limits | None = None
+) -> Callable[[Rules, RunbookStep, Snapshot[Any], Move], StepPlan]:
+    """How a step is decided that wants these states. `about` names the sites, and whether one is `{serving}`."""
+
+    def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
+        serving = while_serving(snapshot, move)
+        return StepPlan(
+            site(move),
+            about.format(source=move.source, target=move.target, serving=serving),
+            planned(rules, snapshot, move, wants),
+            limits=limits(rules, step, move) if limits is not None else None,
+        )
+
+    return draft
+
+
+def while_serving(snapshot: Snapshot[Any], move: Move) -> str:
+    """Begins what is said of a wait beside clients; of a run that goes on with nobody served it says nothing."""
+    return "still serving: " if snapshot.roles[move.source] is Role.SERVING else ""
+
+
+def clients(at: AtBroker) -> Iterator[Call]:
+    """The clients' ways in as before: their listeners, and the rights of their roles."""
+    was, fence, named = at.was["listeners"], at.view.fence, at.named(Goal.OPEN, Goal.CLOSE)
+    changed = [
+        each for each in at.view.listeners if each.started is not bool(was.get(each.name)) or named & {each.name, ALL}
+    ]
+    if shut := [each for each in changed if not was.get(each.name)]:
+        yield from fence.closing(shut, "it is open")
+    if at.was["shut_out"] and (at.named(Goal.ADMIT) or not fence.shut_out):
+        yield from fence.shutting_out("they are let in")
+    if not at.was["shut_out"] and (at.named(Goal.SHUT_OUT) or fence.shut_out):
+        yield from fence.admitting("they are kept out")
+    if opened := [each for each in changed if was.get(each.name)]:
+        yield from fence.opening(opened, Peer.NOT_DRAINED, "it is closed")
+
+
+def way_in(at: AtBroker) -> list[Call]:
+    """The listeners of the peer's link as before."""
+    was = at.was["mirror"]
+    return at.missing(
+        open_listener(at.view, each, "it is closed")
+        if was.get(each.name)
+        else close_listener(at.view, each, "it is open")
+        for each in at.view.link.listeners
+    )
+
+
+def links(at: AtBroker) -> Iterator[Call]:
+    """What ships to the peer as before, where it was started."""
+    starts = (call for call in at.calls if call.goal is Goal.LINK_UP and at.was["link"].get(call.thing))
+    return (replace(call, when="it is stopped", at_most=1) for call in starts)
+
+
+def pauses(at: AtBroker) -> list[Call]:
+    return delivers(at, "it is paused")
+
+
+def debts(at: AtBroker) -> list[Call]:
+    """What is owed of the other site as before."""
+    about, was = _other(at), at.was["debts"]
+    return at.missing(
+        call
+        for kind in DebtKind
+        for call in (
+            (owe_again(at.view, kind, about),)
+            if document(kind, about, at.view.site) in was
+            else pay(at.view, kind, about, "it stands there")
+        )
+    )
+
+
+def owed(kind: DebtKind) -> Want:
+    """A debt of the source is written down at the brokers that go on."""
+    return lambda at: owe(at.view, kind, at.move.source, lasting=_outlasts(at.view))
+
+
+def settled(*kinds: DebtKind) -> Want:
+    """Nothing of these kinds is owed of the other site."""
+    return lambda at: at.missing(call for kind in kinds for call in pay(at.view, kind, _other(at)))
+
+
+PAID: Final[Wants] = tuple((settled(*DebtKind), site) for site in (SOURCE, TARGET))
+
+
+def listens(at: AtBroker) -> list[Call]:
+    """The peer's link gets in."""
+    return open_links(at.view)
+
+
+def delivers(at: AtBroker, when: str | None = None) -> list[Call]:
+    """The queues that delivered before."""
+    was = {*at.was["paused"]}
+    return at.missing(resume(at.view, queue, when) for name, queue in at.view.business.items() if name not in was)
+
+
+def shut(at: AtBroker) -> list[Call]:
+    """Every listener of clients is closed, and their roles are kept out."""
+    opened = (listener for listener in at.view.listeners if listener.started)
+    return [*at.view.fence.closing(opened), *at.view.fence.shutting_out()]
+
+
+RETURNED_SHUT: Final[Wants] = ((shut, TARGET),)
+
+
+def _other(at: AtBroker) -> str:
+    return at.move.target if at.view.site == at.move.source else at.move.source
+
+
+def _outlasts(view: Broker) -> bool:
+    """Say whether the closed listener of the link stays closed when the broker is restarted."""
+    return bool(view.link.listeners) and not any(listener.opens_at_boot for listener in view.link.listeners)
