@@ -40,18 +40,19 @@ def test_every_finding_is_in_the_catalogue_and_is_made_of_what_its_texts_name() 
         if isinstance(node, ast.Constant | ast.Call)
     ]
     named = {str(node.value) for _, node in nodes if isinstance(node, ast.Constant) and KEY.fullmatch(str(node.value))}
-    cases = {f"{kind.id}.{case}": shown for kind in catalogue().values() for case, shown in kind.cases.items()}
+    cases = {
+        f"{kind.id}.{name}".rstrip("."): case for kind in catalogue().values() for name, case in kind.cases.items()
+    }
 
     assert {key.partition(".")[0] for key in named} == set(catalogue())
-    assert {key for key in named if "." in key} == set(cases)
+    assert {key for key in named if "." in key} == {key for key in cases if "." in key}
     for path, call in nodes:
         if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("found", "refused") and call.args:
             given = {keyword.arg for keyword in call.keywords}
             for key in (each.value for each in ast.walk(call.args[0]) if isinstance(each, ast.Constant)):
                 if not KEY.fullmatch(str(key)):
                     continue
-                kind = catalogue()[str(key).partition(".")[0]]
-                text, remedy = cases.get(str(key), (kind.text, kind.remedy))
+                text, remedy, *_ = cases[str(key)]
                 shown = ("" if "text" in given else text, "" if "remedy" in given else remedy)
                 places = {name for each in shown for _, name, *_ in Formatter().parse(each) if name}
                 assert given - OWN == places, f"{path}:{call.lineno}"
@@ -79,10 +80,7 @@ def test_what_is_made_of_the_tables_is_up_to_date(page: str, parts: int) -> None
 
 def test_a_command_that_the_table_names_is_one() -> None:
     known = get_command(app).commands  # type: ignore[attr-defined]
-    remedies = {
-        kind.id: " ".join((kind.remedy, *(remedy for _, remedy in kind.cases.values())))
-        for kind in catalogue().values()
-    }
+    remedies = {kind.id: " ".join(case.remedy for case in kind.cases.values()) for kind in catalogue().values()}
     for entry in (*explaining.findings().values(), *explaining.codes().values()):
         advice = f"{entry.do} {entry.costs} {entry.undo} {remedies.get(entry.name, '')}"
         for words in re.findall(r"`dr-ctl ([^`]+)`", advice):

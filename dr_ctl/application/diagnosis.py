@@ -1,29 +1,41 @@
 """What is wrong, as findings by one snapshot and the history, each with the command that helps now. `status` prints all
-of them; `validate` takes those that bear on what it answers."""
+of them; `check` answers by those for which the catalogue lets a monitor wake somebody (`Finding.page`), and adds what
+is owed and what a failover would meet; `validate` takes those that bear on what it answers."""
 
-from collections.abc import Iterator
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from itertools import chain
+from typing import Final
 
 from dr_ctl.application import lock
-from dr_ctl.application.lost_site import LastLook, ending_holder, lost_pairs, not_read, unwatched, without_rights
+from dr_ctl.application.estimates import with_age
+from dr_ctl.application.lost_site import (
+    LastLook,
+    lost_pairs,
+    never_watched,
+    not_read,
+    unwatched,
+    without_rights,
+)
 from dr_ctl.application.recovery_options import Interrupted, open_run_findings
 from dr_ctl.application.standing import of_agent
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.core.errors import Between
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
-from dr_ctl.engine.debts import DebtKind, lost_alone
+from dr_ctl.engine.ask import Ask
+from dr_ctl.engine.debts import Debt, DebtKind, lost_alone
 from dr_ctl.engine.operations import FAILOVER, FENCE, UNFENCE
 from dr_ctl.engine.parts import is_split, served_where, unserved
-from dr_ctl.engine.roles import both_open, renamed_sites, stand
+from dr_ctl.engine.roles import both_open, renamed_sites, stand, stand_of
 from dr_ctl.engine.roles import silent as no_answer
 from dr_ctl.topologies.topology import (
     BrokerSnapshot,
     Snapshot,
     keeps_one_store,
 )
+
+OVERDUE: Final = timedelta(days=1)
 
 
 def diagnose(judge: Judge, last_look: LastLook, now: datetime) -> list[Finding]:
@@ -40,6 +52,7 @@ def diagnose(judge: Judge, last_look: LastLook, now: datetime) -> list[Finding]:
         *open_run_findings(run, snapshot, judge.links),
         *lock.holders(snapshot, interrupted.run.files.name if interrupted is not None else None),
         *_pauses(snapshot),
+        *_links(judge),
         *not_one(judge),
         *unwatched(opened.installation, last_look, now),
     ]
@@ -47,12 +60,49 @@ def diagnose(judge: Judge, last_look: LastLook, now: datetime) -> list[Finding]:
 
 def silent(snapshot: Snapshot) -> list[Finding]:
     """The brokers that did not answer, and how they failed."""
-    return [finding for each in snapshot.brokers for finding in silent_of(each)]
+    return [finding for each in snapshot.brokers for finding in silent_of(each, snapshot)]
 
 
-def silent_of(broker: BrokerSnapshot) -> list[Finding]:
-    error = broker.silent
-    return [] if error is None else [no_answer(f"{broker.site}/{broker.pair}", broker.role, error)]
+def silent_of(broker: BrokerSnapshot, snapshot: Snapshot) -> list[Finding]:
+    beside = any(each.site == broker.site and each.silent is None for each in snapshot.brokers)
+    name, error = f"{broker.site}/{broker.pair}", broker.silent
+    return [] if error is None else [no_answer(name, broker.role, error, beside=beside)]
+
+
+def _links(judge: Judge) -> Iterator[Finding]:
+    """The links that are not attached. One to a broker that did not answer says nothing more than that, and of one that
+    a quarantine keeps out the debt tells."""
+    snapshot = judge.snapshot
+    silent = {(each.site, each.pair) for each in snapshot.brokers if each.silent is not None}
+    kept_out = {debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
+    for site in [site for site in snapshot.roles if site not in kept_out]:
+        away = [link.pair for link in judge.links if link.site == site and link.attached is False]
+        names = some([f"{site}/{pair}" for pair in away if (judge.opened.other(site), pair) not in silent])
+        if names:
+            yield found("DR-LINK-010", links=names, mending=judge.opened.mending(site))
+
+
+def unready(judge: Judge, last_look: LastLook) -> Iterator[Finding]:
+    """What a failover from the site that serves alone would meet, and what nobody would know then."""
+    installation, site = judge.opened.installation, judge.served_by
+    if site is None:
+        return
+    other = judge.opened.other(site)
+    if judge.snapshot.roles[other] is not Role.STANDBY:
+        yield found("DR-ROLE-004.no_failover", state=stand_of(judge.snapshot, other), target=other)
+    elif (refused := judge.if_lost(site).refused_today(Ask(FAILOVER, other))) is not None:
+        yield refused
+    yield from never_watched(last_look)
+    document, _, _ = with_age(installation, site)
+    if isinstance(document, dict) and document.get("verdict") == "missed":
+        yield found("DR-RPO-027")
+
+
+def owed(debts: Sequence[Debt], now: datetime) -> Iterator[Finding]:
+    """The debts. One of yesterday is no longer the end of an incident, but something forgotten."""
+    for debt in debts:
+        late = now - datetime.fromisoformat(debt.since) > OVERDUE
+        yield found("DR-DEBT-002.overdue" if late else "DR-DEBT-002", since=debt.since, debt=debt.text)
 
 
 def _open_again(snapshot: Snapshot, interrupted: Interrupted | None) -> Iterator[Finding]:
@@ -79,8 +129,6 @@ def not_one(judge: Judge) -> Iterator[Finding]:
     """Clients are served by both sites, or by none, and what to type then."""
     snapshot, run = judge.snapshot, judge.open_run
     serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
-    waiting = [site for site, role in snapshot.roles.items() if role is Role.STANDBY]
-    roles = stand(snapshot)
     lost = [debt.about for debt in snapshot.debts if debt.kind is DebtKind.FENCE]
     if run is None:
         yield from unserved(snapshot, parts=judge.opened.topology.recipe.moves_parts)
@@ -91,33 +139,49 @@ def not_one(judge: Judge) -> Iterator[Finding]:
         against = [
             [each for each in judge.verdict(FENCE, site).findings if each.severity is Severity.ERROR] for site in sites
         ]
-        finding = both_open(snapshot)
-        if against and all(against):
-            finding = replace(finding, remedy="A fence is refused at both: mend first what stands below.")
-        yield finding
+        refused = against and all(against)
+        yield found("DR-ROLE-001.fence_refused", roles=stand(snapshot)) if refused else both_open(snapshot)
         yield from chain(*against)
     elif is_split(snapshot) and not judge.opened.topology.recipe.moves_parts:
         yield found("DR-ROLE-014.pairs", units=served_where(snapshot))
-    elif any(isinstance(each.silent, Between) for each in snapshot.brokers):
-        return  # who serves is being decided
-    elif all(each.silent is None and not each.listeners for each in snapshot.brokers):
-        return  # nobody answered; the topology says what else it knows
-    elif not serving and len(waiting) == len(snapshot.roles):
-        if run is not None:
-            key = "DR-ROLE-015.under_way" if run.lives else "DR-ROLE-015.open_run"
-            yield found(key, sites=" and ".join(snapshot.roles))
-        else:
-            yield _closed(judge)
-    elif not serving and waiting and not (run is not None and run.lives):
-        away = next(site for site in snapshot.roles if site != waiting[0])
-        if (unread := not_read(snapshot, away)) is not None:
-            yield unread
-            return
-        if snapshot.roles[away] is Role.SICK and keeps_one_store(snapshot):
-            yield found("DR-ROLE-016.holder", roles=roles, way=ending_holder(waiting[0]))
-        else:
-            reason, verdict = " --reason TEXT" if run is not None else "", judge.verdict(FAILOVER, waiting[0]).text
-            yield found("DR-ROLE-016", roles=roles, away=away, waits=waiting[0], reason=reason, verdict=verdict)
+    elif not serving:
+        yield from _none_serves(judge)
+
+
+def _none_serves(judge: Judge) -> Iterator[Finding]:
+    """No site was seen serving: why, and what to type then."""
+    snapshot, run, roles = judge.snapshot, judge.open_run, judge.snapshot.roles
+    waiting = [site for site, role in roles.items() if role is Role.STANDBY]
+    undecided = any(isinstance(each.silent, Between) for each in snapshot.brokers)
+    told_elsewhere = all(each.silent is None and not each.listeners for each in snapshot.brokers)
+    unread = [finding for site in roles if (finding := not_read(snapshot, site)) is not None]
+    if unread and not waiting:
+        yield from unread
+    elif undecided or told_elsewhere or not waiting:
+        unsure = any(role in (Role.UNKNOWN, Role.SICK) for role in roles.values())
+        yield found("DR-ROLE-021" if unsure else "DR-ROLE-021.shown", roles=stand(snapshot))
+    elif len(waiting) == len(roles) and run is not None:
+        key = "DR-ROLE-015.under_way" if run.lives else "DR-ROLE-015.open_run"
+        yield found(key, sites=" and ".join(roles))
+    elif len(waiting) == len(roles):
+        yield _closed(judge)
+    elif run is not None and run.lives:
+        yield found("DR-ROLE-016.under_way", roles=stand(snapshot))
+    else:
+        yield _one_waits(judge, waiting[0])
+
+
+def _one_waits(judge: Judge, site: str) -> Finding:
+    """One site is closed, and the other one was not seen serving."""
+    snapshot, away = judge.snapshot, judge.opened.other(site)
+    if (unread := not_read(snapshot, away)) is not None:
+        return unread
+    if snapshot.roles[away] is Role.SICK and keeps_one_store(snapshot):
+        return found("DR-ROLE-016.holder", roles=stand(snapshot), waits=site)
+    reason = " --reason TEXT" if judge.open_run is not None else ""
+    key = "DR-ROLE-016" if snapshot.roles[away] is Role.DOWN else "DR-ROLE-016.silent"
+    verdict = judge.verdict(FAILOVER, site).text
+    return found(key, roles=stand(snapshot), away=away, waits=site, reason=reason, verdict=verdict)
 
 
 def _closed(judge: Judge) -> Finding:

@@ -44,9 +44,10 @@ class Envelope(TypedDict, Generic[C, D]):
 
     schema: Annotated[str, words(SCHEMA)]
     command: C
-    outcome: Annotated[str, words(*(code.outcome for code in ExitCode), *(health.name.lower() for health in Health))]
+    outcome: Annotated[str, words(*(code.outcome for code in ExitCode), *(health.value for health in Health))]
     exit_code: Annotated[
-        int, WithJsonSchema({"type": "integer", "enum": sorted({*map(int, ExitCode), *map(int, Health)})})
+        int,
+        WithJsonSchema({"type": "integer", "enum": sorted({*map(int, ExitCode), *(health.code for health in Health)})}),
     ]
     run: Annotated[str | None, Field(description="the run that the command made, or speaks of")]
     summary: str

@@ -151,6 +151,14 @@ class LossBound:
             adds=adds,
         )
 
+    def refused_today(self, ask: Ask) -> Finding | None:
+        """The same while the site serves: what could be done about a loss is another matter then."""
+        refusal = self.too_high(ask)
+        if refusal is None:
+            return None
+        key = "DR-LOSS-001.today" if refusal.id == "DR-LOSS-001" else "DR-LOSS-005.today"
+        return found(key, more=refusal.more, target=ask.target, why=refusal.text, accepting=self.accepting(ask))
+
     def accepting(self, ask: Ask) -> str:
         """The options that accept what a failover asked for so would be refused for, with their figures."""
         now, limits = self.now(), objectives(self._installation)

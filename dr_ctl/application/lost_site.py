@@ -55,26 +55,13 @@ def reword_refusal(
     if under_way and first.id == "DR-ALIVE-001":
         return decided
     if first.id == "DR-ALIVE-001" and snapshot.roles[left] is Role.SERVING and is_whole and away:
-        remedy = (
-            f"Leave {left} as it is, its clients are served. Nothing can be moved without loss before the link is "
-            f"back. {opened.mending(away[0])}"
-        )
-        first = replace(first, remedy=remedy)
+        first = found("DR-ALIVE-001.cut_off", site=left, mending=opened.mending(away[0]))
     if first.id == "DR-ALIVE-001" and snapshot.roles[left] is Role.SICK and keeps_one_store(snapshot):
-        first = replace(first, remedy=ending_holder(ask.target))
+        first = found("DR-ALIVE-001.holder", text=first.text, waits=ask.target)
     if first.id == "DR-ALIVE-002" and (at := _lately_sick(left, opened)) is not None:
-        remedy = f"End that process for certain, or cut its host off; only then: {first.remedy}"
-        first = replace(first, text=f"{first.text}; it was sick, and so alive, at {stamp(at)}", remedy=remedy)
+        first = found("DR-ALIVE-002.lately_sick", refused=first.text, at=stamp(at), site=left)
         decided = replace(decided, code=ExitCode.SERVING_SITE_ALIVE)
     return replace(decided, findings=(first, *others))
-
-
-def ending_holder(waits: str) -> str:
-    """What to do where the broker that holds the store of both sites does not answer in time."""
-    return (
-        f"End that process for certain, or cut its host off: {waits} then takes the store that both share by itself, "
-        "and no failover is needed. All that is stored is kept; what clients hold may come as duplicates."
-    )
 
 
 def _by_word(snapshot: Snapshot, left: str, opened: Opened) -> Iterator[Finding]:
@@ -239,7 +226,7 @@ def last_look(installation: Installation) -> LastLook:
 
 def unwatched(installation: Installation, looked: LastLook, now: datetime) -> Iterator[Finding]:
     """That no monitor looks any more, or that nobody can tell; nothing while one lives, or where none has ever
-    looked."""
+    looked (`never_watched`)."""
     late_s = max(LATE_S, LATE_LOOKS * installation.settings.history.every)
     if looked.at is not None and (now - looked.at).total_seconds() <= late_s:
         return
@@ -247,6 +234,12 @@ def unwatched(installation: Installation, looked: LastLook, now: datetime) -> It
     if looked.at is None or looked.silent:
         return
     yield found("DR-MON-002.since", at=stamp(looked.at))
+
+
+def never_watched(looked: LastLook) -> Iterator[Finding]:
+    """That no monitor has ever looked, as far as that can be told."""
+    if looked.at is None and not looked.silent:
+        yield found("DR-MON-002.never")
 
 
 def links(

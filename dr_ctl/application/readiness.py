@@ -144,8 +144,7 @@ def _exposures(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> Iterator[Find
 
 def _unprepared(judge: Judge, looked: lost_site.LastLook, now: datetime) -> Iterator[Finding]:
     """What nobody would know of the loss of the serving site: no monitor looks, or its estimate is missing or old."""
-    if looked.at is None and not looked.silent:
-        yield found("DR-MON-002.never")
+    yield from lost_site.never_watched(looked)
     yield from lost_site.unwatched(judge.opened.installation, looked, now)
     if judge.served_by is None or looked.at is None:
         return
@@ -277,7 +276,7 @@ def _installed(judge: Judge, forbidden: Mapping[tuple[str, str], Finding]) -> It
     snapshot = judge.snapshot
     for broker in snapshot.brokers:
         read = broker.role.value if broker.silent is None else None
-        yield Check("the broker answers", f"{broker.site}/{broker.pair}", read, silent_of(broker))
+        yield Check("the broker answers", f"{broker.site}/{broker.pair}", read, silent_of(broker, snapshot))
     yield from _as_a_whole(judge)
     for site in snapshot.roles:
         yield Check("a fence can be made", site, snapshot.fence_strength(site))

@@ -67,7 +67,7 @@ class Result:
     @property
     def exit_code(self) -> int:
         """What the process ends with; `check` alone has codes of its own."""
-        return int(self.code if self.health is None else self.health)
+        return int(self.code) if self.health is None else self.health.code
 
     def with_text(self, text: str) -> Result:
         """Copy with a body for people."""
@@ -84,7 +84,7 @@ class Result:
         return {
             "schema": SCHEMA,
             "command": command,
-            "outcome": self.code.outcome if self.health is None else self.health.name.lower(),
+            "outcome": self.code.outcome if self.health is None else self.health.value,
             "exit_code": self.exit_code,
             "run": self.run,
             "summary": self.summary,

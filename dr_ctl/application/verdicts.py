@@ -116,7 +116,10 @@ class Judge:
         text = f"refused without {' '.join(judged.needs)}: {bounds}; the owner of that limit decides"
         costs = exposure.too_high(ask)
         return replace(
-            judged, text=text, code=ExitCode.PRECHECK_FAILED, exposure=milder(costs) if costs is not None else None
+            judged,
+            text=text,
+            code=ExitCode.PRECHECK_FAILED,
+            exposure=replace(costs, severity=Severity.WARNING) if costs is not None else None,
         )
 
     def _needed(
@@ -257,32 +260,13 @@ class Judge:
         then = judge.verdict(FAILOVER, ask.target)
         lives = {Role.SERVING: f"{left} serves", Role.UNKNOWN: f"{left} may serve"}
         text = f"while {lives.get(role) or stand_of(self.snapshot, left)}; if {left} is lost: {then.text}"
-        costs = judge.agreed(ask)
+        costs = judge.exposure(left).refused_today(ask)
         return replace(_refused(ask, text, (*findings, *besides(then.findings, left))), exposure=costs)
-
-    def agreed(self, ask: Ask) -> Finding | None:
-        """The finding for bounds that somebody has to agree to beforehand."""
-        exposure = self._exposed(ask)
-        costs = exposure.too_high(ask) if exposure is not None else None
-        return agreed_today(costs, exposure, ask) if exposure is not None and costs is not None else None
 
 
 def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
     """The findings without those that only say that a site, which was taken for lost, does not answer."""
     return tuple(each for each in findings if each.id != "DR-SITE-001" or not each.text.startswith(f"{lost}/"))
-
-
-def milder(refusal: Finding) -> Finding:
-    """A refusal for its loss bound, where nobody is refused anything yet."""
-    return replace(refusal, severity=Severity.WARNING, text=f"a failover would be refused for that: {refusal.text}")
-
-
-def agreed_today(refusal: Finding, exposure: LossBound, ask: Ask) -> Finding:
-    """The same while the site serves: what could be done about a loss is another matter then."""
-    remedy = f"Decide now who may type `dr-ctl failover --to {ask.target} {exposure.accepting(ask)}` in an emergency."
-    if "unknown" in exposure.quoted():
-        remedy += " A running `dr-ctl monitor` makes the bounds known."
-    return replace(milder(refusal), remedy=remedy)
 
 
 def targets(snapshot: Snapshot, operation: str) -> str | None:
@@ -348,12 +332,12 @@ def planned_as_if_lost(opened: Opened, asked: Ask, lost: str) -> Result:
     decided = request.decide(snapshot)
     if isinstance(decided, Refusal) and decided.plan is not None:
         decided = decided.plan
-    refused = request.exposure.too_high(asked)
+    refused = request.exposure.refused_today(asked)
     bounds = request.exposure.now()
     findings = [found("DR-PLAN-002", lost=lost, role=looked.roles[lost].value, target=asked.target)]
     findings += differing(opened, looked, lost, request.exposure.differ())
     if refused is not None:
-        findings.append(agreed_today(refused, request.exposure, asked))
+        findings.append(refused)
     data = plans.PlanData(bounds=bounds, as_if_lost=lost, role=looked.roles[lost])
     if not isinstance(decided, Plan):
         word = "nothing to do" if isinstance(decided, AlreadyThere) else "not possible"

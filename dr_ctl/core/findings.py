@@ -5,13 +5,13 @@ what was seen. Help, `explain`, the report, README, docs and the list of checks 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from dr_ctl.core.model import ExitCode, Finding, Severity, Weight
+from dr_ctl.core.model import ExitCode, Finding, Health, Severity, Weight
 
 NO_UNDO: Final = "No undo is needed: a broker is not changed."
 
@@ -201,23 +201,29 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
 }
 
 
+class Case(NamedTuple):
+    """`text` and `remedy` are what a person reads, with {places} for what was seen; `page` is what `check` answers."""
+
+    text: str
+    remedy: str
+    severity: Severity
+    page: Health | None
+
+
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """`text` and `remedy` are what a person reads, with {places} for what was seen; a kind that is met in several ways
-    has both for each of its `cases`. `what` is so and what to `do` in general, what that `costs`, whether it can be
-    undone; `check` is the name under which `validate` lists it, empty for what is no check."""
+    """`cases` are the ways in which it is met, by name; the kind as such has no name. `what` is so and what to `do` in
+    general, what that `costs`, whether it can be undone; `check` is the name under which `validate` lists it, empty for
+    what is no check."""
 
     id: str
-    severity: Severity
+    cases: Mapping[str, Case]
     what: str
     do: str
     costs: str = "Nothing."
     undo: str = NO_UNDO
     check: str = ""
     weighs: Weight = Weight.NONE
-    text: str = ""
-    remedy: str = ""
-    cases: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @cache
@@ -235,12 +241,17 @@ def _kind(id_: str, severity: str, table: Mapping[str, Any]) -> FindingKind:
     weighs = Weight.NONE
     for name in table.get("weighs", ()):
         weighs |= Weight[name.upper().replace(" ", "_")]
-    shown = {"what": _in_general(texts.get("text", "")), "do": _in_general(texts.get("remedy", ""))}
-    cases = {
-        name: (own.get("text", texts.get("text", "")), own.get("remedy", texts.get("remedy", "")))
-        for name, own in ((key, _texts(value)) for key, value in table.items() if isinstance(value, dict))
-    }
-    return FindingKind(id_, Severity(severity), **{**shown, **texts}, weighs=weighs, cases=cases)
+    of_case = {"text": "", "remedy": "", "severity": severity, "page": ""}
+    kind = {**of_case, **{key: texts.pop(key) for key in of_case if key in texts}}
+    cases = {"": _case(kind)}
+    cases |= {name: _case({**kind, **_texts(value)}) for name, value in table.items() if isinstance(value, dict)}
+    shown = {"what": _in_general(kind["text"]), "do": _in_general(kind["remedy"])}
+    return FindingKind(id_, cases, **{**shown, **texts}, weighs=weighs)
+
+
+def _case(row: Mapping[str, str]) -> Case:
+    page = Health(row["page"]) if row["page"] else None
+    return Case(row["text"], row["remedy"], Severity(row["severity"]), page)
 
 
 def _texts(table: Mapping[str, Any]) -> dict[str, str]:
@@ -273,12 +284,11 @@ def found(
     """The finding of that id, or of one of its cases ("DR-LINK-004.kept_out"), of what was seen. `text` and `remedy`
     are for what another layer has worded already. What a person may accept is a warning once it is `accepted`, and an
     error before, whatever the kind is."""
-    id_, _, case = key.partition(".")
+    id_, _, name = key.partition(".")
     kind = catalogue()[id_]
-    own, templates = (text, remedy), kind.cases[case] if case else (kind.text, kind.remedy)
-    text, remedy = (
-        template.format_map(seen) if word is None else word for word, template in zip(own, templates, strict=True)
-    )
+    case = kind.cases[name]
+    text = case.text.format_map(seen) if text is None else text
+    remedy = case.remedy.format_map(seen) if remedy is None else remedy
     if accepted is not None:
         severity = Severity.WARNING if accepted else Severity.ERROR
-    return Finding(id_, severity or kind.severity, text, remedy, tuple(more), kind.weighs)
+    return Finding(id_, severity or case.severity, text, remedy, tuple(more), kind.weighs, case.page)

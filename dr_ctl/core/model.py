@@ -50,10 +50,29 @@ class Weight(Flag):
     """It is told, as a warning, of a target that serves already, too."""
 
 
+class Health(Enum):
+    """The answers of `check` alone, in the order of the exit codes by which monitoring systems read them."""
+
+    OK = "ok"
+    WARNING = "warning"
+    CRITICAL = "critical"
+    UNKNOWN = "unknown"
+
+    @property
+    def code(self) -> int:
+        return [*Health].index(self)
+
+    @property
+    def rank(self) -> int:
+        """How bad it is: what is certainly wrong is worse than what nobody could ask."""
+        return (Health.OK, Health.WARNING, Health.UNKNOWN, Health.CRITICAL).index(self)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A fact worth a person's attention, with a remedy. `more` are further lines; a line break inside `text` comes from
-    a name. `duplicates`: a person may let it pass who accepts so many, where it is not zero."""
+    a name. `page`: what `check` answers where it is so, and None where no monitor may wake anybody for it.
+    `duplicates`: a person may let it pass who accepts so many, where it is not zero."""
 
     id: str
     severity: Severity
@@ -61,6 +80,7 @@ class Finding:
     remedy: str = ""
     more: Sequence[str] = field(default=(), metadata=HIDDEN)
     weighs: Weight = field(default=Weight.NONE, compare=False, metadata=HIDDEN)
+    page: Health | None = field(default=None, compare=False, metadata=key("health", optional=True))
     duplicates: int = field(default=0, compare=False, metadata=HIDDEN)
 
     @property
@@ -93,20 +113,6 @@ class ExitCode(IntEnum):
     def outcome(self) -> str:
         """The word of the JSON envelope; SIGINT and SIGTERM are called `interrupted`."""
         return "interrupted" if self is ExitCode.TERMINATED else self.name.lower()
-
-
-class Health(IntEnum):
-    """The codes of `check` alone, as monitoring systems read them."""
-
-    OK = 0
-    WARNING = 1
-    CRITICAL = 2
-    UNKNOWN = 3
-
-    @property
-    def rank(self) -> int:
-        """How bad it is: what is certainly wrong is worse than what nobody could ask."""
-        return (Health.OK, Health.WARNING, Health.UNKNOWN, Health.CRITICAL).index(self)
 
 
 _NAMED = 5

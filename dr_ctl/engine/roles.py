@@ -106,9 +106,11 @@ def _gone_over(snapshot: Observation, past: History) -> bool:
     return moves and whole_at(snapshot, past.ask.target) and snapshot.roles[past.source] is Role.DOWN
 
 
-def silent(name: str, role: Role, error: BrokerError, severity: Severity | None = None) -> Finding:
-    """Say that a broker did not answer, and how it failed."""
-    id_ = "DR-SITE-002" if isinstance(error, Passive) else "DR-SITE-001"
+def silent(
+    name: str, role: Role, error: BrokerError, severity: Severity | None = None, *, beside: bool = False
+) -> Finding:
+    """Say that a broker did not answer, and how it failed; `beside` another one of its site that did."""
+    id_ = "DR-SITE-002" if isinstance(error, Passive) else "DR-SITE-001.beside" if beside else "DR-SITE-001"
     state = "" if isinstance(error, Passive | TimedOut) else f" is {role.value}"
     return found(id_, remedy=error.remedy, severity=severity, broker=f"{name}{state}", why=error)
 

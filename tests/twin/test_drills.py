@@ -17,7 +17,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from dr_ctl.agents.exposing import Board, registry_of
-from dr_ctl.application import health, monitoring
+from dr_ctl.application import diagnosis, monitoring
 from dr_ctl.cli.app import run
 from dr_ctl.core.system import stamp, system
 from dr_ctl.rpo.history.files import write
@@ -162,7 +162,7 @@ def test_a_debt_is_a_warning_and_a_forgotten_one_is_critical(
         return {each["health"] for each in told if each["text"].startswith(f"{word} since")}
 
     assert problems("owed") == {"warning"}
-    monkeypatch.setattr(health, "OVERDUE", timedelta(0))
+    monkeypatch.setattr(diagnosis, "OVERDUE", timedelta(0))
     assert problems("overdue") == {"critical"}
 
 

@@ -7,7 +7,7 @@ without a word, and opens what was closed.
 from collections.abc import Callable, Iterator, Sequence
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Severity, some
+from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Node
 
@@ -39,6 +39,5 @@ def of_obstacles(
     that are included."""
     for each in view.obstacles:
         if (each.known or unknown) and (not each.addresses or any(includes(name) for name in each.addresses)):
-            yield found(
-                "DR-LIMIT-001", remedy=each.remedy, severity=severity, site=view.site, pair=view.pair, limit=each.text
-            )
+            key = "DR-LIMIT-001.serving" if view.role is Role.SERVING and not each.addresses else "DR-LIMIT-001"
+            yield found(key, remedy=each.remedy, severity=severity, site=view.site, pair=view.pair, limit=each.text)
