@@ -85,7 +85,7 @@ class Half:
             raise Died
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(reinstate, "until_all", die)
+            patch.setattr(reinstate, "wait", die)
             with pytest.raises(Died):
                 self.returns()
 

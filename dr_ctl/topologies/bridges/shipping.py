@@ -84,6 +84,8 @@ class Direction:
     with a barrier, only messages that lay there at its start count. Ids count until all noted ones are applied.
     `accepted`: how many delayed messages of a unit may come later."""
 
+    mending = "bridges are stopped: starting them"
+
     def __init__(
         self,
         here: Access,
@@ -110,12 +112,13 @@ class Direction:
             found.append(f"nothing applies the ids that arrive at {there.site}")
         return found
 
-    def mends(self, here: BrokerView) -> list[Call]:
+    def mends(self, here: BrokerView, there: object) -> list[Call]:
         """Start stopped bridges; a bridge that is not connected is left to its own retries."""
+        del there
         return [call for call in starts(here, self.chosen) if not here.holds(call)]
 
 
-Views = waiting.Views[BrokerView]
+Views = waiting.Readings[BrokerView]
 
 
 def wait(

@@ -37,7 +37,7 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.tools import not_done
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.common.waiting import Views, Wait
+from dr_ctl.topologies.common.waiting import Readings, Wait
 from dr_ctl.topologies.common.wants import AtBroker, planned, while_serving
 from dr_ctl.topologies.console.requests import request
 
@@ -251,6 +251,8 @@ class Copies:
     """The copies that one broker ships to its peer. A connector with copies to ship that is not connected is restarted,
     a few times."""
 
+    mending = "its network connector is not connected: restarting it"
+
     def __init__(self, here: Access, there: Access, context: StepContext, timeouts: Timeouts) -> None:
         self.here, self.there = here, there
         self._context, self._timeouts = context, timeouts
@@ -267,7 +269,8 @@ class Copies:
             [] if here.link.attached or not here.copying else [f"the network connector of {here.site} is not connected"]
         )
 
-    def mends(self, here: BrokerView) -> list[Call]:
+    def mends(self, here: BrokerView, there: object) -> list[Call]:
+        del there
         if here.link.attached or not here.copying:
             self._again_at = self._context.monotonic() + self._timeouts.link_lost_s
             return []
@@ -305,7 +308,7 @@ def drain(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext)
     return lifted.judged(outcome)
 
 
-def _opened(views: Views[BrokerView]) -> str | None:
+def _opened(views: Readings[BrokerView]) -> str | None:
     opened = [site for (site, _), view in views.items() if isinstance(view, BrokerView) and view.open]
     return f"opened to clients during the drain: {some(opened)}" if opened else None
 

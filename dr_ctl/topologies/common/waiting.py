@@ -1,7 +1,8 @@
-"""Waits until little or nothing is under way between the sites; a stopped link is started."""
+"""Waits until little or nothing is under way between the sites; a link that is stopped or hangs is started."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dr_ctl.core.errors import BrokerError
@@ -11,18 +12,17 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.access import Access
-from dr_ctl.topologies.common.figures import evidence, total
+from dr_ctl.topologies.common.figures import Shipping, evidence, said, total
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.common.view import Broker
 
 AT_MOST: Final = 3
-V = TypeVar("V", bound=Broker)
-V_contra = TypeVar("V_contra", bound=Broker, contravariant=True)
-Views = dict[tuple[str, str], V | BrokerError]
+R = TypeVar("R")
+R_contra = TypeVar("R_contra", contravariant=True)
+Readings = Mapping[tuple[str, str], R | BrokerError]
 
 
-class Direction(Protocol[V_contra]):
-    """The messages under way from one broker to its peer."""
+class Direction(Protocol[R_contra]):
+    """What is under way from one broker to its peer, by a reading of each."""
 
     @property
     def here(self) -> Access[Any]: ...
@@ -30,43 +30,59 @@ class Direction(Protocol[V_contra]):
     @property
     def there(self) -> Access[Any]: ...
 
-    def left(self, here: V_contra, there: V_contra) -> int | None:
+    def left(self, here: R_contra, there: R_contra) -> int | None:
         """The number under way, or None if unread."""
 
-    def why(self, here: V_contra, there: V_contra) -> list[str]:
+    def why(self, here: R_contra, there: R_contra) -> list[str]:
         """The reasons why the wait cannot end."""
 
-    def mends(self, here: V_contra) -> list[Call]:
+    def mends(self, here: R_contra, there: R_contra | BrokerError) -> list[Call]:
         """The calls that are due now, because a link is stopped or hangs."""
+
+    @property
+    def mending(self) -> str:
+        """What these calls do, for people."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading(Generic[V]):
+class _Reading(Generic[R]):
     """A reading of all directions: the number that is left, the reasons for it, and what makes the wait pointless."""
 
-    views: Views[V]
+    readings: Readings[R]
     left: int | None
     why: list[str]
     broken: str | None = None
 
 
-class Wait(Generic[V]):
-    """A wait for several directions at once. `about` says on what, `small` how much may be left."""
+class Wait(Generic[R]):
+    """A wait for several directions at once. `about` says on what, `small` how much may be left, `counts` what it is.
+    `read` gives what the directions go by, and `figures` what of it is shown. `lessens`: what others add is no move."""
 
     def __init__(
-        self, tools: Tools[V], directions: Sequence[Direction[V]], context: StepContext, about: str, small: int = 0
+        self,
+        tools: Tools[Any],
+        directions: Sequence[Direction[R]],
+        context: StepContext,
+        about: str,
+        small: int = 0,
+        *,
+        counts: str = "",
+        read: Callable[[Sequence[Any]], Readings[R]] | None = None,
+        figures: Callable[[R], Shipping] = attrgetter("link"),
+        lessens: bool = False,
     ) -> None:
-        self._tools, self._directions, self._context, self._about, self._small = (
-            tools,
-            directions,
-            context,
-            about,
-            small,
-        )
+        self._tools, self._directions, self._context = tools, directions, context
+        self._about, self._small, self._counts, self._lessens = about, small, counts, lessens
+        self._read, self._figures = read or self._views, figures
         self.began = self._moved_at = context.monotonic()
-        self.mended = 0
+        self._mended: dict[tuple[str, str], int] = {}
         self.first: int | None = None
         self.last: int | None = None
+        self.why: list[str] = []
+
+    @property
+    def mended(self) -> int:
+        return sum(self._mended.values())
 
     def until(
         self,
@@ -74,7 +90,7 @@ class Wait(Generic[V]):
         *,
         within_s: float | None,
         stall_s: float,
-        guard: Callable[[Views[V]], str | None] | None = None,
+        guard: Callable[[Readings[R]], str | None] | None = None,
         calms: int = 2,
     ) -> Refused | None:
         """Poll until at most `small` is left, `calms` times in a row. Gives a refusal if not; `guard` says why to give
@@ -87,66 +103,67 @@ class Wait(Generic[V]):
             within_s=self.began + within_s - self._context.monotonic() if within_s is not None else None,
             poll_s=poll_s,
             stable_for=calms,
-            meanwhile=lambda now: self._mend(now.views),
+            meanwhile=lambda now: self._mend(now.readings),
         )
         if waited.held:
             return None
         now = waited.look
         return Refused(now.broken) if now.broken is not None else self._late(now.left, now.why, stall_s)
 
-    def _noted(self, guard: Callable[[Views[V]], str | None] | None) -> _Reading[V]:
-        views = self._read()
-        left, why = self._left(views)
-        if guard is not None and (broken := guard(views)) is not None:
-            return _Reading(views, left, why, broken)
-        self._note(left)
-        self._context.waiting(self._about, left, next(iter(why), None))
-        shipping = [(site, each if isinstance(each, BrokerError) else each.link) for (site, _), each in views.items()]
-        self._context.sample(evidence(shipping))
-        return _Reading(views, left, why)
-
-    def _read(self) -> Views[V]:
-        every = list(
-            {(each.site, each.pair): each for way in self._directions for each in (way.here, way.there)}.values()
+    def _noted(self, guard: Callable[[Readings[R]], str | None] | None) -> _Reading[R]:
+        every = {(each.site, each.pair): each for way in self._directions for each in (way.here, way.there)}
+        readings = self._read([*every.values()])
+        left, self.why = self._left(readings)
+        if guard is not None and (broken := guard(readings)) is not None:
+            return _Reading(readings, left, self.why, broken)
+        if left is not None and (self.last is None or (left < self.last if self._lessens else left != self.last)):
+            self._moved_at, self.last = self._context.monotonic(), left
+            self.first = left if self.first is None else self.first
+        self._context.waiting(self._about, left, next(iter(self.why), None))
+        shown = ((site, each) for (site, _), each in readings.items())
+        self._context.sample(
+            evidence((site, each if isinstance(each, BrokerError) else self._figures(each)) for site, each in shown)
         )
-        answers = self._tools.observer.answers(every)
+        return _Reading(readings, left, self.why)
+
+    def _views(self, every: Sequence[Access[Any]]) -> Readings[R]:
+        answers: Sequence[Any] = self._tools.observer.answers(every)
         return {(access.site, access.pair): each for access, each in zip(every, answers, strict=True)}
 
-    def _left(self, views: Views[V]) -> tuple[int | None, list[str]]:
+    def _left(self, readings: Readings[R]) -> tuple[int | None, list[str]]:
         left: list[int | None] = []
         why: list[str] = []
+        several = len({way.here.pair for way in self._directions}) > 1
         for way in self._directions:
-            here, there = views[way.here.site, way.here.pair], views[way.there.site, way.there.pair]
+            named = f"{way.here.pair}: " if several else ""
+            here, there = readings[way.here.site, way.here.pair], readings[way.there.site, way.there.pair]
             if not isinstance(here, BrokerError) and not isinstance(there, BrokerError):
                 left.append(way.left(here, there))
-                why += way.why(here, there)
+                why += [f"{named}{each}" for each in way.why(here, there)]
             else:
                 left.append(None)
-                why += [str(each) for each in (here, there) if isinstance(each, BrokerError)]
+                answers = ((way.here.site, here), (way.there.site, there))
+                silent = [(site, answer) for site, answer in answers if isinstance(answer, BrokerError)]
+                why += [f"{named}{site} does not answer: {error}" for site, error in silent]
         return total(left), list(dict.fromkeys(why))
-
-    def _note(self, left: int | None) -> None:
-        if left is not None and left != self.last:
-            self._moved_at = self._context.monotonic()
-            self.first = left if self.first is None else self.first
-            self.last = left
 
     def _still_s(self) -> float:
         return self._context.monotonic() - self._moved_at
 
     def _late(self, left: int | None, why: Sequence[str], stall_s: float) -> Refused:
         took, still = self._context.monotonic() - self.began, self._still_s()
-        under_way = f"{left if left is not None else 'an unknown number'} under way"
+        under_way = f"{said(left)}{self._counts} under way"
         reason = some(why) or (f"nothing moved for {duration(still)}" if still > stall_s else "they move too slowly")
         return Refused(f"not drained after {duration(took)}: {under_way}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
 
-    def _mend(self, views: Views[V]) -> None:
-        """Start stopped links. A started link connects by itself."""
+    def _mend(self, readings: Readings[R]) -> None:
+        """Start what is stopped or hangs. A started link connects by itself."""
         for way in self._directions:
-            here = views[way.here.site, way.here.pair]
-            if isinstance(here, BrokerError):
+            key = way.here.site, way.here.pair
+            here, there = readings[key], readings[way.there.site, way.there.pair]
+            if isinstance(here, BrokerError) or self._mended.get(key, 0) >= AT_MOST:
                 continue
-            if self.mended < AT_MOST and (calls := way.mends(here)):
-                self.mended += 1
-                self._context.notice(f"{way.here.site}: {len(calls)} call(s) to start what ships from there")
+            if calls := way.mends(here, there):
+                self._mended[key] = self._mended.get(key, 0) + 1
+                self._context.notice(f"{way.here.site}: {way.mending}")
                 self._tools.change(calls, self._context)

@@ -12,8 +12,7 @@ from typing import Final
 
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode, some
-from dr_ctl.core.notation import duration
+from dr_ctl.core.model import some
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
@@ -29,9 +28,9 @@ from dr_ctl.topologies.common.verbs.undoing import as_before
 from dr_ctl.topologies.common.wants import AtBroker, Wants
 from dr_ctl.topologies.mirror import origins, parity
 from dr_ctl.topologies.mirror.origins import Origin, browsed, residue
-from dr_ctl.topologies.mirror.reading import Flow, Way
+from dr_ctl.topologies.mirror.reading import Flow
 from dr_ctl.topologies.mirror.reconcile import LeftOver, taken_out
-from dr_ctl.topologies.mirror.shipping import Flows, PairWait, flows, started, until_all
+from dr_ctl.topologies.mirror.shipping import Events, flows, started, wait
 from dr_ctl.topologies.mirror.tools import HalfWay, MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerView
 
@@ -107,14 +106,14 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext)
         return Refused(f"could not pause {some([call.thing for call in tools.missing(HELD, move)[0]])}")
     taken = {view.pair: _before(tools, view) for view in tools.observer.look_at(move.source)}
     tools.reach(LET_IN, move, context)  # the wait tells what keeps it out
-    sites = tools.observer.brokers
-    waits = [
-        _Residue((access, sites[move.target][pair]), tools, context, step, move)
-        for pair, access in sites[move.source].items()
-    ]
+    ways = tools.observer.between(move.target, move.source)
+    both = [(_Residue(here, there, tools, context), _Beside(there, here, tools, context)) for here, there in ways]
     about = f"of {move.target}'s residue under way"
-    if (failed := until_all(tools, waits, context, about, tools.rules.drain.poll)) is not None:
-        return failed
+    waited = wait(tools, [each for two in both for each in two], context, about)
+    within_s, stall_s = step.limits.get("within"), step.limits["stall"]
+    failed = waited.until(tools.rules.drain.poll, within_s=within_s, stall_s=stall_s, calms=CALM)
+    if failed is not None:
+        return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     tools.rejoined.begin()
     for view in tools.observer.look_at(move.source):
         _compare(tools, view, taken[view.pair])
@@ -159,40 +158,24 @@ def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
             tools.rejoined.echoes += len(gone & echoes)
 
 
-class _Residue(PairWait):
-    """Until nothing of the residue is under way, several polls in a row."""
+class _Residue(Events):
+    """From the returned broker to the serving one."""
 
-    def __init__(self, way: Way, tools: MirrorTools, context: StepContext, step: PlannedStep, move: Move) -> None:
-        self._move, self._limits, self._calm = move, step.limits, 0
-        super().__init__(way, tools, context)
-        self._least: int | None = None
-        self._lessened_at = self.began
+    def left(self, here: Flow, there: Flow) -> int | None:
+        super().left(here, there)
+        backlog = there.to_ship if there.to_ship > SMALL else 0
+        residue = here.to_ship + here.outflow_delivering + there.unapplied + backlog
+        self._left = residue if here.attached and there.attached else None
+        return self._left
 
-    def left(self, now: Flows) -> int | None:
-        """Count the residue under way, if every link is attached and every broker answers."""
-        here, there = now[self._move.source], now[self._move.target]
-        if isinstance(here, BrokerError) or isinstance(there, BrokerError) or not (here.attached and there.attached):
-            return None
-        backlog = here.to_ship if here.to_ship > SMALL else 0
-        return there.to_ship + there.outflow_delivering + here.unapplied + backlog
 
-    def ended(self, now: Flows, context: StepContext) -> Outcome | None:
-        self._calm = self._calm + 1 if self.left(now) == 0 else 0
-        if self._calm >= CALM:
-            return Done("nothing of the residue is under way")
-        took, still_s = context.monotonic() - self.began, self.stalled_s(context)
-        if still_s <= self._limits["stall"] and took <= self._limits.get("within", took):
-            return None
-        nothing = f"nothing moved for {duration(still_s)}"
-        why = self.why(now, context) or ("it moves too slowly" if still_s <= self._limits["stall"] else nothing)
-        text = f"{self._move.target} is not taken in after {duration(took)}: {why}"
-        return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
+class _Beside(Events):
+    """The other way, on which nothing is waited for: the serving site's producers go on."""
 
-    def stalled_s(self, context: StepContext) -> float:
-        """Seconds since the residue was last seen to shrink: messages of the serving site's producers come and go."""
-        if self.last is not None and (self._least is None or self.last < self._least):
-            self._least, self._lessened_at = self.last, context.monotonic()
-        return context.monotonic() - self._lessened_at
+    def left(self, here: Flow, there: Flow) -> int | None:
+        super().left(here, there)
+        self._left = 0
+        return 0
 
 
 def withheld(tools: MirrorTools, move: Move, context: StepContext) -> Outcome:

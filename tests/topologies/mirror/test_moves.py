@@ -37,7 +37,7 @@ from dr_ctl.topologies.mirror import parity, procedure
 from dr_ctl.topologies.mirror.checks import CHECKS
 from dr_ctl.topologies.mirror.parity import Difference
 from dr_ctl.topologies.mirror.reading import Flow, Observer
-from dr_ctl.topologies.mirror.shipping import LINK_RESTARTS, Flows, Mender, Movement, PairWait, until_all
+from dr_ctl.topologies.mirror.shipping import LINK_RESTARTS, Events, wait
 from dr_ctl.topologies.mirror.tools import MirrorTimeouts, MirrorVerifier
 from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, MirrorSnapshot
 from tests.topologies import made
@@ -289,11 +289,12 @@ class World(made.StepContext):
     """Stands for tools, observer, hand and broker."""
 
     timeouts, waits = Timeouts(), MirrorTimeouts()
-    site, restarts = "london", 0
+    site, pair, restarts = "london", "a", 0
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[float], Any] = lambda _: flow()) -> None:
         super().__init__()
         self.observer = self
+        self._now = now
 
     def together(self, ask: Callable[[Any], Any], of: Sequence[Any]) -> list[Any]:
         return [ask(each) for each in of]
@@ -303,90 +304,63 @@ class World(made.StepContext):
         assert "although the peer answers" in text
 
     def names(self) -> Any:
-        return SimpleNamespace(broker_connection=None)
+        link = SimpleNamespace(name="paris", started=True, connected=True)
+        return SimpleNamespace(broker="london", site="london", pair="a", broker_connection=link)
+
+    def flow(self, timeout_s: float) -> Flow:
+        now = self._now(self.now_s)
+        if isinstance(now, Exception):
+            raise now
+        return cast(Flow, now)
 
     def change(self, calls: Any, context: Any) -> list[Any]:
         self.restarts += 1
         return []
 
 
-class UntilEmpty(PairWait):
-    def ended(self, now: Flows, context: Any) -> Outcome | None:
-        return Done("empty") if self.left(now) == 0 else None
-
-
-def wait(world: Any) -> UntilEmpty:
-    way: Any = [SimpleNamespace(site=site, pair="a", names=world.names) for site in ("london", "paris")]
-    return UntilEmpty(way, world, world)
+def waited(world: Any, within_s: float) -> Refused | None:
+    """London's way to Paris, which has nothing under way."""
+    paris: Any = SimpleNamespace(site="paris", pair="a", flow=lambda timeout_s: flow())
+    ways = [Events(world, paris, world, world), Events(paris, world, world, world)]
+    return wait(world, ways, world).until(0.5, within_s=within_s, stall_s=100.0, calms=1)
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "says"),
+    ("now", "says"),
     [
-        (flow(10, 10), flow(30, 30), "the peer has taken nothing from london for 2 s: its link hangs"),
-        (flow(10, 10), flow(20, 30), None),
-        (flow(10, 10), flow(5, 10), None),
-        (flow(0, 10), flow(0, 10), None),
-        (flow(10, 10, attached=False), flow(10, 10, attached=False), "the link of london is not attached"),
-        (flow(10, 10), flow(0, 10, pending=3), "acknowledgements wait to be applied at london (3)"),
-        (flow(), TimedOut("http://paris: no answer"), "london does not answer: http://paris: no answer"),
+        (lambda _: flow(9, 9), "9 event(s) under way; the peer has taken nothing from london for 2 s: its link hangs"),
+        (lambda at_s: flow(10, 10 + int(10 * at_s)), "10 event(s) under way; they move too slowly"),
+        (lambda at_s: flow(20 - int(5 * at_s), 20), "10 event(s) under way; they move too slowly"),
+        (lambda _: flow(0, 10), None),
+        (lambda _: flow(10, 10, attached=False), "10 event(s) under way; the link of london is not attached"),
+        (lambda _: flow(0, 10, pending=3), "3 event(s) under way; acknowledgements wait to be applied at london (3)"),
+        (
+            lambda _: TimedOut("http://london: no answer"),
+            "an unknown number of event(s) under way; london does not answer: http://london: no answer",
+        ),
     ],
     ids=["nothing shipped", "shipped while more came", "shipped", "empty", "not attached", "not applied", "silent"],
 )
-def test_what_keeps_it_from_ending_is_said(first: Flow, then: Any, says: str | None) -> None:
-    world: Any = World()
-    one = wait(world)
-    one.look({"london": first, "paris": flow()}, world)
-    world.now_s += 2.0
-    one.look({"london": then, "paris": flow()}, world)
-    assert one.why({"london": then, "paris": flow()}, world) == says
-
-
-def test_a_pair_that_has_ended_is_not_asked_any_more_and_what_a_silent_broker_holds_is_never_zero() -> None:
-    world: Any = World()
-    asked = list[str]()
-
-    def flows(site: str, pair: str) -> Flow:
-        asked.append(pair)
-        if (site, pair) == ("paris", "b") and world.now_s < 1:
-            raise TimedOut("no answer")
-        return flow(0 if pair == "a" or world.now_s > 2 else 5, 5)
-
-    def broker(site: str, pair: str) -> Any:
-        return SimpleNamespace(site=site, pair=pair, names=world.names, flow=lambda timeout_s: flows(site, pair))
-
-    waits = [UntilEmpty((broker("london", pair), broker("paris", pair)), world, world) for pair in "ab"]
-    assert until_all(world, waits, world, "under way", 1.0) is None
-    assert (asked.count("a"), world.depths) == (2, [None, 10, 10, 0])
-
-
-def tended(mender: Mender, world: Any, at_s: float, london: Flow) -> None:
-    """One look of the mender's, at that time."""
-    world.now_s = at_s
-    told = {"london": london, "paris": flow()}
-    mender._movement.note(told, world.now_s)
-    mender.tend(told, world)
+def test_what_keeps_it_from_ending_is_said(now: Callable[[float], Any], says: str | None) -> None:
+    refused = waited(World(now), 2.0)
+    assert (refused and refused.text) == (says and f"not drained after 2.00 s: {says}")
 
 
 @pytest.mark.parametrize(
-    ("at", "restarts"),
+    ("now", "restarts"),
     [
-        (lambda second: flow(10, 10 + second), 0),
-        (lambda second: flow(10, 10), LINK_RESTARTS),
-        (lambda second: flow(10 + second, 10 + second), LINK_RESTARTS),
-        (lambda second: flow(0, 10), 0),
-        (lambda second: flow(10, 10, attached=False), LINK_RESTARTS),
+        (lambda at_s: flow(10, 10 + int(10 * at_s)), 0),
+        (lambda _: flow(10, 10), LINK_RESTARTS),
+        (lambda at_s: flow(10 + int(at_s), 10 + int(at_s)), LINK_RESTARTS),
+        (lambda _: flow(0, 10, pending=1), 0),
+        (lambda _: flow(10, 10, attached=False), LINK_RESTARTS),
     ],
     ids=["ships", "ships nothing", "ships nothing while more comes", "has nothing to ship", "not attached"],
 )
-def test_what_hangs_is_restarted_and_nothing_else(at: Callable[[int], Flow], restarts: int) -> None:
-    world: Any = World()
-    mender = Mender(world, [world], Movement())
-
-    for second in range(60):
-        tended(mender, world, float(second), at(second))
-
-    assert (world.restarts, mender.restarts) == (restarts, restarts)
+def test_what_hangs_is_restarted_and_nothing_else(now: Callable[[float], Flow], restarts: int) -> None:
+    world = World(now)
+    waited(world, 60.0)
+    assert world.restarts == restarts
 
 
 @pytest.mark.parametrize(
@@ -395,15 +369,10 @@ def test_what_hangs_is_restarted_and_nothing_else(at: Callable[[int], Flow], res
     ids=["idle", "unattached"],
 )
 def test_it_is_given_its_time(now: Flow, limit_s: float) -> None:
-    world: Any = World()
-    mender = Mender(world, [world], Movement())
-
-    for moment in (0.0, limit_s - 0.1):
-        tended(mender, world, moment, now)
-    before = world.restarts
-    tended(mender, world, limit_s + 0.1, now)
-
-    assert (before, world.restarts) == (0, 1)
+    early, late = World(lambda _: now), World(lambda _: now)
+    waited(early, limit_s - 0.6)
+    waited(late, limit_s + 1.1)
+    assert (early.restarts, late.restarts) == (0, 1)
 
 
 Look = BrokerView | TimedOut
