@@ -73,7 +73,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     look_s = (now - read_at).total_seconds() if read_at is not None else None
     rehearsed = rehearsing.last(caller.runs())
     texts = [
-        f"{site} serves" if site is not None else "",
+        f"{site} serves" if site is not None and not any(each.is_split for each in snapshot.brokers) else "",
         f"both sites serve: {served_where(snapshot)}" if is_split(snapshot) else "",
         *(each.text for each in worst_first),
         "failover ready" if site is not None and not paged else "",

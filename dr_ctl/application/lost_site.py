@@ -66,7 +66,7 @@ def reword_refusal(
 
 def _by_word(snapshot: Snapshot, left: str, opened: Opened) -> Iterator[Finding]:
     """What speaks against a person's word that a silent site serves nobody."""
-    if (unread := not_read(snapshot, left)) is not None:
+    if (unread := not_read(snapshot, left)) is not None and unread.id != "DR-NODE-004":  # the plan says so itself
         yield unread
     if (at := _lately_sick(left, opened)) is not None:
         yield found("DR-ALIVE-004", site=left, at=stamp(at))
@@ -78,7 +78,7 @@ def _answered(decided: Decision, ask: Ask, snapshot: Snapshot, left: str) -> Ref
     refused = isinstance(decided, Refusal)
     above = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
     worded = ask.presume_down == left and (above or isinstance(decided, Plan))
-    silent = refused and decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001")
+    silent = refused and decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
     if not (worded or silent) or snapshot.roles[left] is not Role.UNKNOWN or snapshot.roles[ask.target] is Role.SERVING:
         return None
     for each in snapshot.brokers:
@@ -96,7 +96,9 @@ def not_read(snapshot: Snapshot, site: str) -> Finding | None:
             return found("DR-ROLE-019.not_told", site=site, pair=each.pair)
         if each.silent is not None and each.silent.lies_here:
             return found("DR-ROLE-019.not_read", remedy=each.silent.remedy, site=site, why=each.silent)
-    if (hints := snapshot.hints.get(site, NO_HINTS)).signs:
+    if (hints := snapshot.hints.get(site, NO_HINTS)).takeovers:
+        return found("DR-NODE-004", accepted=True, site=site, nodes="; ".join(hints.takeovers))
+    if hints.signs:
         lives = lives_by(site, hints)
         return found("DR-ROLE-019", text=lives.text, remedy=lives.remedy)
     return None

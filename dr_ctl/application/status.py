@@ -16,7 +16,7 @@ from dr_ctl.application.standing import owed_now
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.core.document import MOMENT, key
 from dr_ctl.core.errors import LoginRefused, Throttled
-from dr_ctl.core.model import ExitCode, Json, Role
+from dr_ctl.core.model import ExitCode, Json, Role, some
 from dr_ctl.engine.notes import Notes
 from dr_ctl.engine.parts import by_site, is_split, served_where
 from dr_ctl.engine.ports import UnitSnapshot
@@ -24,6 +24,7 @@ from dr_ctl.engine.roles import stand_of
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
 from dr_ctl.topologies.topology import (
     LinkSnapshot,
+    NodeReading,
     Snapshot,
     WorkloadSnapshot,
     workloads_of,
@@ -43,6 +44,7 @@ class SiteAtWork:
 @dataclass(frozen=True, slots=True)
 class StatusData:
     sites: Mapping[str, SiteAtWork]
+    nodes: Mapping[str, Sequence[NodeReading]] = field(metadata=key(description="of each broker that has several"))
     pairs: Sequence[UnitSnapshot]
     links: Sequence[LinkSnapshot]
     workloads: Sequence[WorkloadSnapshot]
@@ -97,6 +99,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         findings += verdicts.differing(opened, snapshot, exposed, judge.if_lost(exposed).differ())
     data = StatusData(
         sites={name: _at_work(snapshot, name, role) for name, role in snapshot.roles.items()},
+        nodes={f"{each.site}/{each.pair}": each.nodes for each in snapshot.brokers if each.nodes},
         pairs=snapshot.units,
         links=[
             link if silence is None else replace(link, more={**link.more, "last_attached": silence.at})
@@ -123,6 +126,8 @@ def status(caller: Caller, looked: Looking) -> Status:
     else:
         nobody_serves = f"no site was seen to serve: {', '.join(unsure)}" if unsure else "no site serves"
         summary, code = "split brain: both sites let clients in" if serving else nobody_serves, ExitCode.OK
+    if split := [f"{each.site}/{each.pair}" for each in snapshot.brokers if each.is_split]:
+        summary = f"split brain: two nodes of {some(split)} are active; {summary}"
     debts = owed_now(caller, snapshot)
     serves = by_site(snapshot.units) if opened.topology.recipe.moves_parts else {}
     result = Result(code, summary, [*findings, *stale, *debts.findings], data, debts=debts.debts)

@@ -142,7 +142,7 @@ class Judge:
             lost = exposure.quoted()[0]
             # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.
             return self._needed(replace(ask, accept_loss=_anything(lost)), (*needs, f"--accept-loss {lost}"), exposure)
-        silent = decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001")
+        silent = decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
         if silent and ask.presume_down is None:
             ask = replace(ask, presume_down=exposure.lost, reason=ask.reason or "it is lost")
             return self._needed(ask, (f"--presume-down {exposure.lost}", *dict.fromkeys((*needs, _REASON))), exposure)

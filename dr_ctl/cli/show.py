@@ -33,6 +33,7 @@ def _text(state: Status) -> str:
                 continue
             if each.silent is not None:
                 lines.append(f"  {each.pair}: {each.silent}")
+                lines += _nodes(each)
                 continue
             if not each.listeners:
                 lines += [f"  {each.pair}: {line}" for line in links.get((site, each.pair), ())]
@@ -54,6 +55,7 @@ def _text(state: Status) -> str:
             )
             if role is Role.SERVING and any(each.listeners.values()):
                 lines.append(f"    {_at_work(each)}")
+            lines += _nodes(each)
             lines += [f"    {line}" for line in links.get((site, each.pair), ())]
             if (lacking := _lacking(state, each)) is not None:
                 lines.append(f"    {lacking}")
@@ -61,6 +63,10 @@ def _text(state: Status) -> str:
                 lines.append(f"    {down.text}")
         lines += [f"  workload {each.line}" for each in workloads_of(state.snapshot) if each.site == site]
     return page(lines)
+
+
+def _nodes(broker: BrokerSnapshot) -> list[str]:
+    return [f"    node {each}" for each in broker.nodes]
 
 
 def _at_work(broker: BrokerSnapshot) -> str:

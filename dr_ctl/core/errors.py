@@ -72,7 +72,7 @@ class BrokerError(DrCtlError):
     answered, so that something runs there."""
 
     lies_here: ClassVar[bool] = False
-    shows_life: ClassVar[bool] = False
+    shows_life: bool = False
     remedy = "Look at that broker's log and its management console."
 
 
@@ -120,7 +120,7 @@ class Passive(BrokerError):
 
     lies_here = True
     shows_life = True
-    remedy = "Name the node that is active under `jolokia:` and `stomp:`; `dr-ctl validate` says whether it is."
+    remedy = "Name every node of that broker under `nodes:`; `dr-ctl validate` says then which is active."
 
     def __init__(self, text: str, *, at: tuple[str, ...] = ()) -> None:
         super().__init__(text)

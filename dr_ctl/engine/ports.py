@@ -87,11 +87,13 @@ class UnitSnapshot:
 @dataclass(frozen=True, slots=True)
 class Hints:
     """What speaks against taking a site for lost, a sentence each. `nodes` are processes of its brokers that the
-    settings do not name: any of them may serve, or take over. `signs` show that a broker lives which does not
+    settings do not name: any of them may serve, or take over; `takeovers` are brokers of which no node is active, and
+    one may be at any moment, with what each node shows. `signs` show that a broker lives which does not
     answer, `taken` that something takes connections where it may be. `late` says so of a site whose silent brokers take
     connections and did no more than miss a time; `remedy` helps where it is silent for a reason of this machine."""
 
     nodes: tuple[str, ...] = ()
+    takeovers: tuple[str, ...] = ()
     signs: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
     late: bool = False

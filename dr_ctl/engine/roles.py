@@ -274,11 +274,11 @@ def lives_by(left: str, hints: Hints) -> Finding:
 def may_take_over(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
     """Say that another node of a site which is taken for lost may serve, or take over, after all."""
     left = other(snapshot, ask.target)
-    nodes = snapshot.hints.get(left, NO_HINTS).nodes
-    if not nodes or whole_at(snapshot, ask.target):
+    hints, word = snapshot.hints.get(left, NO_HINTS), ask.presume_down == left and ask.reason is not None
+    if whole_at(snapshot, ask.target):
         return ()
-    word = ask.presume_down == left and ask.reason is not None
-    return (found("DR-NODE-001.lost", accepted=word, nodes="; ".join(nodes), site=left),)
+    said = (("DR-NODE-004", hints.takeovers), ("DR-NODE-001.lost", hints.nodes))
+    return [found(id_, accepted=word, nodes="; ".join(nodes), site=left) for id_, nodes in said if nodes]
 
 
 def not_lost(snapshot: Observation, ask: Ask, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:

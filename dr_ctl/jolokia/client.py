@@ -14,7 +14,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dr_ctl.core.errors import LoginRefused, Sick, Throttled
 from dr_ctl.core.model import Json
@@ -180,6 +180,22 @@ class Account:
         return f"Account({self.url!r}, {self.username!r})"
 
 
+class Way(Protocol):
+    """How requests travel to a broker. `activation` tells one turn of a node that answers from another, empty where the
+    broker has a single process."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def activation(self) -> str: ...
+
+    def post(self, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
+        """Send all requests in one POST; returns their answers in order. Raises `BrokerError`."""
+
+    def close(self) -> None: ...
+
+
 class Wire:
     """A keep-alive connection to one broker. After a refused login no request is sent any more."""
 
@@ -191,6 +207,7 @@ class Wire:
             headers["Authorization"] = f"Basic {login}"
         self._http = Http(headers, account.verify, account.cert)
         self._refused: LoginRefused | None = None
+        self.activation = ""
 
     @property
     def url(self) -> str:
@@ -220,12 +237,16 @@ class Wire:
 class Reader:
     """Looks, and can do nothing else."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Way) -> None:
         self._wire = wire
 
     @property
     def url(self) -> str:
         return self._wire.url
+
+    @property
+    def activation(self) -> str:
+        return self._wire.activation
 
     def look(self, requests_: Sequence[Read | Search | Ask | MayCall], *, timeout_s: float = READ_S) -> list[Answer]:
         return self._wire.post([request.body() for request in requests_], timeout_s)
@@ -234,7 +255,7 @@ class Reader:
 class Changer:
     """Changes; held by the driver of a real run only."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Way) -> None:
         self._wire = wire
 
     def change(self, changes: Sequence[Change], *, timeout_s: float = CHANGE_S) -> list[Answer]:

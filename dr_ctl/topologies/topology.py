@@ -40,10 +40,37 @@ class Obstacle:
     known: bool = True
 
 
+class NodeState(Enum):
+    ACTIVE = "active"
+    PASSIVE = "passive"
+    REFUSES = "refuses"  # each of its ports that is known does: it is dead, or waits without any
+    SICK = "sick"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """A process of a broker as one reading has shown it, and `why`, in words. What the nodes of one broker have in
+    common is `node`; `in_sync` is of one that keeps a copy of the store, None where it keeps none. `shows_life`: its
+    management said no, so that something runs there."""
+
+    name: str
+    state: NodeState
+    why: str = field(default="", metadata=key(blank=True))
+    node: str = field(default="", metadata=HIDDEN)
+    version: str = field(default="", metadata=HIDDEN)
+    in_sync: bool | None = None
+    shows_life: bool = field(default=False, metadata=HIDDEN)
+
+    def __str__(self) -> str:
+        named = f"{self.name} {'is ' if self.state is not NodeState.REFUSES else ''}{self.state.value}"
+        return f"{named} ({self.why})" if self.state in (NodeState.SICK, NodeState.UNKNOWN) else named
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A process beside the one that the settings name for a broker: which of them is the broker changes. `at` is its
-    address, empty where that is not told; `shown_by` says what shows that it is there."""
+    """A process of a broker that the settings do not name: which of them is the broker changes. `at` is its address,
+    empty where that is not told; `shown_by` says what shows that it is there."""
 
     site: str
     pair: str
@@ -62,7 +89,7 @@ class BrokerSnapshot:
     stands; `depths` are the messages in each business queue, `paused` the queues whose dispatch is stopped; `disk_used`
     is the share of its disk that is taken, `obstacles` keep clients from working there although its listeners are open.
     `clients` counts connections at the clients' listeners, `traffic` is messages a second that came in and that clients
-    consumed, known after two looks."""
+    consumed, known after two looks. `nodes` are those of a broker that has several."""
 
     site: str
     pair: str
@@ -78,6 +105,12 @@ class BrokerSnapshot:
     obstacles: tuple[Obstacle, ...] = ()
     clients: int | None = None
     traffic: tuple[float, float] | None = None
+    nodes: tuple[NodeReading, ...] = ()
+
+    @property
+    def is_split(self) -> bool:
+        """Say whether two of its nodes are active."""
+        return sum(each.state is NodeState.ACTIVE for each in self.nodes) > 1
 
 
 class LinkFigures(TypedDict, total=False):

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.client import Account, Read, Reader, Wire
 from dr_ctl.topologies.artemis import beans
@@ -64,6 +66,20 @@ class Backup:
     site: SiteState
     instance: Path
     process: daemons.Process | None = None
+
+    def named(self, lab: Lab, folder: Path, takeover: str) -> Path:
+        """Settings that name both nodes."""
+        document = yaml.safe_load(lab.settings_path.read_text())
+        [broker] = document["sites"]["london"]["brokers"]
+        own = {key: broker.pop(key) for key in ("jolokia", "stomp")}
+        other = {"jolokia": jolokia(self.site), "stomp": str(self.site.stomp)}
+        broker |= {"nodes": [{"name": "a", **own}, {"name": "b", **other}], "takeover": takeover}
+        for section in document["sites"].values():
+            for each in section["brokers"]:
+                each["password"]["file"] = str(lab.settings_path.parent / each["password"]["file"])
+        path = folder / "named.yaml"
+        path.write_text(yaml.safe_dump(document))
+        return path
 
     def start(self) -> None:
         self.process = create.start(self.instance)

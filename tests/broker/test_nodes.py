@@ -13,7 +13,7 @@ from dr_ctl.agents.monitor import recording
 from dr_ctl.rpo.history.newest import nodes
 from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Operator, state_of, until
+from tests.broker.driving import Ended, Operator, state_of, until
 from tests.broker.groups import REPLICATED, SHARED, Backup, group_at_london
 from tests.twin.matrix import ACCEPTED
 
@@ -41,6 +41,40 @@ def recorded(lab: Lab) -> None:
     settings = load(lab.settings_path)
     with recording(settings, every_s=0.5):
         until(lambda: nodes(settings.history, "london"), within_s=60, why="no node is in the history")
+
+
+def test_the_nodes_that_the_settings_name_are_one_broker(tmp_path: Path) -> None:
+    """From the death of the primary on, a failover is refused: while a node may take over, while one serves, and after
+    the death of that one until none can any more."""
+    with group_at_london(tmp_path, SHARED, by_link=True) as (lab, backup):
+        operator = Operator(lab, tmp_path / "state", backup.named(lab, tmp_path, takeover="20s"))
+        before, looked = operator.run("status"), operator.run("validate", "--for", "swapover", "--to", "paris")
+        lab.kill("london")
+        asked = [operator.run(*FAILOVER)]
+        while not backup.is_active() and len(asked) < 60:
+            asked.append(operator.run(*FAILOVER))
+        until(lambda: operator.run("status").document["summary"] == "london serves", within_s=TAKEOVER_S)
+        after = operator.run("status")
+        serving = [operator.run(*FAILOVER), operator.run(*FAILOVER, *WORD)]
+        opened = lab.admin("paris").clients_open()
+        backup.end()
+        gone, worded = operator.run(*FAILOVER), operator.run(*FAILOVER, *WORD, "--dry-run")
+        until(lambda: operator.run(*FAILOVER, "--dry-run").code == 0, within_s=TAKEOVER_S)
+        moved = operator.run(*FAILOVER)
+
+    def nodes(ended: Ended) -> dict[str, str]:
+        return {each["name"]: each["state"] for each in ended.document["data"]["nodes"]["london/orders-1"]}
+
+    assert (before.document["summary"], nodes(before)) == ("london serves", {"a": "active", "b": "passive"})
+    assert not {NODES, CUTS} & {*looked.ids}, looked.document
+    assert [each.code for each in asked] == [12] * len(asked), [each.document["summary"] for each in asked]
+    assert nodes(after) == {"a": "refuses", "b": "active"}
+    assert [each.code for each in serving] == [12, 12], [each.document for each in serving]
+    assert not opened
+    assert (gone.code, gone.ids[0]) == (12, "DR-NODE-004"), gone.document
+    assert "a refuses, b refuses; within " in gone.finding("DR-NODE-004")["text"]
+    assert (worded.code, worded.finding("DR-NODE-004")["severity"]) == (0, "warning"), worded.document
+    assert moved.code == 0, moved.document
 
 
 @pytest.mark.parametrize(

@@ -303,7 +303,7 @@ def test_a_request_that_is_none_cannot_be_built(build: Callable[[], object], why
 def test_a_reader_has_no_way_to_change() -> None:
     public = {name for name, _ in inspect.getmembers(Reader) if not name.startswith("_")}
 
-    assert public == {"look", "url"}
+    assert public == {"activation", "look", "url"}
     assert all(listing.value.startswith(("list", "get", "browse(", "count", "canInvoke(")) for listing in Listing)
 
 

@@ -20,11 +20,15 @@ from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.host import Host
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, KINDS, MIRROR
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.nodes import Layout
+from dr_ctl_lab.twin.parts import Acceptor
+from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.twin.matrix import ACCEPTED, at_rest, done, edited, serving
+from tests.twin.subject import until
 
 NODES, ALIVE = "DR-NODE-001", "DR-ALIVE-001"
 BACKUP = "10.9.8.7:61618"
@@ -35,6 +39,10 @@ WORD = ("--presume-down", "london", "--reason", "its hosts are off")
 
 def node(twin: PlayedTwin, site: str = "london") -> ArtemisBroker:
     return next(broker for broker in twin.brokers(ArtemisBroker) if broker.site == site)
+
+
+def clients_of(host: Host) -> list[Acceptor]:
+    return [host.acceptors["clients"]]
 
 
 def by_listing(twin: PlayedTwin) -> None:
@@ -243,6 +251,69 @@ def test_a_node_that_takes_over_while_the_failover_runs_keeps_the_other_site_clo
     assert ended.code == 20, ended.document
     assert "london lives" in ended.document["summary"]
     assert serving(twin) == ()
+
+
+GROUPS = (MIRROR, BRIDGES, BROKERSYNC, FANOUT)
+
+
+def nodes(ended: Ended, site: str = "london") -> dict[str, str]:
+    return {each["name"]: each["state"] for each in ended.document["data"]["nodes"][f"{site}/orders-1"]}
+
+
+@pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0)])
+@pytest.mark.parametrize("topology", GROUPS)
+def test_a_failover_is_refused_until_no_node_can_take_over(twin: PlayedTwin, dr_ctl: Command, topology: str) -> None:
+    """From the death of the active node on: while another one may take over, while that serves, and after its death."""
+    waits = "refuses" if topology in (BROKERSYNC, FANOUT) else "passive"
+    assert nodes(dr_ctl("status")) == {"a": "active", "b": waits}
+    twin.kill("london", node="a")
+
+    early = dr_ctl(*FAILOVER)
+    told = dr_ctl("status")
+    until(lambda: nodes(dr_ctl("status")) == {"a": "refuses", "b": "active"})
+    late, worded = dr_ctl(*FAILOVER), dr_ctl(*FAILOVER, *WORD)
+    twin.kill("london", node="b")
+    refused = dr_ctl(*FAILOVER)
+    checked, looked = dr_ctl("check"), dr_ctl("validate", "--for", "failover", "--to", "paris")
+    system().sleep(4.1)
+    ended = dr_ctl(*FAILOVER)
+
+    assert [each.code for each in (early, late, worded, refused)] == [12] * 4, early.document
+    assert told.document["data"]["sites"]["london"]["role"] == "unknown"
+    assert f"a refuses, b {waits if waits == 'refuses' else f'is {waits}'}; within 4 s" in early.document["summary"]
+    assert "a refuses, b refuses; within 4 s another one may be" in refused.document["summary"]
+    assert "no node of london/orders-1 is active" in checked.document["summary"]
+    assert "--presume-down london" in looked.document["summary"]
+    done(ended)
+    assert serving(twin) == ("paris",)
+
+
+@pytest.mark.parametrize("layout", [Layout(nodes=2)])
+@pytest.mark.parametrize("topology", [*GROUPS, CONTINUITY])
+def test_sites_of_brokers_with_several_nodes_are_moved_there_and_back(twin: PlayedTwin, dr_ctl: Command) -> None:
+    for target in ("paris", "london"):
+        looked = dr_ctl("validate", "--for", "swapover", "--to", target)
+        assert not looked.rows(NODES), looked.document
+        done(dr_ctl("swapover", "--to", target, "--yes"))
+        assert serving(twin) == (target,)
+
+
+@pytest.mark.parametrize("layout", [Layout(nodes=2, replicates=True)])
+@pytest.mark.parametrize("topology", [MIRROR])
+def test_two_active_nodes_are_a_split_brain_and_a_fence_closes_both(twin: PlayedTwin, dr_ctl: Command) -> None:
+    twin.split("london")
+
+    status, checked = dr_ctl("status"), dr_ctl("check")
+    refused = [dr_ctl("swapover", "--to", "paris", "--yes"), dr_ctl(*FAILOVER, *WORD)]
+    fenced = dr_ctl("fence", "london", "--yes")
+
+    assert (status.document["findings"][0]["id"], nodes(status)) == ("DR-NODE-005", {"a": "active", "b": "active"})
+    assert "split brain: two nodes of london/orders-1 are active" in status.texts("DR-NODE-005")[0]
+    assert checked.document["summary"].startswith("CRITICAL - split brain")
+    assert [each.code for each in refused] == [10, 12], refused[0].document
+    assert refused[0].rows("DR-NODE-005")
+    assert fenced.code == 0, fenced.document
+    assert not any(listener.started for host in twin.nodes("london").hosts for listener in clients_of(host))
 
 
 @pytest.mark.parametrize("topology", KINDS.modules)

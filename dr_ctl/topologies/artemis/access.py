@@ -15,9 +15,50 @@ from dr_ctl.topologies.artemis.documents import Documents
 from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.console.access import ConsoleAccess
+from dr_ctl.topologies.console.group import Itself
+
+
+class Primaries:
+    """Each node has a name of its own for the broker, and may begin the broker again in the same process."""
+
+    question = Read(
+        beans.ANY_SERVER,
+        (
+            "Name",
+            "Active",
+            "Backup",
+            "NodeID",
+            "Version",
+            "HAPolicy",
+            "ReplicaSync",
+            "CurrentTimeMillis",
+            "UptimeMillis",
+        ),
+    )
+
+    @staticmethod
+    def itself(answer: Answer) -> Itself:
+        """The oldest versions say only whether a node is a backup that waits. Raises `BrokerError`."""
+        [(bean, fields)] = answer.beans() or [("", Fields("the broker", {}))]
+        waits = fields.flag("Backup") or (fields.has("Active") and not fields.flag("Active"))
+        policy = (fields.optional_text("HAPolicy") if fields.has("HAPolicy") else None) or ""
+        has_clock = fields.has("CurrentTimeMillis") and fields.has("UptimeMillis")
+        return Itself(
+            beans.parts(bean)["broker"],
+            not waits,
+            fields.text("NodeID"),
+            fields.text("Version"),
+            fields.flag("ReplicaSync") if policy.startswith("Replication") and fields.has("ReplicaSync") else None,
+            fields.number("CurrentTimeMillis") - fields.number("UptimeMillis") if has_clock else None,
+        )
+
+    @staticmethod
+    def bean(broker: str) -> str:
+        return beans.server(broker)
 
 
 class Access(ConsoleAccess[B_co]):
+    family = Primaries()
     settings: ArtemisBroker
     find_broker = staticmethod(reading.find_broker)
 

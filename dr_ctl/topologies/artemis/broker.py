@@ -166,12 +166,13 @@ class ArtemisBroker(Broker):
         return [connection for connection in self.connections if not is_within(connection)]
 
     @property
-    def nodes(self) -> Sequence[Node]:
-        group = self.group
+    def unnamed(self) -> Sequence[Node]:
+        """Which of the nodes that it lists have a name is not told: so many as are named are taken for those."""
+        group, named = self.group, max(0, len(self.nodes) - 1)
         if group.nodes:
-            return [Node(self.site, self.pair, at, "by its listing of the cluster") for at in group.nodes]
+            return [Node(self.site, self.pair, at, "by its listing of the cluster") for at in group.nodes[named:]]
         shown_by = f"by its HA policy, {if_known(group.policy)}"
-        return [Node(self.site, self.pair, "", shown_by)] if group.has_nodes else []
+        return [Node(self.site, self.pair, "", shown_by)] if group.has_nodes and not named else []
 
     @property
     def fence(self) -> ListenersAndRoles:

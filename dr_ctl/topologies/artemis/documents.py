@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import growing_s
 from dr_ctl.engine.lease import NOBODYS, Forbidden
-from dr_ctl.jolokia.client import Answer, Ask, Change, Changer, Listing, Read, Reader, Wire
+from dr_ctl.jolokia.client import Answer, Ask, Change, Changer, Listing, Read, Reader, Way
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.names import numbered
@@ -106,7 +106,7 @@ class Documents:
     def __init__(self, access: Access[ArtemisBroker]) -> None:
         self.site, self.pair = access.site, access.pair
         self._access = access
-        self._wire: Wire | None = None
+        self._wire: Way | None = None
 
     def close(self) -> None:
         if self._wire is not None:
@@ -163,7 +163,7 @@ class Documents:
         server = beans.server(self._access.names().broker)
         return Changer(self._open()).change([Change(server, operation, arguments)], timeout_s=WRITE_S)[0]
 
-    def _open(self) -> Wire:
+    def _open(self) -> Way:
         if self._wire is None:
             self._wire = self._access.wire()
         return self._wire

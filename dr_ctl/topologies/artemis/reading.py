@@ -106,26 +106,37 @@ class Basis:
     def server(self) -> Fields:
         return self._itself.fields()
 
-    def moving(self) -> dict[str, Any]:
+    @property
+    def _start_ms(self) -> int:
+        return self._runtime.fields().number("StartTime")
+
+    @property
+    def now_ms(self) -> int:
+        if "CurrentTimeMillis" in self._dialect.server:
+            return self.server.number("CurrentTimeMillis")
+        return self._start_ms + self._runtime.fields().number("Uptime")
+
+    def moving(self, reader: Reader) -> dict[str, Any]:
         """The clock, the start and the listeners, by the names of a view."""
-        runtime = self._runtime.fields()
-        start_ms = runtime.number("StartTime")
-        has_clock = "CurrentTimeMillis" in self._dialect.server
         return {
-            "now_ms": self.server.number("CurrentTimeMillis") if has_clock else start_ms + runtime.number("Uptime"),
-            "start": str(start_ms),
+            "now_ms": self.now_ms,
+            "start": f"{reader.activation}{self._start_ms}",
             "acceptors": tuple(acceptor(bean, row) for bean, row in self._acceptors.beans()),
         }
 
-    def values(self, url: str) -> dict[str, Any]:
+    def values(self, reader: Reader) -> dict[str, Any]:
         """All of it, by the names of a view. Raises `BrokerError` of a broker that is not active, too."""
         server, dialect = self.server, self._dialect
         assert self._topology is not None
         active = server.flag("Active") if "Active" in dialect.server else True
-        group = read_group(url, server, server.text("NodeID"), self._topology.answer(), active=active)
-        values = self.moving() | {"version": server.text("Version"), "node": server.text("NodeID"), "group": group}
+        group = read_group(reader.url, server, server.text("NodeID"), self._topology.answer(), active=active)
+        values = self.moving(reader) | {
+            "version": server.text("Version"),
+            "node": server.text("NodeID"),
+            "group": group,
+        }
         values["disk_used"] = disk_used(server)
-        values["obstacles"] = limits_of_server(server, values["now_ms"] - int(values["start"]))
+        values["obstacles"] = limits_of_server(server, self.now_ms - self._start_ms)
         if self._kept is not None and dialect.documents is not None:
             kept = documents(dialect.documents, self._kept.beans())
             values |= {"documents": kept.own, "forged": kept.others}

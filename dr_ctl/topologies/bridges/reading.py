@@ -50,7 +50,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,)))
     post.send(reader, timeout_s=timeout_s)
     with parts.as_expected(reader.url):
-        values = basis.values(reader.url)
+        values = basis.values(reader)
         listed = [_queue(parts.queue(bean, row), row) for bean, row in queueing.beans()]
         bridges = [_bridge(bean, row) for bean, row in bridging.beans()]
         flows = joined([_divert(row) for _, row in diverting.beans()], listed, bridges)
@@ -92,7 +92,7 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
 
     return replace(
         view,
-        **basis.moving(),
+        **basis.moving(reader),
         flows=tuple(map(now, view.flows)),
         ids=now(view.ids) if view.ids is not None else None,
         arrived=tuple(queues[queue.bean] for queue in view.arrived),

@@ -56,7 +56,7 @@ class Access(access.Access[BrokerView]):
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
         super().__init__(installation, site, pair, documents, clock)
         # Without a console the statistics show everything or nothing.
-        self.apart = Part.OUTFLOW if self.settings.jolokia is not None else Part(0)
+        self.apart = Part.OUTFLOW if self.has_console else Part(0)
         agent = self.settings.sync.connector if self.settings.sync is not None else None
         peer = installation.broker(installation.other(site), pair, BrokerSyncBroker)
         self.own = SyncConfig(self.settings.copies, peer.copies, agent)
@@ -65,7 +65,7 @@ class Access(access.Access[BrokerView]):
         return replace(super()._config(), link=self.settings.network, mirror=self.settings.bridge)
 
     def _everything(self, timeout_s: float) -> BrokerView:
-        if self.settings.jolokia is not None:
+        if self.has_console:
             return super()._everything(timeout_s)
         return self._seen(statistics.ask(*self._listeners(timeout_s), timeout_s=timeout_s))
 
@@ -113,7 +113,7 @@ class Access(access.Access[BrokerView]):
         proven.note(self._documents, self.site, self.pair, start, what, queue, count)
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
-        if self.settings.jolokia is not None:
+        if self.has_console:
             return super().open_listeners(timeout_s=timeout_s)
         return tuple(listener.name for listener in self.read(timeout_s=timeout_s).listeners if listener.started)
 

@@ -13,10 +13,11 @@ from dr_ctl.engine.lease import LOCK, FolderStore, Store
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Outcome, Refused
 from dr_ctl.engine.runs import write_text
-from dr_ctl.jolokia.client import Wire
+from dr_ctl.jolokia.client import Answer, Read
+from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.classic import ClassicBroker as Settings
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.classic import reading
+from dr_ctl.topologies.classic import beans, reading
 from dr_ctl.topologies.classic.broker import B_co
 from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT
 from dr_ctl.topologies.classic.reading import Answered
@@ -24,6 +25,7 @@ from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.console import access as console
 from dr_ctl.topologies.console.access import ConsoleAccess
+from dr_ctl.topologies.console.group import GroupWire, Itself
 
 
 class BrokerStore:
@@ -67,7 +69,24 @@ class BrokerStore:
         return Done("removed")
 
 
+class Masters:
+    """A slave has no console; one that is told of is passive. Each start of a broker has an id of its own."""
+
+    question = Read(beans.ANY_BROKER, ("BrokerName", "BrokerVersion", "Slave"))
+
+    @staticmethod
+    def itself(answer: Answer) -> Itself:
+        """Raises `BrokerError`."""
+        [fields] = [row for _, row in answer.beans()] or [Fields("the broker", {})]
+        return Itself(fields.text("BrokerName"), not fields.flag("Slave"), version=fields.text("BrokerVersion"))
+
+    @staticmethod
+    def bean(broker: str) -> str:
+        return beans.broker(broker)
+
+
 class Access(ConsoleAccess[B_co]):
+    family = Masters()
     settings: Settings
     find_broker = staticmethod(reading.find_broker)
 
@@ -104,7 +123,7 @@ class Access(ConsoleAccess[B_co]):
         return self.document_files.store
 
     def channel(self) -> common.Channel:
-        return Channel(self.wire(), self.document_files)
+        return Channel(self.wire(every=True), self.document_files)
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
         return reading.open_listeners(self.reader(), self.names().broker, self.config.clients, timeout_s=timeout_s)
@@ -120,7 +139,7 @@ class Access(ConsoleAccess[B_co]):
 class Channel(console.Channel):
     """A document is a file here, all else goes to the broker."""
 
-    def __init__(self, wire: Wire, document_files: BrokerStore) -> None:
+    def __init__(self, wire: GroupWire, document_files: BrokerStore) -> None:
         super().__init__(wire)
         self._papers = document_files
 

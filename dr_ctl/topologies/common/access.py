@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
+from dr_ctl.core.errors import BrokerError, Unreachable
 from dr_ctl.core.system import Clock, growing_s
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.plan import Call
@@ -15,9 +16,10 @@ from dr_ctl.engine.ports import Outcome
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.parts import Secret
-from dr_ctl.stomp_io.address import Address, Greeting, Login, RoundTrip, TlsFiles, parse_address
+from dr_ctl.stomp_io.address import Address, Closed, Greeting, Login, RoundTrip, TlsFiles, parse_address
 from dr_ctl.topologies.common.snapshot import V_co
 from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.topology import NodeReading
 
 # For a reading of everything, and for a call.
 READ_S: Final = 5.0
@@ -135,8 +137,7 @@ class Access(ABC, Generic[V_co]):
 
     def _config(self) -> Config:
         """The broker's listeners and names, by the settings; a topology adds its own."""
-        stomp = self.settings.stomp
-        greets_at = parse_address(stomp).port if stomp is not None else None
+        greets_at = parse_address(self.stomp).port if self.stomp is not None else None
         peer = self._installation.other(self.site)
         return Config(self.settings.clients, None, None, greets_at=greets_at, peer=peer)
 
@@ -181,9 +182,30 @@ class Access(ABC, Generic[V_co]):
     def close(self) -> None: ...
 
     @property
-    def host(self) -> str | None:
-        """The host that clients use, if the settings name a STOMP address."""
-        return parse_address(self.settings.stomp).host if self.settings.stomp is not None else None
+    def stomp(self) -> str | None:
+        """The STOMP address of the node that is active, if the settings name one."""
+        return self.settings.stomp
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The hosts that clients use, as far as the settings name STOMP addresses."""
+        return frozenset({parse_address(self.stomp).host} if self.stomp is not None else ())
+
+    @property
+    def nodes(self) -> tuple[NodeReading, ...]:
+        """Each of its nodes as it was read last, where the settings name several."""
+        return ()
+
+    @property
+    def left_s(self) -> float:
+        """How long it may still take until one of them is active again; 0 where one is."""
+        return 0.0
+
+    def refuses(self, error: BrokerError, *, within_s: float) -> bool:
+        """Say whether every port of it that is known refuses, as its management did."""
+        if not (isinstance(error, Unreachable) and error.refused):
+            return False
+        return isinstance(self.greet(timeout_s=within_s), Closed)
 
     def read(self, parts: Part = EVERYTHING, *, timeout_s: float = READ_S) -> V_co:
         """These parts as they are now, and no less. Others may be from the newest reading."""
@@ -212,9 +234,9 @@ class Access(ABC, Generic[V_co]):
 
     def gate(self) -> Gate | None:
         """The STOMP listener, if the settings name one."""
-        if self.settings.stomp is None:
+        if self.stomp is None:
             return None
-        return gate(self._installation, self.site, self.settings.stomp, Login(self.settings.username, self._secret()))
+        return gate(self._installation, self.site, self.stomp, Login(self.settings.username, self._secret()))
 
     def greet(self, *, timeout_s: float) -> Greeting | None:
         """Connect once as a client, if the settings name a STOMP address."""

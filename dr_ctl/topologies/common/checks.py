@@ -12,7 +12,7 @@ from dr_ctl.engine.ports import Check, Move
 from dr_ctl.engine.roles import silent as no_answer
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.debts import debts_of
-from dr_ctl.topologies.common.nodes import of_nodes, of_obstacles
+from dr_ctl.topologies.common.nodes import of_nodes, of_obstacles, shown
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot
 from dr_ctl.topologies.common.view import Acceptor, Broker
@@ -242,7 +242,9 @@ def _room(view: Broker) -> str:
 
 
 OF_PAIR: Final[Sequence[Named[Any]]] = (
-    Named("DR-NODE-001", lambda view: f"{view.site} {len(view.nodes)} other node(s)"),
+    Named("DR-NODE-001", lambda view: f"{view.site} {len(view.unnamed)} other node(s)"),
+    Named("DR-NODE-005", shown),
+    Named("DR-NODE-006", shown),
     Named("DR-DOOR-011", lambda view: f"{view.site} {len(view.link.at_listeners())} connection(s)"),
     Named("DR-LIMIT-001", _room),
     Named("DR-PAIR-002", lambda view: f"{view.site} {view.version}"),

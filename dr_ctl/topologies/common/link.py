@@ -104,7 +104,7 @@ class Link(ABC, Generic[V]):
 
     @property
     def peer_nodes(self) -> Sequence[str]:
-        """The addresses at which it looks for its peer, where it has several: as many nodes has the peer."""
+        """The addresses at which it looks for its peer, as far as they are told: as many nodes has the peer."""
         return ()
 
     def guests(self, peer: V | None) -> list[Connection]:

@@ -98,7 +98,7 @@ class Listeners:
         if len(greeted) == len(self._observer.at(site)):
             text = f"clients are out: listeners closed, test login failed{tail}"
             return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, findings)
-        named = all(access.settings.stomp is not None for access in self._observer.at(site))
+        named = all(access.stomp is not None for access in self._observer.at(site))
         finding = found("DR-FENCE-002" if named else "DR-FENCE-002.no_address", site=site)
         return Done(
             f"listeners closed, by flag only{tail}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *findings)

@@ -14,7 +14,7 @@ from dr_ctl.core.system import Clock, Work, all_ended, beside, stamp, together
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Installation, Queues
-from dr_ctl.stomp_io.address import Address, Closed, speaks_amqp, takes_connections
+from dr_ctl.stomp_io.address import Address, speaks_amqp, takes_connections
 from dr_ctl.topologies.common import rules
 from dr_ctl.topologies.common.access import EVERYTHING, FOR_HISTORY, FOR_PEOPLE, READ_S, Access, Part
 from dr_ctl.topologies.common.figures import total
@@ -302,10 +302,8 @@ class Observer(Generic[V_co, A_co]):
         try:
             return access.read(parts, timeout_s=timeout_s)
         except BrokerError as error:
-            refuse = False
-            if isinstance(error, Unreachable) and error.refused:
-                refuse = isinstance(access.greet(timeout_s=self.timeouts.greet_s), Closed)
-            return Silent(access.pair, access.site, error, ports_refuse=refuse)
+            refuses = access.refuses(error, within_s=self.timeouts.greet_s)
+            return Silent(access.pair, access.site, error, refuses, access.nodes, access.left_s)
 
     def _spent(self, site: str, began: float) -> None:
         if site in self._left_s:
@@ -320,23 +318,24 @@ class Observer(Generic[V_co, A_co]):
         if not isinstance(view, Silent):
             self._remembered.pop(access.site, None)
             return view
-        name, signs, taken, nodes = f"{view.site}/{view.pair}", list[str](), list[str](), list[Node]()
+        name, signs, taken, unnamed = f"{view.site}/{view.pair}", list[str](), list[str](), list[Node]()
         peers = [each for (site, pair), each in views.items() if site != view.site and pair == view.pair]
         for peer in peers:
             if isinstance(peer, Silent):
                 continue
-            nodes += told_by(peer, view.site)
+            unnamed += told_by(peer, view.site, len(view.nodes))
             if peer.link.hears_peer:
                 signs.append(f"the link between {name} and {peer.site} is attached")
             elif view.ports_refuse:
                 signs += self._answers_to(access, peer.link)
                 taken += self._probed(access, peer)
         if isinstance(view.error, Passive):
-            nodes += [Node(view.site, view.pair, at, "by its listing of the cluster") for at in view.error.at]
-        nodes = nodes or [each for each in self._remembers(view.site) if each.pair == view.pair]
+            unnamed += [Node(view.site, view.pair, at, "by its listing of the cluster") for at in view.error.at]
+        if not (unnamed or view.nodes):
+            unnamed = [each for each in self._remembers(view.site) if each.pair == view.pair]
         if view.error.shows_life:
             signs = []  # the error itself says so, and what to do
-        return replace(view, taken=tuple(taken), signs=tuple(signs), nodes=tuple(nodes))
+        return replace(view, taken=tuple(taken), signs=tuple(signs), unnamed=tuple(unnamed))
 
     def _remembers(self, site: str) -> Sequence[Node]:
         """What the history tells of a site whose brokers do not answer. It is asked for once in a silence."""
@@ -367,10 +366,9 @@ class Observer(Generic[V_co, A_co]):
 
     def _probed(self, access: Access[V_co], peer: Broker) -> list[str]:
         """Where both have one host, it would be the peer that takes the connection."""
-        host = access.host
-        if host is None or host == self.brokers[peer.site][peer.pair].host:
-            return []
-        listeners = [Address(host, listener.port) for listener in peer.listeners if listener.port is not None]
+        hosts = access.hosts - self.brokers[peer.site][peer.pair].hosts
+        ports = [listener.port for listener in peer.listeners if listener.port is not None]
+        listeners = [Address(host, port) for host in sorted(hosts) for port in ports]
         return [f"connections are taken at {each}" for each in self._where(access, takes_connections, listeners)]
 
     def _where(self, access: Access[V_co], is_so: Callable[..., bool], at: Sequence[Address]) -> list[str]:

@@ -41,7 +41,7 @@ def findings(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
         weight = _WEIGHTS.get(move.ask.operation, Weight.SINGLE_STEP)
         for view in snapshot.views(move.source) if move.ask.operation == FENCE else ():
             peer = snapshot.view(move.target, view.pair)
-            yield from of_nodes(view, peer, Severity.WARNING)
+            yield from (weighed(each, weight) for each in of_nodes(view, peer, Severity.WARNING))
             yield from of_link_listeners(view, peer)
         for each in [finding for view in snapshot.views(move.source) for finding in checks.of_broker(view)]:
             if restarts and each.id in _MENDED:

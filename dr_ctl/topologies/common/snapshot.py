@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from dr_ctl.core.errors import BrokerError, Sick, TimedOut, Unreachable
+from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.debts import Debt, DebtKind
@@ -17,22 +17,34 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.names import QUARANTINE_PREFIX, numbered
-from dr_ctl.topologies.common.nodes import nodes_of, of_nodes, of_obstacles, of_silent_nodes, told_by
+from dr_ctl.topologies.common.nodes import (
+    Standing,
+    of_nodes,
+    of_obstacles,
+    of_silent_nodes,
+    standing,
+    state_of,
+    told_by,
+    unnamed_of,
+)
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.topology import BrokerSnapshot, FenceStrength, LinkSnapshot, Node, Stake
+from dr_ctl.topologies.topology import BrokerSnapshot, FenceStrength, LinkSnapshot, Node, NodeReading, NodeState, Stake
 
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """A broker that did not answer as asked, and the error. `nodes` are those of its nodes that the settings do not
-    name, as far as others tell of them; `signs` show that it lives all the same, `taken` that something takes
-    connections where it may be."""
+    """A broker that did not answer as asked, and the error. `nodes` are its nodes, where it has several, and `left_s`
+    is how long one of them may still take to be active; `unnamed` are those that the settings do not name, as far as
+    others tell of them; `signs` show that it lives all the same, `taken` that something takes connections where it may
+    be."""
 
     pair: str
     site: str
     error: BrokerError
     ports_refuse: bool = False
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[NodeReading, ...] = ()
+    left_s: float = 0.0
+    unnamed: tuple[Node, ...] = ()
     signs: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
 
@@ -40,10 +52,17 @@ class Silent:
     def role(self) -> Role:
         """Down only when every port that is known refuses, nothing shows that it lives, and no other node of it can be
         the broker by now; sick when something lives there."""
-        refuses = isinstance(self.error, Unreachable) and self.error.refused and self.ports_refuse
-        if refuses and not (self.nodes or self.signs or self.taken):
+        states = [each.state for each in self.nodes] or [state_of(self.error, refuses=self.ports_refuse)]
+        is_down = self.ports_refuse and standing(states, self.left_s) is Standing.DOWN
+        if is_down and not (self.unnamed or self.signs or self.taken):
             return Role.DOWN
-        return Role.SICK if isinstance(self.error, Sick | TimedOut) else Role.UNKNOWN
+        return Role.SICK if NodeState.SICK in (*states, state_of(self.error, refuses=False)) else Role.UNKNOWN
+
+    @property
+    def takes_over(self) -> str | None:
+        """That one of its nodes may be about to be active, with what each shows."""
+        states = [each.state for each in self.nodes]
+        return str(self.error) if states and standing(states, self.left_s) is Standing.TAKING_OVER else None
 
 
 V_co = TypeVar("V_co", bound=Broker, covariant=True)
@@ -78,19 +97,20 @@ class Snapshot(Generic[V_co]):
         silent = [each for each in self.sites[site].values() if isinstance(each, Silent)]
         sick = [each.error for each in silent if each.role is Role.SICK]
         return Hints(
-            nodes=tuple(str(node) for node in self.nodes(site)),
+            nodes=tuple(str(node) for node in self.unnamed(site)),
+            takeovers=tuple(filter(None, (each.takes_over for each in silent))),
             signs=tuple(sign for each in silent for sign in each.signs),
             taken=tuple(text for each in silent for text in each.taken),
             remedy=next((each.error.remedy for each in silent if each.error.lies_here), ""),
             late=bool(sick) and all(isinstance(error, TimedOut) for error in sick),
         )
 
-    def nodes(self, site: str) -> list[Node]:
+    def unnamed(self, site: str) -> list[Node]:
         """The nodes of a site's brokers that the settings do not name."""
-        found: list[Node] = []
+        unnamed: list[Node] = []
         for each in self.sites[site].values():
-            found += each.nodes if isinstance(each, Silent) else nodes_of(each, self.peer(each))
-        return found
+            unnamed += each.unnamed if isinstance(each, Silent) else unnamed_of(each, self.peer(each))
+        return unnamed
 
     @property
     def units(self) -> Sequence[UnitSnapshot]:
@@ -152,19 +172,19 @@ class Snapshot(Generic[V_co]):
             found += rows if view.link.redelivers else [replace(each, delivering=0) for each in rows]
         return found + [
             Row(ts=at, site=each.site, pair=each.pair, kind="node", name=each.at or each.shown_by)
-            for each in self._nodes_now()
+            for each in self._unnamed_now()
         ]
 
-    def _nodes_now(self) -> Iterator[Node]:
+    def _unnamed_now(self) -> Iterator[Node]:
         """The nodes that this look shows, without what the history tells."""
         for site, brokers in self.sites.items():
             other = next(each for each in self.sites if each != site)
             for pair, each in brokers.items():
                 peer = self.view(other, pair)
                 if not isinstance(each, Silent):
-                    yield from nodes_of(each, peer)
+                    yield from unnamed_of(each, peer)
                 elif peer is not None:
-                    yield from told_by(peer, site)
+                    yield from told_by(peer, site, len(each.nodes))
                     if each.signs and isinstance(each.error, Unreachable) and each.error.refused:
                         yield Node(site, pair, "", f"where the settings look nobody answered, and {each.signs[0]}")
 
@@ -193,8 +213,8 @@ class Snapshot(Generic[V_co]):
 
     def as_if_lost(self, site: str) -> Self:
         gone = Unreachable(f"{site} is taken for lost, for this plan alone", refused=True)
-        nodes = {pair: tuple(node for node in self.nodes(site) if node.pair == pair) for pair in self.sites[site]}
-        brokers = {pair: Silent(pair, site, gone, ports_refuse=True, nodes=nodes[pair]) for pair in self.sites[site]}
+        nodes = {pair: tuple(node for node in self.unnamed(site) if node.pair == pair) for pair in self.sites[site]}
+        brokers = {pair: Silent(pair, site, gone, ports_refuse=True, unnamed=nodes[pair]) for pair in self.sites[site]}
         return replace(self, sites={**self.sites, site: brokers}, moved={}, before=None)
 
     def _before(self, view: Broker | Silent) -> Broker | None:
@@ -226,13 +246,13 @@ class Snapshot(Generic[V_co]):
                 yield found("DR-RETURN-004", listeners=", ".join(listeners), kept_at=debt.kept_at, about=debt.about)
 
     def _beside(self) -> Iterator[Finding]:
-        """Brokers with several nodes, of which the settings name one."""
+        """Brokers with several nodes: what speaks against a move of them."""
         for site, brokers in self.sites.items():
             for each in brokers.values():
                 if not isinstance(each, Silent):
                     yield from of_nodes(each, self.peer(each), Severity.WARNING)
-                elif each.nodes:
-                    yield of_silent_nodes(site, each.nodes)
+                elif each.unnamed:
+                    yield of_silent_nodes(site, each.unnamed)
 
     def _unable(self) -> Iterator[Finding]:
         """What keeps clients from working, now where they are let in, and after a failover elsewhere."""
@@ -250,7 +270,7 @@ class Snapshot(Generic[V_co]):
 
 def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> BrokerSnapshot:
     if isinstance(view, Silent):
-        return BrokerSnapshot(view.site, view.pair, view.role, silent=view.error)
+        return BrokerSnapshot(view.site, view.pair, view.role, silent=view.error, nodes=view.nodes)
     business = view.business
     return BrokerSnapshot(
         view.site,
@@ -266,6 +286,7 @@ def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> Brok
         obstacles=view.obstacles,
         clients=_clients(view),
         traffic=_traffic(view, before, took_s) if before is not None else None,
+        nodes=view.nodes,
     )
 
 

@@ -17,7 +17,7 @@ from dr_ctl.topologies.common.calls import Requests, queues_of
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.link import AnyLink
 from dr_ctl.topologies.common.names import MQTT_RETAINED, OURS
-from dr_ctl.topologies.topology import Node, Obstacle
+from dr_ctl.topologies.topology import Node, NodeReading, Obstacle
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,8 @@ class Broker(ABC):
     """A broker as it answered. `grants`, by match, and `users` with their roles are only asked for where the settings
     name a lasting fence; `users` is None too where the broker cannot show them. `usual` are the rights by the broker's
     own file alone, or None if not asked for. `forged` are queues with the name of a document that clients can have
-    made: dr-ctl believes no such queue. `obstacles`: those at addresses are asked for by a whole look alone."""
+    made: dr-ctl believes no such queue. `obstacles`: those at addresses are asked for by a whole look alone.
+    `nodes` are those that the settings name, where the broker has several."""
 
     pair: str
     site: str
@@ -188,6 +189,7 @@ class Broker(ABC):
     usual: Grants | None = field(default=None, kw_only=True)
     disk_used: float | None = field(default=None, kw_only=True)
     obstacles: tuple[Obstacle, ...] = field(default=(), kw_only=True)
+    nodes: tuple[NodeReading, ...] = field(default=(), kw_only=True)
     # Made of `queues` once: a broker may have ten thousand, each asked for by name.
     named: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
     business: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
@@ -245,8 +247,8 @@ class Broker(ABC):
         return self.connections
 
     @property
-    def nodes(self) -> Sequence[Node]:
-        """Its other nodes, as far as it tells them: the settings name none of them."""
+    def unnamed(self) -> Sequence[Node]:
+        """Its other nodes, as far as it tells them, that the settings do not name."""
         return ()
 
     @property

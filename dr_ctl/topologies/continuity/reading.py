@@ -86,7 +86,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     serving = post.ask(Read(service, _SERVICE))
     post.send(reader, timeout_s=timeout_s)
     with parts.as_expected(reader.url):
-        values = basis.values(reader.url)
+        values = basis.values(reader)
         plugin = _service(serving) if there.value() else None
         whole = listed.beans()
         counted = [replace(parts.counted(bean, row), internal=True) for bean, row in moved.beans()]
@@ -136,7 +136,7 @@ def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     }
     return replace(
         view,
-        **basis.moving(),
+        **basis.moving(reader),
         node=basis.server.text("NodeID"),
         service=_serves(view.service, serving.fields()) if there.value() else None,
         flows=tuple(

@@ -11,7 +11,7 @@ from typing import Final
 from dr_ctl.core.system import Clock
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Outcome
-from dr_ctl.jolokia.client import Answer, Read, Reader, Wire
+from dr_ctl.jolokia.client import Answer, Read, Reader
 from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.processes.secrets import resolve
@@ -26,6 +26,7 @@ from dr_ctl.topologies.common.access import Gate, gate
 from dr_ctl.topologies.common.calls import items
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.console.group import GroupWire
 from dr_ctl.topologies.fanout.copying import COPY, IDS, CannotCopy, CopiedMessage, put, read
 from dr_ctl.topologies.fanout.counting import EMPTY, Counters
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
@@ -99,13 +100,13 @@ class Access(access.Access[BrokerView]):
         return len(mine)
 
     def channel(self) -> Channel:
-        return Channel(self.wire(), self.document_files, self)
+        return Channel(self.wire(every=True), self.document_files, self)
 
 
 class Channel(access.Channel):
     """Puts messages down too."""
 
-    def __init__(self, wire: Wire, document_files: BrokerStore, here: Access) -> None:
+    def __init__(self, wire: GroupWire, document_files: BrokerStore, here: Access) -> None:
         super().__init__(wire, document_files)
         self._here = here
 

@@ -43,7 +43,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     asked = _Asked(post, broker, config, EVERYTHING)
     post.send(reader, timeout_s=timeout_s)
     with parts.as_expected(reader.url):
-        values = {"grants": {}, "usual": None, "users": None, **asked.values(reader.url)}
+        values = {"grants": {}, "usual": None, "users": None, **asked.values(reader)}
         queues = {bean: parts.queue(bean, row) for bean, row in asked.rows()}
         return BrokerView(pair=pair, site=site, config=config, broker=broker, **values, queues=asked.sorted(queues))
 
@@ -59,7 +59,7 @@ def look_again(reader: Reader, known: BrokerView, wanted: Part, *, timeout_s: fl
     asked = _Asked(post, known.broker, known.config, wanted)
     post.send(reader, timeout_s=timeout_s)
     with parts.as_expected(reader.url):
-        values, rows = asked.values(reader.url), asked.rows()
+        values, rows = asked.values(reader), asked.rows()
         queues = {queue.bean: queue for queue in known.queues}
         others = [bean for bean, _ in rows if bean not in queues]
         if known.start != values["start"] or len(others) > FEW:
@@ -89,9 +89,9 @@ class _Asked:
         self._users = post.ask(Ask(server, Listing.USERS, ("",))) if lasting and Part.QUEUES in wanted else None
         self._listed = post.ask(Read(beans.queue(broker), self.figures)) if self.figures else None
 
-    def values(self, url: str) -> dict[str, Any]:
+    def values(self, reader: Reader) -> dict[str, Any]:
         """All but the queues, by the names of a view."""
-        values = self._basis.values(url) | (self._rights.values() if self._rights is not None else {})
+        values = self._basis.values(reader) | (self._rights.values() if self._rights is not None else {})
         values["pending_acks"] = self._basis.server.number("PendingMirrorAcks")
         values["links"] = tuple(_link(row) for _, row in self._links.beans())
         if self._coordinators is not None:
@@ -105,7 +105,7 @@ class _Asked:
 
     def sorted(self, queues: Mapping[str, Queue]) -> tuple[Queue, ...]:
         """These queues, and the outflows as they are now."""
-        now_ms = self._basis.moving()["now_ms"]
+        now_ms = self._basis.now_ms
         outflows = {bean: _aged(parts.queue(bean, row), row, now_ms) for bean, row in self._outflows.beans()}
         return tuple(sorted({**queues, **outflows}.values(), key=lambda queue: queue.name))
 
@@ -133,7 +133,7 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     must_be_active(reader.url, view.group, basis.server)
     return replace(
         view,
-        **basis.moving(),
+        **basis.moving(reader),
         pending_acks=basis.server.number("PendingMirrorAcks"),
         links=tuple(_link(row) for _, row in links.beans()),
         queues=(parts.queue(outflow.request.bean, outflow.fields()),) if outflow is not None else (),

@@ -86,8 +86,7 @@ class MirrorLink(Link["BrokerView"]):
 
     @property
     def peer_nodes(self) -> Sequence[str]:
-        at = [f"{each.host}:{each.port}" for each in self.speaks_amqp_to]
-        return at if len(at) > 1 else ()
+        return [f"{each.host}:{each.port}" for each in self.speaks_amqp_to]
 
     def guests(self, peer: BrokerView | None) -> list[Connection]:
         """A broker is known by its node's id, at both ends of a link; as what this broker's own link is attached to,

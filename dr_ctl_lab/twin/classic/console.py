@@ -32,4 +32,4 @@ def settings(host: Host) -> Mapping[str, Any]:
 
 
 def stomp(host: Host, listener: str) -> str:
-    return f"stomp://{host.stomp[0]}:{host.broker.acceptors[listener].port}"
+    return f"stomp://{host.stomp[0]}:{host.acceptors[listener].port}"

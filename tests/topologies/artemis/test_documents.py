@@ -60,6 +60,7 @@ def test_a_look_from_before_the_machine_slept_is_old(
     monkeypatch.setattr("dr_ctl.topologies.mirror.reading.look_again", lambda *_, **__: view)
     mine = Access.__new__(Access)
     mine.site, mine.pair, mine.newest = "london", "orders-1", (awake_s, cast("BrokerView", view))
+    mine.group = cast("Any", SimpleNamespace(alone=True))
     monkeypatch.setattr(mine, "_everything", lambda _: view)
     monkeypatch.setattr(mine, "reader", lambda: None)
     mine.read(parts)

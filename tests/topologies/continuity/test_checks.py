@@ -368,7 +368,7 @@ ENDS = {"OutflowMirror": "out.mirror", "OutflowAcks": "out.acks", "InflowMirror"
 class Console:
     """Answers the requests of a look by their kind, as the brokers do."""
 
-    url = "http://london"
+    url, activation = "http://london", ""
 
     def __init__(self, *, moved: bool = True, plugin: bool = True) -> None:
         self.moved, self.plugin = moved, plugin

@@ -154,7 +154,7 @@ def _asked(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 class _Direct:
     """The way to a broker without a network: through JSON and the client's own parsing."""
 
-    url = "memory:"
+    url, activation = "memory:", ""
 
     def __init__(self, broker: Management) -> None:
         self._broker = broker

@@ -8,7 +8,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError, TimedOut, UsageError
 from dr_ctl.core.system import growing_s
-from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Wire
+from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Way
 from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Frame
@@ -46,17 +46,17 @@ class End:
     def __init__(self, access: Access) -> None:
         """Raises `UsageError` where the settings do not say how the agent gets in."""
         self.site, self._access, self._settings = access.site, access, access.settings
-        if access.settings.sync is None or access.settings.jolokia is None:
-            lacking = "sync" if access.settings.jolokia else "jolokia"
+        if access.settings.sync is None or not access.has_console:
+            lacking = "sync" if access.has_console else "jolokia"
             text = f"{access.pair} at {access.site} has no `{lacking}:` in the settings"
             remedy = "The agent needs a transport connector that no client uses, as `sync:`, and `jolokia:`, at each."
             raise UsageError(text, remedy=remedy)
-        self._wire: Wire | None = None
+        self._wire: Way | None = None
         self._name = access.settings.broker
         self._session: Connection | None = None
         self._used, self._number = 0.0, 0
 
-    def _opened(self) -> Wire:
+    def _opened(self) -> Way:
         if self._wire is None:
             self._wire = self._access.wire()
         return self._wire

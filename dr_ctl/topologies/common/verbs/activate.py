@@ -90,7 +90,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         return Refused(f"{move.target} serves, but {lacks}", code=ExitCode.INCOMPLETE)
     if not (starts or rest or admits):
         return NotNeeded(f"{move.target} serves already")
-    by_flag = all(access.settings.stomp is None for access in tools.observer.at(move.target))
+    by_flag = all(access.stomp is None for access in tools.observer.at(move.target))
     findings = (found("DR-ACTIVATE-001", target=move.target),) if by_flag else ()
     return Done(f"{move.target} lets clients in", {"proof": "flag" if by_flag else "attempt"}, findings)
 
@@ -133,7 +133,8 @@ def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
         return views[: len(sites[0])], views[len(sites[0]) :], None
     # A lost site that does not answer is not seen open. At any other site, silence is an error.
     there, snapshot = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.timeouts.last_look_s)
-    signs = () if tools.cut_off else snapshot.hints[move.source].signs
+    hints, word = snapshot.hints[move.source], move.ask.presume_down == move.source
+    signs = () if tools.cut_off else (*hints.signs, *(() if word else hints.takeovers))
     sick = "it cannot be managed" if snapshot.roles[move.source] is Role.SICK else None
     return there, snapshot.views(move.source), some(signs) if signs else sick
 

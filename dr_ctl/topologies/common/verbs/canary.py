@@ -99,7 +99,7 @@ NAME_STOMP = "Set `stomp:` of each broker: a rehearsal sends and receives as cli
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Go pair by pair; the first that fails ends the step, and the undo removes what it made."""
     ways = tools.observer.ways(move)
-    if lacking := [here for here, _ in ways if here.settings.stomp is None]:
+    if lacking := [here for here, _ in ways if here.stomp is None]:
         return Refused.of(found("DR-REHEARSE-001.no_address", site=lacking[0].site, pair=lacking[0].pair))
     tools.change(step.part(CREATE), context)
     pairs: dict[str, Json] = {}

@@ -159,7 +159,7 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
 
 def probe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     name = probe_queue(move.target)
-    pairs = {access.pair: access for access in tools.observer.at(move.target) if access.settings.stomp is not None}
+    pairs = {access.pair: access for access in tools.observer.at(move.target) if access.stomp is not None}
     if not pairs:
         return NotNeeded.of(found("DR-PROBE-001", target=move.target))
     create = [call for call in step.calls if call.unit in pairs and call.goal is Goal.WRITE]

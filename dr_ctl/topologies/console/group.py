@@ -1,0 +1,277 @@
+"""The nodes of a broker: all are asked at every reading, and what is read, changed or greeted goes to the one that is
+active then. A broker with a single process is a group of one, which is taken for active unasked.
+
+A passive node answers like an empty broker. So with whatever a group is asked, the node is asked who it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
+
+from dr_ctl.core.errors import BrokerError, Passive, Unreachable
+from dr_ctl.core.model import Json
+from dr_ctl.core.system import Clock, Work, all_ended, beside
+from dr_ctl.engine.disk import private
+from dr_ctl.engine.runs import write_text
+from dr_ctl.jolokia.client import Answer, Read, Wire
+from dr_ctl.stomp_io.address import Closed, Greeting
+from dr_ctl.topologies.common.nodes import NobodyActive, state_of
+from dr_ctl.topologies.topology import NodeReading, NodeState
+
+SMALL_S: Final = 2.0
+"""For a node to say who it is; one that is late is not waited for again while the active one answers."""
+SOON_S: Final = 0.5
+SAME_MS: Final = 1000
+ROUND_MS: Final = 10_000
+_READ_AGAIN_S: Final = 600.0
+_NOTED_EVERY_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Itself:
+    """What a node says of itself: its broker's name there, whether it is active, and what the nodes of a broker have in
+    common. `began_ms`: when the broker in that process began, where the process may begin one again."""
+
+    broker: str
+    active: bool
+    node: str = ""
+    version: str = ""
+    in_sync: bool | None = None
+    began_ms: int | None = None
+
+
+class Family(Protocol):
+    """How brokers of a family are asked who they are."""
+
+    @property
+    def question(self) -> Read: ...
+
+    def itself(self, answer: Answer) -> Itself:
+        """Raises `BrokerError`."""
+
+    def bean(self, broker: str) -> str:
+        """What the names of all its beans begin with."""
+
+
+@dataclass(eq=False)
+class Process:
+    """One process of a broker. `opened` opens a connection to its console, `greeted` tries its listener as a client,
+    None where the settings name none."""
+
+    name: str
+    url: str
+    stomp: str | None
+    opened: Callable[[], Wire]
+    greeted: Callable[[float], Greeting | None]
+
+
+class Unserved:
+    """Since when no node of a broker was seen active, kept for the next command: of the unbroken row of readings that
+    ends now, the first, and the first after which every node showed that it is not."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path, self._clock = path, clock
+        self._noted: tuple[float, float, float] | None = None
+        self._may_be_kept = True
+
+    def seconds(self, *, shown: bool) -> float:
+        """Note a reading in which no node is active, and whether each has `shown` it."""
+        now = self._clock.now().timestamp()
+        since, shown_since, last = self._noted or self._kept() or (now, now, now)
+        if not 0 <= now - last <= _READ_AGAIN_S:
+            since = shown_since = now
+        shown_since, self._may_be_kept = shown_since if shown else now, True
+        if self._noted is None or now - self._noted[2] >= _NOTED_EVERY_S or not shown:
+            self._noted = since, shown_since, now
+            with suppress(OSError):  # then the next command begins to count anew
+                private(self._path.parent)
+                write_text(self._path, json.dumps(self._noted))
+        return now - (shown_since if shown else since)
+
+    def over(self) -> None:
+        if self._may_be_kept:
+            self._noted, self._may_be_kept = None, False
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+    def _kept(self) -> tuple[float, float, float] | None:
+        try:
+            since, shown_since, last = map(float, json.loads(self._path.read_text("utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+        return since, shown_since, last
+
+
+class Group:
+    """The processes of one broker. `last` is the one that was active when it was asked last."""
+
+    def __init__(
+        self, name: str, processes: Sequence[Process], family: Family, takeover_s: float, unserved: Unserved
+    ) -> None:
+        self.name, self.processes, self._family = name, processes, family
+        self._takeover_s, self._unserved = takeover_s, unserved
+        self.last: Process | None = processes[0] if len(processes) == 1 else None
+        self.readings: tuple[NodeReading, ...] = ()
+        self.left_s = 0.0
+        self._own: dict[Process, Itself] = {}
+        self._began_ms: dict[Process, int] = {}
+        self._wires: dict[Process, Wire] = {}
+        self._asked: dict[Process, Work[NodeReading]] = {}
+
+    @property
+    def alone(self) -> bool:
+        return len(self.processes) == 1
+
+    @property
+    def broker(self) -> str | None:
+        """The broker's name at the node that is active."""
+        return self._own[self.last].broker if self.last in self._own else None
+
+    @property
+    def activation(self) -> str:
+        """What tells this turn of a node from every other, beside the start of its process."""
+        if self.alone or self.last is None:
+            return ""
+        return f"{self.last.name}/{self._began_ms.get(self.last, 0) // ROUND_MS}/"
+
+    def close(self) -> None:
+        for wire in self._wires.values():
+            wire.close()
+
+    def begin(self) -> None:
+        """Ask every node that was not active, side by side with what the active one is asked."""
+        self._begin([each for each in self.processes if each is not self.last])
+
+    def _begin(self, processes: Sequence[Process]) -> None:
+        for process in processes:
+            if process not in self._asked:
+                self._asked[process] = beside(partial(self._ask, process), f"ask {process.name}")
+
+    def end(self, active: Process | None) -> list[Process]:
+        """Take the answers; gives the nodes that are active. `active` has answered as such. A node that is late is
+        waited for where none was active, and once. Raises `NobodyActive`."""
+        self._begin([each for each in self.processes if each is not active])
+        known = {reading.name: reading for reading in self.readings}
+        hurried = [work for each, work in self._asked.items() if active is None or not _late(known.get(each.name))]
+        all_ended(hurried, SMALL_S if active is None else SOON_S)
+        found = {each: work.result() for each, work in self._asked.items() if work.wait(0)}
+        if active is not None:
+            found[active] = self._reading(active, self._own[active])
+        self._asked = {each: work for each, work in self._asked.items() if each not in found}
+        late = {each: was for each in self.processes if (was := known.get(each.name)) is not None and _late(was)}
+        self.readings = tuple(
+            found.get(each) or late.get(each) or NodeReading(each.name, NodeState.UNKNOWN, "it has not answered yet")
+            for each in self.processes
+        )
+        turns = [each for each in self.processes if each in found and found[each].state is NodeState.ACTIVE]
+        if not turns:
+            self.last = None
+            shown = all(each.state in (NodeState.REFUSES, NodeState.PASSIVE) for each in self.readings)
+            self.left_s = max(0.0, self._takeover_s - self._unserved.seconds(shown=shown))
+            raise NobodyActive(self.name, self.readings, self.left_s)
+        if self.last not in turns:
+            self.last = turns[0]
+        self.left_s = 0.0
+        self._unserved.over()
+        return turns
+
+    def found(self) -> list[Process]:
+        """The nodes that are active, asked for where that is not known. Raises `NobodyActive`."""
+        if self.last is not None:
+            active = [reading.name for reading in self.readings if reading.state is NodeState.ACTIVE]
+            return [each for each in self.processes if each is self.last or each.name in active]
+        self.begin()
+        return self.end(None)
+
+    def post(self, process: Process, wire: Wire, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
+        """Ask that node, as long as it is active. Raises `Passive` where it is not."""
+        if self.alone:
+            return wire.post(bodies, timeout_s)
+        try:
+            itself, *answers = wire.post([self._family.question.body(), *self._as_there(process, bodies)], timeout_s)
+            own = self._noted(process, itself)
+            if not own.active:
+                raise Passive(f"{process.url}: the node {process.name} is not active any more")
+        except BrokerError:
+            self.last = None
+            raise
+        return answers
+
+    def _as_there(self, process: Process, bodies: Sequence[dict[str, Json]]) -> Sequence[dict[str, Json]]:
+        """The requests with the names of beans as they are at that node: each has its broker's name in them."""
+        here = self._own.get(process)
+        others = {own.broker for own in self._own.values()} - {here.broker if here is not None else ""}
+        if here is None or not others:
+            return bodies
+        own, beans = self._family.bean(here.broker), [self._family.bean(each) for each in others]
+
+        def named(bean: str) -> str:
+            return next(
+                (own + bean[len(each) :] for each in beans if bean == each or bean.startswith(f"{each},")), bean
+            )
+
+        return [{**body, "mbean": named(str(body["mbean"]))} for body in bodies]
+
+    def _noted(self, process: Process, answer: Answer) -> Itself:
+        own = self._own[process] = self._family.itself(answer)
+        if own.began_ms is not None and abs(own.began_ms - self._began_ms.get(process, 0)) > SAME_MS:
+            self._began_ms[process] = own.began_ms
+        return own
+
+    def _ask(self, process: Process) -> NodeReading:
+        try:
+            if process not in self._wires:
+                self._wires[process] = process.opened()
+            [answer] = self._wires[process].post([self._family.question.body()], SMALL_S)
+            return self._reading(process, self._noted(process, answer))
+        except BrokerError as error:
+            greeting = process.greeted(SMALL_S) if isinstance(error, Unreachable) and error.refused else None
+            if greeting is not None and not isinstance(greeting, Closed):
+                return NodeReading(process.name, NodeState.SICK, f"its console refuses, its listener does not: {error}")
+            return NodeReading(process.name, state_of(error, refuses=True), str(error), shows_life=error.shows_life)
+
+    def _reading(self, process: Process, own: Itself) -> NodeReading:
+        state = NodeState.ACTIVE if own.active else NodeState.PASSIVE
+        return NodeReading(process.name, state, "", own.node, own.version, own.in_sync)
+
+
+def _late(reading: NodeReading | None) -> bool:
+    return reading is not None and reading.state in (NodeState.SICK, NodeState.UNKNOWN)
+
+
+class GroupWire:
+    """A connection to whichever node is active; to `every` one where several are, for what has to be done at all."""
+
+    def __init__(self, group: Group, *, every: bool = False) -> None:
+        self._group, self._every = group, every
+        self._wires: dict[Process, Wire] = {}
+
+    @property
+    def url(self) -> str:
+        return (self._group.last or self._group.processes[0]).url
+
+    @property
+    def activation(self) -> str:
+        return self._group.activation
+
+    def close(self) -> None:
+        for wire in self._wires.values():
+            wire.close()
+
+    def post(self, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
+        """The answers; of several nodes, for each request the first error. Raises `BrokerError`."""
+        found = self._group.found()
+        last = self._group.last
+        several = [self._to(each, bodies, timeout_s) for each in (found if self._every or last is None else [last])]
+        return [next((each for each in row if each.error is not None), row[0]) for row in zip(*several, strict=True)]
+
+    def _to(self, process: Process, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
+        if process not in self._wires:
+            self._wires[process] = process.opened()
+        return self._group.post(process, self._wires[process], bodies, timeout_s)

@@ -1,0 +1,1 @@
+"""Tests of what brokers that a console manages have in common."""

@@ -1,0 +1,205 @@
+"""A broker with several nodes: which is active, what they make of the broker, and that no passive one counts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import Any, cast
+
+import pytest
+
+from dr_ctl.core.errors import BrokerError, LoginRefused, Passive, TimedOut, Unreachable
+from dr_ctl.core.model import Role
+from dr_ctl.jolokia.client import Answer, Wire
+from dr_ctl.stomp_io.address import Closed, Connected, Greeting
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.access import Primaries
+from dr_ctl.topologies.common.nodes import NobodyActive, Standing, standing
+from dr_ctl.topologies.common.snapshot import Silent
+from dr_ctl.topologies.console.group import Group, GroupWire, Process, Unserved
+from dr_ctl.topologies.topology import NodeState
+
+ACTIVE, PASSIVE, REFUSES, SICK, UNKNOWN = NodeState
+DEAD, AWAY = Unreachable("refused", refused=True), Unreachable("no route", refused=False)
+
+
+@pytest.mark.parametrize(
+    ("states", "left_s", "broker"),
+    [
+        ((ACTIVE,), 0, Standing.ACTIVE),
+        ((ACTIVE, REFUSES), 0, Standing.ACTIVE),
+        ((UNKNOWN, ACTIVE), 0, Standing.ACTIVE),
+        ((ACTIVE, PASSIVE, ACTIVE), 0, Standing.SPLIT),
+        ((REFUSES, PASSIVE), 0, Standing.TAKING_OVER),
+        ((PASSIVE, PASSIVE), 30, Standing.TAKING_OVER),
+        ((REFUSES, REFUSES), 1, Standing.TAKING_OVER),
+        ((SICK, REFUSES), 1, Standing.TAKING_OVER),
+        ((REFUSES, REFUSES), 0, Standing.DOWN),
+        ((REFUSES,), 0, Standing.DOWN),
+        ((REFUSES, UNKNOWN), 0, Standing.UNKNOWN),
+        ((SICK,), 0, Standing.UNKNOWN),
+    ],
+)
+def test_what_a_broker_is_by_its_nodes(states: Sequence[NodeState], left_s: float, broker: Standing) -> None:
+    assert standing(states, left_s) is broker
+
+
+@dataclass
+class Server:
+    """A node, as its console answers."""
+
+    name: str
+    active: bool = False
+    began_ms: int = 5_000
+    error: BrokerError | None = None
+    greeting: Greeting = field(default_factory=lambda: Closed("refused"))
+    hangs: Event | None = None
+    got: list[str] = field(default_factory=list)
+
+    def post(self, bodies: Sequence[dict[str, Any]], timeout_s: float) -> list[Answer]:
+        if self.hangs is not None:
+            self.hangs.wait(timeout_s / 2)
+            raise TimedOut("no answer")
+        if self.error is not None:
+            raise self.error
+        own = {"Name": self.name, "Active": self.active, "Backup": False, "NodeID": "X", "Version": "2.56.0"}
+        itself = {**own, "CurrentTimeMillis": 90_000, "UptimeMillis": 90_000 - self.began_ms}
+        asked = [str(body["mbean"]) for body in bodies]
+        self.got += [each for each in asked if each != beans.ANY_SERVER]
+        return [Answer(None, {beans.server(self.name): itself} if each == beans.ANY_SERVER else each) for each in asked]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.at = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.at
+
+
+@dataclass
+class Site:
+    folder: Path
+    a: Server = field(default_factory=lambda: Server("la", active=True))
+    b: Server = field(default_factory=lambda: Server("lb"))
+    clock: Clock = field(default_factory=Clock)
+
+    def group(self) -> Group:
+        """As a new command has it."""
+        processes = [
+            Process(
+                name, f"http://{name}", None, lambda node=node: cast("Wire", node), lambda _, node=node: node.greeting
+            )  # type: ignore[misc]
+            for name, node in (("a", self.a), ("b", self.b))
+        ]
+        unserved = Unserved(self.folder / "note", cast("Any", self.clock))
+        return Group("london/orders-1", processes, Primaries(), 90.0, unserved)
+
+    def role(self, group: Group | None = None) -> Role:
+        """What a reading makes of it, where none is active."""
+        group = group or self.group()
+        with pytest.raises(NobodyActive) as caught:
+            group.found()
+        refuses = all(each.state is REFUSES for each in group.readings)
+        return Silent("orders-1", "london", caught.value, refuses, group.readings, group.left_s).role
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def ask(wire: GroupWire, of: str) -> str:
+    return str(wire.post([{"mbean": f"{beans.server(of)},component=acceptors,name=*"}], 1.0)[0].value())
+
+
+def test_whatever_is_asked_goes_to_the_node_that_is_active_by_the_name_it_has_there(site: Site) -> None:
+    group = site.group()
+    wire = GroupWire(group)
+    assert ask(wire, "la").startswith(beans.server("la"))
+    first = group.activation
+
+    site.a.error, site.b.active = DEAD, True
+    with pytest.raises(Unreachable):
+        ask(wire, "la")
+    assert ask(wire, "la").startswith(beans.server("lb"))
+    assert group.activation != first
+    site.a.error, site.a.active, site.a.began_ms, site.b.active = None, True, 60_000, False
+    with pytest.raises(Passive):
+        ask(wire, "la")
+    assert ask(wire, "lb").startswith(beans.server("la"))
+    assert group.activation not in (first, "")  # the same process, and all counters begin anew
+    assert not [each for each in (*site.a.got, *site.b.got) if "broker=*" in each]
+
+
+def test_a_refusal_of_every_node_is_no_end_before_the_time_of_a_takeover_is_over(site: Site) -> None:
+    """It is counted from the first reading in a row that shows it, whichever command made that."""
+    site.a.error = site.b.error = DEAD
+    assert (site.role(), site.group().left_s) == (Role.UNKNOWN, 0.0)
+    site.clock.at += timedelta(seconds=89)
+    with pytest.raises(NobodyActive, match=r"a refuses, b refuses; within 1 s another one may be") as caught:
+        site.group().found()
+    assert caught.value.refused
+    site.clock.at += timedelta(seconds=1)
+    assert site.role() is Role.DOWN
+
+    site.b.error = AWAY
+    assert site.role() is Role.UNKNOWN
+    site.b.error = DEAD
+    assert site.role() is Role.UNKNOWN  # it may have been active while nothing was known of it
+    site.clock.at += timedelta(minutes=11)
+    assert site.role() is Role.UNKNOWN  # and while nobody looked
+    site.clock.at += timedelta(seconds=90)
+    assert site.role() is Role.DOWN
+    site.b.error, site.b.active = None, True
+    site.group().found()
+    site.b.error = DEAD
+    assert site.role() is Role.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("error", "greeting", "role"),
+    [
+        (None, Closed("refused"), Role.UNKNOWN),  # a passive one may take over for ever
+        (DEAD, Connected("artemis", "1.2"), Role.SICK),  # it serves before its console answers
+        (TimedOut("no answer"), Closed("refused"), Role.SICK),
+        (LoginRefused("no"), Closed("refused"), Role.UNKNOWN),
+        (AWAY, Closed("refused"), Role.UNKNOWN),
+    ],
+)
+def test_any_sign_of_a_second_node_keeps_the_broker_from_being_down(
+    site: Site, error: BrokerError | None, greeting: Greeting, role: Role
+) -> None:
+    site.a.error, site.b.error, site.b.greeting = DEAD, error, greeting
+    site.role()
+    site.clock.at += timedelta(seconds=200)
+
+    assert site.role() is role
+
+
+def test_two_active_nodes_are_seen_and_both_get_what_is_changed(site: Site) -> None:
+    site.b.active = True
+    group = site.group()
+
+    assert len(group.found()) == 2
+    GroupWire(group, every=True).post([{"mbean": beans.server("la")}], 1.0)
+
+    assert (site.a.got, site.b.got) == ([beans.server("la")], [beans.server("lb")])
+
+
+def test_a_node_that_hangs_does_not_slow_the_active_one_down(site: Site) -> None:
+    site.b.hangs = Event()
+    group = site.group()
+    group.found()
+    began = monotonic()
+    for _ in range(20):
+        group.begin()
+        ask(GroupWire(group), "la")
+        group.end(group.last)
+
+    took_s = monotonic() - began
+    site.b.hangs.set()
+    assert took_s < 1.5
+    assert [each.state for each in group.readings] == [ACTIVE, SICK]
