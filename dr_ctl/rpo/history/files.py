@@ -35,7 +35,7 @@ from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import beside, growing_s
-from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.history.row import Row, micros
 from dr_ctl.settings.model import Place
 
 Answer = TypeVar("Answer")
@@ -363,13 +363,34 @@ class Source:
     ) -> tuple[pa.Table, str | None]:
         """Its rows, and why these columns (without one, the footer) cannot be read to their ends, if so. Raises
         FileNotFoundError."""
+        return self._tried(lambda: self.rows(columns, where), SCHEMA.empty_table().select([*columns]))
+
+    def span(self) -> tuple[tuple[int, int, int], str | None]:
+        """Its first reading, its last one, and how many rows there are, by its footer where that says so; and why that
+        cannot be read, if so. Raises FileNotFoundError."""
+        return self._tried(self._span, (0, -1, 0))
+
+    def _span(self) -> tuple[int, int, int]:
+        with self.store.opened(self.name) as file:
+            footer = pq.read_metadata(file)
+        if wrong := wrong_columns(footer.schema.to_arrow_schema()):
+            raise pa.ArrowInvalid(wrong)
+        at = footer.schema.names.index("ts")
+        ends = [footer.row_group(number).column(at).statistics for number in range(footer.num_row_groups)]
+        if all(end is not None and end.has_min_max for end in ends):
+            times = [micros(moment) for end in ends for moment in (end.min, end.max)]
+        else:
+            times = self.rows(["ts"])["ts"].cast(pa.int64()).to_pylist()
+        return min(times, default=0), max(times, default=-1), footer.num_rows
+
+    def _tried(self, ask: Callable[[], Answer], nothing: Answer) -> tuple[Answer, str | None]:
         try:
-            return self.rows(columns, where), None
+            return ask(), None
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:
             self.store.must_answer(self.name)
-            return SCHEMA.empty_table().select([*columns]), f"it cannot be read ({str(error).splitlines()[0]})"
+            return nothing, f"it cannot be read ({str(error).splitlines()[0]})"
 
 
 def rows_of(

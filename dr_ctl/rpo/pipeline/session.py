@@ -47,14 +47,16 @@ LOCAL_CONF: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
+    # To plan a query anew at each of its stages takes longer than is won by it: what is small is said to be.
+    "spark.sql.adaptive.enabled": "false",
     # Files of a minute and of an hour side by side: tasks read as many bytes each, not as many files.
     "spark.sql.files.openCostInBytes": "65536",
     # The driver of a local session does the work. What is sorted beyond that goes to disk.
     "spark.driver.memory": "2g",
     "spark.python.daemon.module": "dr_ctl.rpo.pipeline.daemon",
 }
-SHORT_CONF: Final = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "4"}
-"""To plan a query anew at each stage, and to start a task, take longer than short work has."""
+SHORT_CONF: Final = {"spark.sql.shuffle.partitions": "4"}
+"""To start a task takes longer than short work has."""
 IDLE_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Where Java has work of seconds, and Python the rest, the first compiler alone is faster; for long work it loses."""
 BUSY_JAVA: Final = ("-XX:+UseParallelGC",)

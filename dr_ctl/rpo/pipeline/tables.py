@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -20,8 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 
 from dr_ctl.core.model import Finding
+from dr_ctl.core.system import together
 from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR
-from dr_ctl.rpo.history.files import NAMED, OWN, Source, Store, day_us, without
+from dr_ctl.rpo.history.files import NAMED, Source, Store, day_us, without
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.rpo.pipeline import sql
 from dr_ctl.rpo.pipeline.sql import FILES, HOURS, REACH, READINGS, ddl
@@ -120,6 +122,8 @@ def _folder(name: str) -> str:
 
 
 GONE: Final = -1
+READERS: Final = 16
+"""So many footers are read side by side: a store elsewhere takes its time for each."""
 Span = tuple[int, int]
 _NEWEST: Final = """
     SELECT file, max_by(struct(length, modified, first_us, last_us, rows, why), run) AS was, max(run) AS run
@@ -176,9 +180,8 @@ class Files:
         listed = {name: File(name, info.size, info.mtime_ns // 1000) for name, info in history.files(site).items()}
         same = {name for name, file in listed.items() if name in known and known[name].is_as(file)}
         new = [name for name in listed if name not in same or name in torn]
-        whys = {name: why for name in new if (why := _why(store, name) if name in torn else _unfit(store, name))}
-        times = _times(history, [name for name in new if name not in whys])
-        read = {name: _known(replace(listed[name], is_new=True), times, whys, store) for name in new}
+        asked = [partial(_noted, store, listed[name], is_torn=name in torn) for name in new]
+        read = {file.name: file for file in together(asked, "footers", most=READERS)}
         gone = [file for name, file in known.items() if name not in same]
         run = max((row.run for row in rows), default=0)
         return cls([read.get(name) or known[name] for name in listed], gone, run)
@@ -213,35 +216,17 @@ class Files:
         return near | far
 
 
-def _known(file: File, times: Mapping[str, tuple[int, int, int]], whys: Mapping[str, str], store: Store) -> File:
-    if file.name in times:
-        first_us, last_us, rows = times[file.name]
-        return replace(file, first_us=first_us, last_us=last_us, rows=rows)
-    why = whys.get(file.name) or _why(store, file.name)
-    return file.torn(why) if why else file
-
-
-def _times(history: History, names: Sequence[str]) -> dict[str, tuple[int, int, int]]:
-    """Of each file that has a reading the first of them, the last, and how many there are."""
-    if not names:
-        return {}
-    text = "SELECT path, min(us) AS first, max(us) AS last, count(*) AS rows FROM {readings} GROUP BY path"
-    rows = sql.over(text, readings=history.readings(names, torn=True)).collect()
-    return {named(row.path): (row.first, row.last, row.rows) for row in rows}
-
-
-def _unfit(store: Store, name: str) -> str | None:
-    """Why a file that somebody else wrote into the history is none of it."""
-    return None if OWN.fullmatch(name.rpartition("/")[2]) else Source(store, name).read(())[1]
-
-
-def _why(store: Store, name: str) -> str | None:
-    """Why Spark read nothing of a file, or not all, which it does not say; None of one without a reading. Raises
-    FileNotFoundError where it is another one by now."""
-    rows, why = Source(store, name).read()
-    if rows.num_rows:
-        raise FileNotFoundError(name)
-    return why
+def _noted(store: Store, file: File, *, is_torn: bool) -> File:
+    """A file as its footer tells it; and why it is left out, which Spark does not say. Raises FileNotFoundError where
+    it is another one by now."""
+    source = Source(store, file.name)
+    (first_us, last_us, rows), why = source.span()
+    if is_torn and why is None:
+        whole, why = source.read()
+        if whole.num_rows:
+            raise FileNotFoundError(file.name)
+    noted = replace(file, is_new=True, first_us=first_us, last_us=last_us, rows=rows)
+    return noted.torn(why) if why else noted
 
 
 MOST_FILES: Final = 24
