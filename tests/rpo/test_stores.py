@@ -217,19 +217,24 @@ def test_a_store_that_breaks_off_makes_no_file_a_torn_one(
 
 @pytest.mark.spark
 @pytest.mark.deep
-def test_of_a_file_that_spark_read_nothing_of_and_others_can_read_nothing_is_told(
+def test_of_a_file_that_a_task_cannot_read_and_others_can_nothing_is_told(
     tmp_path: Path, rows: list[Row], place: Place, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where a store breaks off between two of its files: Spark passes over what it cannot read."""
-    from dr_ctl.rpo.pipeline import tables  # noqa: PLC0415 - the fast tests do without Spark
+    """As where a store breaks off within a file."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - as below
+
+    from dr_ctl.rpo.pipeline import make as module  # noqa: PLC0415 - the fast tests do without Spark
+    from dr_ctl.rpo.pipeline.hours import UNREADABLE  # noqa: PLC0415 - as above
 
     recorded(rows, place, tmp_path / "whole")
     tidied(place)
     request = Request(history=place.where, near=str(place.near), store=True)
-    whole = tables._times
+
+    def broken(hours: Any) -> Any:
+        raise PySparkException(f"RuntimeError: {UNREADABLE} {hours._summing.readings.files[0][0]}\n")
 
     with monkeypatch.context() as breaks:
-        breaks.setattr(tables, "_times", lambda *asked: dict([*whole(*asked).items()][1:]))
+        breaks.setattr(module.Hours, "rows", broken)
         with pytest.raises(EnvironmentFault, match="the history changed each time"):
             estimate(request, make)
 
@@ -239,13 +244,16 @@ def test_of_a_file_that_spark_read_nothing_of_and_others_can_read_nothing_is_tol
 
 @pytest.mark.spark
 @pytest.mark.deep
-def test_a_history_that_spark_does_not_see_is_none_that_changed(
+def test_a_history_that_a_task_does_not_see_is_none_that_changed(
     tmp_path: Path, rows: list[Row], make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(rows[:9], tmp_path / "here")
-    monkeypatch.setattr("dr_ctl.rpo.pipeline.sql.url", lambda _path: (tmp_path / "there").as_uri())
+    from dr_ctl.rpo.pipeline import make as module  # noqa: PLC0415 - the fast tests do without Spark
 
-    with pytest.raises(Exception, match="PATH_NOT_FOUND"):
+    write(rows[:9], tmp_path / "here")
+    whole = module.Hours
+    monkeypatch.setattr(module, "Hours", lambda spark, _, *more: whole(spark, str(tmp_path / "there"), *more))
+
+    with pytest.raises(EnvironmentFault, match="does not see date="):
         estimate(Request(history=str(tmp_path / "here")), make)
 
 

@@ -69,6 +69,10 @@ WRITTEN: Final[Mapping[str, Any]] = {
     "column_encoding": {field.name: "DELTA_BINARY_PACKED" for field in SCHEMA if field.name not in (*_WORDS, "link")},
 }
 """How Parquet holds the rows: counters as their differences, in half the room of the defaults and no more time."""
+CODED: Final = pa.schema(
+    [field.with_type(pa.dictionary(pa.int32(), pa.string())) if field.name in _WORDS else field for field in SCHEMA]
+)
+"""The same with words as Parquet holds them: each once, and its number in each row."""
 Part = tuple[date, str]
 """A day and a site: what a file is of."""
 
@@ -172,12 +176,12 @@ def day_us(name: str) -> int:
     return int(begin.timestamp()) * 1_000_000
 
 
-def wrong_columns(schema: pa.Schema) -> str:
+def wrong_columns(schema: pa.Schema, wanted: pa.Schema = SCHEMA) -> str:
     """Why a file is none of the history; empty where the file is one."""
-    lacks = [field.name for field in SCHEMA if field.name not in schema.names and field.name not in ADDED]
     wrong = [
-        *lacks,
-        *(field.name for field in SCHEMA if field.name in schema.names and schema.field(field.name).type != field.type),
+        field.name
+        for field in wanted
+        if (field.name not in ADDED if field.name not in schema.names else schema.field(field.name).type != field.type)
     ]
     return f"columns missing or of another type: {', '.join(wrong)}" if wrong else ""
 
@@ -337,17 +341,21 @@ class Source:
         """The name for a person; on this machine the path."""
         return Path(self.store.url(self.name))
 
-    def rows(self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None) -> pa.Table:
+    def rows(
+        self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None, schema: pa.Schema = SCHEMA
+    ) -> pa.Table:
         """The rows of which that is so; columns that the file may lack are null. Groups of rows that hold none of them
-        are not read. Raises FileNotFoundError, and OSError or ArrowException where it is torn, or none of a history."""
+        are not read. `schema`: SCHEMA or CODED. Raises FileNotFoundError, and OSError or ArrowException where it is
+        torn, or none of a history."""
         if fnmatch(self.base, TAILS):
             rows = rows_of_tail(self.path)
             return (rows if where is None else rows.filter(where)).select([*columns])
         with self.store.opened(self.name) as file:
-            fragment = ds.ParquetFileFormat().make_fragment(file)
-            if wrong := wrong_columns(fragment.physical_schema):
+            coded = [*_WORDS] if schema is CODED else None
+            fragment = ds.ParquetFileFormat(dictionary_columns=coded).make_fragment(file)
+            if wrong := wrong_columns(fragment.physical_schema, schema):
                 raise pa.ArrowInvalid(wrong)
-            return fragment.to_table(SCHEMA, columns=[*columns], filter=where, use_threads=False)
+            return fragment.to_table(schema, columns=[*columns], filter=where, use_threads=False)
 
     def usable(
         self, findings: list[Finding], columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None
@@ -359,11 +367,11 @@ class Source:
         return rows
 
     def read(
-        self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None
+        self, columns: Sequence[str] = SCHEMA.names, where: pc.Expression | None = None, schema: pa.Schema = SCHEMA
     ) -> tuple[pa.Table, str | None]:
         """Its rows, and why these columns (without one, the footer) cannot be read to their ends, if so. Raises
         FileNotFoundError."""
-        return self._tried(lambda: self.rows(columns, where), SCHEMA.empty_table().select([*columns]))
+        return self._tried(lambda: self.rows(columns, where, schema), schema.empty_table().select([*columns]))
 
     def span(self) -> tuple[tuple[int, int, int], str | None]:
         """Its first reading, its last one, and how many rows there are, by its footer where that says so; and why that

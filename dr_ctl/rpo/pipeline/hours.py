@@ -1,17 +1,19 @@
-"""The hours: each row of the history into the hours that rest on it, and the mathematics of an hour as a grouped map;
-and of their rows what a history is, and the figures of each scope, as a grouped map too.
+"""The hours: blocks of hours to sum up, of which a task reads the readings and does the mathematics, as a grouped map;
+and of the rows that add up what a history is, and the figures of each scope, as a grouped map too.
 
 A grouped map is an Arrow table function over a table whose partitions hold whole groups. (PySpark's `applyInArrow` does
 the same, and insists on pandas; its PARTITION BY of a table function sorts, and looks for the ends of groups row by row
-in Python.) Hours that follow each other are brought to a task together, as a block: each reading goes there once.
+in Python.) What comes to a task is the list of its hours: their readings it reads from the files itself. Brought there
+by Spark they took four times as long as the mathematics.
 """
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import count
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,30 +22,26 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from dr_ctl.rpo.core.calibration import Tested, backtested
-from dr_ctl.rpo.core.cut import AWAY_US, HOUR, KINDS, LATELY, OF_A_DAY, READ, SECOND, over_us
+from dr_ctl.rpo.core.cut import AWAY_US, HOUR, LATELY, OF_A_DAY, READ, SECOND, Ints, over_us
 from dr_ctl.rpo.core.hour import SHORT, Orders, hour, needs, part
 from dr_ctl.rpo.core.queues import PART
-from dr_ctl.rpo.core.rows import OWN, SCHEMA, TOTAL, class_name
+from dr_ctl.rpo.core.rows import OWN, SCHEMA, TOTAL, Gathered, class_name
 from dr_ctl.rpo.core.scope import Ask, Facts, OfScope, figures
+from dr_ctl.rpo.history.files import CODED, Source, Store
+from dr_ctl.rpo.history.row import moment
 from dr_ctl.rpo.pipeline import sql
-from dr_ctl.rpo.pipeline.sql import SUMMED, ddl, version
-from dr_ctl.rpo.pipeline.tables import File, History
+from dr_ctl.rpo.pipeline.sql import REACH, SUMMED, ddl, version
+from dr_ctl.rpo.pipeline.tables import File
 
 Call = Callable[[Any, pa.Table], pa.Table]
-NEEDED: Final = pa.schema([("hour", pa.int64()), ("us", pa.int64())])
-PIECE: Final = PART.append(pa.field("block", pa.int64()))
 AT_ONCE: Final = 1_500_000
 """More readings of an hour are held some queues at a time."""
 ROWS_OF_A_TASK: Final = 1_000_000
-"""About so many readings are brought to a task, unless an hour has more."""
-_OF: Final = ", ".join(f"l.{name}" for name in ("us", *(each for each in READ if each != "ts")))
-_AROUND: Final = f"""
-    SELECT * FROM (
-      SELECT {_OF}, explode(if(first = last, array(first), array(first, last))) AS block FROM (
-        SELECT *, (us - {AWAY_US}) DIV {{long}} * {{long}} AS first, (us + {AWAY_US}) DIV {{long}} * {{long}} AS last
-        FROM {{readings}}) l)
-    WHERE block IN ({{blocks}})
-"""
+"""About so many readings are held by a task, unless an hour has more."""
+UNREADABLE: Final = "a task cannot read"
+UNSEEN: Final = "a task does not see"
+"""What a task says before the name of a file, quoted."""
+_QUEUES: Final = pc.field("kind") == "queue"
 
 
 def grouped(rows: DataFrame, key: str, call: Call, returns: pa.Schema, name: str) -> DataFrame:
@@ -72,164 +70,147 @@ def grouped(rows: DataFrame, key: str, call: Call, returns: pa.Schema, name: str
     return spark.sql(f"SELECT * FROM {name}(TABLE({{rows}}))", rows=rows)
 
 
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """The readings of some files of a history, each told by its name and the time of its readings."""
+
+    history: str
+    files: Sequence[tuple[str, int, int]]
+
+    def between(
+        self, from_us: int, to_us: int, which: pc.Expression | None = None, columns: Sequence[str] = READ
+    ) -> pa.Table:
+        """Those of that time of which that is so. Raises RuntimeError that names a file which cannot be read."""
+        within = (pc.field("ts") >= moment(from_us)) & (pc.field("ts") < moment(to_us))
+        within = within if which is None else within & which
+        names = [name for name, first_us, last_us in self.files if first_us < to_us and last_us >= from_us]
+        return pa.concat_tables(
+            [CODED.empty_table().select(columns), *(self._of(name, columns, within) for name in names)]
+        )
+
+    def _of(self, name: str, columns: Sequence[str], which: pc.Expression) -> pa.Table:
+        try:
+            rows, why = Source(Store.of(self.history), name).read(columns, which, CODED)
+        except FileNotFoundError:
+            raise RuntimeError(f"{UNSEEN} {quote(name)}") from None
+        if why is not None:
+            raise RuntimeError(f"{UNREADABLE} {quote(name)}")
+        return rows
+
+    def moments(self, from_us: int, to_us: int) -> pa.Table:
+        """When queues of each pair were read, and nothing else of them."""
+        read = self.between(from_us, to_us, _QUEUES, ("ts", "pair")).unify_dictionaries()
+        rows = read.group_by(["ts", "pair"], use_threads=False).aggregate([])
+        same: dict[str, Any] = {"kind": "queue", "name": "", "link": True, "start": ""}
+        columns = [
+            rows[column.name]
+            if column.name in rows.column_names
+            else pa.repeat(same.get(column.name, 0), rows.num_rows).cast(column.type)
+            for column in map(CODED.field, READ)
+        ]
+        return pa.table(columns, names=[*READ])
+
+
+@dataclass(frozen=True, slots=True)
+class Summing:
+    """What a task has to know beside its hours. `pieces`: in how many parts the queues of an hour are held, where it
+    has too many readings for one."""
+
+    readings: Readings
+    orders: Orders
+    pieces: Mapping[int, int]
+
+    def block(self, _number: int, table: pa.Table) -> pa.Table:
+        """The rows that add up of hours that follow each other, and of each one of kind REACH."""
+        hours = sorted(table["hour"].to_pylist())
+        is_large = hours[0] in self.pieces
+        around = self._between(hours[0] - AWAY_US, hours[-1] + HOUR + AWAY_US, ~_QUEUES if is_large else None)
+        return pa.concat_tables([self._hour(hour_us, around) for hour_us in hours])
+
+    def _between(self, from_us: int, to_us: int, which: pc.Expression | None = None) -> pa.Table:
+        return self.readings.between(from_us, min(to_us, self.orders.end_us), which)
+
+    def _hour(self, hour_us: int, around: pa.Table) -> pa.Table:
+        orders, near_us = self.orders, hour_us - AWAY_US
+        within = (pc.field("ts") >= moment(near_us)) & (pc.field("ts") < moment(hour_us + HOUR + AWAY_US))
+        near, from_us = around.filter(within), orders.reach_us(hour_us)
+        rows, needed = hour(near, hour_us, orders, from_us), None
+        if rows.num_rows and rows["kind"][0].as_py() == SHORT:
+            from_us, outer, needed = self._needed(hour_us, near)
+            near = pa.concat_tables([near, outer])
+        if needed is not None or hour_us in self.pieces:
+            rows = self._further(hour_us, near, from_us, needed)
+        reach = Gathered()
+        reach.one(REACH, least=0 if from_us <= orders.begin_us else from_us)
+        rows = pa.concat_tables([rows, reach.table()])
+        return rows.append_column("hour", pa.repeat(hour_us, rows.num_rows))
+
+    def _needed(self, hour_us: int, near: pa.Table) -> tuple[int, pa.Table, Ints]:
+        """For an hour whose cut lies further back than ten minutes before it: from when on readings of outflows are
+        taken, these, and the moments of the readings of queues that it rests on."""
+        outer, near_us = near.filter(~_QUEUES), hour_us - AWAY_US
+        for further in count(1):
+            from_us = self.orders.reach_us(hour_us, further)
+            before = self._between(from_us, near_us, ~_QUEUES)
+            known = pa.concat_tables([outer, before, self.readings.moments(from_us, near_us)])
+            needed = needs(known, hour_us, self.orders, from_us)
+            if needed is not None:
+                return from_us, before, needed
+        raise AssertionError  # from the begin of the history on none are needed
+
+    def _further(self, hour_us: int, near: pa.Table, from_us: int, needed: Ints | None) -> pa.Table:
+        """The rows of an hour that rests on readings of queues of those moments before too, or whose own are too many
+        to be held at once."""
+        orders, pieces, spans = self.orders, self.pieces.get(hour_us, 1), []
+        if needed is not None and len(needed):
+            moments = pa.array(needed).cast(CODED.field("ts").type)
+            spans.append((int(needed[0]), hour_us - AWAY_US, _QUEUES & pc.field("ts").isin(moments)))
+        if pieces == 1:
+            return hour(pa.concat_tables([near, *(self._between(*span) for span in spans)]), hour_us, orders, from_us)
+        spans.append((max(from_us, hour_us - AWAY_US), hour_us + HOUR + AWAY_US, _QUEUES))
+        every = pa.concat_tables([self.readings.between(*span, ["name"]) for span in spans])
+        names = sorted(every["name"].drop_null().unique().to_pylist())
+        parts = [PART.empty_table()]
+        for piece in range(min(pieces, len(names))):
+            some = pc.field("name").isin(names[piece::pieces])
+            queues = [self._between(begin_us, end_us, which & some) for begin_us, end_us, which in spans]
+            parts.append(part(pa.concat_tables([near, *queues]), hour_us, orders))
+        return hour(near, hour_us, orders, from_us, pa.concat_tables(parts))
+
+
 class Hours:
-    """Hours to sum up, of a site's files, in turn by so many tasks; there are at least so many where there are as many
+    """Hours to sum up, of a site's files, by so many tasks; there are at least so many where there are as many
     hours."""
 
     def __init__(
         self,
         spark: SparkSession,
-        history: History,
+        history: str,
         files: Sequence[File],
         orders: Orders,
         hours: Sequence[int],
         least: int,
     ) -> None:
-        self._spark, self._history, self._files, self._orders = spark, history, files, orders
-        self._hours, rows = hours, _rows_of(files, hours)
-        self._large = {hour_us: int(rows[hour_us] // AT_ONCE) + 1 for hour_us in hours if rows[hour_us] > AT_ONCE}
-        tasks = max(least, int(sum(rows.values())) // ROWS_OF_A_TASK)
-        self._long = HOUR if self._large else HOUR * max(1, -(-len(hours) // tasks))
-        self.tasks = len({hour_us // self._long for hour_us in hours})
-        self._further = dict.fromkeys(hours, 0)
+        rows = _rows_of(files, hours)
+        pieces = {hour_us: int(rows[hour_us] // AT_ONCE) + 1 for hour_us in hours if rows[hour_us] > AT_ONCE}
+        long = 1 if pieces else max(1, -(-len(hours) // max(least, int(sum(rows.values())) // ROWS_OF_A_TASK)))
+        self._blocks: list[list[int]] = []
+        for hour_us in hours:
+            if not self._blocks or len(self._blocks[-1]) == long or hour_us != self._blocks[-1][-1] + HOUR:
+                self._blocks.append([])
+            self._blocks[-1].append(hour_us)
+        readings = Readings(history, [(file.name, file.first_us, file.last_us) for file in files])
+        self._spark, self._summing = spark, Summing(readings, orders, pieces)
+        self.tasks = len(self._blocks)
 
     def rows(self) -> DataFrame:
-        """The rows that add up of all hours."""
-        near = self._summed(self._hours, self._long).persist()
-        short = sorted(row.hour for row in near.where(f"kind = '{SHORT}'").select("hour").collect())
-        rows = near.where(f"kind <> '{SHORT}'")
-        return rows.unionByName(self._far(short).persist()) if short else rows
-
-    @property
-    def reach(self) -> dict[int, int]:
-        """From when on readings were read for each hour; from ever on where there were no more."""
-        reach = {hour_us: self._orders.reach_us(hour_us, further) for hour_us, further in self._further.items()}
-        return {hour_us: 0 if from_us <= self._orders.begin_us else from_us for hour_us, from_us in reach.items()}
-
-    def _far(self, short: Sequence[int]) -> DataFrame:
-        """The rows of hours whose cut lies further back than ten minutes before them."""
-        waiting = [*short]
-        needed: list[DataFrame] = []
-        while waiting:
-            self._further.update((hour_us, self._further[hour_us] + 1) for hour_us in waiting)
-            moments = self._needed(waiting).persist()
-            needed.append(moments.where("us IS NOT NULL"))
-            waiting = [row.hour for row in moments.where("us IS NULL").select("hour").collect()]
-        past = sql.over(
-            f"SELECT {_OF}, n.hour AS block FROM {{readings}} l JOIN {{moments}} n USING (us) WHERE kind = 'queue'",
-            readings=self._before_readings(short),
-            moments=f.broadcast(sql.union(needed)),
-        )
-        outer = self._before(short, self._before_readings(short).where("kind <> 'queue'"))
-        return self._summed(short, HOUR, [outer, past])
-
-    def _needed(self, hours: Sequence[int]) -> DataFrame:
-        """The moments of the readings of queues that these hours rest on, of those before the ten minutes around them;
-        one that is not known where an hour needs outflows from further back."""
-        orders, further = self._orders, dict(self._further)
-        readings = self._before_readings(hours)
-        outer, zeros = readings.where("kind <> 'queue'"), ("depth", "added", "removed", "acked", "oldest_ms")
-        known = (
-            "us",
-            "pair",
-            "kind",
-            "'' AS name",
-            *(f"0L AS {name}" for name in zeros),
-            "true AS link",
-            "'' AS start",
-        )
-        whole = readings.where("kind = 'queue'").selectExpr(*known).distinct()
-        parts = [
-            self._around(hours, HOUR).where("kind <> 'queue'"),
-            self._before(hours, outer),
-            self._before(hours, whole),
-        ]
-
-        def call(hour_us: int, table: pa.Table) -> pa.Table:
-            moments = needs(table, hour_us, orders, orders.reach_us(hour_us, further[hour_us]))
-            us = pa.array([None] if moments is None else moments, pa.int64())
-            return pa.table({"hour": pa.array([hour_us] * len(us), pa.int64()), "us": us})
-
-        return grouped(self._placed(sql.union(parts), len(hours), HOUR), "block", call, NEEDED, "dr_ctl_needs")
-
-    def _around(self, hours: Sequence[int], long: int) -> DataFrame:
-        """Readings ten minutes around blocks of hours, by the begins of these."""
-        readings = self._readings([(hour_us - AWAY_US, hour_us + HOUR + AWAY_US) for hour_us in hours])
-        blocks = ", ".join(sorted({f"{hour_us - hour_us % long}L" for hour_us in hours}))
-        return sql.over(_AROUND, readings=readings, long=long, blocks=blocks)
-
-    def _before_readings(self, hours: Sequence[int]) -> DataFrame:
-        return self._readings([(self._orders.reach_us(us, self._further[us]), us - AWAY_US) for us in hours])
-
-    def _readings(self, spans: Sequence[tuple[int, int]]) -> DataFrame:
-        """The readings of the files that have some of these times."""
-        names = [file.name for file in self._files if any(file.touches(*span) for span in spans)]
-        kinds = ", ".join(map(sql.text, KINDS))
-        return self._history.readings(names).where(f"us < {self._orders.end_us} AND kind IN ({kinds})")
-
-    def _before(self, hours: Sequence[int], readings: DataFrame) -> DataFrame:
-        """Readings before these, as far back as is asked of each hour."""
-        reach = [self._orders.reach_us(hour_us, self._further[hour_us]) for hour_us in hours]
-        todo = pa.table({"hour": pa.array(hours, pa.int64()), "from_us": pa.array(reach, pa.int64())})
-        return sql.over(
-            f"SELECT {_OF}, t.hour AS block FROM {{readings}} l JOIN {{todo}} t "
-            f"ON l.us >= t.from_us AND l.us < t.hour - {AWAY_US}",
-            readings=readings,
-            todo=f.broadcast(self._spark.createDataFrame(todo)),
-        )
-
-    def _placed(self, parts: DataFrame, blocks: int, long: int) -> DataFrame:
-        """Each block in a partition of its own, where none lies between them."""
-        number = f.expr(f"CAST(block DIV {long} % {blocks} AS INT)")
-        return parts.repartitionById(blocks, number).withColumnRenamed("us", "ts")
-
-    def _summed(self, hours: Sequence[int], long: int, past: Sequence[DataFrame] = ()) -> DataFrame:
-        orders, further = self._orders, dict(self._further)
-        parts = sql.union([self._around(hours, long), *past])
-        blocks: dict[int, list[int]] = defaultdict(list)
-        for hour_us in hours:
-            blocks[hour_us - hour_us % long].append(hour_us)
-
-        def call(block: int, table: pa.Table) -> pa.Table:
-            return pa.concat_tables([summed(hour_us, table) for hour_us in blocks[block]])
-
-        def summed(hour_us: int, table: pa.Table) -> pa.Table:
-            from_us, us = orders.reach_us(hour_us, further[hour_us]), table["ts"].to_numpy()
-            readings, of_queues = table.filter(pa.array((us >= from_us) & (us < hour_us + HOUR + AWAY_US))), None
-            if "what" in table.column_names:
-                some = table.filter(pc.is_valid(table["what"]))
-                of_queues = some.select(PART.names) if some.num_rows else None
-            rows = hour(readings, hour_us, orders, from_us, of_queues)
-            return rows.append_column("hour", pa.array([hour_us] * rows.num_rows, pa.int64()))
-
-        if self._large:
-            is_large = parts.block.isin([*self._large])
-            outer = parts.where(is_large & (parts.kind != "queue"))
-            whole = parts.where(~is_large).unionByName(outer)
-            parts = whole.unionByName(self._of_queues(parts.where(is_large)), allowMissingColumns=True)
-        return grouped(self._placed(parts, len(blocks), long), "block", call, SUMMED, "dr_ctl_hours")
-
-    def _of_queues(self, parts: DataFrame) -> DataFrame:
-        """What queues say in hours with more readings than a task holds at once, some queues at a time."""
-        orders, of = self._orders, [hour_us for hour_us, pieces in self._large.items() for _ in range(pieces)]
-        first = [of.index(hour_us) for hour_us in self._large]
-        pieces = {"at": [*self._large], "first": first, "pieces": [*self._large.values()]}
-        split = sql.over(
-            """
-            SELECT p.*, explode(CASE WHEN kind = 'queue' THEN array(t.first + pmod(xxhash64(name), t.pieces))
-              ELSE sequence(t.first, t.first + t.pieces - 1) END) AS piece
-            FROM {parts} p JOIN {split} t ON t.at = p.block
-            """,
-            parts=parts,
-            split=f.broadcast(self._spark.createDataFrame(pa.table(pieces))),
-        )
-        placed = split.repartitionById(len(of), f.expr("CAST(piece AS INT)")).withColumnRenamed("us", "ts")
-
-        def call(piece: int, table: pa.Table) -> pa.Table:
-            rows = part(table, of[piece], orders)
-            return rows.append_column("block", pa.array([of[piece]] * rows.num_rows, pa.int64()))
-
-        return grouped(placed, "piece", call, PIECE, "dr_ctl_queues")
+        """The rows that add up of all hours; and one of kind REACH of each: from when on readings were read for it, 0
+        where there were no more."""
+        blocks = [(number, hour_us) for number, hours in enumerate(self._blocks) for hour_us in hours]
+        numbers, hours = (pa.array(column, pa.int64()) for column in zip(*blocks, strict=True))
+        todo = self._spark.createDataFrame(pa.table({"block": numbers, "hour": hours}))
+        placed = todo.repartitionById(self.tasks, f.expr("CAST(block AS INT)"))
+        return grouped(placed, "block", self._summing.block, SUMMED, "dr_ctl_hours").persist()
 
 
 def _rows_of(files: Sequence[File], hours: Sequence[int]) -> dict[int, float]:

@@ -7,11 +7,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Final
+from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import beside
@@ -20,13 +24,13 @@ from dr_ctl.rpo.core.hour import HORIZON_US, Orders
 from dr_ctl.rpo.core.scope import Facts
 from dr_ctl.rpo.estimate.estimate import Made, nothing_of
 from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.history.files import NAMED, Store, listed_anew
-from dr_ctl.rpo.history.row import micros
+from dr_ctl.rpo.history.files import NAMED, Source, Store, listed_anew, rows_of
+from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.pipeline import sql
-from dr_ctl.rpo.pipeline.hours import Hours, facts_of, figures_of, tested_of
+from dr_ctl.rpo.pipeline.hours import UNREADABLE, UNSEEN, Hours, facts_of, figures_of, tested_of
 from dr_ctl.rpo.pipeline.session import master, parallel, session
 from dr_ctl.rpo.pipeline.sql import REACH, SUMMED, folder
-from dr_ctl.rpo.pipeline.tables import AHEAD_US, Files, Gold, History, named
+from dr_ctl.rpo.pipeline.tables import AHEAD_US, Files, Gold, History
 
 Say = Callable[[str], None]
 _EVERY_S: Final = 0.5
@@ -68,7 +72,8 @@ SHORT_WORK_BYTES: Final = 4 << 20
 """About two million readings: with more, a Java that compiles thoroughly is worth its time."""
 CELLS: Final = 24 * 8
 """A test of the past is told in so many cells."""
-_FILE: Final = re.compile(r"date=[^/\s]*/site=[^/\s]*/[^/\s]*\.parquet")
+_FILE: Final = re.compile(f"({UNREADABLE}|{UNSEEN}) (\\S+)")
+SEEN: Final = "Each worker has to reach the history at the path, or URL, that the settings name."
 _FOLDER: Final = re.compile(r"PATH_NOT_FOUND.*((?:date=|summary/)\S*[^\s.])")
 
 
@@ -76,6 +81,7 @@ def made(spark: SparkSession, asked: Request, now_us: int, say: Say = unheard) -
     """Read what is asked for. Where a file goes meanwhile the history is looked at anew; files that are torn inside,
     which only whoever reads them finds, are left out."""
     torn: set[str] = set()
+    store = Store.of(asked.history)
 
     def ask() -> Made | Finding:
         while True:
@@ -84,17 +90,23 @@ def made(spark: SparkSession, asked: Request, now_us: int, say: Say = unheard) -
             except FileNotFoundError:
                 raise
             except OSError as error:
-                raise Store.of(asked.history).fault(error) from error
+                raise store.fault(error) from error
             except (PySparkException, Py4JError) as error:
                 text = str(error)
                 folder = _FOLDER.search(text)
                 # A folder that is there, and that Spark does not see, is a fault of its own.
-                if "FILE_NOT_EXIST" in text or (folder and not Store.of(asked.history).directly(folder[1])):
+                if "FILE_NOT_EXIST" in text or (folder and not store.directly(folder[1])):
                     raise FileNotFoundError from error
-                torn_now = {*map(named, _FILE.findall(text))} - torn if "FAILED_READ_FILE" in text else set()
-                if not torn_now:
+                if (file := _FILE.search(text)) is None:
                     raise
-                torn.update(torn_now)
+                name = unquote(file[2])
+                if file[1] == UNSEEN:
+                    if name in store.listed(name.rpartition("/")[0]):
+                        raise EnvironmentFault(
+                            f"a task of Spark does not see {name} of the history", remedy=SEEN
+                        ) from error
+                    raise FileNotFoundError(name) from error
+                torn.add(name)
 
     return listed_anew(ask)
 
@@ -103,7 +115,7 @@ class _Question:
     def __init__(self, spark: SparkSession, asked: Request, now_us: int, torn: set[str], say: Say) -> None:
         self._spark, self._asked, self._now_us, self._torn, self._say = spark, asked, now_us, torn, say
         spark.catalog.clearCache()  # of the question before
-        self._history = History(spark, asked.history)
+        self._history = History(asked.history)
         self._classes = () if asked.objectives is None else tuple(of.queues for of in asked.objectives.classes)
 
     def made(self) -> Made | Finding:
@@ -129,14 +141,14 @@ class _Question:
         kept = gold.cached() if is_usual else {}
         touched = files.touched(orders.begin_us, orders.end_us, {us: summary.reach_us for us, summary in kept.items()})
         todo = [hour_us for hour_us in span if hour_us in touched or hour_us not in kept or is_cut(hour_us)]
-        hours = Hours(self._spark, history, files.read, orders, todo, self._cores)
+        hours = Hours(self._spark, asked.history, files.read, orders, todo, self._cores)
         with counted(self._spark, self._say, len(todo), hours.tasks):
             fresh = hours.rows() if todo else None
         others = gold.hours({hour_us: kept[hour_us] for hour_us in set(span) & kept.keys() - {*todo}})
         parts = [part for part in (fresh, others) if part is not None]
         rows = sql.union(part.select(*SUMMED.names).where(f"kind <> '{REACH}'") for part in parts)
         if is_kept:
-            gold.keep(fresh, hours.reach, files, self._now_us)
+            gold.keep(fresh, files, self._now_us)
         self._say("adding up")
         facts = facts_of(rows)
         if facts.flows and asked.horizon_s * SECOND != HORIZON_US and not asked.tested:
@@ -152,7 +164,9 @@ class _Question:
         from_us = max(first, last - DAY - horizon_us)
         day = replace(orders, from_us=from_us, horizons_us=(horizon_us,))
         hours = [*range(from_us - from_us % HOUR, orders.to_us, HOUR)]
-        return Hours(self._spark, self._history, files.read, day, hours, self._cores).rows().where("kind = 'change'")
+        return (
+            Hours(self._spark, self._asked.history, files.read, day, hours, self._cores).rows().where("kind = 'change'")
+        )
 
     @property
     def _cores(self) -> int:
@@ -168,8 +182,9 @@ class _Question:
         late = [file for file in read if file.last_us > limit_us]
         ends = [file.last_us for file in read if file.last_us <= limit_us]
         if partly := [file.name for file in late if file.first_us <= limit_us]:
-            readings = self._history.readings(partly).where(f"us <= {limit_us}")
-            ends.append(readings.selectExpr("max(us)").collect()[0][0])
+            within = pc.field("ts") <= moment(limit_us)
+            rows = rows_of((Source(self._history.store, name) for name in partly), [], ["ts"], within)
+            ends.append(pc.max(rows["ts"].cast(pa.int64())).as_py())
         last_us = max(ends)
         files.ahead = late
         until_us = last_us if asked.until is None else min(last_us, micros(asked.until))

@@ -1,7 +1,7 @@
 """The columns of the pipeline's tables, and transformations of them as SQL texts: a single call to the JVM instead of a
 call per column. Loads no Spark.
 
-    history/date=D/site=S/            readings, as the monitor writes them
+    history/date=D/site=S/            readings, as the monitor writes them, which tasks read file by file
     history/summary/KEY/site=S/files  a ledger of the files that were read: the newest run of a file counts
     history/summary/KEY/site=S/hours  rows that add up, by day=D: the newest run of an hour counts
 
@@ -22,9 +22,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pyarrow as pa
 
 import dr_ctl
-from dr_ctl.rpo.core.cut import READ
 from dr_ctl.rpo.core.rows import SCHEMA
-from dr_ctl.rpo.history.files import SCHEMA as LOOKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,7 +98,6 @@ def ddl(schema: pa.Schema) -> str:
     return ", ".join(f"{column.name} {_TYPES.get(column.type, 'TIMESTAMP')}" for column in schema)
 
 
-READINGS: Final = ddl(pa.schema([LOOKED.field(name) for name in READ]))
 RUN: Final = pa.field("run", pa.int64())
 FILES: Final = pa.schema(
     [

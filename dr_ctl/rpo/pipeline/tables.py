@@ -1,4 +1,4 @@
-"""The tables as Spark reads and writes them: the readings of a history, and beside it the ledger of files and the
+"""The files of a history, and the tables beside them as Spark reads and writes them: the ledger of files, and the
 hours.
 
 Files against the ledger say which hours are to be summed up: those that rest on files that are new, are others now, or
@@ -11,34 +11,36 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final, NamedTuple
-from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 
-from dr_ctl.core.model import Finding
+from dr_ctl.core.model import Finding, Role
 from dr_ctl.core.system import together
 from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR
 from dr_ctl.rpo.history.files import NAMED, Source, Store, day_us, without
-from dr_ctl.rpo.history.row import moment
+from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.pipeline import sql
-from dr_ctl.rpo.pipeline.sql import FILES, HOURS, REACH, READINGS, ddl
+from dr_ctl.rpo.pipeline.sql import FILES, HOURS, REACH, ddl
 
+SERVING: Final = Role.SERVING.value
+NEVER: Final = micros(datetime.max.replace(tzinfo=UTC))
+READERS: Final = 16
+"""So many footers are read side by side: a store elsewhere takes its time for each."""
 AHEAD_US: Final = HOUR
 """A reading this far in the future of the clock is one whose own clock was wrong, where others are not."""
 
 
 class History:
-    """The files of all sites, by name: as the store lists them, whose readings Spark reads."""
+    """The files of all sites, by name, as the store lists them."""
 
-    def __init__(self, spark: SparkSession, where: str) -> None:
-        self._spark, self._root = spark, sql.escaped(sql.url(where))
-        for name, value in sql.settings(where).items():
-            spark.conf.set(name, value)
+    def __init__(self, where: str) -> None:
         self._sites: dict[str, dict[str, fs.FileInfo]] = {}
         self.store = Store.of(where)
         for name, info in self.store.listed().items():
@@ -52,78 +54,45 @@ class History:
     def files(self, site: str) -> Mapping[str, fs.FileInfo]:
         return self._sites[site]
 
-    def readings(self, names: Collection[str], *, torn: bool = False) -> DataFrame:
-        """The readings of these files, by path and moment. With `torn` those that cannot be read are passed over.
-        Raises FileNotFoundError where one has gone meanwhile."""
-        folders = {_folder(name) for name in names}
-        reader = self._spark.read.schema(READINGS).option("pathGlobFilter", "*.parquet")
-        reader = reader.option("ignoreCorruptFiles", str(torn).lower())
-        frame = reader.parquet(*(f"{self._root}/{sql.escaped(folder)}" for folder in sorted(folders)))
-        columns = ("unix_micros(ts) AS us" if column == "ts" else column for column in frame.columns)
-        readings = frame.selectExpr("_metadata.file_path AS path", *columns)
-        there = sum(_folder(name) in folders for files in self._sites.values() for name in files)
-        if len(names) == there:
-            return readings
-        wanted = {*names}
-        # Paths of single files begin with one slash, those of a listing with three.
-        paths = [path.replace("file:///", "file:/") for path in frame.inputFiles() if named(path) in wanted]
-        if len(paths) < len(wanted):
-            raise FileNotFoundError
-        return readings.where(f"path IN ({', '.join(map(sql.text, paths))})")
-
     def serving(self, since_us: int, until_us: int | None, now_us: int) -> str | None:
         """The site whose newest role is serving; failing that, the one seen serving last. Roles from far in the future
         count where no end is named and there are no others."""
-        end_us = now_us + AHEAD_US if until_us is None else until_us
-        first, last = (f"date={moment(us):%Y-%m-%d}" for us in (since_us, end_us))
-        newest = [self._newest_day(files, first, last) for files in self._sites.values()]
-        roles = self._roles([name for own in newest for name in own], since_us, end_us)
-        serve = {site: us for site, us, role, _ in roles if role == "serving"}
-        if not serve or len(roles) < sum(map(bool, newest)):
-            every = [name for files in self._sites.values() for name in files]
-            roles = self._roles(every, since_us, end_us)
-            if not roles and until_us is None:
-                roles = self._roles(every, since_us, 1 << 62)
-            serve = {site: us for site, us, role, _ in roles if role == "serving"}
-        served = serve or {site: us for site, _, _, us in roles if us is not None}
-        return max(served, key=served.__getitem__, default=None)
+        ends_us = [now_us + AHEAD_US, NEVER] if until_us is None else [until_us]
+        for end_us in ends_us:
+            newest = {site: self._role(site, since_us, end_us) for site in self._sites}
+            serving = {site: us for site, (us, role) in newest.items() if role == SERVING}
+            served = serving or {site: self._role(site, since_us, end_us, SERVING)[0] for site in newest}
+            if any(us >= 0 for us, _ in newest.values()):
+                return max((site for site in served if served[site] >= 0), key=served.__getitem__, default=None)
+        return None
 
-    @staticmethod
-    def _newest_day(names: Collection[str], first: str, last: str) -> list[str]:
-        within = [name for name in names if first <= name.partition("/")[0] <= last]
-        newest = max(map(_folder, within), default="")
-        return [name for name in within if _folder(name) == newest]
-
-    def _roles(self, names: Collection[str], since_us: int, until_us: int) -> list[tuple[str, int, str, int | None]]:
-        """By site the newest role and its moment, and when it was seen serving last."""
-        if not names:
-            return []
-        rows = sql.over(
-            """
-            SELECT site, newest.us, newest.name, served FROM (
-              SELECT regexp_extract(path, '/site=([^/]*)/[^/]*$', 1) AS site, max(struct(us, name)) AS newest,
-                max(us) FILTER (WHERE name = 'serving') AS served
-              FROM {readings} WHERE kind = 'site' AND us BETWEEN {since} AND {until} GROUP BY 1)
-            """,
-            readings=self.readings(names, torn=True),
-            since=since_us,
-            until=until_us,
+    def _role(self, site: str, since_us: int, until_us: int, role: str | None = None) -> tuple[int, str]:
+        """When a site was seen in a role last, or in this one, and in which; days are looked through backwards, and of
+        a day the files that end last come first."""
+        which = (
+            (pc.field("kind") == "site") & (pc.field("ts") >= moment(since_us)) & (pc.field("ts") <= moment(until_us))
         )
-        return [(unquote(row.site), row.us, row.name, row.served) for row in rows.collect()]
-
-
-def named(path: str) -> str:
-    """A file by its name in the history, of its path as Spark writes it."""
-    return unquote(f"date={path.rpartition('/date=')[2]}")
-
-
-def _folder(name: str) -> str:
-    return name.rpartition("/")[0]
+        which = which if role is None else which & (pc.field("name") == role)
+        first, last = (f"date={moment(us):%Y-%m-%d}" for us in (since_us, until_us))
+        days: dict[str, list[Source]] = defaultdict(list)
+        for name in self._sites[site]:
+            days[name.partition("/")[0]].append(Source(self.store, name))
+        for day in sorted((day for day in days if first <= day <= last), reverse=True):
+            newest, ends = (-1, ""), together([source.span for source in days[day]], "footers", most=READERS)
+            in_turn = sorted(zip(ends, days[day], strict=True), key=lambda file: -file[0][0][1])
+            for ((_, last_us, _), _), source in in_turn:
+                if last_us < newest[0]:
+                    break
+                rows, _ = source.read(("ts", "kind", "name"), which)
+                newest = max(
+                    [newest, *zip(rows["ts"].cast(pa.int64()).to_pylist(), rows["name"].to_pylist(), strict=True)]
+                )
+            if newest[1]:
+                return newest
+        return -1, ""
 
 
 GONE: Final = -1
-READERS: Final = 16
-"""So many footers are read side by side: a store elsewhere takes its time for each."""
 Span = tuple[int, int]
 _NEWEST: Final = """
     SELECT file, max_by(struct(length, modified, first_us, last_us, rows, why), run) AS was, max(run) AS run
@@ -248,6 +217,8 @@ class Gold:
     def __init__(self, spark: SparkSession, history: str, folder: str) -> None:
         self._spark, self._folder, self._store = spark, folder, Store.of(history)
         self._root = f"{sql.escaped(sql.url(history))}/{folder}"
+        for name, value in sql.settings(history).items():
+            spark.conf.set(name, value)
         self._before = self._names("files")
 
     def ledger(self) -> DataFrame | None:
@@ -282,16 +253,14 @@ class Gold:
     def _names(self, table: str) -> list[str]:
         return [name for name in self._store.listed(f"{self._folder}/{table}") if _is_whole(name)]
 
-    def keep(self, rows: DataFrame | None, reach: Mapping[int, int], files: Files, now_us: int) -> None:
+    def keep(self, rows: DataFrame | None, files: Files, now_us: int) -> None:
         """Append a run, the ledger last; nothing where another did so meanwhile, whose files may be newer."""
         changes = files.changes()
         if (rows is None and not changes) or self._names("files") != self._before:
             return
         run = max(now_us, files.run + 1)
         if rows is not None:
-            reached = pa.table({"kind": [REACH] * len(reach), "hour": [*reach], "least": [*reach.values()]})
-            whole = rows.unionByName(self._spark.createDataFrame(reached), allowMissingColumns=True)
-            self._append(whole.selectExpr("*", f"{run}L AS run"))
+            self._append(rows.selectExpr("*", f"{run}L AS run"))
         if changes:
             columns = zip(*((*change, run) for change in changes), strict=True)
             arrays = [pa.array(values, field.type) for values, field in zip(columns, FILES, strict=True)]
