@@ -577,6 +577,15 @@ def test_what_was_never_read_is_said_and_is_no_zero_also_where_queues_were_not_r
     assert "was not read beside it: orders" in texts_of(other, "DR-RPO-021")[0]
 
 
+def test_of_a_backlog_of_before_a_restart_nobody_knows_how_much_likely_comes_twice(tmp_path: Path) -> None:
+    write(looked(*([*before, replace(row, depth=30)] for *before, row in BEFORE)), tmp_path)
+
+    found = asked(tmp_path, 10)
+
+    assert (found.lost.at_most, found.lost.likely) == (30, 30)
+    assert (found.duplicates.at_most, found.duplicates.likely) == (80, None)
+
+
 def test_what_lies_at_the_other_site_alone_after_a_restart_comes_twice(tmp_path: Path) -> None:
     again = [replace(row, start="2") for row in looks_there(range(15, 30, 5), there=None, role="standby")]
     beside = [replace(row, site="paris", depth=LEFT_THERE) for row in again if row.kind in ("site", "queue")]

@@ -166,6 +166,16 @@ def test_figures_and_bounds_against_the_truth_of_a_few_histories(
     check(tmp_path, [(load, 1) for load in loads], hours=1.0, every_s=every_s, queues_s=queues_s, within=within)
 
 
+def test_what_likely_comes_twice_is_told_over_a_restart(tmp_path: Path) -> None:
+    """Counters of an outflow with a backlog begin anew: by these alone no message is told from an acknowledgement."""
+    rows, truth = history(LOADS[6], 1, hours=4.0, pair="p")
+
+    most = estimated(rows, tmp_path).likely["p", "duplicates"].max
+
+    assert most is not None
+    assert 0.65 <= most / max(truth.duplicates) <= 1.35
+
+
 @pytest.mark.chaos
 def test_figures_and_bounds_against_the_truth_of_many_histories(tmp_path: Path) -> None:
     check(tmp_path, [(load, seed) for load in LOADS for seed in range(10)], hours=3.0)

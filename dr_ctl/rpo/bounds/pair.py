@@ -221,7 +221,8 @@ BACK_US: Final = tuple(round(each * US) for each in (0, 1, 2, 5, 10, 20, 40, 60)
 
 @dataclass(frozen=True, slots=True)
 class Likely:
-    """`unshipped` messages, of which the lost ones lie in the queues, beside all that do (`lying`)."""
+    """`unshipped` messages, of which the lost ones lie in the queues, beside all that do (`lying`). `duplicates` are no
+    number (nan) where nobody can tell a message in an outflow from an acknowledgement."""
 
     lost: float
     duplicates: float
@@ -233,10 +234,11 @@ def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
     """How many messages are likely lost, and how many likely come twice, if the site died then; None: not known."""
     if not pairs or not all(pair.messages.rows for pair in pairs):
         return None, None
-    lost, duplicates = (round(sum(own)) for own in zip(*(_of_pair(pair, end_us) for pair in pairs), strict=True))
+    lost, duplicates = (sum(own) for own in zip(*(_of_pair(pair, end_us) for pair in pairs), strict=True))
     # What lay at one site alone beside what was on its way.
-    alone = [(pair.apart.lost() or (0, 0), pair.apart.duplicates() or (0, 0)) for pair in pairs]
-    return lost + sum(here for (here, _), _ in alone), duplicates + sum(there for _, (there, _) in alone)
+    here = sum((pair.apart.lost() or (0, 0))[0] for pair in pairs)
+    there = sum((pair.apart.duplicates() or (0, 0))[0] for pair in pairs)
+    return round(lost) + here, None if math.isnan(duplicates) else round(duplicates) + there
 
 
 def _of_pair(pair: Pair, end_us: int) -> tuple[float, float]:
@@ -271,7 +273,9 @@ def _at(pair: Pair, place: int) -> Likely:
         at_us, is_mixed = int(readings.cuts[1][row, place]), counts.names[row][0] == "mixed"
         if not own or at_us == NA or not is_whole:
             there = min(depth, int(held[own].sum())) if own and is_whole else depth
-            lost, sent, acked = lost + there, sent + there, acked + (depth - there * bool(own)) * is_mixed
+            lost, sent = lost + there, sent + there
+            if is_mixed:  # after a restart no counter tells what of the rest is a message
+                acked += math.nan if own and is_whole and depth > there else depth - there * bool(own)
             continue
         since = _since(readings, queues.added[own], at_us, now)
         row_lost = min(float(np.minimum(since, held[own]).sum()), depth)
@@ -281,7 +285,8 @@ def _at(pair: Pair, place: int) -> Likely:
     for row in pair.acknowledgements.rows:
         if counts.names[row][0] == "acks" and counts.depth[row, place] != NA:
             acked += max(int(counts.depth[row, place]), pair.acknowledgements.left.get(counts.names[row][1], 0))
-    return Likely(lost, max(0.0, acked - (sent - lost)), sent, float(held.sum()))
+    duplicates = acked - (sent - lost)
+    return Likely(lost, duplicates if math.isnan(duplicates) else max(0.0, duplicates), sent, float(held.sum()))
 
 
 def _since(readings: Readings, counters: Ints, at_us: int, now: int) -> Floats:
@@ -320,7 +325,8 @@ def _nearer(pair: Pair, then: Likely, place: int, last: int) -> Likely:
         sent, acked = sent + steady, acked + put[row] - steady
         unshipped, waiting = unshipped + there, waiting + depth[row] - there
     lost = min(unshipped, max(0.0, then.lying + sent - acked))
-    return Likely(lost, max(0.0, waiting - (unshipped - lost)), unshipped, then.lying)
+    duplicates = then.duplicates if math.isnan(then.duplicates) else max(0.0, waiting - (unshipped - lost))
+    return Likely(lost, duplicates, unshipped, then.lying)
 
 
 def _per_us(readings: Readings, queues: Sequence[int]) -> float:

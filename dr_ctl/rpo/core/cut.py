@@ -9,7 +9,7 @@ and so do readings among which the clock was put back.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
 import numpy as np
@@ -162,7 +162,8 @@ NO_ROLE, SERVING, STANDBY, DOWN = range(4)
 class Side:
     """Messages, or acknowledgements, in an outflow at each reading; NA where these were not read.
 
-    `cut_us` is the moment of the reading that cuts history, `likely_us` that of the likely cut; NA where not known.
+    `cut_us` is the moment of the reading that cuts history, `likely_us` that of the likely cut, also of one before a
+    restart: what lay in the outflow lies there still. NA where not known.
     """
 
     depth: Ints
@@ -188,9 +189,9 @@ class Outflows:
     """The readings of all outflows, by outflow (`flow`, a place in `keys`: pair and name) and time. `times`: moments at
     which something was looked at; `places`: outflow and moment in one number.
 
-    `goes_on`: the series goes on from the reading before; `fresh`: earlier readings do not count. Things in it were
-    sent after `oldest_us`; `is_floor` where no cut was known so far, or since the clock was put back: things may be
-    older.
+    `goes_on`: the series goes on from the reading before; `life`: series that restarts alone part; `fresh`: earlier
+    readings do not count. Things in it were sent after `oldest_us`; `is_floor` where no cut was known so far, or since
+    the clock was put back: things may be older.
     """
 
     keys: tuple[tuple[str, str], ...]
@@ -204,6 +205,7 @@ class Outflows:
     goes_on: Flags
     fresh: Flags
     series: Ints
+    life: Ints
     sends: Side
     acks: Side
     oldest_us: Ints
@@ -230,11 +232,13 @@ class Outflows:
         is_twice[at[(of_outflows.kind == kind[at]) & (of_outflows.added != first[at])]] = True
         kept = np.flatnonzero(~(_missed(flow, us, sends != NA) | _missed(flow, us, sides[1][1] != NA)))
         flow, us, sides = flow[kept], us[kept], [side[:, kept] for side in sides]
-        fresh, begins, was_put_back = _series(flow, us, start[kept], is_twice[kept], [*sides[0][1:], *sides[1][1:]])
+        fresh, begins, restarts, was_put_back = _series(
+            flow, us, start[kept], is_twice[kept], [*sides[0][1:], *sides[1][1:]]
+        )
         series: Ints = np.cumsum(begins)
-        of_sends = of_acks = side_of(sides[0], us, series, begins)
+        of_sends = of_acks = _side(sides[0], us, begins, restarts)
         if not np.array_equal(sides[0], sides[1]):
-            of_acks = side_of(sides[1], us, series, begins)
+            of_acks = _side(sides[1], us, begins, restarts)
         known = last_true(of_sends.cut_us != NA, fresh)
         oldest = np.where(known >= 0, of_sends.cut_us[known], us[last_true(fresh, fresh)])
         return cls(
@@ -249,6 +253,7 @@ class Outflows:
             goes_on=~begins,
             fresh=fresh,
             series=series,
+            life=np.cumsum(begins & ~restarts),
             sends=of_sends,
             acks=of_acks,
             oldest_us=oldest,
@@ -315,8 +320,11 @@ def roles_of(words: Sequence[str]) -> Ints:
     return np.array([known.get(word, NO_ROLE) for word in words] + [NO_ROLE])
 
 
-def _series(flow: Ints, us: Ints, start: Ints, is_twice: Flags, counters: list[Ints]) -> tuple[Flags, Flags, Flags]:
-    """Where another outflow begins, or one that was away; where another series does; where a clock was put back."""
+def _series(
+    flow: Ints, us: Ints, start: Ints, is_twice: Flags, counters: list[Ints]
+) -> tuple[Flags, Flags, Flags, Flags]:
+    """Where another outflow begins, or one that was away; where another series does; where that is for a restart alone;
+    where a clock was put back."""
     count = len(flow)
     fell, comes = np.zeros(count, bool), np.zeros(count, bool)
     fresh = begins_of(flow)
@@ -327,11 +335,42 @@ def _series(flow: Ints, us: Ints, start: Ints, is_twice: Flags, counters: list[I
     is_new = fresh.copy()
     is_new[1:] |= start[1:] != start[:-1]
     back = (fell | is_twice) & ~is_new & (start >= 0)
-    begins = is_new | fell | comes | back
+    begins, restarts = is_new | fell | comes | back, (is_new | fell) & ~fresh & ~comes
     for place in np.flatnonzero(back).tolist():  # rare
         near = np.arange(max(0, place - REACH), min(count, place + REACH + 1))
-        begins[near[flow[near] == flow[place]]] = True
-    return fresh, begins, back
+        near = near[flow[near] == flow[place]]
+        begins[near], restarts[near] = True, False
+    return fresh, begins, restarts, back
+
+
+def _side(counters: Ints, us: Ints, begins: Flags, restarts: Flags) -> Side:
+    """The likely cut is one of counters that go on over restarts: what was put in and was not shipped lies there."""
+    strict = side_of(counters, us, np.cumsum(begins), begins)
+    if not restarts.any():
+        return strict
+    depth, added, shipped = (np.where(counters[0] == NA, 0, column) for column in counters)
+    put, parts, before = shipped + depth, begins & ~restarts, np.arange(len(us)) - 1
+    came = put[before] + grown(added, us, begins)
+    lacks = gone_on(np.maximum(came - put, shipped[before]), restarts, parts)
+    going_on = np.array([counters[0], counters[1], np.where(counters[0] == NA, NA, shipped + lacks)])
+    return replace(strict, likely_us=side_of(going_on, us, np.cumsum(parts), parts).likely_us)
+
+
+def grown(counter: Ints, us: Ints, begins: Flags) -> Ints:
+    """By how much a counter likely grew since the reading before one that found it begun anew: by what it counts since,
+    or by the pace of before where that is more."""
+    before, took = np.diff(counter, prepend=0)[:-1], np.diff(us, prepend=0)
+    pace = np.zeros(len(us))
+    pace[1:] = np.where(begins[:-1], 0, before * (took[1:] / np.maximum(1, took[:-1])))
+    likely: Ints = np.maximum(counter, pace.astype(np.int64))
+    return likely
+
+
+def gone_on(lacks: Ints, restarts: Flags, begins: Flags) -> Ints:
+    """What counters lack that restarts made begin anew, since their life began."""
+    sums = np.cumsum(np.where(restarts, lacks, 0))
+    since: Ints = sums - sums[np.maximum.accumulate(np.where(begins, np.arange(len(lacks)), 0))]
+    return since
 
 
 def side_of(counters: Ints, us: Ints, series: Ints, begins: Flags) -> Side:

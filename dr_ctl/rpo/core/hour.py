@@ -396,8 +396,8 @@ def needs(table: pa.Table, hour_us: int, orders: Orders, from_us: int) -> Ints |
         return None
     near_us = hour_us - AWAY_US
     recent, asked = flows.us >= near_us, (rows.kind == QUEUE) & (rows.us < near_us)
-    cuts = [side.cut_us[recent & (side.cut_us != NA) & (side.cut_us < near_us)] for side in (flows.sends, flows.acks)]
-    cut_us = np.unique(np.concatenate(cuts))
+    every = [us[recent] for side in (flows.sends, flows.acks) for us in (side.cut_us, side.likely_us)]
+    cut_us = np.unique(np.concatenate([us[(us != NA) & (us < near_us)] for us in every]))
     moments = [cut_us[:0]]
     for pair in np.unique(rows.pair[asked]).tolist():  # the readings that cut, those after these, and one now and then
         times = np.unique(rows.us[asked & (rows.pair == pair)])
@@ -417,5 +417,5 @@ def is_cut(flows: Outflows, at_us: int, from_us: int) -> bool:
     first = began[np.searchsorted(began, last, "right") - 1]
     is_known = ~(flows.sends.known.any() & flows.is_floor[last])
     for side in (flows.sends, flows.acks):
-        is_known &= ~side.known[last] | (side.cut_us[last] != NA) | (flows.series[last] != flows.series[first])
+        is_known &= ~side.known[last] | (side.likely_us[last] != NA) | (flows.life[last] != flows.life[first])
     return bool((is_known | (flows.us[first] > from_us + AWAY_US)).all())

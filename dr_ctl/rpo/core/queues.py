@@ -35,6 +35,8 @@ from dr_ctl.rpo.core.cut import (
     Spread,
     Sums,
     begins_of,
+    gone_on,
+    grown,
     in_order,
     newest_of,
     place_of,
@@ -156,10 +158,12 @@ class Queues:
             return queues
         masks = [mask_of(rows.words[name]) for name in q.queue[q.new].tolist()]
         counts = np.array([[mask >> scope & 1 for mask in masks] for scope in range(scopes)], bool)[:, q.thing]
-        cut = acked = _Cut.of(q, flows, flows.sends, q.place)
+        cut = acked = _Cut.of(q, flows, flows.sends.cut_us, q.place, q.series)
+        sent = consumed = _Likely.of(q, flows, flows.sends, q.place)
         if flows.acks is not flows.sends or not np.array_equal(q.acks, q.place):
-            acked = _Cut.of(q, flows, flows.acks, q.acks)
-        likely, pairs = _likely(q, flows, cut, acked), _pairs(q)
+            acked = _Cut.of(q, flows, flows.acks.cut_us, q.acks, q.series)
+            consumed = _Likely.of(q, flows, flows.acks, q.acks)
+        likely, pairs = _likely(q, flows, sent, consumed), _pairs(q)
         queues.within.add(_between(q, flows, cut, acked, *pairs), counts)
         queues.within.add(_first(q, flows), counts)
         queues.likely.add(likely, counts)
@@ -230,6 +234,8 @@ class _Readings:
     new: Flags
     begins: Flags
     series: Ints
+    restarts: Flags
+    life: Ints  # series that restarts alone part
 
     @classmethod
     def of(cls, rows: Columns, flows: Outflows) -> Self:
@@ -252,6 +258,10 @@ class _Readings:
         begins[1:] |= q.us[1:] - q.us[:-1] > AWAY_US
         for key in (q.start, flows.series[place], np.where(acks >= 0, flows.series[acks], -1)):
             begins[1:] |= key[1:] != key[:-1]
+        restarts = np.zeros(len(q.us), bool)
+        restarts[1:] = ~begins_of(flows.life[place])[1:] & (flows.series[place[1:]] != flows.series[place[:-1]])
+        restarts &= ~new
+        restarts[1:] &= q.us[1:] - q.us[:-1] <= AWAY_US
         for counter in (q.added, q.removed, consumed):
             begins[1:] |= counter[1:] < counter[:-1]
         return cls(
@@ -269,7 +279,14 @@ class _Readings:
             new=new,
             begins=begins,
             series=np.cumsum(begins),
+            restarts=restarts,
+            life=np.cumsum(begins & ~restarts),
         )
+
+    def going_on(self, counter: Ints, of: Ints) -> Ints:
+        """A counter that goes on over restarts as `of` does."""
+        lacks = counter[np.arange(len(counter)) - 1] + grown(of, self.us, self.begins) - counter
+        return counter + gone_on(lacks, self.restarts, self.begins & ~self.restarts)
 
     def newest(self, moment: Ints, times: int) -> Ints:
         """The queue's newest reading not after a moment, and not after this one; below 0, or another's, where none
@@ -301,30 +318,41 @@ def _served(q: Columns, new: Flags, moment: Ints, flows: Outflows) -> tuple[Ints
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """At each reading of a queue, the queue's newest reading not after the cut (`at`, where it is `known`), and the
-    likely cut: `past` of the way from there to the reading after it."""
+    """At each reading of a queue, the queue's newest reading not after the cut (`at`, where it is `known`)."""
 
     at: Ints
     known: Flags
+
+    @classmethod
+    def of(cls, q: _Readings, flows: Outflows, cut_us: Ints, place: Ints, series: Ints) -> Self:
+        is_cut = (place >= 0) & (cut_us[place] != NA)
+        moment = np.searchsorted(flows.times, cut_us, "right")[place] - 1
+        at = np.maximum(q.newest(np.where(is_cut, moment, -1), len(flows.times)), 0)
+        known = is_cut & (series[at] == series)
+        return cls(np.where(known, at, 0), known)
+
+
+@dataclass(frozen=True, slots=True)
+class _Likely:
+    """The likely cut: `past` of the way from the queue's newest reading not after it to the one after that."""
+
+    low: Ints
     past: Floats
+    known: Flags
 
     @classmethod
     def of(cls, q: _Readings, flows: Outflows, side: Side, place: Ints) -> Self:
-        here = np.arange(len(q.us))
-        is_cut = (place >= 0) & (side.cut_us[place] != NA)
-        moment = np.searchsorted(flows.times, side.cut_us)[place]
-        at = np.maximum(q.newest(np.where(is_cut, moment, -1), len(flows.times)), 0)
-        known = is_cut & (q.series[at] == q.series)
-        at = np.where(known, at, 0)
-        after = np.minimum(at + 1, here)
-        took = np.maximum(1, q.us[after] - q.us[at])
-        past = np.where(known & (after > at), np.clip((side.likely_us[place] - q.us[at]) / took, 0, 1), 0.0)
-        return cls(at, known, past)
+        here, cut = np.arange(len(q.us)), _Cut.of(q, flows, side.likely_us, place, q.life)
+        after = np.minimum(cut.at + 1, here)
+        took = np.maximum(1, q.us[after] - q.us[cut.at])
+        past = np.clip((side.likely_us[place] - q.us[cut.at]) / took, 0, 1)
+        is_between = cut.known & (after > cut.at)
+        return cls(np.where(cut.known, cut.at, here), np.where(is_between, past, 0.0), cut.known)
 
-    def likely(self, counter: Ints) -> Floats:
-        low = np.where(self.known, self.at, np.arange(len(self.at)))
-        high = np.minimum(low + 1, len(counter) - 1)
-        values: Floats = counter[low] + self.past * (counter[high] - counter[low])
+    def then(self, counter: Ints) -> Floats:
+        """What a counter was."""
+        high = np.minimum(self.low + 1, len(counter) - 1)
+        values: Floats = counter[self.low] + self.past * (counter[high] - counter[self.low])
         return values
 
 
@@ -386,11 +414,15 @@ def _age(loss: Ints, since: Ints, in_queue: Ints, is_floor: Flags) -> tuple[Ints
     return age, is_floor & (loss > 0) & (in_queue == NA)
 
 
-def _likely(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
-    loss = np.minimum(np.rint(q.sent - cut.likely(q.sent)), q.depth)
+def _likely(q: _Readings, flows: Outflows, cut: _Likely, acked: _Likely) -> OfQueues:
+    """By counters that go on over restarts."""
+    sent, consumed, passed = (
+        q.going_on(*counters) for counters in ((q.sent, q.sent), (q.consumed, q.consumed), (q.passed, q.sent))
+    )
+    loss = np.minimum(np.rint(sent - cut.then(sent)), q.depth)
     loss = np.maximum(np.where(cut.known, loss, q.depth), 0).astype(np.int64)
-    shipped = np.where(cut.known, cut.likely(q.passed), q.passed)
-    duplicates = np.maximum(np.rint(np.minimum(q.consumed, shipped) - acked.likely(q.consumed)), 0).astype(np.int64)
+    shipped = np.where(cut.known, cut.then(passed), passed)
+    duplicates = np.maximum(np.rint(np.minimum(consumed, shipped) - acked.then(consumed)), 0).astype(np.int64)
     duplicates = _or_all(duplicates, acked.known, flows, q.acks, q.acks)
     likely_us = flows.sends.likely_us[q.place]
     since = q.us - np.where(likely_us == NA, flows.oldest_us[q.place], likely_us)
