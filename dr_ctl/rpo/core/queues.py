@@ -352,8 +352,8 @@ class _Likely:
     def then(self, counter: Ints) -> Floats:
         """What a counter was."""
         high = np.minimum(self.low + 1, len(counter) - 1)
-        values: Floats = counter[self.low] + self.past * (counter[high] - counter[self.low])
-        return values
+        values: Floats = self.past * (counter[high] - counter[self.low])
+        return values + counter[self.low]
 
 
 def _pairs(q: _Readings) -> tuple[Ints, Ints]:
