@@ -14,6 +14,7 @@ from dr_ctl_lab.lab.stage import Played
 from dr_ctl_lab.lab.state import SiteState
 from dr_ctl_lab.lab.status import LabStatus, LinkStatus, SiteStatus
 from dr_ctl_lab.lab.traffic import Target
+from dr_ctl_lab.twin.host import Host
 from dr_ctl_lab.twin.site import Twin
 
 # How clients speak STOMP to twins that no lab is like, by the family of brokers.
@@ -53,21 +54,28 @@ class PlayedTwin(Twin, Played):
         with self.still():
             return LabStatus(
                 self.directory.name,
-                tuple(self._site_status(site, pair) for pair in self.pairs for site in self.sites),
+                tuple(
+                    self._site_status(host)
+                    for pair in self.pairs
+                    for site in self.sites
+                    for host in self.nodes(site, pair).hosts
+                ),
                 tuple(self._link_status(site, pair) for pair in self.pairs for site in self.sites),
             )
 
-    def _site_status(self, site: str, pair: str) -> SiteStatus:
-        broker = self.host(site, pair).broker
-        serves = tuple(name for name in self.queues if broker.alive and broker.serves_queue(name))
+    def _site_status(self, host: Host) -> SiteStatus:
+        broker, runs, active = host.broker, host.running, host.is_active
+        serves = tuple(name for name in self.queues if active and broker.serves_queue(name))
+        answers = runs and not host.frozen
+        node = host.node if host.nodes.is_group else ""
         return SiteStatus(
-            site, pair, broker.alive, broker.frozen, broker.alive and not broker.frozen, bool(serves), serves, None
+            broker.site, broker.pair, node, runs, host.frozen, answers, active, bool(serves), serves, None
         )
 
     def _link_status(self, site: str, pair: str) -> LinkStatus:
         way = self.way(site, pair)
         connected = way.source.alive and way.source.attached
-        return LinkStatus(site, self.other(site), pair, way.mode.value, way.delay_s * 1000, connected)
+        return LinkStatus(site, self.other(site), pair, "", way.mode.value, way.delay_s * 1000, connected)
 
     def at_clients(self, pair: str | None = None) -> Target:
         """As `target`, in a form that another process can hold: what is left of the messages is not told."""
@@ -75,7 +83,8 @@ class PlayedTwin(Twin, Played):
 
     def target(self, pair: str | None = None) -> Target:
         """Where the clients of a pair may be served."""
-        sites = tuple((site, self.site(site, pair).stomp) for site in self.sites)
+        hosts = [host for site in self.sites for host in self.nodes(site, pair).hosts]
+        sites = tuple((host.broker.site, Address(*host.stomp)) for host in hosts)
         like = KINDS.named(self.kind.topology) if self.kind.topology in KINDS else None
         stores = {site: store_at(self.directory, self.site(site, pair).name) for site in self.sites}
         ids = None if like is None or like.ids is None else Ids(stores, like.ids.address)

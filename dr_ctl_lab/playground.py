@@ -29,6 +29,7 @@ from dr_ctl_lab.lab.state import PAIR
 from dr_ctl_lab.lab.status import LabStatus
 from dr_ctl_lab.lab.traffic import Target
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.nodes import Layout
 from dr_ctl_lab.twin.site import SETTINGS
 
 FILE: Final = "playground.json"
@@ -75,11 +76,13 @@ class Playground(Played):
         delay_ms: float,
         topology: str,
         pairs: int,
+        nodes: int = 1,
+        replicates: bool = False,
     ) -> Self:
         """Start one and return when its first site serves. EnvironmentFault, with what it said, where it does not come
         up; nothing is left of it then."""
         names = [PAIR, *(f"orders-{number}" for number in range(2, pairs + 1))]
-        PlayedTwin.possible(topology, sites, sites[0], names)
+        PlayedTwin.possible(topology, sites, sites[0], names, Layout(nodes, replicates))
         directory = directory.resolve()
         if directory.exists() and any(directory.iterdir()):
             raise UsageError(f"{directory} is not empty", remedy="`dr-ctl lab down` ends a lab that is up there.")
@@ -92,6 +95,7 @@ class Playground(Played):
             "pairs": names,
             "delay_ms": delay_ms,
             "topology": topology,
+            "layout": {"nodes": nodes, "replicates": replicates},
         }
         argv = [sys.executable, "-m", __name__, str(directory), json.dumps(wanted)]
         process = daemons.launch(argv, cwd=directory, log=directory / LOG)
@@ -144,11 +148,11 @@ class Playground(Played):
         daemons.end(self._standing.process, within_s=DOWN_S)
         shutil.rmtree(self.directory, ignore_errors=True)  # it is there still where the process had been killed
 
-    def kill(self, site: str) -> None:
-        self._twin().kill(site)
+    def kill(self, site: str, pair: str | None = None, node: str | None = None) -> None:
+        self._twin().kill(site, pair, node)
 
-    def start(self, site: str) -> None:
-        self._twin().start(site)
+    def start(self, site: str, pair: str | None = None, node: str | None = None) -> None:
+        self._twin().start(site, pair, node)
 
     def cut(self, site_from: str | None = None, mode: str = "refuse") -> None:
         self._twin().cut(site_from, mode)
@@ -207,6 +211,6 @@ def serve(directory: Path, wanted: dict[str, Any]) -> None:
 if __name__ == "__main__":
     given = json.loads(sys.argv[2])
     try:
-        serve(Path(sys.argv[1]), {**given, "sites": tuple(given["sites"])})
+        serve(Path(sys.argv[1]), {**given, "sites": tuple(given["sites"]), "layout": Layout(**given["layout"])})
     except DrCtlError as error:
         sys.exit(str(error))

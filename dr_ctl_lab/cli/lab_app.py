@@ -24,6 +24,7 @@ demo_app = group(None, TEXTS["demo"])
 LAB = Annotated[Path, typer.Option("--dir", metavar="DIR", help="The lab's directory.")]
 LAB_DEFAULT = Path("lab")
 SITE = Annotated[str, typer.Argument(metavar="SITE")]
+NODE = Annotated[str | None, typer.Option("--node", metavar="NAME", help="Only this node of its brokers: a or b.")]
 
 
 def _lab(directory: Path) -> Lab | Playground:
@@ -55,11 +56,18 @@ def lab_up(
         typer.Option("--plugin", metavar="JAR", help="The continuity plugin; default: DR_CTL_CONTINUITY_JAR."),
     ] = None,
     pairs: Annotated[int, typer.Option("--pairs", metavar="N", help="How many brokers each site has.")] = 1,
+    nodes: Annotated[
+        int,
+        typer.Option("--nodes", metavar="N", help="Nodes of each broker: 2 are a primary and a backup on one store."),
+    ] = 1,
+    replication: Annotated[bool, typer.Option("--replication", help="Nodes replicate instead.")] = False,
 ) -> Result:
     """Start pairs of brokers on loopback, joined by the topology, and write their settings file."""
     from dr_ctl_lab.cli import labs  # noqa: PLC0415
 
-    wanted = labs.Wanted(directory, tuple(queue or labs.QUEUES), delay, labs.two(sites), topology, pairs)
+    wanted = labs.Wanted(
+        directory, tuple(queue or labs.QUEUES), delay, labs.two(sites), topology, pairs, nodes, replication
+    )
     return labs.twin_up(session, wanted, plugin) if on == "twin" else labs.up(session, wanted, plugin)
 
 
@@ -80,19 +88,19 @@ def lab_status(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
 
 
 @command(lab_app, "kill", example="lab kill london --dir lab")
-def lab_kill(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
-    """Kill a site's broker at once (SIGKILL)."""
+def lab_kill(session: Session, *, site: SITE, node: NODE = None, directory: LAB = LAB_DEFAULT) -> Result:
+    """Kill a site's broker at once (SIGKILL), or one of its nodes."""
     del session
-    _lab(directory).kill(site)
-    return Result(ExitCode.OK, f"{site} was killed")
+    _lab(directory).kill(site, node=node)
+    return Result(ExitCode.OK, f"node {node} of {site} was killed" if node else f"{site} was killed")
 
 
 @command(lab_app, "start", example="lab start london --dir lab")
-def lab_start(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
-    """Start a site's broker again; listeners stay closed."""
+def lab_start(session: Session, *, site: SITE, node: NODE = None, directory: LAB = LAB_DEFAULT) -> Result:
+    """Start a site's broker again, or one of its nodes; only listeners of brokers with nodes open by themselves."""
     del session
-    _lab(directory).start(site)
-    return Result(ExitCode.OK, f"{site} runs; its listeners are closed")
+    _lab(directory).start(site, node=node)
+    return Result(ExitCode.OK, f"node {node} of {site} runs" if node else f"{site} runs")
 
 
 @command(lab_app, "cut", example="lab cut --from london --mode hang")

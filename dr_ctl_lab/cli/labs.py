@@ -39,6 +39,8 @@ class Wanted:
     sites: tuple[str, str]
     topology: str
     pairs: int
+    nodes: int
+    replicates: bool
 
 
 def two(sites: str) -> tuple[str, str]:
@@ -56,7 +58,9 @@ def opened(directory: Path) -> Lab | Playground:
 
 def up(session: Session, wanted: Wanted, plugin: Path | None) -> Result:
     """Real brokers."""
-    session.say(f"starting {2 * wanted.pairs} brokers; the first time their distribution is fetched with Maven")
+    session.say(
+        f"starting {2 * wanted.pairs * wanted.nodes} brokers; the first time their distribution is fetched with Maven"
+    )
     lab = Lab.up(
         wanted.directory,
         sites=wanted.sites,
@@ -66,6 +70,8 @@ def up(session: Session, wanted: Wanted, plugin: Path | None) -> Result:
         topology=wanted.topology,
         options={} if plugin is None else {"plugin": plugin},
         pairs=wanted.pairs,
+        nodes=wanted.nodes,
+        replicates=wanted.replicates,
     )
     return _is_up(lab, wanted)
 
@@ -74,7 +80,7 @@ def twin_up(session: Session, wanted: Wanted, plugin: Path | None) -> Result:
     """Simulated ones, held by a process of their own."""
     if plugin is not None:
         raise UsageError("--plugin: simulated brokers load no plugin", remedy="Leave it out; the twin acts as it does.")
-    session.say(f"starting {2 * wanted.pairs} simulated brokers")
+    session.say(f"starting {2 * wanted.pairs * wanted.nodes} simulated brokers")
     twin = Playground.up(
         wanted.directory,
         sites=wanted.sites,
@@ -82,6 +88,8 @@ def twin_up(session: Session, wanted: Wanted, plugin: Path | None) -> Result:
         delay_ms=wanted.delay_ms,
         topology=wanted.topology,
         pairs=wanted.pairs,
+        nodes=wanted.nodes,
+        replicates=wanted.replicates,
     )
     return _is_up(twin, wanted)
 
@@ -98,19 +106,24 @@ def status(session: Session, directory: Path) -> Result:
     standing = lab.status()
     several = len({site.pair for site in standing.sites}) > 1
     lines = [
-        f"{f'{site.name}/{site.pair}' if several else site.name:<20} {'runs' if site.running else 'does not run'}"
+        f"{_called(site.name, site.pair * several, site.node):<20} {'runs' if site.running else 'does not run'}"
         f"{', frozen' if site.frozen else ''}{'' if site.answers else ', management does not answer'}"
+        f"{', waits for its turn' if site.active is False and site.running else ''}"
         f"{_letting_in(site, lab.queues)}{', its processor does not run' if site.processor is False else ''}"
         for site in standing.sites
     ]
     lines += [
-        f"link {link.source} -> {link.target}{f' ({link.pair})' if several else ''}: "
+        f"link {link.source} -> {_called(link.target, link.pair * several, link.node)}: "
         f"{link.mode or 'its proxy does not answer'}, "
         f"{'not known' if link.delay_ms is None else f'{link.delay_ms:g} ms'} each way, "
         f"{'connected' if link.connected else 'not known' if link.connected is None else 'not connected'}"
         for link in standing.links
     ]
     return Result(ExitCode.OK, f"lab {standing.name}", data=document(standing), text="\n".join(lines))
+
+
+def _called(*parts: str) -> str:
+    return "/".join(filter(None, parts))
 
 
 def _letting_in(site: SiteStatus, queues: Sequence[str]) -> str:

@@ -42,6 +42,7 @@ UP_S = 90.0
 DOWN_S = 15.0
 SITE_NAME = re.compile(r"[a-z][a-z0-9-]*")
 MOST_PAIRS = 4
+MOST_NODES = 2
 
 
 class Lab(Played):
@@ -64,12 +65,15 @@ class Lab(Played):
         topology: str = MIRROR,
         options: Options | None = None,
         pairs: int = 1,
+        nodes: int = 1,
+        replicates: bool = False,
     ) -> Self:
         """Start a new lab and return when all brokers are active, joined, and `serving` lets clients in.
 
         `delay_ms` is for each direction of each link; a link that does not start at boot is not waited for. `edit`
         changes each broker's configuration before the first start; `options` are those of the topology's kind; `pairs`
-        says how many brokers each site has. EnvironmentFault, with the end of the log, where it is not up within 90 s.
+        says how many brokers each site has, `nodes` how many processes each broker. EnvironmentFault, with the end of
+        the log, where it is not up within 90 s.
         """
         for name in sites:
             if not SITE_NAME.fullmatch(name):
@@ -81,6 +85,7 @@ class Lab(Played):
             )
         if not 1 <= pairs <= MOST_PAIRS:
             raise UsageError(f"{pairs} pairs: a lab has one to {MOST_PAIRS}, each broker takes half a gigabyte")
+        _check_nodes(KINDS.named(topology), topology, nodes, replicates=replicates)
         directory = directory.resolve()
         if directory.exists() and any(directory.iterdir()):
             raise UsageError(f"{directory} is not empty", remedy="`dr-ctl lab down` ends a lab that is up there.")
@@ -89,7 +94,9 @@ class Lab(Played):
         home = distribution.obtain(kind.distribution) if kind.distribution is not None else directory
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
-        lab = cls(directory, layout.new(directory, sites, queues, topology, wanted, pairs))
+        lab = cls(
+            directory, layout.new(directory, sites, queues, topology, wanted, pairs, nodes, replicates=replicates)
+        )
         try:
             lab._save()
             lab._start_links(delay_ms)
@@ -99,6 +106,8 @@ class Lab(Played):
             lab._start_brokers([make.site for make in makes if kind.links_at_boot(make)], first=serving)
             settings_file.write(directory, lab.state)
             lab._start_processors()
+            for broker in lab._leading([each for each in lab.state.sites if each.node and each.name != serving]):
+                lab._admin(broker).keep_out()
             if serving is not None:
                 lab.open_clients(serving)
         except BaseException:
@@ -137,21 +146,23 @@ class Lab(Played):
     def pairs(self) -> tuple[str, ...]:
         return self.state.pairs
 
-    def site(self, name: str, pair: str | None = None) -> SiteState:
-        """Ports, addresses and logins of a site's broker, of the first pair where none is named, as everywhere."""
-        return self.state.site(name, pair)
+    def site(self, name: str, pair: str | None = None, node: str | None = None) -> SiteState:
+        """Ports, addresses and logins of a site's broker, of the first pair and the first node where none is named, as
+        everywhere."""
+        return self.state.site(name, pair, node)
 
-    def instance(self, site: str, pair: str | None = None) -> Path:
+    def instance(self, site: str, pair: str | None = None, node: str | None = None) -> Path:
         """Where the broker lives; logs are in `log`."""
-        return self._home(self.site(site, pair))
+        return self._home(self.site(site, pair, node))
 
     def admin(self, site: str, pair: str | None = None, *, timeout_s: float = 5.0) -> Admin:
-        """Management of a site's broker, for setting a scene."""
-        return self._admin(self.site(site, pair), timeout_s=timeout_s)
+        """Management of a site's broker, of its active node, for setting a scene."""
+        [broker] = self._leading(self.state.brokers(site, self.site(site, pair).pair))
+        return self._admin(broker, timeout_s=timeout_s)
 
-    def pid(self, site: str, pair: str | None = None) -> int | None:
+    def pid(self, site: str, pair: str | None = None, node: str | None = None) -> int | None:
         """The broker's process, or None where it does not run."""
-        process = self.site(site, pair).process
+        process = self.site(site, pair, node).process
         return process.pid if process is not None and process.alive() else None
 
     def processes(self) -> list[daemons.Process]:
@@ -177,38 +188,40 @@ class Lab(Played):
         if (self.directory / lab_state.FILE).exists():
             shutil.rmtree(self.directory)
 
-    def kill(self, site: str, pair: str | None = None) -> None:
+    def kill(self, site: str, pair: str | None = None, node: str | None = None) -> None:
         """End a site's brokers with SIGKILL: the site is lost. Returns when their ports refuse. With a pair, its one
-        alone, here and in what follows."""
-        self._as_written()
-        for broker in self.state.brokers(site, pair):
-            if broker.process is not None:
-                daemons.kill(broker.process)
-            self._keep(replace(broker, process=None))
+        alone, with a node, that process alone, here and in what follows."""
+        self._end(daemons.kill, site, pair, node)
 
-    def stop(self, site: str, pair: str | None = None) -> None:
+    def stop(self, site: str, pair: str | None = None, node: str | None = None) -> None:
         """End a site's brokers in an orderly way."""
+        self._end(partial(daemons.end, within_s=DOWN_S), site, pair, node)
+
+    def _end(self, end: Callable[[daemons.Process], None], site: str, pair: str | None, node: str | None) -> None:
+        """Nodes that wait first: none takes over while all are ended."""
         self._as_written()
-        for broker in self.state.brokers(site, pair):
+        for broker in reversed(self.state.brokers(site, pair, node)):
             if broker.process is not None:
-                daemons.end(broker.process, within_s=DOWN_S)
+                end(broker.process)
             self._keep(replace(broker, process=None))
 
-    def start(self, site: str, pair: str | None = None, *, wait: bool = True) -> None:
-        """Start a site's brokers again, clients kept out; a running one is left alone. Waits until they are active."""
+    def start(self, site: str, pair: str | None = None, node: str | None = None, *, wait: bool = True) -> None:
+        """Start a site's brokers again; a running one is left alone. Waits until they are active, or wait for their
+        turn. Clients are kept out, but by brokers of several nodes, whose listeners open at every start."""
         self._as_written()
-        for broker in self.state.brokers(site, pair):
-            if broker.process is None or not broker.process.alive():
-                self._keep(replace(broker, process=self._kind.start(self._home(broker))))
-        if wait:
-            self._wait_active(self.state.brokers(site, pair), time.monotonic() + UP_S)
+        for letter in (node,) if node is not None else self.state.nodes:
+            for broker in self.state.brokers(site, pair, letter):
+                if broker.process is None or not broker.process.alive():
+                    self._keep(replace(broker, process=self._kind.start(self._home(broker))))
+            if wait:
+                self._wait_active(self.state.brokers(site, pair, letter), time.monotonic() + UP_S)
 
-    def freeze(self, site: str) -> None:
+    def freeze(self, site: str, node: str | None = None) -> None:
         """Stop a site's brokers in their tracks (SIGSTOP): their ports accept, nothing answers."""
-        self._signal(site, signal.SIGSTOP)
+        self._signal(site, node, signal.SIGSTOP)
 
-    def thaw(self, site: str) -> None:
-        self._signal(site, signal.SIGCONT)
+    def thaw(self, site: str, node: str | None = None) -> None:
+        self._signal(site, node, signal.SIGCONT)
 
     def cut(self, site_from: str | None = None, mode: str = "refuse") -> None:
         """Cut the links that leave `site_from`, or both: `refuse`, `hang` or `accept` (see the module `wire`)."""
@@ -226,16 +239,16 @@ class Lab(Played):
 
     def open_clients(self, site: str) -> None:
         """Let clients in at a site, as a person at its console could, without a look at the other site."""
-        for broker in self.state.brokers(site):
+        for broker in self._leading(self.state.brokers(site)):
             self._admin(broker).open_clients()
 
     def close_clients(self, site: str) -> None:
-        for broker in self.state.brokers(site):
+        for broker in self._leading(self.state.brokers(site)):
             self._admin(broker).close_clients()
 
     def create_queue(self, name: str) -> None:
         """Make a queue of any name at every broker, and remember it."""
-        for broker in self.state.sites:
+        for broker in self._leading(self.state.sites):
             self._admin(broker).create_queue(name)
         if name not in self.state.queues:
             self.state = replace(self.state, queues=(*self.state.queues, name))
@@ -243,13 +256,13 @@ class Lab(Played):
 
     def wait_mirrored(self, within_s: float = 30.0) -> None:
         """Wait until all links are connected; EnvironmentFault where they are not in time."""
-        self._wait_links(self.state.sites, time.monotonic() + within_s)
+        self._wait_links(self._leading(self.state.sites), time.monotonic() + within_s)
 
     def target(self, pair: str | None = None) -> Target:
         """Where the clients of a pair may be served: for a `Load`."""
         name = pair or self.pairs[0]
         brokers = [broker for broker in self.state.sites if broker.pair == name]
-        sites = tuple((broker.name, broker.stomp) for broker in brokers)
+        sites = tuple((broker.name, broker.stomp) for broker in brokers)  # every node has its own
         stores = {broker.name: self.id_store(broker.name, name) for broker in brokers}
         kind, fan_out = self._kind, None
         ids = Ids(stores, kind.ids.address) if kind.ids is not None else None
@@ -285,7 +298,7 @@ class Lab(Played):
 
     def _start_links(self, delay_ms: float) -> None:
         for link in self.state.links:
-            listener = self.site(link.target, link.pair).ports[self._kind.link_target or ""]
+            listener = self.site(link.target, link.pair, link.node).ports[self._kind.link_target or ""]
             argv = [
                 sys.executable, "-m", wire.__name__, "--port", str(link.port), "--control", str(link.control),
                 "--to", f"127.0.0.1:{listener}", "--delay-ms", str(delay_ms),
@@ -294,16 +307,19 @@ class Lab(Played):
             self._keep(replace(link, process=process))
 
     def _makes(self, edit: Callable[[str], str] | None) -> list[Make]:
-        ports = {(link.source, link.pair): link.port for link in self.state.links}
+        links = self.state.links
         return [
             Make(
                 site=site,
                 peer=self.state.other(site.name, site.pair),
-                link_port=ports.get((site.name, site.pair)),
+                link_ports=[each.port for each in links if (each.source, each.pair) == (site.name, site.pair)],
                 queues=self.queues,
                 forwards=self.state.forwards,
                 options=self.state.options,
                 edit=edit,
+                nodes=self.state.brokers(site.name, site.pair) if site.node else (),
+                replicates=self.state.replicates,
+                store=self.directory / f"{site.group}-store",
             )
             for site in self.state.sites
         ]
@@ -320,14 +336,15 @@ class Lab(Played):
     def _start_brokers(self, linked: Sequence[SiteState], *, first: str | None) -> None:
         until = time.monotonic() + UP_S
         names = dict.fromkeys(broker.name for broker in self.state.sites)
-        for name in sorted(names, key=lambda name: name != first):
-            self.start(name, wait=self._kind.waits is not None)
-        self._wait_active(self.state.sites, until)
+        for node in self.state.nodes:
+            for name in sorted(names, key=lambda name: name != first):
+                self.start(name, node=node, wait=self._kind.waits is not None)
+            self._wait_active([broker for broker in self.state.sites if broker.node == node], until)
         self._wait_links([self.site(broker.name, broker.pair) for broker in linked], until)
         for name in self.queues:
             if not self._kind.made_at_once(name):
                 self.create_queue(name)
-        for broker in self.state.sites:
+        for broker in self._leading(self.state.sites):
             self._admin(broker).prepare()
         # Again: a link that ships a queue may dial anew until the peer has that queue too.
         self._wait_links([self.site(broker.name, broker.pair) for broker in linked], until)
@@ -353,8 +370,25 @@ class Lab(Played):
             wait_until("active", partial(self._up, broker), self._logs(broker), broker, until)
 
     def _up(self, broker: SiteState) -> bool:
-        waits = self._kind.waits
-        return (waits is not None and waits(self._home(broker))) or self._admin(broker, timeout_s=2).active()
+        """Whether it is active, or says that it waits: in its log, or at its console."""
+        group = self._kind.group
+        waits = group.waits if group is not None and broker.node else self._kind.waits
+        if waits is not None and waits(self._home(broker)):
+            return True
+        return self._admin(broker, timeout_s=2).active() or broker.node not in ("", lab_state.FIRST)
+
+    def _leading(self, brokers: Sequence[SiteState]) -> list[SiteState]:
+        """Of each broker the node that is active; the first where none says so."""
+        nodes: dict[str, list[SiteState]] = {}
+        for broker in brokers:
+            nodes.setdefault(broker.group, []).append(broker)
+        return [next(filter(self._leads, each), each[0]) if len(each) > 1 else each[0] for each in nodes.values()]
+
+    def _leads(self, node: SiteState) -> bool:
+        try:
+            return self._admin(node, timeout_s=2).active()
+        except BrokerError:
+            return False
 
     def _wait_links(self, sources: Sequence[SiteState], until: float) -> None:
         for broker in sources:
@@ -390,9 +424,9 @@ class Lab(Played):
                 continue
         return sum(found.values()) if found.keys() >= set(queues) else None
 
-    def _signal(self, site: str, signum: signal.Signals) -> None:
+    def _signal(self, site: str, node: str | None, signum: signal.Signals) -> None:
         self._as_written()
-        for broker in self.state.brokers(site):
+        for broker in self.state.brokers(site, node=node):
             if broker.process is None or not daemons.send(broker.process, signum):
                 raise EnvironmentFault(f"the broker {broker.broker} does not run")
 
@@ -414,3 +448,13 @@ class Lab(Played):
 
     def _save(self) -> None:
         self.state.save(self.directory)
+
+
+def _check_nodes(kind: Kind, topology: str, nodes: int, *, replicates: bool) -> None:
+    """UsageError where no such lab can be."""
+    if not 1 <= nodes <= MOST_NODES:
+        raise UsageError(f"{nodes} nodes: a broker of a lab has one or {MOST_NODES}")
+    if nodes > 1 and kind.group is None:
+        raise UsageError(f"a lab of {topology} has brokers of one node")
+    if replicates and not (nodes > 1 and kind.group is not None and kind.group.replicates):
+        raise UsageError("--replication: nodes of Artemis brokers replicate their store", remedy="Add --nodes 2.")

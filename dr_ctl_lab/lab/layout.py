@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from dr_ctl_lab.lab.kinds import KINDS
@@ -16,35 +17,59 @@ if TYPE_CHECKING:
     from dr_ctl_lab.lab.make import Options
 
 PORTS_PER_LINK = 2
+NODES = "ab"
 MOST_FORWARDED = 10  # a divert each
 
 
 def new(
-    directory: Path, sites: tuple[str, str], queues: Sequence[str], topology: str, told: Options, pairs: int
+    directory: Path,
+    sites: tuple[str, str],
+    queues: Sequence[str],
+    topology: str,
+    told: Options,
+    pairs: int,
+    nodes: int,
+    *,
+    replicates: bool,
 ) -> LabState:
     """Lay out a lab of that topology in `directory`; the ports are its own until that is gone."""
     kind = KINDS.named(topology)
     app_password = secrets.token_urlsafe(18)  # a single password for both sites: clients move with the service
     others = {user: secrets.token_urlsafe(18) for user in kind.users}
-    ports = iter(reserve_ports(2 * pairs * (len(kind.ports) + PORTS_PER_LINK), directory))
+    called = NODES[:nodes] if nodes > 1 else ("",)
+    ports_of_each = (*kind.ports, *(kind.group.ports if kind.group is not None and nodes > 1 else ()))
+    ports = iter(reserve_ports(2 * pairs * nodes * (len(ports_of_each) + PORTS_PER_LINK), directory))
+    passwords = defaultdict[tuple[str, str], str](lambda: secrets.token_urlsafe(18))
     names = [PAIR, *(f"orders-{number}" for number in range(2, pairs + 1))]
     made = tuple(
         SiteState(
             name=name,
-            ports={what: next(ports) for what in kind.ports},
-            admin_password=secrets.token_urlsafe(18),
+            ports={what: next(ports) for what in ports_of_each},
+            admin_password=passwords[name, pair],
             app_password=app_password,
             pair=pair,
             others=others,
+            node=node,
         )
         for pair in names
         for name in sites
+        for node in called
     )
     joined = () if kind.link_target is None else (sites, sites[::-1])
     links = tuple(
-        LinkState(source=source, target=target, port=next(ports), control=next(ports), pair=pair)
+        LinkState(source=source, target=target, port=next(ports), control=next(ports), pair=pair, node=node)
         for pair in names
         for source, target in joined
+        for node in called
     )
     forwards = tuple(name for name in queues if kind.forwards(name))[:MOST_FORWARDED]
-    return LabState(directory.name, made, links, tuple(queues), topology=topology, options=told, forwards=forwards)
+    return LabState(
+        directory.name,
+        made,
+        links,
+        tuple(queues),
+        topology=topology,
+        options=told,
+        forwards=forwards,
+        replicates=replicates,
+    )

@@ -23,16 +23,35 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Make:
-    """How a site's broker is to be made; `link_port` is the proxy's, on the way to `peer`, if anything goes there.
-    `edit` changes the broker's own configuration before its first start."""
+    """How a site's broker is to be made, or one of its `nodes`, which have `store` in common unless it `replicates`.
+    `link_ports` are those of the proxies on the way to `peer`, one to each of its nodes, if anything goes there. `edit`
+    changes the broker's own configuration before its first start."""
 
     site: SiteState
     peer: SiteState
-    link_port: int | None
+    link_ports: Sequence[int]
     queues: Sequence[str]
     forwards: Sequence[str] = ()  # of the queues, those that take what is published with MQTT
     options: Options = field(default_factory=dict)
     edit: Callable[[str], str] | None = None
+    nodes: Sequence[SiteState] = ()
+    replicates: bool = False
+    store: Path | None = None
+
+    @property
+    def link_uris(self) -> list[str]:
+        return [f"tcp://127.0.0.1:{port}" for port in self.link_ports]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What a kind of lab needs for brokers of several nodes: further ports of each, how one says in its log that it
+    waits for its turn, whether their stores can be replicated, and what the settings say of such a broker."""
+
+    ports: tuple[str, ...]
+    waits: Callable[[Path], bool]
+    replicates: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Admin(Protocol):
@@ -52,6 +71,9 @@ class Admin(Protocol):
         """Let clients in, as a person at its console could."""
 
     def close_clients(self, acceptor: str = "clients") -> None: ...
+
+    def keep_out(self) -> None:
+        """Close them so that they stay out over a takeover, as far as the brokers can."""
 
     def create_queue(self, name: str) -> None:
         """Make a durable queue of any name; a queue that exists is left as it is."""
@@ -109,6 +131,8 @@ class Kind:
     beside: Callable[[Path, Sequence[Make]], Process | None] | None = None
     # Where one broker of a pair runs at a time: whether a started one waits for its peer to end, by what it wrote.
     waits: Callable[[Path], bool] | None = None
+    # What brokers of several nodes need; without it every broker is one process.
+    group: Group | None = None
     dialect: Dialect = ARTEMIS  # how its clients speak STOMP
     # The protocols of its clients' listener, and what may be odd about their messages.
     speaks: tuple[Speaks, ...] = (Speaks.STOMP,)

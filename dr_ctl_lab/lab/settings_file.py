@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -10,11 +11,14 @@ from dr_ctl.engine.runs import write_text
 from dr_ctl_lab.lab.kinds import KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from dr_ctl_lab.lab.make import Kind
     from dr_ctl_lab.lab.state import LabState, SiteState
 
 NAME = "dr-ctl.yaml"
+OF_A_NODE = ("jolokia", "stomp")
 
 
 def write(directory: Path, state: LabState) -> Path:
@@ -32,7 +36,17 @@ def write(directory: Path, state: LabState) -> Path:
 
 def secret(directory: Path, site: SiteState, user: str | None = None) -> Path:
     """Where a password stands: the administrator's, or that of another one whom the kind of lab has."""
-    return directory / "secrets" / (site.broker if user is None else f"{site.broker}.{user}")
+    return directory / "secrets" / (site.group if user is None else f"{site.group}.{user}")
+
+
+def _broker(kind: Kind, nodes: Sequence[SiteState]) -> dict[str, Any]:
+    """What is said of a broker, and of each of its nodes where it has several."""
+    rows = [kind.settings(node, f"secrets/{node.group}") for node in nodes]
+    if len(rows) == 1 or kind.group is None:
+        return rows[0]
+    common = {key: value for key, value in rows[0].items() if key not in OF_A_NODE}
+    named = [{"name": node.node, **{key: row[key] for key in OF_A_NODE}} for node, row in zip(nodes, rows, strict=True)]
+    return {**common, "nodes": named, **deepcopy(kind.group.settings)}
 
 
 def document(state: LabState) -> dict[str, Any]:
@@ -42,7 +56,7 @@ def document(state: LabState) -> dict[str, Any]:
         "name": state.name,
         "topology": state.topology,
         "sites": {
-            name: {"brokers": [kind.settings(one, f"secrets/{one.broker}") for one in state.brokers(name)]}
+            name: {"brokers": [_broker(kind, state.brokers(name, pair)) for pair in state.pairs]}
             for name in dict.fromkeys(site.name for site in state.sites)
         },
         "objectives": {"loss": {"messages": 0, "age": "30s"}, "recovery": "2m"},

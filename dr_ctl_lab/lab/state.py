@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 FILE = "lab.json"
 ADMIN, APP = "admin", "app"
 PAIR = "orders-1"
+FIRST = "a"  # of several nodes: the one that starts as primary
 
 
 @dataclass(frozen=True, slots=True)
 class SiteState:
-    """A broker of a site: ports by name, who may log in, and the process, None while it is not running.
+    """A broker of a site, or one of its nodes: ports by name, who may log in, and the process, None while it is not
+    running.
 
     `others` are the passwords of whoever else its kind has; `processor` is what applies the ids that the peer's
     consumers processed, where the kind has that: a processor outlives its broker.
@@ -39,11 +41,18 @@ class SiteState:
     pair: str = PAIR
     others: Mapping[str, str] = field(default_factory=dict, repr=False)
     processor: Process | None = None
+    node: str = ""  # where the broker has several: a, b, …
+
+    @property
+    def group(self) -> str:
+        """The name of all its nodes: the site's, with the pair's where that is not the first. No site's name has a
+        dot."""
+        return self.name if self.pair == PAIR else f"{self.name}.{self.pair}"
 
     @property
     def broker(self) -> str:
-        """The broker's name: the site's, with the pair's where that is not the first. No site's name has a dot."""
-        return self.name if self.pair == PAIR else f"{self.name}.{self.pair}"
+        """The name of this one."""
+        return self.group if self.node in ("", FIRST) else f"{self.group}.{self.node}"
 
     @property
     def stomp(self) -> Address:
@@ -72,15 +81,18 @@ class LinkState:
     control: int
     process: Process | None = None
     pair: str = PAIR
+    node: str = ""  # of the target
 
     @property
     def name(self) -> str:
-        return f"{self.source}-{self.target}" + ("" if self.pair == PAIR else f".{self.pair}")
+        pair = "" if self.pair == PAIR else f".{self.pair}"
+        return f"{self.source}-{self.target}{pair}{f'.{self.node}' if self.node else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class LabState:
-    """The whole lab; changed by replacing, written whole. `sites` are the brokers of both, pair by pair; `options`
+    """The whole lab; changed by replacing, written whole. `sites` are the brokers of both, pair by pair, with all their
+    nodes, which share a store unless it `replicates`; `options`
     are those of its kind, `forwards` the queues that take what is published with MQTT, `beside` is what its brokers
     need to run, if anything."""
 
@@ -92,22 +104,33 @@ class LabState:
     options: Mapping[str, Any] = field(default_factory=dict)
     forwards: tuple[str, ...] = ()
     beside: Process | None = None
+    replicates: bool = False
 
     @property
     def pairs(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(site.pair for site in self.sites))
 
-    def brokers(self, name: str, pair: str | None = None) -> tuple[SiteState, ...]:
-        """The brokers of a site, or its one of that pair. UsageError where there is none."""
-        found = tuple(site for site in self.sites if site.name == name and pair in (None, site.pair))
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes of each broker; one without a name where it has one."""
+        return tuple(dict.fromkeys(site.node for site in self.sites))
+
+    def brokers(self, name: str, pair: str | None = None, node: str | None = None) -> tuple[SiteState, ...]:
+        """The brokers of a site with all their nodes, or its one of that pair, and that node. UsageError where there is
+        none."""
+        found = tuple(
+            site for site in self.sites if site.name == name and pair in (None, site.pair) and node in (None, site.node)
+        )
         if not found:
-            have = " and ".join(dict.fromkeys(site.name for site in self.sites))
-            raise UsageError(f"the lab has no site {name}{f' with {pair}' if pair else ''}; it has {have}")
+            have = ", ".join(site.broker for site in self.sites)
+            asked = "/".join(each for each in (name, pair, node) if each)
+            raise UsageError(f"the lab has no broker {asked}; it has {have}")
         return found
 
-    def site(self, name: str, pair: str | None = None) -> SiteState:
-        """The broker of a site, of its first pair unless another is asked for. UsageError where there is none."""
-        return self.brokers(name, pair)[0]
+    def site(self, name: str, pair: str | None = None, node: str | None = None) -> SiteState:
+        """The broker of a site, of its first pair and first node unless others are asked for. UsageError where there is
+        none."""
+        return self.brokers(name, pair, node)[0]
 
     def other(self, name: str, pair: str | None = None) -> SiteState:
         mine = self.site(name, pair)

@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SiteStatus:
-    """How one broker of a site is. `clients_open` is None where it does not say, `serves` too: which queues of the
-    lab clients are served from here. `processor`: whether it runs, or None where the kind of lab has none."""
+    """How one broker of a site is, or one of its nodes; only an `active` one serves. `clients_open` is None where it
+    does not say, `serves` too: which queues of the lab clients are served from here. `processor`: whether it runs, or
+    None where the kind of lab has none."""
 
     name: str
     pair: str
+    node: str
     running: bool
     frozen: bool
     answers: bool
+    active: bool | None
     clients_open: bool | None
     serves: tuple[str, ...] | None
     processor: bool | None
@@ -31,11 +34,13 @@ class SiteStatus:
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
-    """How a link is: the mode of its proxy, and whether the broker at its source ships over it."""
+    """How a link is, or its way to one node of the target: the mode of its proxy, and whether the broker at its source
+    ships over it."""
 
     source: str
     target: str
     pair: str
+    node: str
     mode: str | None
     delay_ms: float | None
     connected: bool | None
@@ -62,14 +67,19 @@ def _site_status(state: LabState, site: SiteState) -> SiteStatus:
     running = site.process is not None and site.process.alive()
     frozen = site.process is not None and site.process.frozen()
     processor = None if site.processor is None else site.processor.alive()
-    clients_open, serves = None, None
+    active, clients_open, serves = None, None, None
     if running:
         try:
             admin = KINDS.named(state.topology).admin(site, timeout_s=2)
-            clients_open, serves = admin.clients_open(), tuple(admin.served(state.queues))
+            active = admin.active()
+            if active:
+                clients_open, serves = admin.clients_open(), tuple(admin.served(state.queues))
         except BrokerError:
-            clients_open = serves = None
-    return SiteStatus(site.name, site.pair, running, frozen, clients_open is not None, clients_open, serves, processor)
+            active = clients_open = serves = None
+    answers = active is not None
+    return SiteStatus(
+        site.name, site.pair, site.node, running, frozen, answers, active, clients_open, serves, processor
+    )
 
 
 def _link_status(state: LabState, link: LinkState) -> LinkStatus:
@@ -77,10 +87,11 @@ def _link_status(state: LabState, link: LinkState) -> LinkStatus:
         told: wire.WireState | None = wire.ask(link.control, timeout_s=2)
     except EnvironmentFault:
         told = None
-    try:
-        source = state.site(link.source, link.pair)
-        connected: bool | None = KINDS.named(state.topology).admin(source, timeout_s=2).link_attached(link.target)
-    except BrokerError:
-        connected = None
+    connected: bool | None = None
+    for source in state.brokers(link.source, link.pair):
+        try:
+            connected = KINDS.named(state.topology).admin(source, timeout_s=2).link_attached(link.target)
+        except BrokerError:
+            continue
     mode, delay_ms = (told.mode, told.delay_ms) if told else (None, None)
-    return LinkStatus(link.source, link.target, link.pair, mode, delay_ms, connected)
+    return LinkStatus(link.source, link.target, link.pair, link.node, mode, delay_ms, connected)

@@ -67,7 +67,14 @@ class Nodes:
         self.is_in_sync = layout.replicates
         self.on_split: Callable[[Broker], None] = lambda _: None
         self.hosts = tuple(
-            Host(self, node, f"{name}-{node}" if number else name, kind=kind, changed=changed, clock=clock)
+            Host(
+                self,
+                node,
+                f"{name}.{node}" if number and kind.passive is not None else name,
+                kind=kind,
+                changed=changed,
+                clock=clock,
+            )
             for number, node in enumerate(NAMES[: layout.nodes])
         )
         self._make = partial(

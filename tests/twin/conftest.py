@@ -16,7 +16,16 @@ from tests.conftest import Command
 from tests.timeouts import impatient
 from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.matrix import without_agents
-from tests.twin.subject import BridgesSubject, ClassicSubject, FanoutSubject, PluginSubject, StoreSubject, Subject
+from tests.twin.subject import (
+    BridgesSubject,
+    ClassicGroupSubject,
+    ClassicSubject,
+    FanoutSubject,
+    GroupSubject,
+    PluginSubject,
+    StoreSubject,
+    Subject,
+)
 
 OTHERS = (CONTINUITY, BRIDGES, BROKERSYNC, FANOUT, SHARED_STORE)
 BOTH = pytest.mark.parametrize("topology", [MIRROR, *OTHERS])
@@ -75,39 +84,49 @@ SUBJECTS: Mapping[str, Callable[[PlayedTwin | Lab], Any]] = {
     FANOUT: FanoutSubject,
     SHARED_STORE: StoreSubject,
 }
+GROUPS: Mapping[str, Callable[[PlayedTwin | Lab], Any]] = {MIRROR: GroupSubject, BROKERSYNC: ClassicGroupSubject}
 
 
 @pytest.fixture(scope="session")
-def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Lab]]:
+def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, Layout], Lab]]:
     """Real brokers of one topology at a time, which all tests share that ask for it."""
     with ExitStack() as stack:
-        up: dict[str, Lab] = {}
+        up: dict[tuple[str, Layout], Lab] = {}
 
-        def of(topology: str) -> Lab:
-            if topology not in up:
+        def of(topology: str, layout: Layout) -> Lab:
+            if (topology, layout) not in up:
                 stack.close()
                 up.clear()
                 folder = tmp_path_factory.mktemp("contract") / "lab"
-                up[topology] = stack.enter_context(Lab.up(folder, topology=topology))
+                nodes = {"nodes": layout.nodes, "replicates": layout.replicates}
+                lab = Lab.up(folder, topology=topology, edit=None if layout.fails_back else staying, **nodes)
+                up[topology, layout] = stack.enter_context(lab)
             for site in ("london", "paris"):
-                up[topology].start(site)
-            return up[topology]
+                up[topology, layout].start(site)
+            return up[topology, layout]
 
         yield of
 
 
+def staying(xml: str) -> str:
+    """A backup that is active stays so when its primary returns."""
+    return xml.replace("<backup>", "<backup><allow-failback>false</allow-failback>", 1)
+
+
 @pytest.fixture
-def made_of(request: pytest.FixtureRequest, topology: str) -> Callable[[str], Any]:
+def made_of(request: pytest.FixtureRequest, topology: str, layout: Layout) -> Callable[[str], Any]:
     """What a contract test asks, by what it is made of; no agent works beside it."""
+
+    kind = SUBJECTS[topology] if layout.nodes == 1 else GROUPS[topology]
 
     def made(of: str) -> Any:
         if of != "brokers":
             twin: PlayedTwin = request.getfixturevalue("twin")
             without_agents(twin)
-            return SUBJECTS[topology](twin)
+            return kind(twin)
         if topology == CONTINUITY and needs_plugin.args[0]:
             pytest.skip(needs_plugin.kwargs["reason"])
-        subject = SUBJECTS[topology](request.getfixturevalue("labs")(topology))
+        subject = kind(request.getfixturevalue("labs")(topology, layout))
         subject.reset()
         return subject
 

@@ -319,6 +319,29 @@ class GroupSubject(Subject):
         name, _, node = site.partition("/")
         return self.stage.site(name, node=node or None)
 
+    def reset(self) -> None:
+        """The first nodes are active, and nothing lies anywhere."""
+        for site in SITES:
+            if self.active(f"{site}/a") is not True:  # where the other one stays active
+                self.stage.kill(site)
+                self.stage.start(site)
+            until(lambda site=site: self.active(f"{site}/a") and self.active(f"{site}/b") is False, within_s=TAKES_S)
+            until(lambda site=site: self.attached(site), within_s=TAKES_S)
+        for site in SITES:
+            for match in (IN, "geheim.#"):
+                self.call(site, REMOVE, match)
+            for queue in QUEUES:
+                self.on(site, "resume()", queue=queue)
+                self.on(site, "removeAllMessages()", queue=queue)
+            self.destroy(site, "dr-ctl.contract.london")
+
+    def active(self, at: str) -> bool | None:
+        """None where no console answers."""
+        try:
+            return bool(self.read(at, self.server(at), "Active")["Active"])
+        except (requests.ConnectionError, KeyError):
+            return None
+
     def depth(self, site: str, queue: str) -> int:
         return int(self.read(site, self.queue(site, queue), "MessageCount")["MessageCount"])
 
@@ -485,6 +508,12 @@ class BridgesSubject(Subject):
 class ClassicSubject(Asked):
     """Two Classic brokers that copy to each other."""
 
+    def answers(self, site: str) -> bool:
+        try:
+            return bool(self.ask(site, type="read", mbean=self.server(site), attribute=["Slave"])["status"] == 200)
+        except requests.ConnectionError:
+            return False
+
     def reset(self) -> None:
         """Nothing lies anywhere, nothing is under way: a real pair is shared by all tests."""
         for site in SITES:
@@ -512,7 +541,7 @@ class ClassicSubject(Asked):
         return self.post(site, body, Origin="http://localhost")
 
     def server(self, site: str) -> str:
-        return f"org.apache.activemq:type=Broker,brokerName={self.place(site).broker}"
+        return f"org.apache.activemq:type=Broker,brokerName={self.place(site).group}"
 
     def queue(self, site: str, name: str) -> str:
         return f"{self.server(site)},destinationType=Queue,destinationName={name}"
@@ -565,6 +594,21 @@ class ClassicSubject(Asked):
             client.connection.close(politely=False)
 
 
+class ClassicGroupSubject(ClassicSubject):
+    """Brokers of several nodes, as GroupSubject has them."""
+
+    place = GroupSubject.place
+
+    def reset(self) -> None:
+        """The first nodes have the store."""
+        for site in SITES:
+            if not self.answers(f"{site}/a"):
+                self.stage.kill(site)
+                self.stage.start(site)
+            until(lambda site=site: self.bridges(site), within_s=TAKES_S)
+        super().reset()
+
+
 class FanoutSubject(ClassicSubject):
     """Producers write to both."""
 
@@ -592,12 +636,6 @@ class StoreSubject(ClassicSubject):
     def probes(self, site: str) -> type:
         place = self.place(site)
         return type(greet(place.stomp, place.app, None, timeout_s=2))
-
-    def answers(self, site: str) -> bool:
-        try:
-            return bool(self.ask(site, type="read", mbean=self.server(site), attribute=["Slave"])["status"] == 200)
-        except requests.ConnectionError:
-            return False
 
     def stop(self, site: str) -> None:
         """Whoever asks for that is hardly ever answered, or not to the end."""

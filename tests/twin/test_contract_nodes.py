@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-import requests
 
 from dr_ctl.core.system import system
 from dr_ctl.stomp_io.address import Closed, Connected
@@ -21,25 +20,17 @@ TAKES_S = 120.0
 
 
 @pytest.fixture
-def group(layout: Layout, subject: Any) -> GroupSubject:
+def group(layout: Layout, subject: GroupSubject) -> GroupSubject:
     del layout
-    return GroupSubject(subject.stage)
+    return subject
 
 
 def by(*layouts: Layout) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("layout", layouts)
 
 
-def active(group: GroupSubject, at: str) -> bool | None:
-    """None where no console answers."""
-    try:
-        return bool(group.read(at, group.server(at), "Active")["Active"])
-    except requests.ConnectionError:
-        return None
-
-
 def taken_over(group: GroupSubject, at: str) -> None:
-    until(lambda: active(group, at), within_s=TAKES_S)
+    until(lambda: group.active(at), within_s=TAKES_S)
 
 
 def may_send(group: GroupSubject, at: str, match: str = IN) -> set[str]:
@@ -102,7 +93,7 @@ def test_a_takeover_forgets_what_management_did_and_keeps_the_journal(group: Gro
     node = group.read(A, group.server(A), "NodeID")
 
     group.stage.kill("london", node="a")
-    comes(lambda: [active(group, at) for at in (A, B)], [None, False])
+    comes(lambda: [group.active(at) for at in (A, B)], [None, False])
     taken_over(group, B)
 
     until(lambda: group.greeted(B) is Connected)
@@ -134,13 +125,13 @@ def test_a_node_that_comes_back_is_active_again_after_a_gap(group: GroupSubject,
     seen: list[tuple[bool | None, bool | None]] = []
 
     group.stage.start("london", node="a")
-    while not active(group, A):
-        seen.append((active(group, A), active(group, B)))
+    while not group.active(A):
+        seen.append((group.active(A), group.active(B)))
         system().sleep(0.02)
 
     assert (False if layout.replicates else None, False) in seen
     assert (True, True) not in seen
-    comes(lambda: active(group, B), False)
+    comes(lambda: group.active(B), False)
     assert group.depth(A, IN) == 2
     passive = start(B)
     group.stage.kill("london", node="a")
@@ -159,20 +150,20 @@ def test_a_primary_that_waits_refuses_everything(group: GroupSubject) -> None:
     group.stage.start("london", node="a")
 
     system().sleep(5)
-    assert [active(group, at) for at in (A, B)] == [None, True]
+    assert [group.active(at) for at in (A, B)] == [None, True]
     assert [group.greeted(at) for at in (A, B)] == [Closed, Connected]
     group.stage.kill("london", node="b")
     taken_over(group, A)
 
 
-@by(Layout(nodes=2, replicates=True, listener="clients", takeover_s=2.0))
+@by(REPLICATED)
 def test_closing_the_listener_of_the_replication_makes_both_nodes_active(group: GroupSubject) -> None:
     group.put(A, IN, 2)
     group.settled()
 
-    group.done(A, group.acceptor(A, "clients"), "stop()")
+    group.done(A, group.acceptor(A, "cluster"), "stop()")
 
-    comes(lambda: [active(group, at) for at in (A, B)], [True, True], within_s=TAKES_S)
+    comes(lambda: [group.active(at) for at in (A, B)], [True, True], within_s=TAKES_S)
     shown = [group.read(at, group.server(at), "Backup", "NodeID", "ReplicaSync") for at in (A, B)]
     assert shown[0] == shown[1] == {**shown[0], "Backup": False, "ReplicaSync": False}
     until(lambda: all(group.attached(at) for at in (A, B)), within_s=TAKES_S)
@@ -180,5 +171,5 @@ def test_closing_the_listener_of_the_replication_makes_both_nodes_active(group: 
     comes(lambda: [group.depth(at, IN) for at in (A, B, PARIS)], [2, 3, 3])
     group.on(PARIS, "removeAllMessages()")
     comes(lambda: [group.depth(at, IN) for at in (A, B, PARIS)], [0, 3, 0])
-    group.done(A, group.acceptor(A, "clients"), "start()")
+    group.done(A, group.acceptor(A, "cluster"), "start()")
     assert [group.greeted(at) for at in (A, B)] == [Connected, Connected]

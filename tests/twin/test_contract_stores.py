@@ -23,6 +23,7 @@ from dr_ctl.topologies.topology import glance_of
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, MIRROR
+from dr_ctl_lab.twin.nodes import Layout
 
 TEXTS = (
     *("", "{}", '{"run": "20261121T02', "[1]", "it's 'ours' \\ \"Größe\"\n\x09", "\"dr_ctl_says = 'x'\"", "x" * 20_000),
@@ -50,7 +51,7 @@ def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shelf]:
     if request.param == "files":
         yield files(tmp_path / "documents")
     elif request.param == "brokers":
-        yield from held_by(request.getfixturevalue("labs")(MIRROR))
+        yield from held_by(request.getfixturevalue("labs")(MIRROR, Layout()))
     else:
         with PlayedTwin.up(tmp_path / "twin", topology=request.param) as twin:
             yield from held_by(twin)

@@ -56,6 +56,12 @@ class Admin:
     def close_clients(self, acceptor: str = "clients") -> None:
         self._call({"type": "exec", "mbean": self._acceptor(acceptor), "operation": "stop()"})
 
+    def keep_out(self) -> None:
+        rights = ["#", *["amq"] * 10]
+        operation = f"addSecuritySettings({','.join(['java.lang.String'] * len(rights))})"
+        self._call({"type": "exec", "mbean": self._broker, "operation": operation, "arguments": rights})
+        self.close_clients()
+
     def create_queue(self, name: str) -> None:
         """Make a durable anycast queue of any name; a queue that exists is left as it is."""
         told = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, "auto-create-address": True}

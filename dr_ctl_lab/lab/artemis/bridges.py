@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import escape, quoteattr
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.notation import if_known
 from dr_ctl.jolokia.values import parts, quote
 from dr_ctl_lab.lab.artemis import create
 from dr_ctl_lab.lab.artemis.admin import Admin
@@ -98,7 +97,7 @@ def _listeners(make: Make, copied: Sequence[str]) -> str:
     return f"""<journal-buffer-timeout>{SYNC_NS}</journal-buffer-timeout>
 
       <connectors>
-         <connector name="{peer}">tcp://127.0.0.1:{if_known(make.link_port)}</connector>
+         <connector name="{peer}">{make.link_uris[0]}</connector>
       </connectors>
 
       <acceptors>

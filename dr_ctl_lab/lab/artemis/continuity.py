@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import quoteattr
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault
-from dr_ctl.core.notation import if_known
 from dr_ctl_lab.lab.artemis.admin import Admin
 from dr_ctl_lab.lab.artemis.create import PROTOCOLS, artemis, create, disk, forwarding, only, queues
 from dr_ctl_lab.lab.distribution import Coordinates
@@ -81,7 +80,7 @@ def configured(xml: str, make: Make) -> str:
 
       <connectors>
          <connector name="local">vm://1</connector>
-         <connector name="peer">tcp://127.0.0.1:{if_known(make.link_port)}</connector>
+         <connector name="peer">{make.link_uris[0]}</connector>
       </connectors>{forwarding(make)}"""
     told = {
         "site-id": site.name,

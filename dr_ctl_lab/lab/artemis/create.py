@@ -12,6 +12,7 @@ from xml.sax.saxutils import quoteattr
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl_lab.lab import daemons
 from dr_ctl_lab.lab.artemis.admin import jolokia
+from dr_ctl_lab.lab.artemis.group import grouped
 from dr_ctl_lab.lab.clients.client import FORWARDED, Speaks, address_of, is_subscription, name_of
 from dr_ctl_lab.lab.make import Kind
 from dr_ctl_lab.lab.state import ADMIN, APP
@@ -87,7 +88,7 @@ def create(
     )
     stock = (etc / "artemis.profile").read_text()
     _write(etc / "artemis.profile", profile(re.sub(r"-Xms\d+[MG]", "-Xms128M", stock)))
-    xml = configured((etc / "broker.xml").read_text(), make)
+    xml = grouped(configured((etc / "broker.xml").read_text(), make), make)
     _write(etc / "broker.xml", make.edit(xml) if make.edit else xml)
 
 

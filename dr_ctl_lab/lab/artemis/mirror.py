@@ -10,7 +10,6 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.core.notation import if_known
 from dr_ctl_lab.lab.artemis.admin import Admin
 from dr_ctl_lab.lab.artemis.create import (
     LIGHT,
@@ -24,6 +23,7 @@ from dr_ctl_lab.lab.artemis.create import (
     only,
     queues,
 )
+from dr_ctl_lab.lab.artemis.group import GROUP
 from dr_ctl_lab.lab.distribution import ARTEMIS
 from dr_ctl_lab.lab.state import ADMIN
 
@@ -58,7 +58,7 @@ def configured(xml: str, make: Make) -> str:
       </acceptors>
 
       <broker-connections>
-         <amqp-connection uri="tcp://127.0.0.1:{if_known(make.link_port)}" name="{make.peer.name}" user="{ADMIN}" password="{make.peer.admin_password}"
+         <amqp-connection uri="{"#".join(make.link_uris)}" name="{make.peer.name}" user="{ADMIN}" password="{make.peer.admin_password}"
                           retry-interval="500" reconnect-attempts="-1" auto-start="{str(links_at_boot(make)).lower()}">
             <mirror message-acknowledgements="true" queue-creation="true" queue-removal="true" durable="true" sync="false"
                     address-filter="!dr-ctl."/>
@@ -84,4 +84,5 @@ KIND: Final = artemis(
     options=options,
     create=partial(create, memory=memory, profile=profile, configured=configured),
     admin=Admin,
+    group=GROUP,
 )

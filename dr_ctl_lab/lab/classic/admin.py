@@ -36,7 +36,7 @@ class ClassicAdmin:
     def __init__(self, site: SiteState, *, timeout_s: float = 5.0) -> None:
         self._site = site
         self._timeout_s = timeout_s
-        self._broker = f"org.apache.activemq:type=Broker,brokerName={site.broker}"
+        self._broker = f"org.apache.activemq:type=Broker,brokerName={site.group}"
 
     def active(self) -> bool:
         return self._read(self._broker, "Slave") is False
@@ -57,6 +57,10 @@ class ClassicAdmin:
 
     def close_clients(self, acceptor: str = CLIENTS) -> None:
         self._execute(self._connector(acceptor), "stop()", timeout_s=STOP_S)
+
+    def keep_out(self) -> None:
+        """Nothing outlasts a takeover."""
+        self.close_clients()
 
     def create_queue(self, name: str) -> None:
         """Make a queue that nothing copies: copying stands in the configuration, and takes a restart."""

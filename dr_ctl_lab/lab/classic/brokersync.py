@@ -12,9 +12,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from dr_ctl.core.notation import if_known
 from dr_ctl_lab.lab.classic import create
 from dr_ctl_lab.lab.classic.admin import network
+from dr_ctl_lab.lab.make import Group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,11 +57,11 @@ def joined(instance: Path, make: Make) -> create.Joined:
         composites += [_arriving(arriving.format(queue=name), name) for name in make.queues]
     shipped = [leaving.format(queue=name) for name in make.queues]
     return create.Joined(
-        store=create.kahadb(),
+        store=create.kahadb(make),
         composites="".join(composites),
         network=_network(make, shipped) if ships(make) else "",
         stopped=(network(make.peer.name),) if ships(make) and not starts(make) else (),
-        boots_open=make.options["boots_open"],
+        boots_open=make.options["boots_open"] or bool(make.nodes),
     )
 
 
@@ -82,12 +82,13 @@ def _arriving(copy: str, queue: str) -> str:
 def _network(make: Make, shipped: Sequence[str]) -> str:
     """A static bridge ships what is named here and nothing else, whoever asks for it at the peer."""
     again = "initialReconnectDelay=200&amp;maxReconnectDelay=500&amp;useExponentialBackOff=false"
+    kind, uris = create.finding(make), [f"{uri}?wireFormat.maxInactivityDuration=5000" for uri in make.link_uris]
     included = "".join(f'\n        <queue physicalName="{name}"/>' for name in shipped)
     return f"""
     <networkConnectors>
       <networkConnector name="{network(make.peer.name)}" duplex="false" networkTTL="1" staticBridge="true"
                         userName="{create.BRIDGE}" password="{make.site.others[create.BRIDGE]}"
-                        uri="static:(tcp://127.0.0.1:{if_known(make.link_port)}?wireFormat.maxInactivityDuration=5000)?{again}">
+                        uri="{kind}:({",".join(uris)})?{again}">
         <staticallyIncludedDestinations>{included}
         </staticallyIncludedDestinations>
       </networkConnector>
@@ -123,4 +124,5 @@ KIND: Final = create.classic(
     settings=settings,
     complete=complete,
     links_at_boot=starts,
+    group=Group(ports=(), waits=create.waits),
 )

@@ -34,6 +34,9 @@ PORTS: Final = ("http", "clients", "openwire", "sync")
 LOG, LOG_BEFORE, ARGV = "broker.log", "broker.log.1", "argv.json"
 # More than any test puts into a queue: browsing then shows all there is.
 BROWSE_PAGE: Final = 100_000
+TRIED_MS, KEPT_MS = 1_000, 2_000
+# Lines of a broker that found the lock taken: a file, or a lease.
+WAITING: Final = ("in slave mode waiting a lock", "failed to acquire lease")
 NOWHERE: Final = "auto://127.0.0.1:0"
 EVERYWHERE: Final = ("policy", "browse_page", "jolokia", "boots_open")
 # Other names mean something to Classic (wildcards, lists, options), or are altered in the names of beans.
@@ -106,7 +109,7 @@ def configured(make: Make, joined: Joined) -> str:
   http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
   <!-- Without it the marks in jetty.xml stay as they are, and the broker stops again when Jetty fails. -->
   <bean class="org.springframework.beans.factory.config.PropertyPlaceholderConfigurer"/>{joined.beans}
-  <broker xmlns="http://activemq.apache.org/schema/core" id="broker" brokerName="{site.broker}"
+  <broker xmlns="http://activemq.apache.org/schema/core" id="broker" brokerName="{site.group}"
           dataDirectory="${{activemq.data}}" useJmx="true" persistent="true">
     <destinations>{queues}
     </destinations>
@@ -139,10 +142,29 @@ def configured(make: Make, joined: Joined) -> str:
 """
 
 
-def kahadb(directory: str = "${activemq.data}/kahadb", *, locker: str = "") -> str:
+def kahadb(make: Make) -> str:
     """The store in files; the journal in small ones, which are laid out in full when they are made."""
-    attributes = f'directory={quoteattr(directory)} journalMaxFileLength="4mb"'
-    return f"<kahaDB {attributes} {locker}" if locker else f"<kahaDB {attributes}/>"
+    if make.nodes and make.store is not None:
+        return shared_kahadb(make.store)
+    return '<kahaDB directory="${activemq.data}/kahadb" journalMaxFileLength="4mb"/>'
+
+
+def shared_kahadb(directory: Path) -> str:
+    return (
+        f'<kahaDB directory={quoteattr(str(directory))} journalMaxFileLength="4mb" lockKeepAlivePeriod="{KEPT_MS}">'
+        f'<locker><shared-file-locker lockAcquireSleepInterval="{TRIED_MS}"/></locker></kahaDB>'
+    )
+
+
+def waits(instance: Path) -> bool:
+    """Whether a broker has found the lock taken since it was started."""
+    said = (instance / LOG).read_text(errors="replace")
+    return any(word in said for word in WAITING)
+
+
+def finding(make: Make) -> str:
+    """How a network connector finds its peer: at one place, or at that of its nodes which answers."""
+    return "masterslave" if len(make.link_ports) > 1 else "static"
 
 
 def settings(site: SiteState, secret: str) -> dict[str, Any]:

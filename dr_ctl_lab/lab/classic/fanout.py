@@ -32,7 +32,7 @@ def joined(instance: Path, make: Make) -> create.Joined:
     del instance
     address = f"auto://127.0.0.1:{make.site.ports[PRODUCERS]}"
     return create.Joined(
-        store=create.kahadb(),
+        store=create.kahadb(make),
         connectors=f'\n      <transportConnector name="{PRODUCERS}" uri="{address}"/>',
         boots_open=make.options["boots_open"],
     )

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 STORE, SECRET = "store", "secrets/store"
 PID: Final = "pid"
 LEASE_MS, KEEP_ALIVE_MS = 10_000, 5_000
-FILE_TRIED_MS, FILE_KEPT_MS = 1_000, 2_000
-# Lines of a broker that found the lock taken: a file, or a lease.
-WAITING: Final = ("in slave mode waiting a lock", "failed to acquire lease")
 TELLING: Final = """
 logger.lease.name=org.apache.activemq.store.jdbc.LeaseDatabaseLocker
 logger.lease.level=DEBUG
@@ -61,11 +58,7 @@ def joined(instance: Path, make: Make) -> create.Joined:
     told = make.options
     if told["database"]:
         return create.Joined(store=_leased(make), beans=_source(database(make)), boots_open=True)
-    locker = (
-        f'lockKeepAlivePeriod="{FILE_KEPT_MS}"><locker><shared-file-locker '
-        f'lockAcquireSleepInterval="{FILE_TRIED_MS}"/></locker></kahaDB>'
-    )
-    return create.Joined(store=create.kahadb(str(instance.parent / STORE), locker=locker), boots_open=True)
+    return create.Joined(store=create.shared_kahadb(instance.parent / STORE), boots_open=True)
 
 
 def database(make: Make) -> Database:
@@ -82,12 +75,6 @@ def beside(directory: Path, makes: Sequence[Make]) -> Process | None:
     (directory / SECRET).parent.mkdir(mode=0o700, exist_ok=True)
     write_text(directory / SECRET, database(first).dsn + "\n")
     return database(first).up(directory / STORE)
-
-
-def waits(instance: Path) -> bool:
-    """Whether a broker has found the lock taken since it was started."""
-    said = (instance / create.LOG).read_text(errors="replace")
-    return any(word in said for word in WAITING)
 
 
 class SharedAdmin(ClassicAdmin):
@@ -118,7 +105,7 @@ def _waits(error: BrokerError) -> bool:
 def complete(document: dict[str, Any], told: Options) -> dict[str, Any]:
     """Say where the lock is."""
     leases = bool(told["database"])
-    every = (told["lease_ms"], told["keep_alive_ms"]) if leases else (FILE_TRIED_MS, FILE_KEPT_MS)
+    every = (told["lease_ms"], told["keep_alive_ms"]) if leases else (create.TRIED_MS, create.KEPT_MS)
     where = {"dsn": {"file": SECRET}} if leases else {"lock": f"{STORE}/lock"}
     if told["lease_holders"]:
         for name, site in document["sites"].items():
@@ -190,6 +177,6 @@ KIND: Final = create.classic(
     complete=complete,
     links_at_boot=lambda _: False,
     beside=beside,
-    waits=waits,
+    waits=create.waits,
     users=("database",),
 )

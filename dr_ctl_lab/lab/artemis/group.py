@@ -1,0 +1,76 @@
+"""The broker.xml of one of several nodes: where they meet, and how they share a store or replicate it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from dr_ctl_lab.lab.make import Group
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dr_ctl_lab.lab.make import Make
+
+# What the first node is told, and what the others are.
+SHARED: Final = (
+    "<shared-store><primary><failover-on-shutdown>true</failover-on-shutdown></primary></shared-store>",
+    "<shared-store><backup><failover-on-shutdown>true</failover-on-shutdown></backup></shared-store>",
+)
+REPLICATED: Final = (
+    "<replication><primary><check-for-active-server>true</check-for-active-server></primary></replication>",
+    "<replication><backup><allow-failback>true</allow-failback></backup></replication>",
+)
+STARTS, WAITS = "AMQ221000", "AMQ221034"  # in the log: the first node starts; it waits for its store
+
+
+def grouped(xml: str, make: Make) -> str:
+    """With the nodes' own listener. That of clients opens at every start, or a takeover would serve nobody."""
+    if not make.nodes:
+        return xml
+    store = str(make.store)
+    own, *others = sorted(make.nodes, key=lambda node: node.node != make.site.node)
+    policy = (REPLICATED if make.replicates else SHARED)[make.site is not make.nodes[0]]
+    if not make.replicates:
+        xml = re.sub(r"(-directory>)data/", lambda start: f"{start[1]}{store}/", xml)
+    xml = xml.replace(";autoStart=false", "")
+    ports = [node.ports["cluster"] for node in (own, *others)]
+    return with_listener(clustered(xml, ports[0], ports[1:], f"<ha-policy>{policy}</ha-policy>"), ports[0])
+
+
+def clustered(xml: str, own: int, others: Sequence[int], policy: str = "") -> str:
+    """With connectors for the cluster at those ports, of the broker's own and of the others."""
+    names = [f"other-{number}" for number in range(len(others))]
+    made = [
+        f'<connector name="{name}">tcp://127.0.0.1:{port}</connector>' for name, port in zip(names, others, strict=True)
+    ]
+    connectors = f'<connectors><connector name="own">tcp://127.0.0.1:{own}</connector>{"".join(made)}'
+    if "<connectors>" in xml:
+        xml = xml.replace("<connectors>", connectors, 1)
+    else:
+        xml = xml.replace("<acceptors>", f"{connectors}</connectors><acceptors>", 1)
+    added = f"""<cluster-user>cluster-user</cluster-user><cluster-password>cluster-password</cluster-password>
+      <cluster-connections><cluster-connection name="site"><connector-ref>own</connector-ref>
+        <retry-interval>300</retry-interval><message-load-balancing>ON_DEMAND</message-load-balancing>
+        <max-hops>1</max-hops>
+        <static-connectors>{"".join(f"<connector-ref>{name}</connector-ref>" for name in names)}</static-connectors>
+      </cluster-connection></cluster-connections>{policy}<acceptors>"""
+    return xml.replace("<acceptors>", added, 1)
+
+
+def with_listener(xml: str, port: int) -> str:
+    """With an acceptor of the cluster's own."""
+    listener = f'<acceptor name="cluster">tcp://127.0.0.1:{port}?protocols=CORE</acceptor></acceptors>'
+    return xml.replace("</acceptors>", listener, 1)
+
+
+def waits(instance: Path) -> bool:
+    """Whether the first node has found the store taken since it was started."""
+    log = instance / "log" / "artemis.log"
+    return log.exists() and WAITS in log.read_text(errors="replace").rpartition(STARTS)[2]
+
+
+# A takeover opens listeners: only rights keep clients out for good.
+SETTINGS: Final = {"cluster": ["cluster"], "lasting_fence": {"roles": ["apps"]}}
+GROUP: Final = Group(ports=("cluster",), waits=waits, replicates=True, settings=SETTINGS)
