@@ -334,9 +334,9 @@ class Lab(Played):
             self._save()
 
     def _start_brokers(self, linked: Sequence[SiteState], *, first: str | None) -> None:
-        until = time.monotonic() + UP_S
         names = dict.fromkeys(broker.name for broker in self.state.sites)
         for node in self.state.nodes:
+            until = time.monotonic() + UP_S
             for name in sorted(names, key=lambda name: name != first):
                 self.start(name, node=node, wait=self._kind.waits is not None)
             self._wait_active([broker for broker in self.state.sites if broker.node == node], until)

@@ -136,7 +136,7 @@ def group_at_london(directory: Path, policies: tuple[str, str], *, by_link: bool
             backup = Backup(site, directory / "london-b")
             port = next(each for each in lab.state.links if each.source == "london").port
             edited = partial(configured, policy=policies[1], primary=False)
-            make = Make(site, lab.site("paris"), port, lab.queues, edit=edited)
+            make = Make(site, lab.site("paris"), [port], lab.queues, edit=edited)
             create.create(
                 distribution.obtain(), backup.instance, make,
                 memory=create.memory, profile=mirror.profile, configured=mirror.configured,
