@@ -508,6 +508,10 @@ class BridgesSubject(Subject):
 class ClassicSubject(Asked):
     """Two Classic brokers that copy to each other."""
 
+    def probes(self, site: str) -> type:
+        place = self.place(site)
+        return type(greet(place.stomp, place.app, None, timeout_s=2))
+
     def answers(self, site: str) -> bool:
         try:
             return bool(self.ask(site, type="read", mbean=self.server(site), attribute=["Slave"])["status"] == 200)
@@ -632,10 +636,6 @@ class StoreSubject(ClassicSubject):
         self.done("london", self.connector("london", "stomp"), "start()")
         until(lambda: self.probes("london") is Connected)
         self.empty("london", *self.depths("london"))
-
-    def probes(self, site: str) -> type:
-        place = self.place(site)
-        return type(greet(place.stomp, place.app, None, timeout_s=2))
 
     def stop(self, site: str) -> None:
         """Whoever asks for that is hardly ever answered, or not to the end."""

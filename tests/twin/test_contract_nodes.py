@@ -8,8 +8,9 @@ import pytest
 from dr_ctl.core.system import system
 from dr_ctl.stomp_io.address import Closed, Connected
 from dr_ctl.topologies.artemis import beans
+from dr_ctl_lab.twin.kinds import BROKERSYNC
 from dr_ctl_lab.twin.nodes import Layout
-from tests.twin.subject import ADD, IN, OUT, TEXT, GroupSubject, comes, until
+from tests.twin.subject import ADD, IN, OUT, TEXT, ClassicGroupSubject, GroupSubject, comes, until
 
 SHARED, REPLICATED = Layout(nodes=2, takeover_s=2.0), Layout(nodes=2, replicates=True, takeover_s=2.0)
 STAYS = Layout(nodes=2, fails_back=False, takeover_s=2.0)
@@ -174,3 +175,39 @@ def test_closing_the_listener_of_the_replication_makes_both_nodes_active(group: 
     comes(lambda: [group.depth(at, IN) for at in (A, B, PARIS)], [0, 3, 0])
     group.done(A, group.acceptor(A, "cluster"), "start()")
     assert [group.greeted(at) for at in (A, B)] == [Connected, Connected]
+
+
+@pytest.mark.parametrize("topology", [BROKERSYNC])
+@by(Layout(nodes=2, takeover_s=2.0, console_s=2.0))
+def test_of_a_classic_broker_a_slave_says_nothing_and_nothing_outlasts_a_takeover(
+    layout: Layout, subject: ClassicGroupSubject
+) -> None:
+    def broker(at: str) -> str:
+        return str(subject.read(at, subject.server(at), "BrokerId")["BrokerId"])
+
+    until(lambda: subject.answers(A) and subject.answers(PARIS), within_s=TAKES_S)
+    with subject.client(A) as client:
+        for number in range(3):
+            client.send(IN, n=str(number))
+    subject.settled()
+    ident = broker(A)
+    assert [subject.answers(at) for at in (A, B)] == [True, False]
+    assert [subject.probes(at) for at in (A, B)] == [Connected, Closed]
+    subject.on(A, "pause()")
+    subject.done(A, subject.network("london"), "stop()")
+    subject.done(A, subject.connector(A, "stomp"), "stop()")
+
+    subject.stage.kill("london", node="a")
+
+    until(lambda: subject.probes(B) is Connected, within_s=TAKES_S)
+    assert not subject.answers(B), "clients are served before the console answers"
+    until(lambda: subject.answers(B), within_s=TAKES_S)
+    assert broker(B) != ident
+    until(lambda: subject.bridges(B) and subject.bridges(PARIS), within_s=TAKES_S)
+    counts = {"QueueSize": 3, "EnqueueCount": 0, "Paused": False}
+    assert subject.read(B, subject.queue(B, IN), *counts) == counts
+    assert subject.depth(PARIS, IN) == 3
+    subject.stage.start("london", node="a")
+    system().sleep(2)
+    assert [subject.answers(at) for at in (A, B)] == [False, True]
+    assert subject.probes(A) is Closed
