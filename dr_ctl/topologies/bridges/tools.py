@@ -71,9 +71,10 @@ class BridgesVerifier(Verifier[BrokerView]):
     """The gate of one command. `barriers` say for each pair whether the ids from before the gate are applied: begun by
     the drain, so that the gate need not wait for those of other queues anew."""
 
+    observer: Observer
+
     def __init__(self, observer: Observer, poll_s: float) -> None:
-        super().__init__(observer, poll_s, observer.timeouts.window_s)
-        self._brokers = observer
+        super().__init__(observer, poll_s)
         self.barriers: dict[tuple[str, str], IdBarrier] = {}
 
     def barrier(self, site: str, pair: str) -> IdBarrier:
@@ -130,7 +131,7 @@ class BridgesVerifier(Verifier[BrokerView]):
     def _duplicates(self, here: BrokerView, there: BrokerView, move: Move) -> tuple[tuple[Finding, ...], list[Finding]]:
         """The ids of before the gate are applied, so that one which the target's store lacks does not come any more:
         what is refused, and what is only told."""
-        brokers = self._brokers.brokers
+        brokers = self.observer.brokers
         way = brokers[here.site][here.pair], brokers[there.site][there.pair]
         try:
             ids = lacking(way, there, move.moves)
@@ -144,7 +145,7 @@ class BridgesVerifier(Verifier[BrokerView]):
         if copy is not None and None in origins:
             return None
         sides = [
-            Side(self._brokers.brokers[view.site][view.pair], each, origin or view.site)
+            Side(self.observer.brokers[view.site][view.pair], each, origin or view.site)
             for view, each, origin in zip((here, there), (queue, copy), origins, strict=True)
         ]
         return missing(*sides, timeout_s=self.timeouts.flag_s)

@@ -19,9 +19,11 @@ from dr_ctl.topologies.common.tools import Sender, Tools
 class SyncVerifier(Verifier[BrokerView]):
     """`compared` are queues that an act of the same run has compared already."""
 
+    observer: Observer
+
     def __init__(self, observer: Observer, rules: Rules, compared: Compared) -> None:
-        self._brokers, self._rules, self._compared = observer, rules, compared
-        super().__init__(observer, rules.drain.poll, observer.timeouts.window_s)
+        self._rules, self._compared = rules, compared
+        super().__init__(observer, rules.drain.poll)
 
     def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
         found = parity.differing(now.source, now.target, self.observer.queues)
@@ -52,8 +54,8 @@ class SyncVerifier(Verifier[BrokerView]):
 
     def _differ(self, queue: str, here: BrokerView, there: BrokerView) -> Refused | None:
         views = {view.site: view for view in (here, there)}
-        way = [self._brokers.brokers[site][here.pair] for site in views]
-        ours, theirs = self._brokers.together(
+        way = [self.observer.brokers[site][here.pair] for site in views]
+        ours, theirs = self.observer.together(
             lambda access: listed(access, views[access.site], views[access.site].named.get(queue)).whole.ids, way
         )
         if ours == theirs:

@@ -111,10 +111,11 @@ class Verifier(ABC, Generic[V]):
 
     A topology gives the least length of the window, and the things to compare."""
 
-    def __init__(self, observer: Observer[V, Any], poll_s: float, least_window_s: float) -> None:
-        self.observer, self.least_window_s = observer, least_window_s
+    def __init__(self, observer: Observer[V, Any], poll_s: float, least_window_s: float | None = None) -> None:
+        self.observer = observer
+        self.least_window_s = observer.timeouts.window_s if least_window_s is None else least_window_s
         # Three looks that are a little further apart span a short window, and a fourth is not needed.
-        spans_s = least_window_s / 2
+        spans_s = self.least_window_s / 2
         self._poll_s = spans_s if poll_s < spans_s < 2 * poll_s else poll_s
         self.timeouts = observer.timeouts
         self.samples: dict[str, Sample[V]] = {}

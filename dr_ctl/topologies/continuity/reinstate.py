@@ -7,7 +7,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
+from dr_ctl.core.model import ExitCode, Json, Severity, some
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
@@ -24,6 +24,7 @@ from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs import quarantine
+from dr_ctl.topologies.common.verbs.plain import closed_first
 from dr_ctl.topologies.common.wants import PAID, AtBroker, debts, planned, way_in
 from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.continuity import copies
@@ -137,12 +138,9 @@ def draft_reconcile(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapsho
 
 
 def count_residue(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    findings: list[Finding] = []
-    if shut := step.calls:
-        tools.change(shut, context)
-        if left := left_of(shut, tools.observer.look_at(move.target)):
-            return Refused(f"{move.target} could not be fenced: {some(left)}")
-        findings.append(found("DR-RETURN-002", target=move.target, source=move.source, since=""))
+    findings = closed_first(tools, step, move, context)
+    if isinstance(findings, Refused):
+        return findings
     counted = [_residue(access) for access in tools.observer.at(move.target)]
     known = [each for each in counted if each is not None]
     if len(known) < len(counted):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from shlex import quote
 from typing import Final
 
+from dr_ctl.core.document import document
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
@@ -18,7 +18,7 @@ from dr_ctl.engine.waiting import Waited, until
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.topologies.common.consumed import NotWhole
 from dr_ctl.topologies.common.figures import evidence, total
-from dr_ctl.topologies.common.gate import Sample, clients_of, moved, why_not_yet
+from dr_ctl.topologies.common.gate import Sample, accepting, clients_of, moved, why_not_yet
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.wants import planned, while_serving
@@ -256,18 +256,15 @@ def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Re
     removed = False
     for (here, there), (source, target) in zip(drain.ways, pairs, strict=True):
         if lacking := copies.one_sided(source, target):
-            return _one_sided(lacking, source.site, target.site)
+            finding = found("DR-CONT-005.one_sided", source=source.site, target=target.site, queues=some(lacking))
+            return Refused.of(finding)
         compared = copies.compare(here.reader(), there.reader(), source, target, tools.had.get(source.pair, {}))
         unread = [each.queue for each in compared if not each.known]
         if unread and _differs(source, target, unread, drain.move):
             drain.unread = f"{some(unread)} could not be compared by id, and a count does not show what would be lost"
             return None
-        if (undelivered := _undelivered(compared, drain.move)) is not None:
-            return undelivered
-        if (missing := _missing(compared, drain.move)) is not None:
-            return missing
-        if (unproven := _unproven(compared, drain.move)) is not None:
-            return unproven
+        if (refused := _wrong(compared, drain.move)) is not None:
+            return refused
         if started := [flow.queue for flow in target.flows if flow.target_bridge.started]:
             return Refused(f"{target.site}: its delivery of {some(started)} is started although it is not active")
         if any(each.surplus or each.done for each in compared):
@@ -366,17 +363,26 @@ def _differs(source: SiteView, target: SiteView, queues: Sequence[str], move: Mo
     return any(source.business[name].depth - target.lies(name) != accepted.get(name) for name in queues)
 
 
-def _one_sided(queues: Sequence[str], source: str, target: str) -> Refused:
-    return Refused.of(found("DR-CONT-005.one_sided", source=source, target=target, queues=some(queues)))
+def _wrong(compared: Sequence[Compared], move: Move) -> Refused | None:
+    """Refuse and name messages that the source never delivered, as nobody can have done them and their copies must
+    stay; messages that would be lost; and copies that may be the last of their messages. Of the latter two exactly as
+    many can be accepted."""
+    known, accepted = [each for each in compared if each.known], move.ask.accept_difference
 
+    def apart(ids: Callable[[Compared], frozenset[str]]) -> dict[str, list[str]]:
+        return {each.queue: sorted(ids(each)) for each in known if len(ids(each)) not in (0, accepted.get(each.queue))}
 
-def _undelivered(compared: Sequence[Compared], move: Move) -> Refused | None:
-    """Refuse messages that the source never delivered: nobody can have done them, and their copies must stay."""
-    waiting = {each.queue: sorted(each.undelivered) for each in compared if each.known and each.undelivered}
-    if not waiting:
-        return None
-    evidence: dict[str, Json] = {"undelivered": {name: [*ids] for name, ids in waiting.items()}}
-    return Refused.of(found("DR-CONT-017.undelivered", source=move.source, messages=_named(waiting)), evidence=evidence)
+    if waiting := {each.queue: sorted(each.undelivered) for each in known if each.undelivered}:
+        finding = found("DR-CONT-017.undelivered", source=move.source, messages=_named(waiting))
+        return Refused.of(finding, evidence={"undelivered": document(waiting)})
+    if missing := apart(lambda each: each.missing):
+        finding = found("DR-CONT-013", source=move.source, target=move.target, messages=_named(missing))
+        return Refused.of(finding, evidence={"missing": document(missing)})
+    if unproven := apart(lambda each: each.unproven):
+        options, copied = accepting({name: len(ids) for name, ids in unproven.items()}), _named(unproven)
+        finding = found("DR-CONT-019.unproven", target=move.target, source=move.source, options=options, copies=copied)
+        return Refused.of(finding, evidence={"unproven": document(unproven)})
+    return None
 
 
 def _named(messages: Mapping[str, Sequence[str]]) -> str:
@@ -386,30 +392,4 @@ def _named(messages: Mapping[str, Sequence[str]]) -> str:
             f"{name}: {len(ids)} ({', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})"
             for name, ids in messages.items()
         ]
-    )
-
-
-def _unproven(compared: Sequence[Compared], move: Move) -> Refused | None:
-    """Refuse copies that may be the last of their messages, unless a person accepted that as many may be duplicates."""
-    copied = {each.queue: sorted(each.unproven) for each in compared if each.known and each.unproven}
-    wrong = {name: ids for name, ids in copied.items() if move.ask.accept_difference.get(name) != len(ids)}
-    if not wrong:
-        return None
-    accepted = " ".join(f"--accept-difference {quote(f'{name}={len(ids)}')}" for name, ids in wrong.items())
-    evidence: dict[str, Json] = {"unproven": {name: [*ids] for name, ids in wrong.items()}}
-    return Refused.of(
-        found("DR-CONT-019.unproven", target=move.target, source=move.source, options=accepted, copies=_named(wrong)),
-        evidence=evidence,
-    )
-
-
-def _missing(compared: Sequence[Compared], move: Move) -> Refused | None:
-    """Refuse and name messages that would be lost, unless exactly that many were accepted."""
-    lacking = {each.queue: sorted(each.missing) for each in compared if each.known and each.missing}
-    wrong = {name: ids for name, ids in lacking.items() if move.ask.accept_difference.get(name) != len(ids)}
-    if not wrong:
-        return None
-    evidence: dict[str, Json] = {"missing": {name: [*ids] for name, ids in wrong.items()}}
-    return Refused.of(
-        found("DR-CONT-013", source=move.source, target=move.target, messages=_named(wrong)), evidence=evidence
     )

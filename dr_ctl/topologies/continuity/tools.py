@@ -51,8 +51,9 @@ class PluginTimeouts:
 
 
 class ContinuityVerifier(Verifier[SiteView]):
+    observer: Observer
+
     def __init__(self, observer: Observer, poll_s: float) -> None:
-        self._brokers = observer.brokers
         super().__init__(observer, poll_s, observer.timeouts.of(PluginTimeouts).window_s)
 
     def differing(self, now: Sample[SiteView], move: Move) -> list[str]:
@@ -67,7 +68,7 @@ class ContinuityVerifier(Verifier[SiteView]):
 
     def same(self, now: Sample[SiteView], move: Move) -> Outcome:
         source, target = now.source, now.target
-        here, there = (self._brokers[site][source.pair].reader() for site in (move.source, move.target))
+        here, there = (self.observer.brokers[site][source.pair].reader() for site in (move.source, move.target))
         if lacking := copies.one_sided(source, target):
             return Refused.of(
                 found("DR-CONT-005.one_sided", source=move.source, target=move.target, queues=some(lacking))

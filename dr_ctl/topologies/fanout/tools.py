@@ -114,9 +114,11 @@ def _rests(readings: Sequence[object]) -> bool:
 
 
 class FanoutVerifier(Verifier[BrokerView]):
+    observer: Observer
+
     def __init__(self, observer: Observer, comparing: Comparing, poll_s: float) -> None:
-        self._brokers, self._comparing = observer, comparing
-        super().__init__(observer, poll_s, observer.timeouts.window_s)
+        self._comparing = comparing
+        super().__init__(observer, poll_s)
 
     def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
         """Counts say nothing while producers write to one site a moment before the other."""
@@ -125,13 +127,14 @@ class FanoutVerifier(Verifier[BrokerView]):
 
     def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
         here, there = now.source, now.target
-        way = (self._brokers.brokers[here.site][here.pair], self._brokers.brokers[there.site][there.pair])
+        brokers, clock = self.observer.brokers, self.observer.clock
+        way = brokers[here.site][here.pair], brokers[there.site][there.pair]
         counts = [each for each in parity.counts(here, there, Queues()) if each.source or each.target]
         queues = {each.queue: (here.named.get(each.queue), there.named.get(each.queue)) for each in counts}
         compared: dict[str, Json] = {each.queue: each.source for each in counts}
         wrong, accepted = list[str](), move.ask.accept_difference
         ids: dict[str, dict[str, frozenset[str]]] = {}
-        found = self._comparing.apart(way, queues, self._pause, self._brokers.clock.monotonic)
+        found = self._comparing.apart(way, queues, lambda: clock.sleep(self._poll_s), clock.monotonic)
         for name, apart in found.items():
             if apart.lacks and accepted.get(name) != len(apart.lacks):
                 wrong.append(f"{name}: {len(apart.lacks)} message(s) only at {here.site}")
@@ -146,9 +149,6 @@ class FanoutVerifier(Verifier[BrokerView]):
             sizes = {name: len(each) for name, by in ids.items() for each in by.values()}
             return refused("DR-PARITY-004.either", ids, queues=some(wrong), accepting=accepting(sizes))
         return Done("the gate holds", {"compared_by_id": compared}, tuple(duplicates))
-
-    def _pause(self) -> None:
-        self._brokers.clock.sleep(self._poll_s)
 
 
 @dataclass

@@ -47,9 +47,7 @@ class _Apart:
 
 
 class MirrorVerifier(Verifier[BrokerView]):
-    def __init__(self, observer: Observer, poll_s: float) -> None:
-        self._brokers = observer
-        super().__init__(observer, poll_s, observer.timeouts.window_s)
+    observer: Observer
 
     def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
         found = parity.differences(now.source, now.target, self.observer.queues)
@@ -66,7 +64,7 @@ class MirrorVerifier(Verifier[BrokerView]):
             if name in there and 0 < queue.depth == there[name].depth <= parity.ORIGINS_UP_TO
         ]
         if shallow:  # delayed messages are in no listing
-            source = self._brokers.brokers[move.source][now.source.pair]
+            source = self.observer.brokers[move.source][now.source.pair]
             waiting = scheduled(source.reader(), [here[name] for name in shallow])
             shallow = [name for name, count in zip(shallow, waiting, strict=True) if not count]
 
@@ -74,7 +72,7 @@ class MirrorVerifier(Verifier[BrokerView]):
             view, queues = (now.source, here) if access.site == now.source.site else (now.target, there)
             return browsed(access.reader(), view, [queues[name] for name in shallow], limit=parity.ORIGINS_UP_TO)
 
-        sites = self._brokers.brokers
+        sites = self.observer.brokers
         mine, others = self.observer.together(
             ids, [sites[site][now.source.pair] for site in (move.source, move.target)]
         )

@@ -11,9 +11,7 @@ from dr_ctl.topologies.sharedstore.view import BrokerView
 
 
 class StoreVerifier(Verifier[BrokerView]):
-    def __init__(self, observer: Observer, poll_s: float) -> None:
-        self._shared = observer.all()[0].shared
-        super().__init__(observer, poll_s, observer.timeouts.window_s)
+    observer: Observer
 
     def why_not_yet(self, now: Sample[BrokerView], before: Sample[BrokerView] | None, move: Move) -> list[str]:
         found = super().why_not_yet(now, before, move)
@@ -32,7 +30,7 @@ class StoreVerifier(Verifier[BrokerView]):
         """Messages that are not in the store are in its holder's memory alone, and go with it."""
         source = now.source
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
-        stored = self._shared.counts() if source.answered else None
+        stored = self.observer.all()[0].shared.counts() if source.answered else None
         if stored is None:
             return Done("the gate holds", {"depths": depths})
         if wrong := not_in_store(source.lacking(stored), move.ask.accept_difference):
