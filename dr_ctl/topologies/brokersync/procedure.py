@@ -6,11 +6,11 @@ from typing import Any, Final
 from dr_ctl.core.notation import matches
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Move, Outcome, StepContext
-from dr_ctl.topologies.brokersync import proven, reinstate, settling, shipping
+from dr_ctl.topologies.brokersync import proven, reinstate, shipping
 from dr_ctl.topologies.brokersync.checks import CHECKS
 from dr_ctl.topologies.brokersync.listing import unproven
 from dr_ctl.topologies.brokersync.reading import READS, Observer
-from dr_ctl.topologies.brokersync.sync.keeper import keeper
+from dr_ctl.topologies.brokersync.sync.pair import keeper
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import verbs as classic
@@ -45,8 +45,8 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], SyncTools]] = {
     "activate": Row(activate.draft, _activate, activate.UNDO),
     "probe": Row(classic.draft_probe, classic.probe),
     "restart-link": Row(shipping.draft_restart, shipping.restart, shipping.UNDO),
-    "keep-aside": Row(settling.draft_keep_aside, settling.keep_aside),
-    "put-back": Row(settling.draft_put_back, settling.put_back),
+    "keep-aside": Row(reinstate.draft_keep_aside, reinstate.keep_aside),
+    "put-back": Row(reinstate.draft_put_back, reinstate.put_back),
     # How a lost site is taken in again.
     "residue": Row(fence.draft_of_returned, reinstate.residue),
     "reinstate": Row(reinstate.draft, reinstate.act, reinstate.UNDO),

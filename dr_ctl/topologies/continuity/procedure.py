@@ -6,7 +6,7 @@ from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import activate, fence
 from dr_ctl.topologies.continuity import activate as own_activate
-from dr_ctl.topologies.continuity import reconcile, reinstate, shipping
+from dr_ctl.topologies.continuity import reinstate, shipping
 from dr_ctl.topologies.continuity.checks import CHECKS
 from dr_ctl.topologies.continuity.reading import READS
 from dr_ctl.topologies.continuity.tools import ContinuityTools
@@ -31,6 +31,6 @@ PROCEDURE: Final[Procedure[ContinuitySnapshot, ContinuityTools]] = {
     # How a lost site is taken in again.
     "residue": Row(fence.draft_of_returned, reinstate.count_residue),
     "reinstate": Row(reinstate.draft, reinstate.act, reinstate.UNDO),
-    "reconcile": Row(reinstate.draft_reconcile, reconcile.act),
+    "reconcile": Row(reinstate.draft_reconcile, reinstate.reconcile),
 }
 open_: Final = Kind(PROCEDURE, CHECKS, READS, ContinuityTools, BY_CONSOLE, LOST_ON_THE_WAY)

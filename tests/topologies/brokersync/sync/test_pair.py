@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.topologies.brokersync.sync.accounts import FEW, SURE, Account, Counters
-from dr_ctl.topologies.brokersync.sync.keeper import PairsKeeper
-from dr_ctl.topologies.brokersync.sync.pair import LOST_S, Pair
+from dr_ctl.topologies.brokersync.sync.pair import LOST_S, Pair, PairsKeeper
 from dr_ctl.topologies.brokersync.sync.queue import AT_MOST, OVERDUE, Queue, Waiting
 from dr_ctl.topologies.brokersync.sync.queue import BATCH_AT_MOST as LARGEST
 from dr_ctl.topologies.brokersync.sync.readings import Count, Glance, Listed, There
