@@ -206,15 +206,11 @@ def of_both(case: Case[BrokerView], here: BrokerView, there: BrokerView) -> Iter
         yield from _copy(unit, here, there)
         yield from _delayed(unit, here, there, move, case.rules)
         yield from _only_here(unit, here, there, move.ask)
-    yield from _not_captured(here, there, move)
-    yield from _refused(here, there)
-    yield from _history(units, here, there)
-
-
-def _not_captured(here: BrokerView, there: BrokerView, move: Move) -> Iterator[Finding]:
-    """A queue that only the waiting site copies: no fence closes it where it is served, and it would open at both."""
+    # What only the waiting site copies no fence closes where it is served, and it would open at both.
     for unit in (unit for unit in there.among(move.moves) if here.flow(unit) is None):
         yield found("DR-BRIDGE-006.not_captured", site=here.site, pair=here.pair, unit=unit, other_site=there.site)
+    yield from _refused(here, there)
+    yield from _history(units, here, there)
 
 
 def _copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
@@ -285,7 +281,7 @@ def _refused(here: BrokerView, there: BrokerView) -> Iterator[Finding]:
     senders = {
         unit: {role for role, words in there.grants[unit].items() if "send" in words and not role.startswith(ASIDE)}
         - clients
-        for unit in _targets(here)
+        for unit in sorted({flow.unit for flow in here.carrying})
         if unit in there.grants
     }
     usual = {role for roles in senders.values() for role in roles}
@@ -304,10 +300,6 @@ def _refused(here: BrokerView, there: BrokerView) -> Iterator[Finding]:
                 unit=unit,
                 role=lacking[0],
             )
-
-
-def _targets(here: BrokerView) -> Iterable[str]:
-    return sorted({flow.unit for flow in here.carrying})
 
 
 def _history(units: Iterable[str], here: BrokerView, there: BrokerView) -> Iterator[Finding]:
@@ -334,10 +326,6 @@ def _buffers(view: BrokerView) -> str:
     return some([f"{said(flow.to_ship)} of {flow.unit} to ship" for flow in view.flows]) or "none"
 
 
-def _shown_forwarded(view: BrokerView) -> str:
-    return f"{len(view.forwarded)} queue(s) counted"
-
-
 def _ids(view: BrokerView) -> str | None:
     return f"{view.ids.unit}: {said(view.ids_to_ship)} id(s) to ship" if view.ids is not None else "no divert for them"
 
@@ -362,7 +350,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-BRIDGE-006", _buffers),
     Named("DR-BRIDGE-019", lambda view: f"{sum(map(view.uncopied, view.carrying))} message(s) found no buffer"),
     Named("DR-BRIDGE-007", _bridges),
-    Named("DR-BRIDGE-015", _shown_forwarded),
+    Named("DR-BRIDGE-015", lambda view: f"{len(view.forwarded)} queue(s) counted"),
     Named("DR-BRIDGE-009", _fenced),
     Named("DR-FENCE-005", _fenced),
     Named("DR-FENCE-006", _fenced),

@@ -1,6 +1,6 @@
 """How a lost site is taken in again: residue and ids are let in while no queue delivers, and compared."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -18,7 +18,7 @@ from dr_ctl.topologies.bridges.view import BrokerView, whole
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import call, pause, resume
 from dr_ctl.topologies.common.figures import total
-from dr_ctl.topologies.common.idstore import NotRead, Store
+from dr_ctl.topologies.common.idstore import NotRead
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.undoing import as_before
@@ -106,10 +106,10 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext
     if (failed := waiting.until(tools.rules.drain.poll, within_s=within_s, stall_s=stall_s)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     held = any(call.goal is Goal.PAUSE for call in step.calls)
-    found = [*_done_there(tools, move)] if held else []  # before anybody delivers what came
+    findings = [*_done_there(tools, move)] if held else []  # before anybody delivers what came
     if (refused := tools.reach(DELIVERED, move, context)) is not None:
         return refused
-    return Done("what it held has arrived, and its ids are applied", _figures(tools), tuple(found))
+    return Done("what it held has arrived, and its ids are applied", _figures(tools), tuple(findings))
 
 
 def _done_there(tools: BridgesTools, move: Move) -> Iterator[Finding]:
@@ -169,15 +169,22 @@ def reconcile(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
     """Compare the id stores where the settings name them: the serving site must know all ids that the returned site has
     processed. An earlier step waited for the messages; copies that found no queue at the returned site are reported."""
     del step, context
-    found = list(_unrouted(tools, move))
+    findings = list(_unrouted(tools, move))
     unknown: dict[str, Json] = {}
     for pair, serving in tools.observer.brokers[move.source].items():
         mine, other = tools.observer.brokers[move.target][pair].ids, serving.ids
         if mine is not None and other is not None:
-            lacking = _not_known(mine, other)
-            unknown[pair] = {**lacking} if isinstance(lacking, Mapping) else None
-            found += _of_ids(lacking, move)
-    return Done("compared as far as it can be", {"ids_not_known": unknown or None}, tuple(found))
+            unknown[pair] = None
+            try:
+                lacking = duplicates.count_lacking(mine, other)
+            except NotRead as error:
+                findings.append(duplicates.not_compared(error))
+                continue
+            unknown[pair] = {**lacking}
+            if lacking:
+                ids = some([f"{queue} {count}" for queue, count in lacking.items()])
+                findings.append(found("DR-RECONCILE-004.unknown_ids", target=move.target, source=move.source, ids=ids))
+    return Done("compared as far as it can be", {"ids_not_known": unknown or None}, tuple(findings))
 
 
 def _unrouted(tools: BridgesTools, move: Move) -> Iterator[Finding]:
@@ -185,21 +192,6 @@ def _unrouted(tools: BridgesTools, move: Move) -> Iterator[Finding]:
         counts = [f"{unit} {count}" for unit, count in view.unrouted.items() if count and view.flow(unit) is not None]
         if counts:
             yield found("DR-RECONCILE-002.unrouted", site=view.site, pair=view.pair, counts=some(counts))
-
-
-def _not_known(mine: Store, other: Store) -> Mapping[str, int] | NotRead:
-    try:
-        return duplicates.count_lacking(mine, other)
-    except NotRead as error:
-        return error
-
-
-def _of_ids(lacking: Mapping[str, int] | NotRead, move: Move) -> Iterator[Finding]:
-    if isinstance(lacking, NotRead):
-        yield duplicates.not_compared(lacking)
-    elif lacking:
-        named = some([f"{queue} {count}" for queue, count in lacking.items()])
-        yield found("DR-RECONCILE-004.unknown_ids", target=move.target, source=move.source, ids=named)
 
 
 UNDO: Final = Undo((wants.way_in, wants.pauses, wants.debts), (as_returned,), partial(as_before, settle=applied))

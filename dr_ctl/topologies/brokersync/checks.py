@@ -155,23 +155,18 @@ def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
         yield found("DR-SYNC-003", site=target.site, pair=target.pair, other_site=source.site)
 
 
-def _shown_link(view: BrokerView) -> str:
-    return f"{view.site} {', '.join(each.name for each in view.networks) or 'no network connector'}"
-
-
 def _shown_copies(view: BrokerView) -> str:
     return f"{view.site} {some([f'{name} {queue.depth} to ship' for name, queue in view.copying.items()]) or 'none'}"
-
-
-def _attached(view: BrokerView) -> str:
-    return f"{'' if view.link.attached else 'not '}connected"
 
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *BY_CONSOLE,
     Named("DR-DOOR-003", lambda view: listeners(view.link.listeners)),
-    Named("DR-LINK-001", _shown_link),
-    Named("DR-LINK-004", _attached, "it is connected"),
+    Named(
+        "DR-LINK-001",
+        lambda view: f"{view.site} {some([each.name for each in view.networks]) or 'no network connector'}",
+    ),
+    Named("DR-LINK-004", lambda view: f"{'' if view.link.attached else 'not '}connected", "it is connected"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-SYNC-001", _shown_copies),

@@ -1,6 +1,6 @@
 """Everything that a BrokerSync installation does for the verbs of its runbooks, row by row."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dr_ctl.core.notation import matches
@@ -16,10 +16,9 @@ from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.common.consumed import NotWhole
-from dr_ctl.topologies.common.recipe import Procedure, Recipe, Row
+from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.tools import Sender
-from dr_ctl.topologies.common.topology import COMMON, Kind, PairDriver, PairTopology
+from dr_ctl.topologies.common.topology import COMMON, Kind, PairTopology
 from dr_ctl.topologies.common.verbs import activate, fence, quiesce
 from dr_ctl.topologies.topology import Keeper, Unproven
 
@@ -57,21 +56,17 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], SyncTools]] = {
 class SyncTopology(PairTopology[BrokerView]):
     """Implements `WithKeeper` too."""
 
-    def __init__(
-        self, observer: Observer, recipe: Recipe[BrokerView], driver: Callable[[Sender], PairDriver[BrokerView]]
-    ) -> None:
-        super().__init__(observer, recipe, driver)
-        self._brokers = observer
+    _observer: Observer
 
     def keeper(self, primary: str, remembered: Mapping[str, Any]) -> Keeper:
-        known = proven.for_agent(self._brokers.documents, primary, remembered)
-        return keeper(self._brokers, primary, known)
+        known = proven.for_agent(self._observer.documents, primary, remembered)
+        return keeper(self._observer, primary, known)
 
     def unproven(self, waiting: str, pattern: str | None) -> Sequence[Unproven]:
-        serving = next(site for site in self._brokers.brokers if site != waiting)
+        serving = next(site for site in self._observer.brokers if site != waiting)
         found = []
-        for pair, there in self._brokers.brokers[waiting].items():
-            way = self._brokers.brokers[serving][pair], there
+        for pair, there in self._observer.brokers[waiting].items():
+            way = self._observer.brokers[serving][pair], there
             views = way[0].read(), there.read()
             for name, queue in views[1].business.items():
                 if (

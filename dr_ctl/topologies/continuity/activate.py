@@ -126,10 +126,15 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
         context.waiting("commands of the plugin under way, which could undo the activation", total(now.commands), why)
         return now
 
+    def held_s(views: Sequence[SiteView]) -> float:
+        """How long it has to be calm."""
+        intervals = [view.service.interval_ms / 1000 for view in views if view.service is not None]
+        return max(tools.waits.watch_s, tools.waits.watch_intervals * max(intervals, default=0.0))
+
     waited = until(
         context,
         look,
-        holds=lambda now: now.why_not_calm() is None and context.monotonic() - calm_s >= _hold_s(tools, now.views),
+        holds=lambda now: now.why_not_calm() is None and context.monotonic() - calm_s >= held_s(now.views),
         hopeless=lambda now: now.open_beside or again > AGAIN_AT_MOST or calm_s - began_s > tools.waits.watch_at_most_s,
         within_s=None,  # a calm that began in time is watched to its end
         poll_s=tools.waits.watch_poll_s,
@@ -137,25 +142,21 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
     if waited.look.open_beside:
         return Unknown(f"{move.target} was deactivated by a command, and {move.source} is open")
     if not waited.held:
+        # A late command may still undo it: a person has to look.
         often = again > AGAIN_AT_MOST
-        return _not_left_alone(
-            move, "it is deactivated again and again" if often else if_known(waited.look.why_not_calm())
-        )
+        why = "it is deactivated again and again" if often else if_known(waited.look.why_not_calm())
+        finding = found("DR-CONT-016", target=move.target, why=why)
+        return Refused(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)
     findings = _not_taken(tools, move, context)
     if not again:
         return Done("no command undid the activation", findings=findings)
     try:
-        why = tools.listeners.why_not(move.target, serving=True)
+        closed = tools.listeners.why_not(move.target, serving=True)
     except BrokerError as error:
-        why = str(error)
-    if why is not None:
-        return Unknown(f"{move.target} was deactivated and activated again, and {why}: look at {move.target} first")
+        closed = str(error)
+    if closed is not None:
+        return Unknown(f"{move.target} was deactivated and activated again, and {closed}: look at {move.target} first")
     return Done(f"activated again {again} time(s) after a late command", findings=findings)
-
-
-def _hold_s(tools: ContinuityTools, views: Sequence[SiteView]) -> float:
-    """How long it has to be calm."""
-    return max(tools.waits.watch_s, tools.waits.watch_intervals * max(_interval_s(view) for view in views))
 
 
 def _not_taken(tools: ContinuityTools, move: Move, context: StepContext) -> tuple[Finding, ...]:
@@ -186,16 +187,6 @@ def _stands(flow: Flow) -> tuple[int, int]:
     return flow.in_mirror.depth, flow.target_bridge.acked
 
 
-def _not_left_alone(move: Move, why: str) -> Refused:
-    """Refuse, as a late command may still undo the activation: a person has to look."""
-    finding = found("DR-CONT-016", target=move.target, why=why)
-    return Refused(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)
-
-
 def _commands(view: SiteView) -> int | None:
     """Count the commands under way, if the plugin has started."""
     return view.commands.out.depth + view.commands.into.depth if view.commands is not None else None
-
-
-def _interval_s(view: SiteView) -> float:
-    return view.service.interval_ms / 1000 if view.service is not None else 0.0

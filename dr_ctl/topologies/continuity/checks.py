@@ -146,10 +146,6 @@ def _started(view: SiteView) -> bool:
     return view.service is not None and view.service.started
 
 
-def _of_listeners(view: SiteView) -> str | None:
-    return listeners(view.listeners) if _started(view) else None
-
-
 def _service(view: SiteView) -> str | None:
     if view.service is None or not view.service.started:
         return None
@@ -159,11 +155,6 @@ def _service(view: SiteView) -> str | None:
 
 def _flows_read(view: SiteView) -> str | None:
     return f"{view.site} {len(view.flows)} flow(s)" if _started(view) else None
-
-
-def _remembered(view: SiteView) -> str | None:
-    size = "as many as broker.xml says" if view.config.id_cache is None else str(view.config.id_cache)
-    return f"{size} remembered" if _started(view) else None
 
 
 def _bridges(view: SiteView) -> str | None:
@@ -176,16 +167,15 @@ def _commands(view: SiteView) -> str | None:
     return f"{view.commands.out.depth + view.commands.into.depth} waiting" if view.commands is not None else None
 
 
-def _named(view: SiteView) -> str | None:
-    return f"{view.site} is {view.service.site_id}" if view.service is not None else None
-
-
 BY_BROKER: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-001", lambda view: "read" if view.service is not None else "not there"),
-    Named("DR-CONT-006", _of_listeners),
+    Named("DR-CONT-006", lambda view: listeners(view.listeners) if _started(view) else None),
     Named("DR-CONT-007", _service),
     Named("DR-CONT-002", _flows_read),
-    Named("DR-CONT-003", _remembered),
+    Named(
+        "DR-CONT-003",
+        lambda view: f"{view.config.id_cache or 'as many as broker.xml says'} remembered" if _started(view) else None,
+    ),
     Named("DR-CONT-008", _bridges),
     Named("DR-CONT-009", _bridges),
     Named("DR-CONT-011", _flows_read),
@@ -193,7 +183,7 @@ BY_BROKER: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-010", _commands),
 )
 BY_PAIR: Final[Sequence[Named[SiteView]]] = (
-    Named("DR-CONT-004", _named),
+    Named("DR-CONT-004", lambda view: f"{view.site} is {view.service.site_id}" if view.service is not None else None),
     Named("DR-CONT-005", _flows_read),
     Named("DR-CONT-014", _flows_read),
     Named("DR-CONT-012", lambda view: f"{view.site} {view.now_ms}"),

@@ -195,7 +195,8 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
         tools.compares = True
         return NotNeeded(f"{move.target} is taken in already")
     # Where all messages are in, as of a run that is resumed, its acknowledgements may come.
-    behind = _to_ship(tools.observer.look_at(move.target))
+    views = tools.observer.look_at(move.target)
+    behind = {(view.pair, flow.acks_bridge.name) for view in views for flow in view.flows if flow.out_mirror.depth}
     held = [
         *step.part("hold"),
         *(each for each in step.part("hold acks") if (each.unit, each.thing) in behind),
@@ -204,7 +205,9 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
     if (refused := tools.make(held, context, move.source, move.target)) is not None:
         return refused
     tools.change(forget, context)
-    if left := _not_forgotten(forget, tools.views(move.source, move.target)):
+    views = tools.views(move.source, move.target)
+    held_back = {(view.site, view.pair) for view in views if view.commands is not None and view.commands.out.depth}
+    if left := [each.about for each in forget if (each.site, each.unit) in held_back]:
         return Refused(f"effect not seen: {some(left)}")
     if (refused := _bring_in(tools, step, move, context)) is not None:
         return refused
@@ -256,11 +259,11 @@ def _until_calm(
     def look() -> tuple[list[str], list[str]]:
         """Say what keeps it from going on, and which queues were deleted."""
         pairs = tools.look(tools.observer.between(move.source, move.target))
-        if gone := [call.thing for call in holds if _view(pairs, call).gone_with_its_queue(call)]:
+        views = {(view.site, view.pair): view for both in pairs for view in both}
+        if gone := [call.thing for call in holds if views[call.site, call.unit].gone_with_its_queue(call)]:
             return gone, gone
         reasons = [reason for both in pairs for reason in why(both)]
-        views = [view for both in pairs for view in both]
-        if again := [call for call in holds if left_of([call], views)]:
+        if again := [call for call in holds if left_of([call], [*views.values()])]:
             tools.change(again, context)
             reasons.append(f"{move.source} had begun to deliver again")
         left = total(count for here, there in pairs for count in (there.link.to_ship, here.link.unapplied))
@@ -283,10 +286,6 @@ def _until_calm(
         return None
     text = f"{move.target} is not taken in after {duration(step.limits['within'])}: {some(reasons)}"
     return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
-
-
-def _view(pairs: Sequence[Both], call: Call) -> SiteView:
-    return next(view for both in pairs for view in both if (view.site, view.pair) == (call.site, call.unit))
 
 
 def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Refused | None:
@@ -372,16 +371,6 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCon
 def _answering(tools: ContinuityTools, move: Move) -> list[SiteView]:
     """The serving brokers, which must answer, and those of the returned ones that do."""
     return [*tools.observer.look_at(move.source), *tools.observer.look_once().views(move.target)]
-
-
-def _to_ship(views: Sequence[SiteView]) -> set[tuple[str, str]]:
-    """The bridges of acknowledgements whose messages are not all shipped, by pair and name."""
-    return {(view.pair, flow.acks_bridge.name) for view in views for flow in view.flows if flow.out_mirror.depth}
-
-
-def _not_forgotten(calls: Sequence[Call], views: Sequence[SiteView]) -> list[str]:
-    left = {(view.site, view.pair) for view in views if view.commands is not None and view.commands.out.depth}
-    return [each.about for each in calls if (each.site, each.unit) in left]
 
 
 def _messages_in(both: Both) -> list[str]:
