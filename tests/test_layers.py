@@ -44,7 +44,7 @@ BELOW = {
     "brokersync": {"common", "console", "classic"},
     "sharedstore": {"common", "console", "classic"},
     "fanout": {"common", "console", "classic"},
-    "workloads": set[str](),
+    "workloads": {"common"},
 }
 # What stands beside the packages of topologies, whatever the topology; the registry knows them all, none knows it.
 SHARED = {"topology", "proposing"}

@@ -44,7 +44,7 @@ from dr_ctl.processes.hooks import HookRunner, Place
 from dr_ctl.processes.secrets import variables
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.settings.model import DEBT, After, Installation, Objectives
-from dr_ctl.topologies.topology import Snapshot, WorkloadSnapshot, keeps_one_store, workloads_of
+from dr_ctl.topologies.topology import Snapshot, WorkloadSnapshot, keeps_one_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class Run:
         data = OperationData(
             pairs=ended.snapshot.units,
             end=RunEnd(ended.outage_s, self.files.report),
-            workloads=workloads_of(ended.snapshot) or None,
+            workloads=ended.snapshot.workloads or None,
             bounds=ended.bounds,
             undone=ended.undone,
             left=ended.left or None,

@@ -27,7 +27,6 @@ from dr_ctl.topologies.topology import (
     NodeReading,
     Snapshot,
     WorkloadSnapshot,
-    workloads_of,
 )
 
 
@@ -106,7 +105,7 @@ def status(caller: Caller, looked: Looking) -> Status:
             for link in links
             for silence in [down.get((link.site, link.pair))]
         ],
-        workloads=workloads_of(snapshot),
+        workloads=snapshot.workloads,
         open_run=run.files.name if run is not None else None,
         ways_out=interrupted.ways(snapshot, links) if interrupted is not None else (),
         last_served=out.at if out is not None else None,

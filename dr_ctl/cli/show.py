@@ -8,7 +8,7 @@ from dr_ctl.application.installation import looking
 from dr_ctl.application.result import Result
 from dr_ctl.core.model import Role, some
 from dr_ctl.core.notation import if_known, page
-from dr_ctl.topologies.topology import BrokerSnapshot, workloads_of
+from dr_ctl.topologies.topology import BrokerSnapshot
 
 if TYPE_CHECKING:
     from dr_ctl.application.status import Status
@@ -61,7 +61,7 @@ def _text(state: Status) -> str:
                 lines.append(f"    {lacking}")
             if (down := state.down.get((site, each.pair))) is not None:
                 lines.append(f"    {down.text}")
-        lines += [f"  workload {each.line}" for each in workloads_of(state.snapshot) if each.site == site]
+        lines += [f"  workload {each.line}" for each in state.snapshot.workloads if each.site == site]
     return page(lines)
 
 

@@ -228,6 +228,10 @@ class Snapshot(Observation, Protocol):
         """Every broker of the settings, site by site."""
 
     @property
+    def workloads(self) -> Sequence[WorkloadSnapshot]:
+        """The workloads of both sites, where the settings name any and they were looked at."""
+
+    @property
     def locks(self) -> Sequence[Look]:
         """The lock documents of each broker that answered and keeps such documents."""
 
@@ -255,19 +259,6 @@ class Snapshot(Observation, Protocol):
 
     def as_if_lost(self, site: str) -> Snapshot:
         """The same look, but that every port of that site refuses: for the plan of a disaster that has not happened."""
-
-
-@runtime_checkable
-class WithWorkloads(Protocol):
-    """A look of an installation whose settings name workloads."""
-
-    @property
-    def workloads(self) -> Sequence[WorkloadSnapshot]: ...
-
-
-def workloads_of(snapshot: Snapshot) -> Sequence[WorkloadSnapshot]:
-    """The workloads of both sites, as they were seen."""
-    return snapshot.workloads if isinstance(snapshot, WithWorkloads) else ()
 
 
 @runtime_checkable

@@ -1,13 +1,19 @@
 """Workloads around a pair of brokers: whatever dies or fails, each runs at the site that serves, and nowhere else."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from dr_ctl.core.system import SystemClock
+from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
+from dr_ctl.settings.loader import load
+from dr_ctl.topologies.registry import opened
+from dr_ctl.topologies.topology import keeper_of, keeps_one_store, unproven_of
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.kinds import BRIDGES, MIRROR
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, MIRROR, SHARED_STORE
 from tests.conftest import Command
 from tests.topologies.workloads.work import Work
 from tests.twin.matrix import (
@@ -194,3 +200,14 @@ def test_an_undo_starts_nothing_beside_a_site_that_somebody_opened(
     assert ended.code not in (0, 20, 24), ended.document
     assert (works.running, serving(twin)) == ([], ("paris",))
     assert "billing; mailer not started at london" in ended.document["summary"]
+
+
+def test_beside_them_an_agent_is_needed_and_a_store_is_shared_as_without(tmp_path: Path) -> None:
+    for kind in (BROKERSYNC, SHARED_STORE):
+        twin = PlayedTwin.up(tmp_path / kind, topology=kind)
+        Played(tmp_path / f"beside {kind}", twin)
+        with twin, closing(opened(load(twin.settings_path), SystemClock(), Timeouts(), tmp_path)) as topology:
+            if kind == BROKERSYNC:
+                keeper_of(topology, "london", {}).close()
+                assert unproven_of(topology, "paris", None) == []
+            assert keeps_one_store(topology.observe()) is (kind == SHARED_STORE)

@@ -28,7 +28,17 @@ from dr_ctl.topologies.common.nodes import (
     unnamed_of,
 )
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.topology import BrokerSnapshot, FenceStrength, LinkSnapshot, Node, NodeReading, NodeState, Stake
+from dr_ctl.topologies.common.workloads import as_they_are
+from dr_ctl.topologies.topology import (
+    BrokerSnapshot,
+    FenceStrength,
+    LinkSnapshot,
+    Node,
+    NodeReading,
+    NodeState,
+    Stake,
+    WorkloadSnapshot,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +81,7 @@ V_co = TypeVar("V_co", bound=Broker, covariant=True)
 @dataclass(frozen=True)
 class Snapshot(Generic[V_co]):
     """A look at both sites. `moved`: how much each pair's queues changed between two looks, where there were two,
-    `took_s` apart: `before` is the first of the two."""
+    `took_s` apart: `before` is the first of the two. `workloads` are those beside the brokers."""
 
     kept_aside: ClassVar[str] = "DR-RECONCILE-003"
     """What to do with messages that a return took out, at the site that is filled in."""
@@ -80,6 +90,7 @@ class Snapshot(Generic[V_co]):
     moved: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     before: Snapshot[V_co] | None = None
     took_s: float = 0.0
+    workloads: Sequence[WorkloadSnapshot] = ()
 
     @property
     def roles(self) -> Mapping[str, Role]:
@@ -200,7 +211,8 @@ class Snapshot(Generic[V_co]):
         return Residue.together(known).figures() if len(known) == len(self.sites[site]) else {}
 
     def findings(self) -> Sequence[Finding]:
-        return [*self._let_in(), *self._quarantined(), *self._unable(), *self._beside()]
+        workloads = as_they_are(self.roles, self.workloads)
+        return [*workloads, *self._let_in(), *self._quarantined(), *self._unable(), *self._beside()]
 
     def fence_strength(self, site: str) -> FenceStrength | None:
         views = self.views(site)
@@ -215,7 +227,8 @@ class Snapshot(Generic[V_co]):
         gone = Unreachable(f"{site} is taken for lost, for this plan alone", refused=True)
         nodes = {pair: tuple(node for node in self.unnamed(site) if node.pair == pair) for pair in self.sites[site]}
         brokers = {pair: Silent(pair, site, gone, ports_refuse=True, unnamed=nodes[pair]) for pair in self.sites[site]}
-        return replace(self, sites={**self.sites, site: brokers}, moved={}, before=None)
+        workloads = [each for each in self.workloads if each.site != site]  # gone with their hosts
+        return replace(self, sites={**self.sites, site: brokers}, moved={}, before=None, workloads=workloads)
 
     def _before(self, view: Broker | Silent) -> Broker | None:
         """The broker in the first of two looks, since which it was not started anew."""

@@ -275,14 +275,15 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
         def after(view: BrokerView) -> BrokerView:
             return replace(view, lock=free, **(ended if view.site == site else {}))
 
-        silent = super().as_if_lost(site).sites
+        lost = super().as_if_lost(site)
         sites: dict[str, dict[str, BrokerView | Silent]] = {
             name: {
-                pair: silent[name][pair] if isinstance(each, Silent) else after(each) for pair, each in brokers.items()
+                pair: lost.sites[name][pair] if isinstance(each, Silent) else after(each)
+                for pair, each in brokers.items()
             }
             for name, brokers in self.sites.items()
         }
-        return type(self)(sites)
+        return type(self)(sites, workloads=lost.workloads)
 
     def stake(self, site: str) -> Sequence[Stake]:
         """Zero for the store, whether a broker answered or not: no broker holds messages of its own."""

@@ -6,21 +6,15 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity
-from dr_ctl.core.notation import if_known
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RESTART, SWAPOVER, UNFENCE
 from dr_ctl.engine.ports import Check, Move
-from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
+from dr_ctl.topologies.common.workloads import misplaced, starting, twice, unread
+from dr_ctl.topologies.topology import WorkloadSnapshot
 
 # A run that closes a site, or moves nothing, goes on whatever runs where.
 _SAFE: Final = (FENCE, UNFENCE, RESTART)
 # A run that stops workloads, or needs them stopped, reads all of them first.
 _MUST_READ: Final = (SWAPOVER, FAILBACK, QUIESCE, DRAIN, ACTIVATE)
-
-
-def as_they_are(roles: Mapping[str, Role], workloads: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
-    yield from twice(workloads)
-    for each in workloads:
-        yield from (unread(each, Severity.WARNING),) if each.runs is None else misplaced(each, roles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,33 +60,6 @@ class Beside:
             yield Check("a singleton runs at one site only", name, reading if known else None, list(self.twice(both)))
 
 
-def twice(workloads: Sequence[WorkloadSnapshot], severity: Severity = Severity.ERROR) -> Iterator[Finding]:
-    """The singletons that run at both sites."""
-    where: dict[str, list[str]] = {}
-    for each in workloads:
-        if each.singleton and each.runs:
-            where.setdefault(each.name, []).append(each.site)
-    for name, sites in where.items():
-        if len(sites) > 1:
-            yield found("DR-WORK-001", name=name, sites=" and ".join(sites), severity=severity)
-
-
-def unread(each: WorkloadSnapshot, severity: Severity) -> Finding:
-    return found("DR-WORK-002", name=each.name, site=each.site, silent=if_known(each.silent), severity=severity)
-
-
-def misplaced(each: WorkloadSnapshot, roles: Mapping[str, Role]) -> Iterator[Finding]:
-    """Say that a workload runs where no site serves, or does not run where all clients are. A workload for a site
-    that serves alone runs in between, and both sites may see its effect."""
-    serving = [site for site, role in roles.items() if role is Role.SERVING]
-    if each.alone or len(serving) != 1:
-        return
-    if each.site not in serving and each.runs:
-        yield found("DR-WORK-005", name=each.name, site=each.site)
-    elif each.site in serving and each.state != PartState.RUNNING.value:
-        yield found("DR-WORK-006", state=each.state, site=each.site, name=each.name, starting=_starting(each))
-
-
 def _lost(each: WorkloadSnapshot, move: Move, roles: Mapping[str, Role]) -> Finding:
     """A lost site's workload that cannot be asked: the workload may run there still, or again when the site is back."""
     if each.singleton and not is_gone(each, move, roles[move.source]):
@@ -114,8 +81,4 @@ def did_not_stop(each: WorkloadSnapshot, why: str) -> Finding:
 
 
 def did_not_start(each: WorkloadSnapshot, why: str) -> Finding:
-    return found("DR-WORK-004", state=each.state, site=each.site, why=why, name=each.name, starting=_starting(each))
-
-
-def _starting(each: WorkloadSnapshot) -> str:
-    return f"Where both sites answer, `dr-ctl unfence {each.site}` starts it; else start it there by hand."
+    return found("DR-WORK-004", state=each.state, site=each.site, why=why, name=each.name, starting=starting(each))

@@ -19,7 +19,6 @@ from dr_ctl.settings.parts import Workload
 from dr_ctl.topologies.topology import PartState, Snapshot, WorkloadSnapshot
 from dr_ctl.topologies.workloads import calls
 from dr_ctl.topologies.workloads.checks import Beside
-from dr_ctl.topologies.workloads.snapshot import SnapshotWithWorkloads
 
 S = TypeVar("S", bound=Snapshot)
 # The unit of a baseline for facts of a whole site: no broker has this name.
@@ -41,50 +40,50 @@ class RecipeWithWorkloads(Generic[S]):
     def verbs(self) -> frozenset[str]:
         return self._bare.verbs()
 
-    def baseline(self, snapshot: SnapshotWithWorkloads[S]) -> Mapping[str, Json]:
+    def baseline(self, snapshot: S) -> Mapping[str, Json]:
         """The parts of each workload that ran stand beside the brokers, under a name that no broker has."""
-        found: dict[str, Any] = {**self._bare.baseline(snapshot.bare)}
+        found: dict[str, Any] = {**self._bare.baseline(snapshot)}
         for site in snapshot.roles:
-            if ran := {each.name: _running(each) for each in snapshot.at(site) if each.runs is not None}:
+            if ran := {each.name: _running(each) for each in _at(snapshot, site) if each.runs is not None}:
                 found[site] = {**found.get(site, {}), OF_SITE: {"workloads": ran}}
         return found
 
-    def basis(self, snapshot: SnapshotWithWorkloads[S]) -> Mapping[str, Json]:
-        states: Json = {site: {each.name: each.state for each in snapshot.at(site)} for site in snapshot.roles}
-        return {**self._bare.basis(snapshot.bare), "workloads": states}
+    def basis(self, snapshot: S) -> Mapping[str, Json]:
+        states: Json = {site: {each.name: each.state for each in _at(snapshot, site)} for site in snapshot.roles}
+        return {**self._bare.basis(snapshot), "workloads": states}
 
-    def why_not(self, snapshot: SnapshotWithWorkloads[S], move: Move) -> Sequence[Finding]:
-        found = [*self.against(snapshot, move), *self._bare.why_not(snapshot.bare, move)]
+    def why_not(self, snapshot: S, move: Move) -> Sequence[Finding]:
+        found = [*self.against(snapshot, move), *self._bare.why_not(snapshot, move)]
         return sorted(found, key=lambda each: each.severity is not Severity.ERROR)
 
-    def against(self, snapshot: SnapshotWithWorkloads[S], move: Move) -> Sequence[Finding]:
+    def against(self, snapshot: S, move: Move) -> Sequence[Finding]:
         return list(self._beside(snapshot, move).against(self._moving(snapshot, move.ask)))
 
-    def checks(self, snapshot: SnapshotWithWorkloads[S], move: Move) -> Sequence[Check]:
+    def checks(self, snapshot: S, move: Move) -> Sequence[Check]:
         mine = self._beside(snapshot, move).named(self._moving(snapshot, move.ask))
-        return [*mine, *self._bare.checks(snapshot.bare, move)]
+        return [*mine, *self._bare.checks(snapshot, move)]
 
-    def _beside(self, snapshot: SnapshotWithWorkloads[S], move: Move) -> Beside:
+    def _beside(self, snapshot: S, move: Move) -> Beside:
         part = part_of(snapshot, move.ask)
         closed = part.roles[move.source] is not Role.SERVING
         already = move.ask.operation in MOVING and whole_at(part, move.target) and closed
         return Beside(move, part.roles, already)
 
-    def holds_already(self, snapshot: SnapshotWithWorkloads[S], move: Move) -> str | None:
+    def holds_already(self, snapshot: S, move: Move) -> str | None:
         waits = move.ask.operation == UNFENCE and self._starts(snapshot, move.ask, move.source)
-        return None if waits else self._bare.holds_already(snapshot.bare, move)
+        return None if waits else self._bare.holds_already(snapshot, move)
 
-    def not_replicated(self, snapshot: SnapshotWithWorkloads[S], move: Move) -> Sequence[str]:
-        there = {each.name for each in snapshot.at(move.target)}
-        alone = [each.name for each in snapshot.at(move.source) if each.name not in there]
+    def not_replicated(self, snapshot: S, move: Move) -> Sequence[str]:
+        there = {each.name for each in _at(snapshot, move.target)}
+        alone = [each.name for each in _at(snapshot, move.source) if each.name not in there]
         lacks = [f"workloads that {move.target} has none of: {', '.join(alone)}"] if alone else []
-        return [*self._bare.not_replicated(snapshot.bare, move), *(lacks if move.ask.operation in MOVING else ())]
+        return [*self._bare.not_replicated(snapshot, move), *(lacks if move.ask.operation in MOVING else ())]
 
     def cannot_know(self, move: Move) -> Sequence[str]:
         return self._bare.cannot_know(move)
 
-    def draft(self, step: RunbookStep, snapshot: SnapshotWithWorkloads[S], move: Move) -> StepPlan:
-        bare = self._bare.draft(step, snapshot.bare, move)
+    def draft(self, step: RunbookStep, snapshot: S, move: Move) -> StepPlan:
+        bare = self._bare.draft(step, snapshot, move)
         ask, source, target = move.ask, move.source, move.target
         match step.verb:
             case "quiesce":
@@ -109,17 +108,17 @@ class RecipeWithWorkloads(Generic[S]):
             case _:
                 return bare
 
-    def _moving(self, snapshot: SnapshotWithWorkloads[S], ask: Ask) -> list[WorkloadSnapshot]:
+    def _moving(self, snapshot: S, ask: Ask) -> list[WorkloadSnapshot]:
         return [
             each
             for each in snapshot.workloads
             if calls.concerned(self._workloads[each.site, each.name], ask, snapshot.units)
         ]
 
-    def _at(self, snapshot: SnapshotWithWorkloads[S], ask: Ask, site: str) -> list[tuple[Workload, WorkloadSnapshot]]:
+    def _at(self, snapshot: S, ask: Ask, site: str) -> list[tuple[Workload, WorkloadSnapshot]]:
         return [(self._workloads[site, each.name], each) for each in self._moving(snapshot, ask) if each.site == site]
 
-    def _stops(self, snapshot: SnapshotWithWorkloads[S], ask: Ask, site: str, *, alone: bool = False) -> list[Call]:
+    def _stops(self, snapshot: S, ask: Ask, site: str, *, alone: bool = False) -> list[Call]:
         """Stop parts that were not seen to be stopped; a workload that was not read has no known parts. Workloads that
         run while a site serves `alone` are stopped by a call of their own."""
         return [
@@ -129,7 +128,7 @@ class RecipeWithWorkloads(Generic[S]):
             if state is not PartState.STOPPED and workload.alone is alone
         ]
 
-    def _starts(self, snapshot: SnapshotWithWorkloads[S], ask: Ask, site: str) -> list[Call]:
+    def _starts(self, snapshot: S, ask: Ask, site: str) -> list[Call]:
         """Start what was not seen to run, or what a return stops first."""
         return [
             _by_itself(calls.call(site, workload, part, Goal.START), each.parts.get(part))
@@ -139,15 +138,15 @@ class RecipeWithWorkloads(Generic[S]):
             and (ask.operation in RETURNS or each.parts.get(part) is not PartState.RUNNING)
         ]
 
-    def _ran(self, move: Move, snapshot: SnapshotWithWorkloads[S], site: str) -> list[Call]:
+    def _ran(self, move: Move, snapshot: S, site: str) -> list[Call]:
         """Start again what ran before the run, and no more."""
         return self._back(move, snapshot, site, Goal.START)
 
-    def _rested(self, move: Move, snapshot: SnapshotWithWorkloads[S], site: str) -> list[Call]:
+    def _rested(self, move: Move, snapshot: S, site: str) -> list[Call]:
         """Stop again what did not run before the run."""
         return self._back(move, snapshot, site, Goal.STOP)
 
-    def _back(self, move: Move, snapshot: SnapshotWithWorkloads[S], site: str, goal: Goal) -> list[Call]:
+    def _back(self, move: Move, snapshot: S, site: str, goal: Goal) -> list[Call]:
         before: Any = move.baseline.get(site, {})
         ran: Mapping[str, Sequence[str]] = before.get(OF_SITE, {}).get("workloads", {})
         return [
@@ -161,6 +160,10 @@ class RecipeWithWorkloads(Generic[S]):
 def _by_itself(call: Call, state: PartState | None) -> Call:
     """Not certain of what is neither running nor stopped now."""
     return replace(call, when=f"it does not {call.goal.value} by itself") if state is PartState.BETWEEN else call
+
+
+def _at(snapshot: Snapshot, site: str) -> list[WorkloadSnapshot]:
+    return [each for each in snapshot.workloads if each.site == site]
 
 
 def _running(each: WorkloadSnapshot) -> list[str]:

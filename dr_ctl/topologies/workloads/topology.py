@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, Severity, some
@@ -19,14 +19,24 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, Unknown
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import Glance, Keeper, Snapshot, Topology, WorkloadSnapshot, glance_of, keeper_of
+from dr_ctl.topologies.common import snapshot as common
+from dr_ctl.topologies.topology import (
+    Glance,
+    Keeper,
+    Snapshot,
+    Topology,
+    Unproven,
+    WorkloadSnapshot,
+    glance_of,
+    keeper_of,
+    unproven_of,
+)
 from dr_ctl.topologies.workloads import checks
 from dr_ctl.topologies.workloads.calls import concerned, holds, mine, without_mine
 from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
 from dr_ctl.topologies.workloads.sites import WorkloadSites, WorkloadTimeouts
-from dr_ctl.topologies.workloads.snapshot import SnapshotWithWorkloads
 
-S = TypeVar("S", bound=Snapshot)
+S = TypeVar("S", bound=common.Snapshot[Any])
 # The steps whose stops come before them, and end the run where one fails.
 FIRST: Final = ("quiesce", "residue")
 
@@ -46,8 +56,8 @@ class DriverWithWorkloads(Generic[S]):
         self._cut_off = False  # a hook has shown that no client is left at the lost site
         self._may_stop_late: set[tuple[str, str]] = set()  # by site and name: a stop went out, and showed no effect
 
-    def observe(self) -> SnapshotWithWorkloads[S]:
-        return SnapshotWithWorkloads(self._bare.observe(), self._sites.look(least_s=self._timeouts.last_look_s))
+    def observe(self) -> S:
+        return replace(self._bare.observe(), workloads=self._sites.look(least_s=self._timeouts.last_look_s))
 
     def by_hand(self, site: str) -> str:
         return self._bare.by_hand(site)
@@ -111,7 +121,7 @@ class DriverWithWorkloads(Generic[S]):
         """The checks once more, right before anything is changed."""
         if step.verb != "check":
             return outcome
-        found = self._recipe.against(SnapshotWithWorkloads(self._bare.observe(), self._sites.look()), move)
+        found = self._recipe.against(replace(self._bare.observe(), workloads=self._sites.look()), move)
         against = tuple(each for each in found if each.severity is Severity.ERROR)
         return Refused(against[0].text, findings=against, code=ExitCode.PRECHECK_FAILED) if against else outcome
 
@@ -264,17 +274,14 @@ class TopologyWithWorkloads(Generic[S]):
         self._sites = WorkloadSites(installation, timeouts)
         self.recipe = RecipeWithWorkloads(bare.recipe, self._sites.told)
 
-    def look(self, *, over_s: float = 0.0) -> SnapshotWithWorkloads[S]:
+    def look(self, *, over_s: float = 0.0) -> S:
         """A bare look leaves the workloads out: the monitor makes several a second, and keeps nothing of them."""
-        if not over_s:
-            return SnapshotWithWorkloads(self._bare.look(), ())
-        return self._beside(lambda: self._bare.look(over_s=over_s))
+        return self._beside(lambda: self._bare.look(over_s=over_s)) if over_s else self._bare.look()
 
-    def glance(self, *, whole: bool = False) -> Glance[SnapshotWithWorkloads[Snapshot]] | None:
-        bare = glance_of(self._bare, whole=whole)
-        return Glance(SnapshotWithWorkloads(bare.snapshot, ()), bare.ago_s, bare.took_s) if bare is not None else None
+    def glance(self, *, whole: bool = False) -> Glance[Snapshot] | None:
+        return glance_of(self._bare, whole=whole)
 
-    def observe(self) -> SnapshotWithWorkloads[S]:
+    def observe(self) -> S:
         return self._beside(self._bare.observe)
 
     def spend_at_most(self, seconds: float, site: str) -> None:
@@ -293,15 +300,18 @@ class TopologyWithWorkloads(Generic[S]):
     def keeper(self, primary: str, remembered: Mapping[str, Json]) -> Keeper:
         return keeper_of(self._bare, primary, remembered)
 
+    def unproven(self, waiting: str, pattern: str | None) -> Sequence[Unproven]:
+        return unproven_of(self._bare, waiting, pattern)
+
     def close(self) -> None:
         self._bare.close()
         self._sites.close()
 
-    def _beside(self, look: Callable[[], S]) -> SnapshotWithWorkloads[S]:
+    def _beside(self, look: Callable[[], S]) -> S:
         """The brokers and the workloads are asked at the same time."""
         workloads = beside(self._sites.look, "workloads")
         try:
             snapshot = look()
         finally:
             workloads.wait()
-        return SnapshotWithWorkloads(snapshot, workloads.result())
+        return replace(snapshot, workloads=workloads.result())

@@ -1,0 +1,45 @@
+"""Findings about workloads by themselves. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dr_ctl.core.findings import found
+from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.notation import if_known
+from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
+
+
+def as_they_are(roles: Mapping[str, Role], workloads: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
+    yield from twice(workloads)
+    for each in workloads:
+        yield from (unread(each, Severity.WARNING),) if each.runs is None else misplaced(each, roles)
+
+
+def twice(workloads: Sequence[WorkloadSnapshot], severity: Severity = Severity.ERROR) -> Iterator[Finding]:
+    """The singletons that run at both sites."""
+    where: dict[str, list[str]] = {}
+    for each in workloads:
+        if each.singleton and each.runs:
+            where.setdefault(each.name, []).append(each.site)
+    for name, sites in where.items():
+        if len(sites) > 1:
+            yield found("DR-WORK-001", name=name, sites=" and ".join(sites), severity=severity)
+
+
+def unread(each: WorkloadSnapshot, severity: Severity) -> Finding:
+    return found("DR-WORK-002", name=each.name, site=each.site, silent=if_known(each.silent), severity=severity)
+
+
+def misplaced(each: WorkloadSnapshot, roles: Mapping[str, Role]) -> Iterator[Finding]:
+    """Say that a workload runs where no site serves, or does not run where all clients are. A workload for a site
+    that serves alone runs in between, and both sites may see its effect."""
+    serving = [site for site, role in roles.items() if role is Role.SERVING]
+    if each.alone or len(serving) != 1:
+        return
+    if each.site not in serving and each.runs:
+        yield found("DR-WORK-005", name=each.name, site=each.site)
+    elif each.site in serving and each.state != PartState.RUNNING.value:
+        yield found("DR-WORK-006", state=each.state, site=each.site, name=each.name, starting=starting(each))
+
+
+def starting(each: WorkloadSnapshot) -> str:
+    return f"Where both sites answer, `dr-ctl unfence {each.site}` starts it; else start it there by hand."
