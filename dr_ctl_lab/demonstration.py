@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -23,14 +23,11 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.core.notation import page
-from dr_ctl.core.system import SystemClock, growing_s, system
-from dr_ctl.core.timeouts import Timeouts
+from dr_ctl.core.system import growing_s, system
 from dr_ctl.rpo.history.newest import recent
 from dr_ctl.settings.loader import load
-from dr_ctl.topologies.registry import opened
-from dr_ctl.topologies.topology import WithKeeper
+from dr_ctl_lab.lab.kinds import BROKERSYNC, MIRROR
 from dr_ctl_lab.lab.kinds import KINDS as LABS
-from dr_ctl_lab.lab.kinds import MIRROR
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Verdict
 from dr_ctl_lab.played import PlayedTwin
@@ -102,9 +99,7 @@ def demo(out: TextIO | None, directory: Path, on: On, topology: str = MIRROR) ->
 def _agent(lab: Stage, tell: _Teller) -> Iterator[None]:
     """The agent beside real brokers whose topology has one, started again whenever it ends, as a service manager does;
     a twin has it inside."""
-    with closing(opened(load(lab.settings_path), SystemClock(), Timeouts(), tell.state)) as topology:
-        wanted = isinstance(lab, Lab) and isinstance(topology, WithKeeper)
-    if not wanted:
+    if not isinstance(lab, Lab) or load(lab.settings_path).settings.topology != BROKERSYNC:
         yield
         return
     tell.chapter("`dr-ctl sync` runs beside: it removes at the waiting site what was consumed.")

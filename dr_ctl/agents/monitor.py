@@ -27,7 +27,7 @@ from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import Writer, another_monitor
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.topology import Glance, Snapshot, Topology, glance_of
+from dr_ctl.topologies.topology import Glance, Snapshot, Topology
 
 FLUSH_EVERY_S = 60.0
 RECENT_S: Final = 60.0
@@ -114,7 +114,7 @@ class Monitor:
     def _look_at_everything(self) -> tuple[Snapshot, datetime, bool]:
         """What was seen, when it was answered, and whether it told of a change."""
         began = self._clock.monotonic()
-        glance = glance_of(self._topology, whole=True)
+        glance = self._topology.glance(whole=True)
         if glance is None:
             snapshot = self._topology.look()
             glance = Glance(snapshot, 0.0, self._clock.monotonic() - began)
@@ -169,7 +169,7 @@ class Monitor:
     def _glance(self) -> bool:
         """Look at the outflows alone; whether that told of a change."""
         began = self._clock.monotonic()
-        glance = glance_of(self._topology)
+        glance = self._topology.glance()
         if glance is None:
             self._outflow_s = None
             return False

@@ -32,7 +32,6 @@ from dr_ctl.engine.roles import silent as no_answer
 from dr_ctl.topologies.topology import (
     BrokerSnapshot,
     Snapshot,
-    keeps_one_store,
 )
 
 OVERDUE: Final = timedelta(days=1)
@@ -176,7 +175,7 @@ def _one_waits(judge: Judge, site: str) -> Finding:
     snapshot, away = judge.snapshot, judge.opened.other(site)
     if (unread := not_read(snapshot, away)) is not None:
         return unread
-    if snapshot.roles[away] is Role.SICK and keeps_one_store(snapshot):
+    if snapshot.roles[away] is Role.SICK and snapshot.one_store:
         return found("DR-ROLE-016.holder", roles=stand(snapshot), waits=site)
     reason = " --reason TEXT" if judge.open_run is not None else ""
     key = "DR-ROLE-016" if snapshot.roles[away] is Role.DOWN else "DR-ROLE-016.silent"

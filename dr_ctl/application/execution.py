@@ -44,7 +44,7 @@ from dr_ctl.processes.hooks import HookRunner, Place
 from dr_ctl.processes.secrets import variables
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.settings.model import DEBT, After, Installation, Objectives
-from dr_ctl.topologies.topology import Snapshot, WorkloadSnapshot, keeps_one_store
+from dr_ctl.topologies.topology import Snapshot, WorkloadSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class Run:
                 ended = act(journal, stop)
                 stop.over()
                 lock.note_left(self.lease, ended.snapshot)
-                after = left_behind(plan, one_store=keeps_one_store(ended.snapshot)) if plan is not None else []
+                after = left_behind(plan, one_store=ended.snapshot.one_store) if plan is not None else []
                 entries = [*journal.entries()]
                 let_in = let_in_at(entries)
                 result = self._result(ended, after)

@@ -25,7 +25,7 @@ from dr_ctl.engine.ending import bounds_text
 from dr_ctl.rpo.bounds.result import QUOTED_FOR_S, Bound, Bounds, ClassBound, Loss, QueueBound
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot, Stake, keeps_one_store
+from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot, Stake
 
 SKEW: Final = timedelta(seconds=2)
 
@@ -95,7 +95,7 @@ class LossBound:
         self._down_since = (self._down_since or now) if role is Role.DOWN else None
         whole = role is Role.STANDBY and all(each.silent is None for each in self._brokers(snapshot))
         self._read = (snapshot, self._clock.now()) if whole else None
-        self._kept_at = self._clock.now() if keeps_one_store(snapshot) else None
+        self._kept_at = self._clock.now() if snapshot.one_store else None
         silent = [each.silent for each in self._brokers(snapshot)]
         self._differing |= {*snapshot.differing()}
         # Where no link ships the producers themselves go on sending to the site that waits.

@@ -24,7 +24,7 @@ from dr_ctl.engine.roles import lives_by, presumed
 from dr_ctl.engine.runs import Runs
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import LinkSnapshot, Snapshot, keeps_one_store
+from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
 LATELY: Final = timedelta(minutes=10)
 LATE_S: Final = 60.0
@@ -56,7 +56,7 @@ def reword_refusal(
         return decided
     if first.id == "DR-ALIVE-001" and snapshot.roles[left] is Role.SERVING and is_whole and away:
         first = found("DR-ALIVE-001.cut_off", site=left, mending=opened.mending(away[0]))
-    if first.id == "DR-ALIVE-001" and snapshot.roles[left] is Role.SICK and keeps_one_store(snapshot):
+    if first.id == "DR-ALIVE-001" and snapshot.roles[left] is Role.SICK and snapshot.one_store:
         first = found("DR-ALIVE-001.holder", text=first.text, waits=ask.target)
     if first.id == "DR-ALIVE-002" and (at := _lately_sick(left, opened)) is not None:
         first = found("DR-ALIVE-002.lately_sick", refused=first.text, at=stamp(at), site=left)
@@ -141,7 +141,7 @@ def taken_over(ask: Ask, snapshot: Snapshot, opened: Opened, runs: Runs) -> str 
     """Since when the target serves a store that it took by itself, for a person who finds that so; None where a run of
     this STATE moved the service since, or the history does not tell."""
     left = opened.other(ask.target)
-    if ask.operation != FAILOVER or not keeps_one_store(snapshot) or snapshot.roles[left] is Role.SERVING:
+    if ask.operation != FAILOVER or not snapshot.one_store or snapshot.roles[left] is Role.SERVING:
         return None
     at = _last_seen(opened.installation, left, Role.SERVING)
     ended = [each.result.stat().st_mtime for each in runs.all() if each.result.exists()]

@@ -32,7 +32,7 @@ from dr_ctl.engine.roles import renamed_sites
 from dr_ctl.engine.runs import Runs
 from dr_ctl.rpo.bounds.result import Bound
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import NoKeeper, Snapshot, keeper_of
+from dr_ctl.topologies.topology import NoKeeper, Snapshot
 
 SELDOM_S: Final = 15.0
 """How often files, debts and readiness are looked at: what they tell changes in minutes."""
@@ -189,7 +189,7 @@ class Figures:
 
     def _agent(self, snapshot: Snapshot) -> bool | None:
         try:
-            keeper_of(self.opened.topology, next(iter(snapshot.roles)), {}).close()
+            self.opened.topology.keeper(next(iter(snapshot.roles)), {}).close()
         except NoKeeper:
             return None
         return not of_agent(self.opened, snapshot)

@@ -17,7 +17,7 @@ from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.debts import Debt, known, merged, remember
 from dr_ctl.engine.runs import DEBTS
-from dr_ctl.topologies.topology import NoKeeper, Snapshot, keeper_of
+from dr_ctl.topologies.topology import NoKeeper, Snapshot
 
 START: Final = "`dr-ctl sync` on the machine of this STATE, best as a service."
 GONE: Final = timedelta(seconds=10)
@@ -55,7 +55,7 @@ def of_agent(opened: Opened, snapshot: Snapshot) -> list[Finding]:
     last = opened.notes.read()
     site = serving[0] if len(serving) == 1 else last.get("primary")
     try:
-        keeper_of(opened.topology, next(iter(snapshot.roles)), {}).close()
+        opened.topology.keeper(next(iter(snapshot.roles)), {}).close()
     except NoKeeper:
         return []
     except UsageError as error:

@@ -21,7 +21,7 @@ from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.notes import Notes
 from dr_ctl.engine.operations import KEEP_ASIDE
 from dr_ctl.engine.runs import Runs
-from dr_ctl.topologies.topology import Kept, keeper_of, unproven_of
+from dr_ctl.topologies.topology import Kept
 
 LINE_EVERY_S: Final = 5.0
 BY_OPERATOR: Final = "an operator"
@@ -55,14 +55,14 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
         roles = snapshot.roles
         serving = [site for site, role in roles.items() if role is Role.SERVING]
         if len(serving) != 1:
-            keeper_of(opened.topology, next(iter(roles)), {}).close()  # which needs none says so
+            opened.topology.keeper(next(iter(roles)), {}).close()  # which needs none says so
             refused = (each.silent for each in snapshot.brokers if isinstance(each.silent, LoginRefused))
             if (error := next(refused, None)) is not None:
                 return _not_let_in(error)
             summary = ", ".join(f"{site} is {role.value}" for site, role in roles.items())
             return _refused(f"which site serves cannot be told: {summary}")
         primary, standby = serving[0], opened.other(serving[0])
-        with closing(keeper_of(opened.topology, primary, _remembered(notes, runs, primary))) as keeper:
+        with closing(opened.topology.keeper(primary, _remembered(notes, runs, primary))) as keeper:
             agent = SyncAgent(keeper, runs, notes, clock, {"primary": primary, "standby": standby})
             until = clock.monotonic() + lasting_s if lasting_s is not None else None
             try:
@@ -105,7 +105,7 @@ def settle(caller: Caller, asked: Ask, how: RunOptions) -> Result:
         if (roles[asked.target], roles[waiting]) != (Role.SERVING, Role.STANDBY):
             summary = ", ".join(f"{site} is {role.value}" for site, role in roles.items())
             return _refused(f"copies that nothing proves lie at a site that waits: {summary}")
-        found = unproven_of(opened.topology, waiting, asked.queues)
+        found = opened.topology.unproven(waiting, asked.queues)
     told = [each.why_not or f"{len(each.ids)} of {each.name}, the first {each.ids[0]}" for each in found]
     text = f"{waiting}: nothing proves that these copies were consumed: {some(told)}" if told else ""
     return Result(ExitCode.OK, text or f"{waiting} has no copies that nothing proves", data=SettleData(queues=found))

@@ -228,6 +228,10 @@ class Snapshot(Observation, Protocol):
         """Every broker of the settings, site by site."""
 
     @property
+    def one_store(self) -> bool:
+        """Say whether nothing is lost with a site, whatever becomes of it."""
+
+    @property
     def workloads(self) -> Sequence[WorkloadSnapshot]:
         """The workloads of both sites, where the settings name any and they were looked at."""
 
@@ -259,19 +263,6 @@ class Snapshot(Observation, Protocol):
 
     def as_if_lost(self, site: str) -> Snapshot:
         """The same look, but that every port of that site refuses: for the plan of a disaster that has not happened."""
-
-
-@runtime_checkable
-class WithOneStore(Protocol):
-    """A look at sites that may share their store."""
-
-    @property
-    def one_store(self) -> bool:
-        """Say whether nothing is lost with a site, whatever becomes of it."""
-
-
-def keeps_one_store(snapshot: Snapshot) -> bool:
-    return isinstance(snapshot, WithOneStore) and snapshot.one_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,18 +323,8 @@ class NoKeeper(UsageError):
 
     remedy = "Only Classic brokers that copy to each other (`classic-brokersync`) need one."
 
-
-@runtime_checkable
-class WithKeeper(Protocol):
-    """A topology whose waiting site needs an agent that deletes."""
-
-    def keeper(self, primary: str, remembered: Mapping[str, Json]) -> Keeper:
-        """The agent while that site serves; no broker is asked yet. Raises `UsageError` where the settings do not let
-        it in."""
-
-    def unproven(self, waiting: str, pattern: str | None) -> Sequence[Unproven]:
-        """Of each queue that the pattern names the copies at that waiting site that nothing proves to be consumed, by
-        listings of both sites. Raises `BrokerError`."""
+    def __init__(self) -> None:
+        super().__init__("sync: with this topology nothing has to be deleted at the waiting site")
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,15 +351,6 @@ class Glance(Generic[S_co]):
     took_s: float
 
 
-@runtime_checkable
-class WithGlance(Protocol):
-    """A topology whose brokers can be watched: a late broker delays no answer of the others."""
-
-    def glance(self, *, whole: bool = False) -> Glance[Snapshot] | None:
-        """Look once at what each broker still has to ship and at its role, in a few milliseconds, or at everything;
-        returns None where its brokers cannot be asked so little. Only a look at everything reads the other queues."""
-
-
 class Topology(Protocol[S]):
     """An installation for one command, opened for looking; `driver` adds the acts that change brokers."""
 
@@ -388,6 +360,11 @@ class Topology(Protocol[S]):
 
     def look(self, *, over_s: float = 0.0) -> S:
         """Look once; with `over_s` twice, so far apart, which shows what moves."""
+
+    def glance(self, *, whole: bool = False) -> Glance[S] | None:
+        """Look once at what each broker still has to ship and at its role, in a few milliseconds, or at everything: a
+        late broker delays no answer of the others. Returns None where its brokers cannot be asked so little. Only a
+        look at everything reads the other queues."""
 
     def observe(self) -> S:
         """Look until no difference between the sites is left that only one more look can explain."""
@@ -405,27 +382,16 @@ class Topology(Protocol[S]):
         """Attempt what a look says of a site: that it serves, or lets nobody in; flags lie. Returns None where the
         attempt agrees. Raises `BrokerError`."""
 
+    def keeper(self, primary: str, remembered: Mapping[str, Json]) -> Keeper:
+        """The agent that deletes at the other site while that one serves; no broker is asked yet. Raises `NoKeeper`
+        where none is needed, and `UsageError` where the settings do not let it in."""
+
+    def unproven(self, waiting: str, pattern: str | None) -> Sequence[Unproven]:
+        """Of each queue that the pattern names the copies at that waiting site that nothing proves to be consumed, by
+        listings of both sites. Raises `NoKeeper` where no copies are made, and `BrokerError`."""
+
     def close(self) -> None:
         """Let go of everything that was opened."""
-
-
-def keeper_of(topology: Topology[Any], primary: str, remembered: Mapping[str, Json]) -> Keeper:
-    """The agent of a topology while that site serves; raises `NoKeeper` where it needs none."""
-    if not isinstance(topology, WithKeeper):
-        raise NoKeeper("sync: with this topology nothing has to be deleted at the waiting site")
-    return topology.keeper(primary, remembered)
-
-
-def unproven_of(topology: Topology[Any], waiting: str, pattern: str | None) -> Sequence[Unproven]:
-    """The copies that nothing proves to be consumed; raises `NoKeeper` where the topology makes no copies."""
-    if not isinstance(topology, WithKeeper):
-        raise NoKeeper("sync: with this topology nothing has to be deleted at the waiting site")
-    return topology.unproven(waiting, pattern)
-
-
-def glance_of(topology: object, *, whole: bool = False) -> Glance[Snapshot] | None:
-    """A look of who watches, at everything or at the outflows alone; returns None where there is no such look."""
-    return topology.glance(whole=whole) if isinstance(topology, WithGlance) else None
 
 
 class Opens(Protocol):

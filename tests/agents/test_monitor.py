@@ -62,6 +62,9 @@ class Watched:
         self.looks.append(snapshot(self.view, PARIS))
         return self.looks[-1]
 
+    def glance(self, *, whole: bool = False) -> Glance[MirrorSnapshot] | None:
+        return None
+
 
 @pytest.fixture
 def watched() -> Watched:
@@ -172,7 +175,7 @@ class Glanced(Watched):
     glances: int = 0
     took_s: float = 0.001
 
-    def glance(self, *, whole: bool = False) -> Glance[MirrorSnapshot]:
+    def glance(self, *, whole: bool = False) -> Glance[MirrorSnapshot] | None:
         if whole:
             self.clock.sleep(self.took_s)
             return Glance(self.look(), 0.0, self.took_s)

@@ -19,7 +19,6 @@ from dr_ctl.engine.lease import LOCK, FolderStore, Store, look_at, next_epoch
 from dr_ctl.rpo.history.row import GLANCED, Row
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.topology import glance_of
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, MIRROR
@@ -212,7 +211,7 @@ def test_a_small_look_says_of_outflows_and_roles_what_a_whole_one_says(twin: Pla
             traffic.wait_for(150)
             traffic.stop()
 
-        whole, small = opened.look(), glance_of(opened)
+        whole, small = opened.look(), opened.glance()
 
     assert small is not None
     assert small.snapshot.roles == whole.roles

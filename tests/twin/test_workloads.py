@@ -11,7 +11,6 @@ from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
-from dr_ctl.topologies.topology import keeper_of, keeps_one_store, unproven_of
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, MIRROR, SHARED_STORE
 from tests.conftest import Command
@@ -208,6 +207,6 @@ def test_beside_them_an_agent_is_needed_and_a_store_is_shared_as_without(tmp_pat
         Played(tmp_path / f"beside {kind}", twin)
         with twin, closing(opened(load(twin.settings_path), SystemClock(), Timeouts(), tmp_path)) as topology:
             if kind == BROKERSYNC:
-                keeper_of(topology, "london", {}).close()
-                assert unproven_of(topology, "paris", None) == []
-            assert keeps_one_store(topology.observe()) is (kind == SHARED_STORE)
+                topology.keeper("london", {}).close()
+                assert topology.unproven("paris", None) == []
+            assert topology.observe().one_store is (kind == SHARED_STORE)

@@ -54,8 +54,6 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], SyncTools]] = {
 
 
 class SyncTopology(PairTopology[BrokerView]):
-    """Implements `WithKeeper` too."""
-
     _observer: Observer
 
     def keeper(self, primary: str, remembered: Mapping[str, Any]) -> Keeper:

@@ -15,7 +15,6 @@ from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.nodes import of_nodes, of_obstacles
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.topology import keeps_one_store
 
 V = TypeVar("V", bound=Broker)
 
@@ -44,7 +43,7 @@ def findings(snapshot: Snapshot[V], move: Move, of_broker: Callable[[V], Iterabl
 def is_kept_out(snapshot: Snapshot[Broker], move: Move) -> bool:
     """Say whether what a lost site holds cannot reach the target, and a quarantine is owed; or that the lost site is
     closed, and was read to hold nothing. Sites with one store hold nothing of their own."""
-    if keeps_one_store(snapshot):
+    if snapshot.one_store:
         return True
     here, there = snapshot.views(move.target), snapshot.views(move.source)
     name = [document(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in here]

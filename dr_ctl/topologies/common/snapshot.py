@@ -97,6 +97,10 @@ class Snapshot(Generic[V_co]):
         return {site: _together([each.role for each in brokers.values()]) for site, brokers in self.sites.items()}
 
     @property
+    def one_store(self) -> bool:
+        return False
+
+    @property
     def debts(self) -> Sequence[Debt]:
         return [debt for site in self.sites for view in self.views(site) for debt in debts_of(view.documents)]
 

@@ -4,12 +4,12 @@ Every step ends with a look or an attempt that shows its effect; the answer to a
 acceptor whose port is taken by another process says that it is started. An undo is tried until it is verified.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from dr_ctl.core.model import ExitCode
+from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
@@ -30,7 +30,7 @@ from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.verbs import activate, canary, fence, proving, quarantine, quiesce
 from dr_ctl.topologies.common.verbs.undoing import as_before, guarded
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.topology import Glance
+from dr_ctl.topologies.topology import Glance, Keeper, NoKeeper, Unproven
 
 V = TypeVar("V", bound=Broker)
 
@@ -133,6 +133,12 @@ class PairTopology(Generic[V]):
 
     def why_not_so(self, site: str, *, serving: bool) -> str | None:
         return Listeners(self._observer).why_not(site, serving=serving)
+
+    def keeper(self, _primary: str, _remembered: Mapping[str, Json]) -> Keeper:
+        raise NoKeeper
+
+    def unproven(self, _waiting: str, _pattern: str | None) -> Sequence[Unproven]:
+        raise NoKeeper
 
     def close(self) -> None:
         self._observer.close()

@@ -235,7 +235,7 @@ def beside(sites: Sites) -> Sites:
 
 
 class StoreSnapshot(snapshot.Snapshot[BrokerView]):
-    """A look at both brokers; implements `WithOneStore` too."""
+    """A look at both brokers."""
 
     def findings(self) -> Sequence[Finding]:
         return [*self._not_read(), *self._nobody(), *super().findings()]

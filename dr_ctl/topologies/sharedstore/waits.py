@@ -16,7 +16,6 @@ from dr_ctl.topologies.common.wants import PAID, SOURCE, TARGET, Limits, Site, d
 from dr_ctl.topologies.sharedstore.lock import Lag
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 from dr_ctl.topologies.sharedstore.view import BrokerView
-from dr_ctl.topologies.topology import keeps_one_store
 
 NOTHING = "nothing to ship: both sites use one store"
 SMALL: Final = 1_000_000  # bytes of the database's journal: less than a second's
@@ -26,9 +25,7 @@ def _planning(
     site: Site, about: str, limits: Limits
 ) -> Callable[[Rules, RunbookStep, Snapshot[BrokerView], Move], StepPlan]:
     nothing, waits = planning(site, NOTHING), planning(site, about, limits=limits)
-    return lambda rules, step, snapshot, move: (nothing if keeps_one_store(snapshot) else waits)(
-        rules, step, snapshot, move
-    )
+    return lambda rules, step, snapshot, move: (nothing if snapshot.one_store else waits)(rules, step, snapshot, move)
 
 
 draft_catch_up: Final = _planning(SOURCE, "{serving}the replica of the store not far behind", Rules.catching_up)

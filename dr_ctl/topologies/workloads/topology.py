@@ -23,13 +23,9 @@ from dr_ctl.topologies.common import snapshot as common
 from dr_ctl.topologies.topology import (
     Glance,
     Keeper,
-    Snapshot,
     Topology,
     Unproven,
     WorkloadSnapshot,
-    glance_of,
-    keeper_of,
-    unproven_of,
 )
 from dr_ctl.topologies.workloads import checks
 from dr_ctl.topologies.workloads.calls import concerned, holds, mine, without_mine
@@ -278,8 +274,8 @@ class TopologyWithWorkloads(Generic[S]):
         """A bare look leaves the workloads out: the monitor makes several a second, and keeps nothing of them."""
         return self._beside(lambda: self._bare.look(over_s=over_s)) if over_s else self._bare.look()
 
-    def glance(self, *, whole: bool = False) -> Glance[Snapshot] | None:
-        return glance_of(self._bare, whole=whole)
+    def glance(self, *, whole: bool = False) -> Glance[S] | None:
+        return self._bare.glance(whole=whole)
 
     def observe(self) -> S:
         return self._beside(self._bare.observe)
@@ -298,10 +294,10 @@ class TopologyWithWorkloads(Generic[S]):
         return self._bare.why_not_so(site, serving=serving)
 
     def keeper(self, primary: str, remembered: Mapping[str, Json]) -> Keeper:
-        return keeper_of(self._bare, primary, remembered)
+        return self._bare.keeper(primary, remembered)
 
     def unproven(self, waiting: str, pattern: str | None) -> Sequence[Unproven]:
-        return unproven_of(self._bare, waiting, pattern)
+        return self._bare.unproven(waiting, pattern)
 
     def close(self) -> None:
         self._bare.close()
