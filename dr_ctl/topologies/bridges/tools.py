@@ -13,7 +13,7 @@ from dr_ctl.topologies.bridges.reading import Observer
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, lying
 from dr_ctl.topologies.common.calls import still
 from dr_ctl.topologies.common.figures import Residue, said
-from dr_ctl.topologies.common.gate import Sample, Verifier
+from dr_ctl.topologies.common.gate import Sample, Verifier, unmoved
 from dr_ctl.topologies.common.idstore import NotRead
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.tools import ROLES, Sender, Tools
@@ -178,14 +178,8 @@ def _shipped(view: BrokerView, move: Move) -> Iterator[str]:
 
 
 def _unmoved(before: BrokerView, now: BrokerView, move: Move) -> Iterator[str]:
-    if before.start != now.start:
-        yield f"{now.site} was restarted"
-        return
-    was = {queue.bean: queue.added for queue in before.link.counters}
-    for queue in now.link.counters:
-        if move.moves(now.unit_of(queue.name)) and queue.added != was.get(queue.bean, 0):
-            yield f"{now.site}: {queue.name} is still being added to"
-    for unit in now.among(move.moves):
+    yield from unmoved(before, now, move.moves)
+    for unit in now.among(move.moves) if before.start == now.start else ():
         if now.unrouted.get(unit) != before.unrouted.get(unit):
             yield f"{now.site}: messages for {unit} find no queue there"
 

@@ -6,7 +6,7 @@ Every condition must hold on every pair; then both sites must hold the same.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any, Generic
@@ -55,7 +55,7 @@ def why_not_yet(now: Sample[Any], before: Sample[Any] | None) -> list[str]:
 def moved(before: Sample[Any], now: Sample[Any]) -> list[str]:
     """Say what came in between two samples, or why that cannot be told."""
     both = ((before.source, now.source), (before.target, now.target))
-    return [reason for was, view in both for reason in _unmoved(was, view)]
+    return [reason for was, view in both for reason in unmoved(was, view)]
 
 
 def clients_of(view: Broker) -> Iterator[str]:
@@ -82,13 +82,14 @@ def _between_brokers(view: Broker) -> Iterator[str]:
             yield f"{view.site}: {queue.depth} between brokers of the site in {queue.name}"
 
 
-def _unmoved(before: Broker, now: Broker) -> Iterator[str]:
+def unmoved(before: Broker, now: Broker, moves: Callable[[str | None], bool] = lambda _: True) -> Iterator[str]:
+    """Say what keeps a broker from being as it was, of the units that are moved."""
     if before.start != now.start:
         yield f"{now.site} was restarted"
         return
     was = {queue.bean: queue.added for queue in before.link.counters}
     for queue in now.link.counters:
-        if queue.added != was.get(queue.bean, 0):
+        if moves(now.unit_of(queue.name)) and queue.added != was.get(queue.bean, 0):
             yield f"{now.site}: {queue.name} is still being added to"
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from dr_ctl.core.document import document, read
 from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.core.model import some
 from dr_ctl.core.system import stamp
@@ -79,7 +80,7 @@ class Receipt:
     marks: Mapping[str, Mark]
 
     def to_text(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"))
+        return json.dumps(document(self), separators=(",", ":"))
 
 
 def name(site: str) -> str:
@@ -98,11 +99,7 @@ def held_at(view: Broker) -> Receipt | None:
     if text is None:
         return None
     try:
-        document = json.loads(text)
-        marks = {site: Mark(str(mark["start"]), str(mark["counters"])) for site, mark in document["marks"].items()}
-        return Receipt(
-            str(document["source"]), str(document["target"]), int(document["epoch"]), str(document["at"]), marks
-        )
+        return read(Receipt, json.loads(text))
     except UNREADABLE:
         return Receipt("", "", 0, "a moment that cannot be read", {})
 

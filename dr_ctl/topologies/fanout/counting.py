@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
+from dr_ctl.core.document import document, read
+from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.topologies.common.names import OWN
 
 CHECKPOINTS: Final = f"{OWN}checkpoints"
@@ -97,15 +99,17 @@ class Checkpoints:
     def read(cls, documents: Mapping[str, str]) -> Checkpoints:
         """A document that cannot be read is none: the counters then prove less."""
         try:
-            told: Mapping[str, Mapping[str, Any]] = json.loads(documents.get(CHECKPOINTS, "{}"))
-            return cls({queue: {site: _mark(row) for site, row in marks.items()} for queue, marks in told.items()})
-        except (ValueError, TypeError, AttributeError, KeyError):
+            return read(cls, {"queues": json.loads(documents.get(CHECKPOINTS, "{}"))})
+        except UNREADABLE:
             return cls({})
 
     @property
     def text(self) -> str:
-        told = {queue: {site: _row(mark) for site, mark in marks.items()} for queue, marks in self.queues.items()}
-        return json.dumps(told, sort_keys=True)
+        rows = {
+            queue: {site: {**document(mark), "alone": sorted(mark.alone)} for site, mark in marks.items()}
+            for queue, marks in self.queues.items()
+        }
+        return json.dumps(rows, sort_keys=True)
 
     def noted(self, queues: Mapping[str, Mapping[str, Mark]]) -> Checkpoints:
         """With newer ones; one with too many ids is not kept, and the older one goes on."""
@@ -129,21 +133,6 @@ class Checkpoints:
 
 def _goes_on(mark: Mark, now: At) -> bool:
     return mark.start == now.start and mark.is_before(now.counters)
-
-
-def _mark(row: Mapping[str, Any]) -> Mark:
-    return Mark(**{**row, "alone": frozenset(row["alone"])})
-
-
-def _row(mark: Mark) -> dict[str, Any]:
-    return {
-        "start": mark.start,
-        "entered": mark.entered,
-        "removed": mark.removed,
-        "expired": mark.expired,
-        "finished": mark.finished,
-        "alone": sorted(mark.alone),
-    }
 
 
 @dataclass(frozen=True, slots=True)
