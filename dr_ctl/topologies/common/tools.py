@@ -190,10 +190,12 @@ class Tools(Generic[V_co]):
             calls, starts = self.missing(wants, move)
         return Refused(f"{failed}: {some([call.about for call in calls])}") if calls else None
 
-    def sending(self, want: Want, move: Move, context: StepContext) -> Callable[[Sequence[Any]], list[Outcome]]:
-        """Sends, by a reading, what is missing at the brokers that it was not sent to; to one that is started anew, or
-        another node of which is active, it is sent again."""
-        starts: dict[str, str] = {}
+    def sending(
+        self, want: Want, move: Move, context: StepContext, sent: Sequence[Any] = ()
+    ) -> Callable[[Sequence[Any]], list[Outcome]]:
+        """Sends, by a reading, what is missing at the brokers that it was not `sent` to; to one that is started anew,
+        or another node of which is active, it is sent again."""
+        starts: dict[str, str] = {view.pair: view.start for view in sent}
 
         def send(views: Sequence[Any]) -> list[Outcome]:
             anew = [view for view in views if starts.get(view.pair) != view.start]

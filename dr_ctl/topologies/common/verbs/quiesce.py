@@ -153,6 +153,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     if not any(view.open for view in views):
         return NotNeeded(f"{move.source} is closed to clients already")
     views, paused = _pause(tools, views, move, context)
+    send = tools.sending(lambda at: pauses(at.rules, at.view, at.move), move, context, views)
 
     def look() -> _Dispatch:
         now = _dispatch(tools, views, move)
@@ -169,6 +170,8 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         within_s=step.limits["within"],
         poll_s=tools.timeouts.poll_s,
         stable_for=CALM,
+        # A pause ends with the node that was told it.
+        meanwhile=lambda now: now.unpaused and send(tools.observer.look_at(move.source, parts=FOR_PAUSES)),
     )
     if waited.look.unwritten is not None:
         return Refused(waited.look.unwritten)
