@@ -49,6 +49,8 @@ class Timeouts:
     opened_s: float = 1.0
     """For listeners that were told to open to be open: the plugin opens them up to a tenth of a second after its
     answer."""
+    lock_s: float = 15.0
+    """For a lock that is free to be got: three times the default of a coordinator's check period."""
     again_s: float = 0.5
     """Between tries to open a pair that was refused beside others that opened."""
     canary_s: float = 30.0

@@ -14,6 +14,7 @@ from tests.broker.driving import Operator, state_of, until
 from tests.broker.groups import clustered, name_in, with_listener
 
 pytestmark = [pytest.mark.broker]
+RATE = 40.0
 
 
 def test_an_idle_amqp_client_on_the_mirrors_acceptor_is_told_and_refuses_a_move(lab: Lab, operator: Operator) -> None:
@@ -32,7 +33,7 @@ def test_an_idle_amqp_client_on_the_mirrors_acceptor_is_told_and_refuses_a_move(
 
 @pytest.mark.deep
 def test_brokers_of_one_site_in_a_cluster_move_there_and_back(tmp_path: Path) -> None:
-    """Two pairs, each site's brokers joined by an acceptor of its own."""
+    """Two pairs, each site's brokers joined by an acceptor of its own, by which they share out what clients send."""
     ports = dict(zip(("london", "london.orders-2", "paris", "paris.orders-2"), reserve_ports(4, tmp_path), strict=True))
 
     def joined(xml: str) -> str:
@@ -43,11 +44,17 @@ def test_brokers_of_one_site_in_a_cluster_move_there_and_back(tmp_path: Path) ->
     try:
         with Lab.up(tmp_path / "lab", pairs=2, edit=joined) as lab:
             operator = Operator(lab, tmp_path / "state")
-            looked = operator.run("validate")
-            ended = [operator.run("swapover", "--to", site, "--yes") for site in ("paris", "london")]
+            with lab.load(RATE) as traffic:
+                traffic.wait_for(2 * RATE)
+                looked, ended = operator.run("validate"), []
+                for site in ("paris", "london"):
+                    ended.append(operator.run("swapover", "--to", site, "--yes"))
+                    traffic.wait_for(traffic.counts().sent + 2 * RATE)
+                verdict = traffic.stop()
     finally:
         release_ports(tmp_path)
 
     assert looked.code == 0, looked.document
     assert not {"DR-DOOR-005", "DR-DOOR-006", "DR-DOOR-011"} & {*looked.ids}
     assert [each.code for each in ended] == [0, 0], [each.document for each in ended]
+    assert (verdict.drained, verdict.lost, verdict.duplicates) == (True, (), ())

@@ -46,7 +46,7 @@ def test_the_whole_look_of_the_product_reads_the_same_things(subject: Subject) -
     for view, peer in ((london, paris), (paris, london)):
         with subject.reader(view.site) as reader:
             assert find_broker(reader) == view.site
-        assert (view.version, view.link.attached, view.prepared, view.lock_coordinators) == ("2.56.0", True, (), ())
+        assert (view.version, view.link.attached, view.prepared, view.coordinators) == ("2.56.0", True, (), ())
         assert view.role.value == ("serving" if view is london else "standby")
         assert {listener.name: (listener.protocols, listener.opens_at_boot) for listener in view.acceptors} == {
             "clients": (SPOKEN, False),

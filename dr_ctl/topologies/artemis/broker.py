@@ -1,6 +1,7 @@
 """An Artemis broker as one look has shown it, whatever joins it to its peer, and the other nodes that it shows."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,6 +56,24 @@ class Group:
 
 
 ALONE: Final = Group()
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """A lock coordinator: while it holds its lock, the acceptors that hang on it are open."""
+
+    name: str
+    lock: str
+    status: str
+
+    @property
+    def contends(self) -> bool:
+        """Say whether it holds the lock, or may get it at any moment."""
+        return self.status != "Stopped"
+
+    @property
+    def holds(self) -> bool:
+        return self.status == "Locked"
 
 
 def read_group(url: str, server: Fields, node: str, topology: Answer, *, active: bool = True) -> Group:
@@ -125,6 +144,7 @@ class ArtemisBroker(Broker):
     """An Artemis broker as it answered."""
 
     group: Group = field(default=ALONE, kw_only=True)
+    coordinators: tuple[Coordinator, ...] = field(default=(), kw_only=True)
 
     @property
     def inner_ports(self) -> frozenset[int]:
@@ -141,6 +161,16 @@ class ArtemisBroker(Broker):
     @property
     def replicates(self) -> bool:
         return self.group.replicates
+
+    @property
+    def drives_locks(self) -> bool:
+        """Say whether its coordinators can be stopped and started by themselves: versions before cannot."""
+        return self.is_since(2, 56)
+
+    def is_since(self, *version: int) -> bool:
+        """Say whether it is of that version or a later one."""
+        numbers = re.match(r"(\d+)\.(\d+)", self.version)
+        return numbers is not None and (int(numbers[1]), int(numbers[2])) >= version
 
     @property
     def is_clustered(self) -> bool:

@@ -5,17 +5,29 @@ broker.xml lacks; a match in the file, as `#`, is only read again with the whole
 replaces rights that somebody set through management, so the fence's entry keeps a copy of them.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.operations import LET_IN, RELOAD, SHUT_OUT, SHUT_OUT_WITH_VIEWS
+from dr_ctl.topologies.artemis.operations import (
+    LET_IN,
+    RELOAD,
+    SHUT_OUT,
+    SHUT_OUT_WITH_VIEWS,
+    START_LOCK,
+    STOP_LOCK,
+)
 from dr_ctl.topologies.common.calls import Request, call
 from dr_ctl.topologies.common.fence import Fence
-from dr_ctl.topologies.common.view import Grants
+from dr_ctl.topologies.common.view import Acceptor, Grants, Peer
 from dr_ctl.topologies.console.requests import arguments_of, request
+
+if TYPE_CHECKING:
+    from dr_ctl.topologies.artemis.broker import ArtemisBroker
 
 STILL_OUT: Final = "the broker still keeps them out"
 OTHERWISE: Final = "its own file gives them others"
@@ -31,10 +43,39 @@ _VIEWS: Final = ("view", "edit")
 
 
 class ListenersAndRoles(Fence):
+    view: ArtemisBroker
+
     @property
     def matches(self) -> Sequence[str]:
         """The matches that a lasting fence is for."""
         return self.view.config.lasting.matches if self.view.config.lasting is not None else ()
+
+    @property
+    def contends(self) -> Sequence[str]:
+        return [coordinator.name for coordinator in self.view.coordinators if coordinator.contends]
+
+    @property
+    def awaits(self) -> Sequence[str]:
+        return [each.name for each in self.view.coordinators if each.contends and not each.holds]
+
+    def yielding(self, when: str | None = None) -> list[Call]:
+        """Where a lock opens acceptors, stopping one of these would hand the lock over."""
+        names = self.contends if when is None else [coordinator.name for coordinator in self.view.coordinators]
+        return [self._of_lock(Goal.STOP, name, when) for name in names if self.view.drives_locks]
+
+    def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
+        return (*self.yielding(when), *super().closing(listeners, when))
+
+    def opening(self, listeners: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
+        """The coordinators first: an acceptor that is told to open while its lock is not held opens with it."""
+        opens = super().opening(listeners, peer, when)
+        names = [coordinator.name for coordinator in self.view.coordinators if opens and self.view.drives_locks]
+        return (*(self._of_lock(Goal.START, name, when) for name in names), *opens)
+
+    def _of_lock(self, goal: Goal, name: str, when: str | None) -> Call:
+        operation = START_LOCK if goal is Goal.START else STOP_LOCK
+        asked = self.view.requests.of_server((operation, (name,)))
+        return call(self.view, goal, name, asked, f"{goal.value} lock coordinator {name}", when)
 
     def shutting_out(self, when: str | None = None) -> list[Call]:
         return self.keeping_out(self.matches, when)
@@ -91,6 +132,8 @@ class ListenersAndRoles(Fence):
         return calls
 
     def holds(self, call: Call) -> bool | None:
+        if call.goal in (Goal.START, Goal.STOP):
+            return (call.thing in self.contends) is (call.goal is Goal.START)
         if call.goal is not Goal.RESTORE:
             return super().holds(call)
         wanted = self._saying(call.thing, self.view.grants.get(call.thing, {}))

@@ -26,6 +26,9 @@ SHUT_OUT: Final = f"addSecuritySettings({','.join([_TEXT] * 11)})"
 SHUT_OUT_WITH_VIEWS: Final = f"addSecuritySettings({','.join([_TEXT] * 13)})"
 LET_IN: Final = f"removeSecuritySettings({_TEXT})"
 RELOAD: Final = "reloadConfigurationFile()"
+# Since 2.56.
+START_LOCK: Final = f"startLockCoordinator({_TEXT})"
+STOP_LOCK: Final = f"stopLockCoordinator({_TEXT})"
 
 
 @dataclass(frozen=True, slots=True)

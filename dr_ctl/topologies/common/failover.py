@@ -30,6 +30,8 @@ def findings(snapshot: Snapshot[V], move: Move, of_broker: Callable[[V], Iterabl
         for each in of_broker(view):
             if Weight.EXPECTED_WHEN_LOST not in each.weighs:
                 yield weighed(each, Weight.FAILOVER)
+        if (locks := view.fence.awaits) and not view.open:
+            yield found("DR-ALIVE-001.lock", site=view.site, locks=some(locks), lost=move.source)
         yield from of_obstacles(view, Severity.WARNING, move.ask.includes)
         peer = snapshot.view(move.source, view.pair)
         yield from of_nodes(view, peer, Severity.WARNING)

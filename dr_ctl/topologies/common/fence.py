@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dr_ctl.topologies.common.calls import close_listener, open_listener
@@ -31,6 +31,21 @@ class Fence:
     def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
         """The calls that keep clients out of these listeners."""
         return tuple(close_listener(self.view, listener, when) for listener in listeners)
+
+    @property
+    def contends(self) -> Sequence[str]:
+        """The locks that may open it at any moment, or hold it open."""
+        return ()
+
+    @property
+    def awaits(self) -> Sequence[str]:
+        """Those of them that another holds."""
+        return ()
+
+    def yielding(self, when: str | None = None) -> list[Call]:
+        """The calls after which no lock opens it."""
+        del when
+        return []
 
     def shutting_out(self, when: str | None = None) -> list[Call]:
         """The calls that keep the clients' roles out beyond a restart, if the settings name any. Without `when`, only

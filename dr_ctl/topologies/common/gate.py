@@ -63,6 +63,8 @@ def clients_of(view: Broker) -> Iterator[str]:
     queue."""
     if view.open:
         yield f"{view.site} lets clients in"
+    elif contends := view.fence.contends:
+        yield f"{view.site} may open at any moment: lock coordinator {', '.join(contends)} is not stopped"
     listeners = {listener.port for listener in (*view.listeners, *view.fence.leaves_open) if listener.port is not None}
     if there := [each for each in view.from_outside if each.port in listeners]:
         yield f"{view.site} has {len(there)} client connection(s), the first from {there[0].remote}"

@@ -76,6 +76,8 @@ class Listeners:
             views = self._answering(site)
             if opened := [listener.name for view in views for listener in view.listeners if listener.started]:
                 return views, f"acceptor {', '.join(opened)} says it is open"
+            if contends := [name for view in views for name in view.fence.contends]:
+                return views, f"lock coordinator {', '.join(contends)} is not stopped"
             if self.let_in(probed):
                 return views, "a client is still let in"
             beside = [each for view in views for each in self._beside(view)]

@@ -43,6 +43,9 @@ def findings(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
             peer = snapshot.view(move.target, view.pair)
             yield from (weighed(each, weight) for each in of_nodes(view, peer, Severity.WARNING))
             yield from of_link_listeners(view, peer)
+            if peer is None and (locks := view.fence.contends):
+                broker = f"{view.site}/{view.pair}"
+                yield found("DR-DOOR-008.silent", broker=broker, locks=some(locks), peer=move.target)
         for each in [finding for view in snapshot.views(move.source) for finding in checks.of_broker(view)]:
             if restarts and each.id in _MENDED:
                 continue

@@ -11,6 +11,7 @@ from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, Unknown
+from dr_ctl.engine.waiting import until
 from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.topologies.common.access import CHANGE_S, Access, Channel, Part
 from dr_ctl.topologies.common.baseline import before
@@ -26,6 +27,7 @@ MOST_AT_ONCE: Final = 8
 # Calls in one POST, which has one time limit: a broker may sync its journal for each of them.
 MOST_IN_A_POST: Final = 500
 ROLES: Final = (Goal.ADMIT, Goal.RESTORE)
+WAYS_IN: Final = (Goal.START, Goal.OPEN)
 
 
 class Sender:
@@ -248,9 +250,21 @@ class Tools(Generic[V_co]):
         """Let clients in by these calls, their listeners last; says why they are not let in, or None."""
         if (why := self.admit(site, [call for call in calls if call.goal in ROLES], context)) is not None:
             return why
-        listeners = [call for call in calls if call.goal is Goal.OPEN]
-        self.change(listeners, context)
-        return self.listeners.why_not_open_again(site, listeners) if listeners else None
+        opens = [call for call in calls if call.goal in WAYS_IN]
+        self.change(opens, context)
+        return self.why_not_open(site, opens, context) if opens else None
+
+    def why_not_open(self, site: str, opens: Sequence[Call], context: StepContext, within_s: float = 0.0) -> str | None:
+        """Say why what these calls open is not shown to be open, or None. What hangs on a lock opens once that is
+        got."""
+        by_lock = any(call.goal is Goal.START for call in opens)
+        return until(
+            context,
+            lambda: self.listeners.why_not_open_again(site, opens),
+            holds=lambda why: why is None,
+            within_s=within_s + (self.timeouts.lock_s if by_lock else 0.0),
+            poll_s=self.timeouts.poll_s,
+        ).look
 
     def open_at(self, view: Any, move: Move) -> Sequence[str]:
         """What of this move lets clients in at a broker."""

@@ -174,6 +174,11 @@ def shut(at: AtBroker) -> list[Call]:
     return [*at.view.fence.closing(opened), *at.view.fence.shutting_out()]
 
 
+def yields(at: AtBroker) -> list[Call]:
+    """No lock opens it: else closing its peer would hand the lock over, and the service with it."""
+    return [*at.view.fence.yielding()]
+
+
 RETURNED_SHUT: Final[Wants] = ((shut, TARGET),)
 
 

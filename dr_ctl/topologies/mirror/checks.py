@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role, Weight, some
+from dr_ctl.core.model import Finding, Role, Severity, Weight, some
 from dr_ctl.topologies.artemis import checks as artemis
 from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
@@ -48,8 +48,13 @@ def _listeners(name: str, view: BrokerView) -> Iterator[Finding]:
         yield finding if amqp else replace(finding, weighs=finding.weighs & ~Weight.FAILOVER)
     if boots := [listener.name for listener in view.listeners if listener.opens_at_boot]:
         yield found("DR-DOOR-007", broker=name, boots=", ".join(boots))
-    if view.lock_coordinators:
-        yield found("DR-DOOR-008", broker=name, lock_coordinators=", ".join(view.lock_coordinators))
+    locks = some([coordinator.name for coordinator in view.coordinators])
+    if locks and not view.drives_locks:
+        yield found("DR-DOOR-008.old", broker=name, locks=locks, version=view.version)
+    elif view.fence.contends:
+        yield found("DR-DOOR-008.driven", severity=Severity.INFO, broker=name, locks=locks)
+    elif locks:
+        yield found("DR-DOOR-008.stopped", severity=Severity.INFO, broker=name, locks=locks, site=view.site)
 
 
 def _lasting(name: str, view: BrokerView) -> Iterator[Finding]:
@@ -157,7 +162,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
             [f"{listener.name} boots {'open' if listener.opens_at_boot else 'closed'}" for listener in view.listeners]
         ),
     ),
-    Named("DR-DOOR-008", lambda view: some(view.lock_coordinators) or "none"),
+    Named("DR-DOOR-008", lambda view: some([f"{each.name} {each.status}" for each in view.coordinators]) or "none"),
     Named("DR-FENCE-004", _fenced),
     Named("DR-FENCE-005", _fenced, "the roles of the link's user are known"),
     Named("DR-FENCE-006", _fenced, "a lasting fence leaves the link alone"),

@@ -19,7 +19,7 @@ from dr_ctl.settings.artemis import MirrorBroker
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.artemis import reading as parts
-from dr_ctl.topologies.artemis.broker import must_be_active
+from dr_ctl.topologies.artemis.broker import Coordinator, must_be_active
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import A_QUEUE_S, EVERYTHING, Part
 from dr_ctl.topologies.common.names import ANY_ADDRESS
@@ -56,7 +56,7 @@ def look_again(reader: Reader, known: BrokerView, wanted: Part, *, timeout_s: fl
         rights = _Rights(post, known.broker, known.config)
         post.send(reader, timeout_s=timeout_s)
         return replace(known, **rights.values())
-    asked = _Asked(post, known.broker, known.config, wanted)
+    asked = _Asked(post, known.broker, known.config, wanted, with_locks=bool(known.coordinators))
     post.send(reader, timeout_s=timeout_s)
     with parts.as_expected(reader.url):
         values, rows = asked.values(reader), asked.rows()
@@ -78,14 +78,15 @@ def look_again(reader: Reader, known: BrokerView, wanted: Part, *, timeout_s: fl
 class _Asked:
     """What a mirrored broker is asked for these parts, in one post."""
 
-    def __init__(self, post: Post, broker: str, config: Config, wanted: Part) -> None:
+    def __init__(self, post: Post, broker: str, config: Config, wanted: Part, *, with_locks: bool = False) -> None:
         server, lasting = beans.server(broker), config.lasting is not None
         self.figures = parts.figures(wanted)
         self._basis = parts.Basis(post, broker, _DIALECT, clients=Part.CLIENTS in wanted)
         self._links = post.ask(Read(beans.broker_connection(broker), _LINK))
         self._outflows = post.ask(Read(beans.outflows(broker), (*parts.QUEUE, "FirstMessageTimestamp")))
         self._rights = _Rights(post, broker, config) if lasting and Part.RIGHTS in wanted else None
-        self._coordinators = post.ask(Ask(server, Listing.LOCK_COORDINATORS)) if Part.CLIENTS in wanted else None
+        with_locks |= Part.CLIENTS in wanted
+        self._coordinators = post.ask(Ask(server, Listing.LOCK_COORDINATORS)) if with_locks else None
         self._users = post.ask(Ask(server, Listing.USERS, ("",))) if lasting and Part.QUEUES in wanted else None
         self._listed = post.ask(Read(beans.queue(broker), self.figures)) if self.figures else None
 
@@ -95,7 +96,7 @@ class _Asked:
         values["pending_acks"] = self._basis.server.number("PendingMirrorAcks")
         values["links"] = tuple(_link(row) for _, row in self._links.beans())
         if self._coordinators is not None:
-            values["lock_coordinators"] = _coordinators(self._coordinators.answer())
+            values["coordinators"] = _coordinators(self._coordinators.answer())
         if self._users is not None:
             values["users"] = parts.users(self._users.answer())
         return values
@@ -259,12 +260,12 @@ def _aged(queue: Queue, fields: Fields, now_ms: int) -> Queue:
     return replace(queue, oldest_ms=max(0, now_ms - since_ms)) if since_ms else queue
 
 
-def _coordinators(answer: Answer) -> tuple[str, ...]:
+def _coordinators(answer: Answer) -> tuple[Coordinator, ...]:
     """The lock coordinators; versions that have none do not know the operation."""
     if isinstance(answer.error, OperationFailed) and "No operation" in str(answer.error):
         return ()
     listed = json.loads(str(answer.value()))
-    return tuple(str(each["name"]) for each in listed)
+    return tuple(Coordinator(str(row["name"]), str(row["lockId"]), str(row["status"])) for row in listed)
 
 
 class Access(access.Access[BrokerView]):

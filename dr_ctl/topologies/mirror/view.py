@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -147,7 +146,6 @@ class BrokerConnection:
 class BrokerView(ArtemisBroker):
     pending_acks: int
     links: tuple[BrokerConnection, ...]
-    lock_coordinators: tuple[str, ...]
 
     @property
     def link(self) -> MirrorLink:
@@ -157,8 +155,7 @@ class BrokerView(ArtemisBroker):
     def takes_beginnings(self) -> bool:
         """The console executes by pattern since 2.50. The names of the mirror's own queues begin as no client's queue
         does."""
-        found = re.match(r"(\d+)\.(\d+)", self.version)
-        return found is not None and (int(found[1]), int(found[2])) >= (2, 50)
+        return self.is_since(2, 50)
 
     @property
     def broker_connection(self) -> BrokerConnection | None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from dr_ctl.core.notation import if_known
-from dr_ctl_lab.twin.artemis import listings, names
+from dr_ctl_lab.twin.artemis import listings, locks, names
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
 from dr_ctl_lab.twin.bean import Bean, Operations
 from dr_ctl_lab.twin.broker import Broker
@@ -122,7 +122,9 @@ def _acceptor(acceptor: Acceptor, parameters: Callable[[Acceptor], Mapping[str, 
     }
 
 
-def _listeners(broker: Broker, acceptor: Acceptor) -> Operations:
+def _listeners(broker: ArtemisBroker, acceptor: Acceptor) -> Operations:
+    if (coordinator := locks.of_listener(broker, acceptor.name)) is not None:
+        return {"start()": coordinator.lock.settle, "stop()": coordinator.stop}
     return {"start()": lambda: broker.open_listener(acceptor), "stop()": lambda: broker.close_listener(acceptor)}
 
 

@@ -13,6 +13,7 @@ from dr_ctl_lab.twin.messages import Message, Queue
 from dr_ctl_lab.twin.parts import BrokerSaysNo
 
 if TYPE_CHECKING:
+    from dr_ctl_lab.twin.artemis.locks import Coordinator
     from dr_ctl_lab.twin.nodes import Nodes
 
 _CORE = "org.apache.activemq.artemis.api.core"
@@ -24,6 +25,7 @@ class ArtemisBroker(Broker):
     group: Group = field(default_factory=Group)
     guests: list[Guest] = field(default_factory=list)
     between: list[Guest] = field(default_factory=list)  # its other nodes
+    coordinators: list[Coordinator] = field(default_factory=list)
 
     def connectors(self, peer: str) -> list[str]:
         """The names of its connectors to the nodes of its peer, of which there are as many as of its own."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl_lab.twin.artemis import beans as common
-from dr_ctl_lab.twin.artemis import listings, names
+from dr_ctl_lab.twin.artemis import listings, locks, names
 from dr_ctl_lab.twin.artemis.beans import TEXT
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
 from dr_ctl_lab.twin.artemis.group import shown
@@ -109,7 +109,9 @@ def server_operations(broker: ArtemisBroker) -> Operations:
         f"createQueue({TEXT})": create,
         f"createQueue({TEXT},boolean)": create,
         f"updateQueue({TEXT})": update,
-        "listLockCoordinatorsAsJSON()": lambda: "[]",
+        "listLockCoordinatorsAsJSON()": lambda: locks.listing(broker),
+        f"startLockCoordinator({TEXT})": locks.calling(broker, locks.Coordinator.start),
+        f"stopLockCoordinator({TEXT})": locks.calling(broker, locks.Coordinator.stop),
         f"addSecuritySettings({','.join([TEXT] * 13)})": broker.security.add,
         "reloadConfigurationFile()": broker.security.reload,
     }

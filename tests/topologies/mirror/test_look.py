@@ -13,6 +13,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.settings.artemis import LastingFence
 from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.broker import Coordinator
 from dr_ctl.topologies.artemis.reading import dispatch, find_broker
 from dr_ctl.topologies.common.access import FOR_GATE, FOR_HISTORY, FOR_OPENING, FOR_PAUSES, Part
 from dr_ctl.topologies.common.figures import Residue
@@ -126,6 +127,7 @@ def test_a_ring_is_told_by_its_size(london: Management, size: int, ring: bool) -
 
 
 PREPARED, COORDINATORS = "listPreparedTransactionDetailsAsJSON", "listLockCoordinatorsAsJSON"
+UNLOCKED = Coordinator("site-lock", "a", "Unlocked")
 
 
 NO_NUMBER = [MISSING, OLDER_MISSING, None, "3", True, 3.0, []]
@@ -191,17 +193,17 @@ def test_a_flow_whose_pending_acknowledgements_are_not_told_is_an_error(london: 
         (PREPARED, ok("[]"), ()),
         (PREPARED, ok('[{"xid_as_base64": "AQID"}]'), ("AQID",)),
         (PREPARED, ok('["x1", "x2"]'), ("x1", "x2")),
-        (COORDINATORS, ok('[{"name": "site-lock"}]'), ("site-lock",)),
+        (COORDINATORS, ok('[{"name": "site-lock", "lockId": "a", "status": "Unlocked"}]'), (UNLOCKED,)),
         # A version that has none.
         (COORDINATORS, failed("No operation listLockCoordinatorsAsJSON() found on MBean"), ()),
     ],
 )
 def test_prepared_transactions_and_lock_coordinators_are_listed(
-    london: Management, kind: str, told: dict[str, Any], names: tuple[str, ...]
+    london: Management, kind: str, told: dict[str, Any], names: tuple[object, ...]
 ) -> None:
     london.instead[kind] = told
     view = snapshot(london)
-    assert (view.prepared if kind == PREPARED else view.lock_coordinators) == names
+    assert (view.prepared if kind == PREPARED else view.coordinators) == names
 
 
 def test_a_broker_without_queues_links_or_listeners_is_seen_so(london: Management) -> None:

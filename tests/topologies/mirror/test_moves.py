@@ -23,7 +23,7 @@ from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.jolokia.client import Reader
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.broker import Group
+from dr_ctl.topologies.artemis.broker import Coordinator, Group
 from dr_ctl.topologies.common import rules
 from dr_ctl.topologies.common.access import FOR_GATE, Part
 from dr_ctl.topologies.common.checks import Case
@@ -67,6 +67,7 @@ UNSEEN = Silent(PAIR, "london", Unreachable("?", refused=False))
 OPEN, PARIS = at_both("orders.in", "orders.audit", depth=3)
 LONDON = replace(OPEN, acceptors=listeners("london", serving=False))
 UNSTARTED = (replace(LONDON.links[0], started=False, connected=False),)
+UNLOCKED = Coordinator("site-lock", "the-service", "Unlocked")
 CLIENTS_LISTENER, LINK_LISTENER = PARIS.acceptors
 SHUT = replace(PARIS, acceptors=(CLIENTS_LISTENER, replace(LINK_LISTENER, started=False)))
 OWED = FENCE, QUARANTINE = ("dr-ctl.debt.paris.fence.london", "dr-ctl.debt.paris.quarantine.london")
@@ -106,7 +107,8 @@ def against(operation: str, look: MirrorSnapshot) -> dict[str, str]:
                  acceptors=(*PARIS.acceptors, listener("amqp", 5672, site="paris"))), {"DR-DOOR-003": "error"}),
         # What can wait until clients are served again, or what only the way back needs, is a warning.
         (replace(PARIS, prepared=("AQID",)), {"DR-TX-001": "warning"}),
-        (replace(PARIS, lock_coordinators=("lock",)), {"DR-DOOR-008": "warning"}),
+        (replace(PARIS, coordinators=(UNLOCKED,)), {"DR-ALIVE-001": "error"}),  # somebody holds the lock
+        (replace(PARIS, coordinators=(replace(UNLOCKED, status="Stopped"),)), {"DR-DOOR-008": "info"}),
         (replace(PARIS, queues=tuple(PARIS.business.values())), {"DR-LINK-002": "warning"}),
         (SHUT, {"DR-DOOR-004": "warning"}),
         (replace(PARIS, acceptors=(*PARIS.acceptors, listener("amqp", 5672, site="paris")),
@@ -834,8 +836,7 @@ ONE_WRONG = [
      "DR-DOOR-011 error", "STOMP; billing; acceptor mirror", "an acceptor of its own"),
     (paris(acceptors=(replace(CLIENTS_LISTENER, opens_at_boot=True), LINK_LISTENER)),
      "DR-DOOR-007 warning", "acceptor clients opens at boot", "autoStart=false"),
-    (paris(lock_coordinators=("site-lock",)),
-     "DR-DOOR-008 error", "lock coordinator site-lock", "Take the lock coordinator off"),
+    (paris(coordinators=(UNLOCKED,)), "DR-DOOR-008 info", "opens without a gate", "a link on the same lock"),
     (paris(links=()), "DR-LINK-009 warning", "no link from paris to the other site; not configured", "<mirror/>"),
     (london(links=()), "DR-LINK-009 error", "no link from london to the other site", "<mirror/>"),
     (paris(links=(*link(), *link(name="other")), queues=tuple(PARIS.business.values())),

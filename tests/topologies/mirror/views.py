@@ -45,7 +45,6 @@ def broker(site: str, *queues: Queue, serving: bool | None = None, **more: Any) 
         "acceptors": listeners(site, serving=site == "london" if serving is None else serving),
         "links": (BrokerConnection(PEERS[site], started=True, connected=True, protocol="AMQP"),),
         "queues": (outflow(site), *queues),
-        "lock_coordinators": (),
     }
     return made.view(BrokerView, site, **{**usual, **more})
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Role, some
+from dr_ctl.core.model import ExitCode, Role, Severity, some
 from dr_ctl.engine.goals import ALL
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
@@ -88,11 +88,14 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     refused = next((f"not through every listener: {each.text}" for each in outcomes.values() if _no(each)), None)
     if (lacks := refused or kept_out or _not_drained(tools, move)) is not None:
         return Refused(f"{move.target} serves, but {lacks}", code=ExitCode.INCOMPLETE)
+    locks = [] if starts else [name for view in views for name in view.fence.contends]
+    by_lock = (found("DR-DOOR-008.done", target=move.target, locks=some(locks), severity=Severity.INFO),) * bool(locks)
     if not (starts or rest or admits):
-        return NotNeeded(f"{move.target} serves already")
+        return NotNeeded(f"{move.target} serves already", findings=by_lock)
     by_flag = all(access.stomp is None for access in tools.observer.at(move.target))
     findings = (found("DR-ACTIVATE-001", target=move.target),) if by_flag else ()
-    return Done(f"{move.target} lets clients in", {"proof": "flag" if by_flag else "attempt"}, findings)
+    proof = {"proof": "flag" if by_flag else "attempt"}
+    return Done(f"{move.target} lets clients in", proof, (*findings, *by_lock))
 
 
 def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> list[Broker] | None:
@@ -153,6 +156,8 @@ def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
         return there, f"{move.source} lives, and may serve clients: {lives}"
     if (why := open_beside(tools, here, move) or let_in_again(there, move.source)) is not None:
         return there, why
+    if contends := [name for view in here for name in view.fence.contends]:
+        return there, f"{move.source} may open at any moment: lock coordinator {some(contends)} is not stopped"
     if move.ask.operation != FAILOVER and (stopped := [view.site for view in there if not view.link.captures]):
         return there, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
     by_pair = {view.pair: view for view in here}

@@ -12,7 +12,6 @@ from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
-from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common import receipts, wants
 from dr_ctl.topologies.common.calls import pause, resume, still
 from dr_ctl.topologies.common.failover import came_back_open
@@ -27,6 +26,7 @@ from dr_ctl.topologies.common.wants import AtBroker, Want, Wants
 # Chooses units: those that are asked for, or those still to move.
 Chosen = Callable[[str | None], bool]
 OWED: Final[Wants] = ((wants.owed(DebtKind.FENCE), wants.TARGET),)
+YIELDED: Final[Wants] = ((wants.yields, wants.TARGET),)
 STRUCK: Final[Wants] = ((wants.settled(DebtKind.FENCE), wants.TARGET),)
 
 
@@ -51,7 +51,7 @@ def drafting(
             return StepPlan(move.source, "clients cannot be shown to be kept out: the fence is owed", calls)
         alone, views = move.ask.operation == FENCE, snapshot.views(move.source)
         strikes = STRUCK if alone and (cut_off or all(whole(view, move) for view in views)) else ()
-        calls = wants.planned(rules, snapshot, move, ((kept_out, wants.SOURCE), *strikes))
+        calls = wants.planned(rules, snapshot, move, (*YIELDED, (kept_out, wants.SOURCE), *strikes))
         return StepPlan(move.source, shown(views), calls, cut_off=cut_off)
 
     return draft
@@ -122,7 +122,7 @@ def acting(
             return Refused(f"{move.source} answers again: a hook was to keep clients out of a site that does not")
         else:
             proof = Done(f"a hook keeps clients out of {move.source}", {"proof": "hook"})
-        struck = any(call.site == move.target for call in step.calls)
+        struck = any(call.goal is Goal.STRIKE for call in step.calls)
         if isinstance(proof, Refused | Unknown) or not struck:
             return proof
         return tools.reach(STRUCK, move, context) or proof
@@ -133,9 +133,16 @@ def acting(
 def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
     # The end of the quiesce was a look; every moment from here on keeps clients waiting. By itself a fence closes what
     # answers, whatever is silent.
-    views = [access.newest[1] for access in tools.observer.at(move.source) if access.newest is not None]
-    if move.ask.operation != FENCE and not any(view.open for view in views):
+    views, others = (
+        [access.newest[1] for access in tools.observer.at(site) if access.newest is not None]
+        for site in (move.source, move.target)
+    )
+    if move.ask.operation != FENCE and not any(view.open or view.fence.contends for view in views):
         return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
+    if any(view.fence.contends for view in others):
+        left = tools.reach(YIELDED, move, context, f"{move.target} would take over the lock")
+        if left is not None:
+            return left
     send = tools.sending(wants.shut, move, context)
     # A refused call will not come true by waiting, and clients wait too.
     within_s = 0.0 if any(isinstance(each, Refused) for each in send(views)) else tools.timeouts.fence_s
@@ -169,14 +176,6 @@ def unfence(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCo
 
 
 def _why_not_open(tools: Tools[Broker], site: str, opens: Sequence[Call], context: StepContext) -> str | None:
-    timeouts = tools.observer.timeouts
-
     if tools.opening_s:
         context.notice(f"{site} may keep clients waiting for {tools.opening_s:g} s, until all of its peer has come")
-    return until(
-        context,
-        lambda: tools.listeners.why_not_open_again(site, opens),
-        holds=lambda why: why is None,
-        within_s=timeouts.opened_s + tools.opening_s,
-        poll_s=timeouts.poll_s,
-    ).look
+    return tools.why_not_open(site, opens, context, tools.timeouts.opened_s + tools.opening_s)

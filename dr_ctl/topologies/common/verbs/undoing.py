@@ -18,7 +18,7 @@ from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepCon
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.baseline import started_since
 from dr_ctl.topologies.common.calls import holds, left_of, still
-from dr_ctl.topologies.common.tools import ROLES, Tools
+from dr_ctl.topologies.common.tools import ROLES, WAYS_IN, Tools
 from dr_ctl.topologies.common.view import Broker
 
 # What a return does about all that has come in, once the way is shut again and before anything else is put back.
@@ -30,7 +30,7 @@ def as_before(
 ) -> Outcome:
     opens, ships, others = list[Call](), list[Call](), list[Call]()
     for call in step.inverse:
-        lets_in = call.site == move.source and call.goal in (*ROLES, Goal.OPEN)
+        lets_in = call.site == move.source and call.goal in (*ROLES, *WAYS_IN)
         (opens if lets_in else ships if call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) else others).append(call)
     at_target, at_source = ([call for call in others if call.site == site] for site in (move.target, move.source))
     put_back = partial(_put_back, settle=settle)
