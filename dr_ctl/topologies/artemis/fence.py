@@ -58,6 +58,10 @@ class ListenersAndRoles(Fence):
     def awaits(self) -> Sequence[str]:
         return [each.name for each in self.view.coordinators if each.contends and not each.holds]
 
+    @property
+    def rests(self) -> Sequence[str]:
+        return [coordinator.name for coordinator in self.view.coordinators if not coordinator.contends]
+
     def yielding(self, when: str | None = None) -> list[Call]:
         """Where a lock opens acceptors, stopping one of these would hand the lock over."""
         names = self.contends if when is None else [coordinator.name for coordinator in self.view.coordinators]

@@ -121,6 +121,13 @@ def _may_be_brokers(view: Broker) -> bool:
     return any(each.port in view.inner_ports or not (each.user or each.client) for each in there)
 
 
+def of_locks(view: Broker) -> Iterator[Finding]:
+    """Find what a move leaves stopped."""
+    if locks := view.fence.rests:
+        broker = f"{view.site}/{view.pair}"
+        yield found("DR-DOOR-008.stopped", severity=Severity.INFO, broker=broker, locks=some(locks), site=view.site)
+
+
 def of_link_listeners(view: Broker, peer: Broker | None) -> Iterator[Finding]:
     """Find clients among the connections of the peer's link."""
     if guests := view.fence.beside_link(peer):

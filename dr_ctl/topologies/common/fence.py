@@ -42,6 +42,11 @@ class Fence:
         """Those of them that another holds."""
         return ()
 
+    @property
+    def rests(self) -> Sequence[str]:
+        """Those that open it only once they are started again."""
+        return ()
+
     def yielding(self, when: str | None = None) -> list[Call]:
         """The calls after which no lock opens it."""
         del when

@@ -8,7 +8,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, Weight, some
 from dr_ctl.topologies.artemis import checks as artemis
 from dr_ctl.topologies.common import failover, single
-from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
+from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_locks, of_pair, of_queues
 from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.names import CLUSTER_PREFIX
 from dr_ctl.topologies.mirror import parity
@@ -53,8 +53,8 @@ def _listeners(name: str, view: BrokerView) -> Iterator[Finding]:
         yield found("DR-DOOR-008.old", broker=name, locks=locks, version=view.version)
     elif view.fence.contends:
         yield found("DR-DOOR-008.driven", severity=Severity.INFO, broker=name, locks=locks)
-    elif locks:
-        yield found("DR-DOOR-008.stopped", severity=Severity.INFO, broker=name, locks=locks, site=view.site)
+    else:
+        yield from of_locks(view)
 
 
 def _lasting(name: str, view: BrokerView) -> Iterator[Finding]:

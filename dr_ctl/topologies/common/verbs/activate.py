@@ -5,11 +5,11 @@ answered: to open an open listener changes nothing. The run cannot go back from 
 none.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Role, Severity, some
+from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.engine.goals import ALL
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
@@ -19,6 +19,7 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.access import FOR_OPENING, Part
 from dr_ctl.topologies.common.calls import holds, left_of, resume
+from dr_ctl.topologies.common.checks import of_locks
 from dr_ctl.topologies.common.failover import came_back_open, let_in_again
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
@@ -88,14 +89,22 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     refused = next((f"not through every listener: {each.text}" for each in outcomes.values() if _no(each)), None)
     if (lacks := refused or kept_out or _not_drained(tools, move)) is not None:
         return Refused(f"{move.target} serves, but {lacks}", code=ExitCode.INCOMPLETE)
-    locks = [] if starts else [name for view in views for name in view.fence.contends]
-    by_lock = (found("DR-DOOR-008.done", target=move.target, locks=some(locks), severity=Severity.INFO),) * bool(locks)
+    by_lock = tuple(_of_locks(tools, views if not starts else (), move))
     if not (starts or rest or admits):
         return NotNeeded(f"{move.target} serves already", findings=by_lock)
     by_flag = all(access.stomp is None for access in tools.observer.at(move.target))
     findings = (found("DR-ACTIVATE-001", target=move.target),) if by_flag else ()
     proof = {"proof": "flag" if by_flag else "attempt"}
     return Done(f"{move.target} lets clients in", proof, (*findings, *by_lock))
+
+
+def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Iterator[Finding]:
+    """What locks have `opened` by themselves, and what a move leaves stopped at its source."""
+    if locks := [name for view in opened for name in view.fence.contends]:
+        yield found("DR-DOOR-008.done", severity=Severity.INFO, target=move.target, locks=some(locks))
+    for access in tools.observer.at(move.source) if move.ask.operation != FAILOVER else ():
+        if access.newest is not None:
+            yield from of_locks(access.newest[1])
 
 
 def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> list[Broker] | None:
