@@ -11,7 +11,7 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Self
@@ -271,12 +271,11 @@ there; what that was, and how far the bound lay above it; how far what was likel
 with its sign and without."""
 
 
-def holdout(rows: Columns, flows: Outflows, queues: Queues) -> Columns:
-    """Leave out the readings of every second window between readings of queues."""
+def every_other(flows: Outflows, queues: Queues) -> int:
+    """How long the windows are of which every second one is left out: as readings of queues are apart."""
     read = queues.likely.queues[0] > 0
     gaps = np.diff(flows.us[read])[np.diff(flows.flow[read]) == 0]
-    grid_us = max(1, int(np.median(gaps))) if len(gaps) else 1
-    return rows.take(np.flatnonzero(rows.us // grid_us % 2 == 0))
+    return max(1, int(np.median(gaps))) if len(gaps) else 1
 
 
 def check(gathered: Gathered, whole: Steps, said: Steps, window: Window) -> None:
@@ -305,7 +304,6 @@ def total(rows: Columns, flows: Outflows, queues: Queues) -> Steps:
 FURTHER: Final = 6
 """By so much a look back grows where the cut lies before it."""
 SELDOM_US: Final = 300 * SECOND
-PARTS: Final = ("whole", "half")
 SHORT: Final = "short"
 """The kind of the one row of an hour whose readings do not reach back to the cut."""
 
@@ -341,10 +339,12 @@ class Orders:
         return Window(from_us, to_us, fineness(hour_us, self.end_us), self.horizons_us, self.cell_us)
 
 
-def hour(table: pa.Table, hour_us: int, orders: Orders, from_us: int, parts: pa.Table | None = None) -> pa.Table:
+def hour(
+    table: pa.Table, hour_us: int, orders: Orders, from_us: int, pieces: Callable[[], Iterable[pa.Table]] = tuple
+) -> pa.Table:
     """The rows that add up of an hour, from the readings around it; `from_us`: from when on readings of outflows are
-    there. One row of kind SHORT where that is too late. `parts`: what its queues say, of an hour that has too many
-    readings of queues for one table."""
+    there. One row of kind SHORT where that is too late. `pieces`: its readings of queues, some queues at a time, where
+    there are too many for one table."""
     rows = Columns.of(table).by_time()
     if not ((rows.us >= hour_us) & (rows.us < hour_us + HOUR)).any():
         return SCHEMA.empty_table()
@@ -353,7 +353,7 @@ def hour(table: pa.Table, hour_us: int, orders: Orders, from_us: int, parts: pa.
         short = Gathered()
         short.one(SHORT)
         return short.table()
-    whole, *fewer = _sampled(rows, flows, orders, hour_us, parts)
+    whole, *fewer = _sampled(rows, flows, orders, hour_us, pieces)
     window = orders.window(hour_us)
     gathered = summed_up(*whole, 1 + len(orders.classes), window)
     for left in fewer:
@@ -361,29 +361,29 @@ def hour(table: pa.Table, hour_us: int, orders: Orders, from_us: int, parts: pa.
     return gathered.table()
 
 
-def part(table: pa.Table, hour_us: int, orders: Orders) -> pa.Table:
-    """What some queues of an hour say, from their readings and all of its outflows: queues of every reading among
-    them."""
-    rows = Columns.of(table).by_time()
-    sampled = _sampled(rows, Outflows.of(rows), orders, hour_us)
-    return pa.concat_tables(queues.table(of) for of, (*_, queues) in zip(PARTS, sampled, strict=False))
-
-
 def _sampled(
-    rows: Columns, flows: Outflows, orders: Orders, hour_us: int, parts: pa.Table | None = None
+    rows: Columns, flows: Outflows, orders: Orders, hour_us: int, pieces: Callable[[], Iterable[pa.Table]]
 ) -> Iterator[tuple[Columns, Outflows, Queues]]:
     """What all readings say, and where the past is tested what those say of which every other is left out."""
-    window, scopes = orders.window(hour_us), 1 + len(orders.classes)
-    span, queues = (window.from_us, window.to_us), Queues.none(flows, 0)
-    for of in PARTS if orders.cell_us else PARTS[:1]:
-        if of != PARTS[0]:
-            rows = holdout(rows, flows, queues)
-            flows, scopes, span = Outflows.of(rows), 1, (0, 0)
-        if parts is None:
-            queues = Queues.of(rows, flows, orders.mask, scopes, span)
-        else:
-            queues = Queues.together(parts, of, flows, scopes)
-        yield rows, flows, queues
+    window = orders.window(hour_us)
+
+    def queues(long_us: int, scopes: int, span: tuple[int, int]) -> Queues:
+        every = map(Columns.by_time, map(Columns.of, pieces()))
+        parts = [Queues.of(_left(part, long_us), flows, orders.mask, scopes, span) for part in every]
+        return Queues.together(parts or [Queues.of(rows, flows, orders.mask, scopes, span)])
+
+    whole = queues(0, 1 + len(orders.classes), (window.from_us, window.to_us))
+    yield rows, flows, whole
+    if orders.cell_us:
+        long_us = every_other(flows, whole)
+        rows = _left(rows, long_us)
+        flows = Outflows.of(rows)
+        yield rows, flows, queues(long_us, 1, (0, 0))
+
+
+def _left(rows: Columns, long_us: int) -> Columns:
+    """Without those of every second window so long."""
+    return rows.take(np.flatnonzero(rows.us // long_us % 2 == 0)) if long_us else rows
 
 
 def needs(table: pa.Table, hour_us: int, orders: Orders, from_us: int) -> Ints | None:

@@ -12,13 +12,11 @@ end, cut at the start). No bound is thus below the truth in between. Where a cut
 what the queue held is the bound of loss. Likely figures are of the readings themselves, by the likely cut.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from dr_ctl.rpo.core.cut import (
     AWAY_US,
@@ -123,17 +121,6 @@ class Share:
     most: int
 
 
-PART: Final = pa.schema(
-    [
-        *((name, pa.string()) for name in ("of", "what", "name")),
-        *((name, pa.int64()) for name in ("scope", "place", "most")),
-        ("value", pa.float64()),
-    ]
-)
-"""What some queues of an hour say: values of `Queues`, by scope and by the place of a reading or of an outflow;
-shares."""
-
-
 @dataclass(slots=True)
 class Queues:
     """All queues of the outflows. `within` by the reading that ends an interval; `likely` of the readings; `last` the
@@ -180,40 +167,23 @@ class Queues:
         return cls(within, likely, last, np.zeros(readings), Unread.none(scopes, readings, outflows), [])
 
     def values(self) -> Iterator[tuple[str, Any]]:
-        """All that adds up (of ages the largest counts), by scope and place."""
+        """All that adds up; of ages the largest counts."""
         for name in ("within", "likely", "last", "unread"):
             part = getattr(self, name)
-            yield from ((f"{name} {field.name}", getattr(part, field.name)) for field in fields(part))
-        yield "accounted", self.accounted[None]
-
-    def table(self, of: str) -> pa.Table:
-        """What these queues say, as rows that add up with those of other queues of the same outflows."""
-        parts = [PART.empty_table()]
-        for what, values in self.values():
-            scope, place = np.nonzero(values)
-            value = values[scope, place].astype(float)
-            parts.append(
-                pa.table({"what": pa.repeat(what, len(scope)), "scope": scope, "place": place, "value": value})
-            )
-        for share in self.shares:
-            row = {"what": "share", "place": share.flow, "name": share.queue, "value": float(share.message_ms)}
-            parts.append(pa.Table.from_pylist([{**row, "most": share.most}]))
-        whole = pa.concat_tables(parts, promote_options="default")
-        return whole.set_column(0, "of", pa.repeat(of, whole.num_rows))
+            yield from ((column.name, getattr(part, column.name)) for column in fields(part))
+        yield "accounted", self.accounted
 
     @classmethod
-    def together(cls, table: pa.Table, of: str, flows: Outflows, scopes: int) -> Self:
-        """All queues of the outflows, from rows that some of them say."""
-        queues, table = cls.none(flows, scopes), table.filter(pc.equal(table["of"], of))
-        what, shares = table["what"].to_numpy(), table.filter(pc.equal(table["what"], "share"))
-        scope, place, value = (pc.fill_null(table[name], 0).to_numpy() for name in ("scope", "place", "value"))
-        for name, values in queues.values():
-            at = np.flatnonzero(what == name)
-            how = np.maximum if name.endswith(" age") else np.add
-            how.at(values, (scope[at], place[at]), value[at].astype(values.dtype))
-        rows = zip(*(shares[name].to_pylist() for name in ("place", "name", "value", "most")), strict=True)
-        queues.shares = _named(Share(flow, queue, int(ms), most) for flow, queue, ms, most in rows)
-        return queues
+    def together(cls, parts: Sequence[Self]) -> Self:
+        """All queues of the outflows, of which some are in each part."""
+        whole, *others = parts
+        for other in others:
+            for (name, values), (_, more) in zip(whole.values(), other.values(), strict=True):
+                how = np.maximum if name.endswith("age") else np.add
+                how(values, more, out=values)
+        if others:
+            whole.shares = _named(share for part in parts for share in part.shares)
+        return whole
 
 
 @dataclass(frozen=True, slots=True)

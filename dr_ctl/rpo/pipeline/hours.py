@@ -23,8 +23,7 @@ from pyspark.sql import functions as f
 
 from dr_ctl.rpo.core.calibration import Tested, backtested
 from dr_ctl.rpo.core.cut import AWAY_US, HOUR, LATELY, OF_A_DAY, READ, SECOND, Ints, over_us
-from dr_ctl.rpo.core.hour import SHORT, Orders, hour, needs, part
-from dr_ctl.rpo.core.queues import PART
+from dr_ctl.rpo.core.hour import SHORT, Orders, hour, needs
 from dr_ctl.rpo.core.rows import OWN, SCHEMA, TOTAL, Gathered, class_name
 from dr_ctl.rpo.core.scope import Ask, Facts, OfScope, figures
 from dr_ctl.rpo.history.files import CODED, Source, Store
@@ -170,12 +169,12 @@ class Summing:
         spans.append((max(from_us, hour_us - AWAY_US), hour_us + HOUR + AWAY_US, _QUEUES))
         every = pa.concat_tables([self.readings.between(*span, ["name"]) for span in spans])
         names = sorted(every["name"].drop_null().unique().to_pylist())
-        parts = [PART.empty_table()]
-        for piece in range(min(pieces, len(names))):
-            some = pc.field("name").isin(names[piece::pieces])
-            queues = [self._between(begin_us, end_us, which & some) for begin_us, end_us, which in spans]
-            parts.append(part(pa.concat_tables([near, *queues]), hour_us, orders))
-        return hour(near, hour_us, orders, from_us, pa.concat_tables(parts))
+
+        def some(number: int) -> pa.Table:
+            which = pc.field("name").isin(names[number::pieces])
+            return pa.concat_tables([self._between(begin_us, end_us, of & which) for begin_us, end_us, of in spans])
+
+        return hour(near, hour_us, orders, from_us, lambda: map(some, range(min(pieces, len(names)))))
 
 
 class Hours:
