@@ -57,7 +57,7 @@ WITHOUT: Final = {
     "continuity/reinstate.py:_moves": ASIDE,
     "continuity/copies.py:may_remove": PLANNED,
     "continuity/reinstate.py:_without_commands": COMMANDS,
-    "continuity/reinstate.py:draft_reconcile": PLANNED,
+    "continuity/reinstate.py:_set_aside": PLANNED,
     "mirror/reconcile.py:take_out": ASIDE,
     "mirror/reconcile.py:draft": PLANNED,
 }

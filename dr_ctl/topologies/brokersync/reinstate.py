@@ -11,20 +11,18 @@ from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.core.notation import matches
-from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
-from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
 from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.checks import nothing_owed
 from dr_ctl.topologies.brokersync.listing import listed, unproven
 from dr_ctl.topologies.brokersync.proven import covered
 from dr_ctl.topologies.brokersync.reading import Access
-from dr_ctl.topologies.brokersync.shipping import SMALL, UNDER_WAY, Copies, may_move, moved, remove, restarts
+from dr_ctl.topologies.brokersync.shipping import SMALL, UNDER_WAY, Copies, connects, may_move, moved, remove
 from dr_ctl.topologies.brokersync.tools import SyncTools
-from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
+from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.ids import may_remove
-from dr_ctl.topologies.common.calls import open_links
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Word
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.names import quarantine_queue
@@ -33,35 +31,41 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.plain import closed_first
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Wait
-from dr_ctl.topologies.common.wants import PAID, debts, planned, way_in
+from dr_ctl.topologies.common.wants import PAID, SOURCE, TARGET, AtBroker, Wants, debts, listens, planning, way_in
 
 HERE: Final = "the serving site's counters prove that they were consumed there since"
 UNPROVEN = "they do not lie at the other site, and nothing proves that they were consumed"
 
 
-def draft(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
-    """Move aside what would come twice, by id, while nothing can come in, then let the rest in, and ship the serving
-    site's copies. An undo shuts the way again: no client has consumed what came in."""
-    done = [call for view in snapshot.views(move.target) for call in in_part("done", _aside(view))]
-    for view in snapshot.views(move.source):
-        done += in_part("done", (may_move(view, view.named[name]) for name in view.copying if name in view.named))
-    views = [*snapshot.views(move.source), *snapshot.views(move.target)]
-    let_in = [*open_links(*views), *restarts(views)]
-    about = "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship"
-    calls = (*done, *in_part("let in", let_in), *planned(rules, snapshot, move, PAID))
-    return StepPlan(move.target, about, calls, limits=rules.while_moving(step, move))
+def _kept_aside(at: AtBroker) -> list[Call]:
+    """At the returned site what it did not ship, at the other what that shipped and it had no more."""
+    view = at.view
+    if view.site == at.move.target:
+        return [may_move(view, each) for each in view.copying.values()]
+    return [may_move(view, view.named[name]) for name in view.copying if name in view.named]
 
 
-def _aside(view: BrokerView) -> list[Call]:
-    return [may_move(view, each) for each in view.copying.values()]
+def _removed(at: AtBroker) -> list[Call]:
+    """What was consumed meanwhile is removed, while both directions ship."""
+    named = at.view.named
+    return [may_remove(at.view, named[name], HERE) for name in at.view.copying if name in named]
 
 
-def draft_reconcile(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
-    """Remove messages that were consumed meanwhile once more, while both directions ship."""
-    del rules, step
-    views = snapshot.views(move.target)
-    calls = [may_remove(view, view.named[name], HERE) for view in views for name in view.copying if name in view.named]
-    return StepPlan(move.target, "copies of what was consumed meanwhile removed; both sites compared", tuple(calls))
+BOTH: Final = (SOURCE, TARGET)
+LISTENING: Final[Wants] = tuple((listens, site) for site in BOTH)
+# An undo shuts the way again: no client has consumed what came in.
+draft: Final = planning(
+    TARGET,
+    "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship",
+    *((_kept_aside, site) for site in (TARGET, SOURCE)),
+    *LISTENING,
+    *((connects, site) for site in BOTH),
+    *PAID,
+    limits=Rules.while_moving,
+)
+draft_reconcile: Final = planning(
+    TARGET, "copies of what was consumed meanwhile removed; both sites compared", (_removed, TARGET)
+)
 
 
 def residue(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -89,8 +93,7 @@ def act(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -
         if (refused := pairs.tell_apart()) is not None:
             return refused
         findings += pairs.findings
-    listeners = [call for call in step.part("let in") if call.when is None]
-    if (refused := tools.make(listeners, context, move.source, move.target)) is not None:
+    if (refused := tools.reach(LISTENING, move, context)) is not None:
         return refused
     ways = [(here, sites[move.target][pair]) for pair, here in sites[move.source].items()]
     back = Wait(tools, [Copies(there, here, context, tools.timeouts) for here, there in ways], context, UNDER_WAY)
@@ -211,26 +214,21 @@ def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
 UNDO: Final = Undo(source=(way_in, debts))
 
 
-def draft_keep_aside(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
-    del rules, step
-    calls = [
-        may_move(view, queue, UNPROVEN)
-        for view in snapshot.views(move.source)
-        for name, queue in view.business.items()
-        if named(move, name) and queue.depth and queue.dead_letter_address is None
-    ]
-    return StepPlan(move.source, f"copies at {move.source} that nothing proves are kept aside, by id", tuple(calls))
+def _unproven(at: AtBroker) -> list[Call]:
+    queues = [queue for name, queue in at.view.business.items() if named(at.move, name) and queue.depth]
+    return [may_move(at.view, queue, UNPROVEN) for queue in queues if queue.dead_letter_address is None]
 
 
-def draft_put_back(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
-    del rules, step
-    calls = [
-        may_move(view, queue, None, to)
-        for view in snapshot.views(move.source)
-        for queue, to in kept(view, move)
-        if to is not None
-    ]
-    return StepPlan(move.source, f"what was kept aside at {move.source} goes where clients get it", tuple(calls))
+def _given_back(at: AtBroker) -> list[Call]:
+    return [may_move(at.view, queue, None, to) for queue, to in kept(at.view, at.move) if to is not None]
+
+
+draft_keep_aside: Final = planning(
+    SOURCE, "copies at {source} that nothing proves are kept aside, by id", (_unproven, SOURCE)
+)
+draft_put_back: Final = planning(
+    SOURCE, "what was kept aside at {source} goes where clients get it", (_given_back, SOURCE)
+)
 
 
 def named(move: Move, queue: str) -> bool:

@@ -5,7 +5,7 @@ Messages consumed at one site that still lie at the other are found by id, remov
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -38,7 +38,7 @@ from dr_ctl.topologies.common.tools import not_done
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Readings, Wait
-from dr_ctl.topologies.common.wants import AtBroker, planned, while_serving
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, planning
 from dr_ctl.topologies.console.requests import request
 
 NOT_CONNECTED: Final = "it is not connected"
@@ -50,34 +50,24 @@ SMALL: Final = 500
 UNDER_WAY: Final = "copies under way between the sites"
 
 
-def starts(views: Iterable[BrokerView], when: str | None = NOT_CONNECTED) -> list[Call]:
-    """Start the network connectors to the peer."""
-    return [
-        call(view, Goal.LINK_UP, view.network.name, request(view.network.bean, START), f"start {_named(view)}", when)
-        for view in views
-        if view.network is not None
-    ]
+def _switched(view: BrokerView, goal: Goal, when: str | None = None) -> list[Call]:
+    """Start or stop the network connector to the peer."""
+    if view.network is None:
+        return []
+    verb, operation = ("start", START) if goal is Goal.LINK_UP else ("stop", STOP)
+    asked = request(view.network.bean, operation)
+    return [call(view, goal, view.network.name, asked, f"{verb} network connector {view.network.name}", when)]
 
 
-def stops(views: Iterable[BrokerView], when: str | None = None) -> list[Call]:
-    return [
-        call(view, Goal.LINK_DOWN, view.network.name, request(view.network.bean, STOP), f"stop {_named(view)}", when)
-        for view in views
-        if view.network is not None
-    ]
+def tries(view: BrokerView) -> list[Call]:
+    """Let a connector that is not connected try at once: by itself it tries again after up to half a minute."""
+    calls = (*_switched(view, Goal.LINK_DOWN, NOT_CONNECTED), *_switched(view, Goal.LINK_UP, NOT_CONNECTED))
+    return [replace(each, at_most=RESTARTS) for each in calls]
 
 
-def restarts(views: Iterable[BrokerView]) -> list[Call]:
-    """Let connectors that are not connected try at once: by itself one tries again after up to half a minute."""
-    return [
-        replace(each, at_most=RESTARTS)
-        for view in views
-        for each in (*stops([view], NOT_CONNECTED), *starts([view], NOT_CONNECTED))
-    ]
-
-
-def _named(view: BrokerView) -> str:
-    return f"network connector {view.network.name if view.network is not None else ''}"
+def connects(at: AtBroker) -> list[Call]:
+    """What ships to the peer is connected."""
+    return tries(at.view)
 
 
 def may_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to: str | None = None) -> Call:
@@ -87,47 +77,42 @@ def may_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to:
     return call(view, Goal.MOVE, queue.name, asked, f"move them from {queue.name} to {name}", when, MOST)
 
 
-def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
-    views = snapshot.views(move.source)
-    about = f"{while_serving(snapshot, move)}the network connector connected, the copy queues small"
-    limits = {"within": step.limits.get("within", rules.timeouts.catch_up_s)}
-    return StepPlan(move.source, about, tuple(restarts(views)), limits=limits)
+draft_catch_up: Final = planning(
+    SOURCE,
+    "{serving}the network connector connected, the copy queues small",
+    (connects, SOURCE),
+    limits=Rules.catching_up,
+)
+SHIPPED: Final = planning(
+    TARGET,
+    "all copies shipped; copies of what was consumed removed; pauses lifted meanwhile",
+    *LIFTED,
+    (connects, SOURCE),
+    limits=Rules.draining,
+)
 
 
 def draft_drain(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
     """Consumed messages are removed by id: the removal needs no undo, whoever serves afterwards."""
-    del step
-    views = snapshot.views(move.source)
-    limits = {"within": rules.within(move), "stall": rules.drain.stall}
-    about = "all copies shipped; copies of what was consumed removed; pauses lifted meanwhile"
-    return StepPlan(
-        move.target,
-        about,
-        (*planned(rules, snapshot, move, LIFTED), *restarts(views), *_removes(snapshot, move)),
-        limits=limits,
-    )
-
-
-def _removes(snapshot: SyncSnapshot, move: Move) -> list[Call]:
-    return [
+    shipped = SHIPPED(rules, step, snapshot, move)
+    removes = (
         may_remove(there, there.named[name], CONSUMED)
         for here in snapshot.views(move.source)
         if (there := snapshot.view(move.target, here.pair)) is not None
         for name in here.copying
         if name in there.named
-    ]
-
-
-def draft_restart(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
-    """Restart a connected connector too: a hanging connector may say that it is connected."""
-    del rules, step
-    views = snapshot.views(move.source)
-    return StepPlan(
-        move.source,
-        f"stop and start the network connector of {move.source}, until it is connected; clients stay where they are",
-        (*stops(views), *starts(views, None)),
-        limits={"within": move.ask.timeout_s or ATTACH_S},
     )
+    return replace(shipped, calls=(*shipped.calls, *removes))
+
+
+# A connected connector too: one that hangs may say that it is connected.
+draft_restart: Final = planning(
+    SOURCE,
+    "stop and start the network connector of {source}, until it is connected; clients stay where they are",
+    (lambda at: _switched(at.view, Goal.LINK_DOWN), SOURCE),
+    (lambda at: _switched(at.view, Goal.LINK_UP), SOURCE),
+    limits=lambda _, __, move: {"within": move.ask.timeout_s or ATTACH_S},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +263,7 @@ class Copies:
             return []
         self._restarted += 1
         self._again_at = self._context.monotonic() + self._timeouts.link_between_s * 2**self._restarted
-        return restarts([here])
+        return tries(here)
 
 
 def catch_up(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -358,7 +343,7 @@ def restart(tools: SyncTools, step: PlannedStep, move: Move, context: StepContex
 
 def connected(at: AtBroker) -> list[Call]:
     """A stopped connector and an absent peer look the same: what a step stops is started, however it was before."""
-    return starts([at.view]) if at.named(Goal.LINK_UP) else []
+    return _switched(at.view, Goal.LINK_UP, NOT_CONNECTED) if at.named(Goal.LINK_UP) else []
 
 
 UNDO: Final = Undo(source=(connected,))

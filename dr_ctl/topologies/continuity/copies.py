@@ -18,6 +18,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.calls import batches, call
 from dr_ctl.topologies.common.consumed import Consumed, Covered, LiesThere, Whole
 from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.common.wants import AtBroker
 from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.continuity.view import SiteView
 
@@ -267,10 +268,16 @@ def chosen(names: Iterable[str]) -> str:
     return f"{_ID} IN ({listed})"
 
 
-def planned(target: SiteView, source: str) -> tuple[Call, ...]:
-    """Plan the removals of a drain, before anything was compared."""
-    when = f"it was acknowledged at {source}, or is duplicated at {target.site}"
-    return tuple(may_remove(target, queue, when) for flow in target.flows for queue in target.lying(flow.queue))
+def second_removed(at: AtBroker) -> list[Call]:
+    """What is staged and lies in the queue too is removed."""
+    when = f"it lies in the queue of {at.view.site} as well"
+    return [may_remove(at.view, flow.in_mirror, when) for flow in at.view.flows]
+
+
+def done_removed(at: AtBroker) -> list[Call]:
+    """What must not be delivered is removed."""
+    when = f"it was acknowledged at {at.move.source}, or is duplicated at {at.view.site}"
+    return [may_remove(at.view, queue, when) for flow in at.view.flows for queue in at.view.lying(flow.queue)]
 
 
 def may_remove(view: SiteView, queue: Queue, when: str) -> Call:

@@ -11,27 +11,25 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
-from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.documents import CREATE_FILTERED
 from dr_ctl.topologies.artemis.operations import START, STOP
-from dr_ctl.topologies.common.calls import call, document, left_of, open_links, pause, pause_lasting, resume
+from dr_ctl.topologies.common.calls import call, document, left_of, pause, pause_lasting, resume
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, LiesThere
 from dr_ctl.topologies.common.figures import Residue, total
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.recipe import Undo
-from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs import quarantine
 from dr_ctl.topologies.common.verbs.plain import closed_first
-from dr_ctl.topologies.common.wants import PAID, AtBroker, debts, planned, way_in
+from dr_ctl.topologies.common.wants import PAID, SOURCE, TARGET, AtBroker, Wants, debts, listens, planning, way_in
 from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.checks import nothing_owed
 from dr_ctl.topologies.continuity.reading import Access, Way
 from dr_ctl.topologies.continuity.tools import Applied, Both, ContinuityTools
-from dr_ctl.topologies.continuity.view import Bridge, ContinuitySnapshot, SiteView
+from dr_ctl.topologies.continuity.view import Bridge, SiteView
 
 REMOVE_ALL: Final = "removeAllMessages()"
 NOT_IN: Final = "its messages are not all shipped"
@@ -52,38 +50,41 @@ def commands(at: AtBroker) -> Iterator[Call]:
 QUARANTINE: Final = quarantine.row(_untold, about=", and what the plugin would tell it", undo=(commands,))
 
 
-def draft(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
-    """Hold what is staged at the serving site; remove the commands of the outage; messages in, then acknowledgements;
-    deliver again; strike the debts."""
-    del step
-    calls: list[Call] = []
-    returned = snapshot.views(move.target)
-    for view in snapshot.views(move.source):
-        # Bridges stop first: messages that a bridge has taken could not be removed from a queue that is only paused.
-        calls += in_part("hold", (stop(view, flow.target_bridge) for flow in view.flows))
-        calls += in_part("hold", (pause(view, flow.in_mirror) for flow in view.flows))
-        calls += _without_commands(view)
-        calls += in_part("listeners", open_links(view))
-    for view in returned:
-        calls += in_part("hold acks", (stop(view, flow.acks_bridge, NOT_IN) for flow in view.flows))
-        calls += _without_commands(view)
-        calls += in_part("listeners", open_links(view))
-        shipped = [start(view, flow.acks_bridge, "ship by", "it is stopped") for flow in view.flows]
-        calls += in_part("ship acks", shipped)
-    for view in snapshot.views(move.source):
-        calls += _removing(view, move)
-        calls += in_part("deliver", (resume(view, flow.in_mirror) for flow in view.flows))
-        calls += in_part("deliver", (start(view, flow.target_bridge, "deliver again by") for flow in view.flows))
-    # Each site may have been lost: either may keep commands for the other.
-    for view in (*snapshot.views(move.source), *returned):
-        if view.commands is not None and view.commands.out.paused:
-            calls += in_part("talk", [resume(view, view.commands.out)])
-    return StepPlan(
-        move.target,
-        "its messages are let in, then its acknowledgements; only what was never done is delivered",
-        calls=(*calls, *in_part("strikes", planned(rules, snapshot, move, PAID))),
-        limits={"within": rules.within(move)},
-    )
+def _held(at: AtBroker) -> Iterator[Call]:
+    """What is staged is not delivered, and nobody obeys the commands of the outage."""
+    # Bridges stop first: messages that a bridge has taken could not be removed from a queue that is only paused.
+    yield from in_part("hold", (stop(at.view, flow.target_bridge) for flow in at.view.flows))
+    yield from in_part("hold", (pause(at.view, flow.in_mirror) for flow in at.view.flows))
+    yield from _without_commands(at.view)
+
+
+def _acks_held(at: AtBroker) -> list[Call]:
+    held = in_part("hold acks", (stop(at.view, flow.acks_bridge, NOT_IN) for flow in at.view.flows))
+    return [*held, *_without_commands(at.view)]
+
+
+def _delivers(at: AtBroker) -> list[Call]:
+    flows = at.view.flows
+    resumed = [resume(at.view, flow.in_mirror) for flow in flows]
+    return at.missing([*resumed, *(start(at.view, flow.target_bridge, "deliver again by") for flow in flows)])
+
+
+def _talks(at: AtBroker) -> list[Call]:
+    """Each site may have been lost: either may keep commands for the other."""
+    return at.missing([resume(at.view, at.view.commands.out)]) if at.view.commands is not None else []
+
+
+LISTENING: Final[Wants] = ((listens, SOURCE), (listens, TARGET))
+DELIVERED: Final[Wants] = ((_delivers, SOURCE), (_talks, SOURCE), (_talks, TARGET), *PAID)
+draft: Final = planning(
+    TARGET,
+    "its messages are let in, then its acknowledgements; only what was never done is delivered",
+    *((_held, SOURCE), (listens, SOURCE), (_acks_held, TARGET), (listens, TARGET)),
+    (lambda at: in_part("ship acks", shipped(at)), TARGET),
+    (lambda at: _removing(at.view, at.move), SOURCE),
+    *DELIVERED,
+    limits=lambda rules, _, move: {"within": rules.within(move)},
+)
 
 
 def staged(at: AtBroker) -> Iterator[Call]:
@@ -121,20 +122,22 @@ def _without_commands(view: SiteView) -> list[Call]:
     return in_part("forget", [call(view, Goal.REMOVE, out.name, request(out.bean, REMOVE_ALL), text)])
 
 
-def draft_reconcile(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
-    """Compare both sites once all of it has arrived; take out what lies only at the returned one."""
-    del step
-    calls: list[Call] = []
-    for view in snapshot.views(move.target):
-        when = f"messages lie only at {view.site}: it did them, or they were done at {move.source}"
-        name = quarantine_queue(view.site, "…")
-        most = len(view.flows)
-        server = beans.server(view.broker)
-        created, moved = request(server, CREATE_FILTERED, (name,)), request(server, copies.MOVE_ALL, ("…", name))
-        calls.append(call(view, Goal.WRITE, name, created, f"create {name}", when, most))
-        calls.append(call(view, Goal.MOVE, ALL, moved, f"move to {name}", when, most))
-    about = "what was recovered, duplicated, or left over at one side"
-    return StepPlan(move.source, about, tuple(calls), limits={"within": rules.within(move)})
+def _set_aside(at: AtBroker) -> Iterator[Call]:
+    """What lies at the returned site alone once all of it has arrived is taken out."""
+    view, most = at.view, len(at.view.flows)
+    when = f"messages lie only at {view.site}: it did them, or they were done at {at.move.source}"
+    name, server = quarantine_queue(view.site, "…"), beans.server(view.broker)
+    created, moved = request(server, CREATE_FILTERED, (name,)), request(server, copies.MOVE_ALL, ("…", name))
+    yield call(view, Goal.WRITE, name, created, f"create {name}", when, most)
+    yield call(view, Goal.MOVE, ALL, moved, f"move to {name}", when, most)
+
+
+draft_reconcile: Final = planning(
+    SOURCE,
+    "what was recovered, duplicated, or left over at one side",
+    (_set_aside, TARGET),
+    limits=lambda rules, _, move: {"within": rules.within(move)},
+)
 
 
 def count_residue(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -219,8 +222,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
         numbers = some([f"{name}: {len(ids)}" for name, ids in unproven.items()])
         text = f"copies that {move.target} neither holds nor shipped since its start are delivered: {numbers}"
         findings.append(found("DR-CONT-019.delivered", severity=Severity.WARNING, target=move.target, numbers=numbers))
-    last = [*step.part("deliver"), *step.part("talk"), *step.part("strikes")]
-    if (refused := tools.make(last, context, move.source, move.target)) is not None:
+    if (refused := tools.reach(DELIVERED, move, context)) is not None:
         return refused
     ids: dict[str, Json] = {name: [*sorted(each)] for name, each in tools.recovered.items()}
     removed: dict[str, Json] = {name: len(each) for name, each in tools.removed.items()}
@@ -231,7 +233,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
 def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Refused | None:
     """Bring in messages, then acknowledgements, then remove messages that were done; the delivery stays held."""
     hold, ship_acks = step.part("hold"), step.part("ship acks")
-    tools.make(step.part("listeners"), context, move.source, move.target)
+    tools.reach(LISTENING, move, context)
     applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
     if (late := _until_calm(tools, _messages_in, hold, step, move, context)) is not None:
         return late

@@ -12,8 +12,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, StepPlan
-from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import Waited, until
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.topologies.common.consumed import NotWhole
@@ -21,12 +20,12 @@ from dr_ctl.topologies.common.figures import evidence, total
 from dr_ctl.topologies.common.gate import Sample, accepting, clients_of, moved, why_not_yet
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
-from dr_ctl.topologies.common.wants import planned, while_serving
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, planning
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.copies import Compared
 from dr_ctl.topologies.continuity.reading import Way
 from dr_ctl.topologies.continuity.tools import Both, ContinuityTools, PluginTimeouts
-from dr_ctl.topologies.continuity.view import ContinuitySnapshot, SiteView
+from dr_ctl.topologies.continuity.view import SiteView
 
 SMALL: Final = 500
 CALM: Final = 2
@@ -34,28 +33,21 @@ CALM: Final = 2
 _NAMED: Final = 5
 
 
-def draft_catch_up(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
-    views = snapshot.views(move.target)
-    when = f"it lies in the queue of {move.target} as well"
-    return StepPlan(
-        move.source,
-        f"{while_serving(snapshot, move)}all bridges connected, the outflow small, nothing left to deliver from "
-        f"staging; second copies at {move.target} removed by id",
-        calls=tuple(copies.may_remove(view, flow.in_mirror, when) for view in views for flow in view.flows),
-        limits={"within": step.limits.get("within", rules.timeouts.catch_up_s)},
-    )
-
-
-def draft_drain(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
-    del step
-    removals = [call for view in snapshot.views(move.target) for call in copies.planned(view, move.source)]
-    return StepPlan(
-        move.target,
-        "everything shipped and applied, in both directions; copies that must not be delivered removed by id; "
-        "pauses lifted meanwhile",
-        calls=(*planned(rules, snapshot, move, LIFTED), *removals),
-        limits={"within": rules.within(move), "stall": rules.drain.stall},
-    )
+draft_catch_up: Final = planning(
+    SOURCE,
+    "{serving}all bridges connected, the outflow small, nothing left to deliver from staging; second copies at "
+    "{target} removed by id",
+    (copies.second_removed, TARGET),
+    limits=Rules.catching_up,
+)
+draft_drain: Final = planning(
+    TARGET,
+    "everything shipped and applied, in both directions; copies that must not be delivered removed by id; pauses "
+    "lifted meanwhile",
+    *LIFTED,
+    (copies.done_removed, TARGET),
+    limits=Rules.draining,
+)
 
 
 def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
