@@ -7,7 +7,7 @@ from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import fence, quiesce
-from dr_ctl.topologies.fanout import reconciling, reinstate
+from dr_ctl.topologies.fanout import reconciling
 from dr_ctl.topologies.fanout.checks import CHECKS
 from dr_ctl.topologies.fanout.tools import READS, FanoutTools
 from dr_ctl.topologies.fanout.view import BrokerView
@@ -21,9 +21,9 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], FanoutTools]] = {
     "probe": Row(classic.draft_probe, classic.probe),
     "trim": Row(reconciling.draft_trim, reconciling.trim, reconciling.UNDO_TRIM),
     # How a lost site is taken in again.
-    "residue": Row(fence.draft_of_returned, reinstate.residue),
-    "reinstate": Row(reinstate.draft, reinstate.act, reinstate.UNDO),
-    "reconcile": Row(reinstate.draft_reconcile, reinstate.reconcile),
+    "residue": Row(fence.draft_of_returned, reconciling.residue),
+    "reinstate": Row(reconciling.draft_reinstate, reconciling.reinstate, reconciling.UNDO_REINSTATE),
+    "reconcile": Row(reconciling.draft_reconcile, reconciling.reconcile),
 }
 NOT_WRITTEN_TWICE: Final = (
     "what a client sends by the clients' connector, and not as a producer to both sites",

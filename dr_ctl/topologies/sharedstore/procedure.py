@@ -14,7 +14,7 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import plain, proving, quiesce
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, planning
-from dr_ctl.topologies.sharedstore import activate, waits
+from dr_ctl.topologies.sharedstore import activate, tools
 from dr_ctl.topologies.sharedstore.checks import CHECKS
 from dr_ctl.topologies.sharedstore.reading import READS
 from dr_ctl.topologies.sharedstore.tools import StoreTools
@@ -25,15 +25,15 @@ ONE_STORE: Final = "both sites use one store: there is nothing to compare"
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], StoreTools]] = {
     **COMMON,
-    "catch-up": Row(waits.draft_catch_up, waits.catch_up),
+    "catch-up": Row(tools.draft_catch_up, tools.catch_up),
     "quiesce": Row(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
     "quarantine": Row(planning(SOURCE, IN_THE_STORE), plain.nothing),
-    "drain": Row(waits.draft_drain, waits.drain),
+    "drain": Row(tools.draft_drain, tools.drain),
     "activate": Row(activate.draft, activate.act),
     "probe": Row(classic.draft_probe, proving.probe),
     # How a lost site is taken in again.
     "residue": Row(planning(TARGET, "it holds nothing of its own"), plain.nothing),
-    "reinstate": Row(waits.draft_reinstate, waits.reinstate, waits.UNDO),
+    "reinstate": Row(tools.draft_reinstate, tools.reinstate, tools.UNDO),
     "reconcile": Row(planning(TARGET, ONE_STORE), plain.nothing),
 }
 NOT_IN_THE_STORE: Final = (
