@@ -67,9 +67,8 @@ class BrokerStore:
         """The text, as read back."""
         return fields.any_text("User")
 
-    def is_own(self, bean: str, fields: Fields) -> bool:
+    def is_own(self, _bean: str, fields: Fields) -> bool:
         """Say whether only management can have made it: clients may create queues of any name."""
-        del bean
         # Versions that do not tell it cannot be asked.
         return not fields.has("InternalQueue") or fields.flag("InternalQueue")
 

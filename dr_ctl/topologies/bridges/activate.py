@@ -21,9 +21,8 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.verbs.activate import may_open, open_beside, sides
 
 
-def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
+def draft(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Open queues and listeners. Listeners stay open afterwards: an open listener lets no client use a closed queue."""
-    del rules, step
     calls: list[Call] = []
     # A target that came back is closed before anything else.
     returns = move.ask.operation == FAILBACK

@@ -113,11 +113,10 @@ draft: Final = drafting(
 )
 
 
-def draft_of_returned(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
+def draft_of_returned(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Close the returned site's queues one by one, even behind closed listeners: the listeners open before the return
     ends, so that the ids are applied. A queue that nobody asked for and the serving site keeps closed stays as it
     is."""
-    del rules, step
     calls: list[Call] = []
     for view in snapshot.views(move.target):
         serving = snapshot.view(move.source, view.pair)
@@ -191,9 +190,8 @@ def residue(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     return Done(text, total.figures())
 
 
-def draft_unfence(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
+def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Queues that the other site serves stay closed; pauses of runs are lifted."""
-    del rules, step
     calls: list[Call] = []
     for view in snapshot.views(move.source):
         peer = snapshot.view(move.target, view.pair)

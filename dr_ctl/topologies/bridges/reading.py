@@ -235,8 +235,7 @@ class Access(access.Access[BrokerView]):
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
 
-    def _some(self, known: BrokerView, wanted: Part, timeout_s: float) -> BrokerView:
-        del wanted
+    def _some(self, known: BrokerView, _wanted: Part, timeout_s: float) -> BrokerView:
         return glance(self.reader(), known, timeout_s=timeout_s)
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:

@@ -165,10 +165,9 @@ def _duplicates(tools: BridgesTools, move: Move, unapplied: int | None) -> list[
     return [found("DR-RETURN-007", most=most, target=move.target, why="the ids that say they are done did not come")]
 
 
-def reconcile(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: StepContext) -> Outcome:
     """Compare the id stores where the settings name them: the serving site must know all ids that the returned site has
     processed. An earlier step waited for the messages; copies that found no queue at the returned site are reported."""
-    del step, context
     findings = list(_unrouted(tools, move))
     unknown: dict[str, Json] = {}
     for pair, serving in tools.observer.brokers[move.source].items():

@@ -112,9 +112,8 @@ class Direction:
             found.append(f"nothing applies the ids that arrive at {there.site}")
         return found
 
-    def mends(self, here: BrokerView, there: object) -> list[Call]:
+    def mends(self, here: BrokerView, _there: object) -> list[Call]:
         """Start stopped bridges; a bridge that is not connected is left to its own retries."""
-        del there
         return [call for call in starts(here, self.chosen) if not here.holds(call)]
 
 

@@ -34,8 +34,7 @@ LOOK_S: Final = 30.0
 PAGES: Final = 50  # of one queue and one trim: each page of a deep queue takes longer than the one before
 
 
-def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
-    del rules, step
+def draft(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     calls: list[Call] = []
     for view in snapshot.views(move.source):
         peer = snapshot.view(move.target, view.pair)

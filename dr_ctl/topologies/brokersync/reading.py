@@ -72,8 +72,7 @@ class Access(access.Access[BrokerView]):
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         return self._seen(parts.ask(self.reader(), broker, timeout_s=timeout_s, more=[proven.asked(broker)]))
 
-    def _some(self, known: BrokerView, wanted: Part, timeout_s: float) -> BrokerView:
-        del wanted
+    def _some(self, known: BrokerView, _wanted: Part, timeout_s: float) -> BrokerView:
         return glance(self.reader(), known, timeout_s=timeout_s)
 
     def _seen(self, answer: Answered) -> BrokerView:

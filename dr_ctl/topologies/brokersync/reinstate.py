@@ -159,10 +159,9 @@ class _Return:
         return None
 
 
-def reconcile(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Remove what clients of the serving site have consumed since, where its counters prove that, and count the rest;
     compare both sites by count."""
-    del step
     sites, findings = tools.observer.brokers, list[Finding]()
     for pair, serving in sites[move.source].items():
         returned = sites[move.target][pair]
@@ -249,9 +248,8 @@ def kept(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
         yield queue, copying.get(name, name) if view.open else name if name in copying else None
 
 
-def keep_aside(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Keep aside what nothing proves, by a person's word on these ids. Raises `BrokerError`."""
-    del step
     sites = tools.observer.brokers
     kept_aside: dict[str, Json] = {}
     for pair, waiting in sites[move.source].items():
@@ -276,9 +274,8 @@ def keep_aside(tools: SyncTools, step: PlannedStep, move: Move, context: StepCon
     return Done(f"kept aside at {move.source}: {some(counts)}", {"kept_aside": kept_aside})
 
 
-def put_back(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+def put_back(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Raises `BrokerError`."""
-    del step
     back: dict[str, Json] = {}
     findings: list[Finding] = []
     for access in tools.observer.at(move.source):

@@ -244,18 +244,15 @@ class Copies:
         self._restarted = 0
         self._again_at = context.monotonic() + timeouts.link_lost_s
 
-    def left(self, here: BrokerView, there: BrokerView) -> int | None:
-        del there
+    def left(self, here: BrokerView, _there: BrokerView) -> int | None:
         return here.link.to_ship
 
-    def why(self, here: BrokerView, there: BrokerView) -> list[str]:
-        del there
+    def why(self, here: BrokerView, _there: BrokerView) -> list[str]:
         return (
             [] if here.link.attached or not here.copying else [f"the network connector of {here.site} is not connected"]
         )
 
-    def mends(self, here: BrokerView, there: object) -> list[Call]:
-        del there
+    def mends(self, here: BrokerView, _there: object) -> list[Call]:
         if here.link.attached or not here.copying:
             self._again_at = self._context.monotonic() + self._timeouts.link_lost_s
             return []

@@ -28,9 +28,8 @@ class SyncLink(Link["BrokerView"]):
             return False if view.copying else None
         return view.network.to is not None and all(each.consumers for each in view.copying.values() if each.depth)
 
-    def carries(self, queue: str) -> ReplicationScope:
+    def carries(self, _queue: str) -> ReplicationScope:
         """Copies of consumed messages go when the agent deletes them, which may be later."""
-        del queue
         return ReplicationScope.MESSAGES
 
     @property

@@ -32,9 +32,8 @@ def draft_quiesce(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move
     return common_quiesce.draft(rules, step, snapshot, move)
 
 
-def draft_probe(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
+def draft_probe(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
     """Sending makes the queue; dr-ctl removes it where the policy allows that, otherwise the broker does later."""
-    del rules, step
     name = probe_queue(move.target)
     calls = [
         call(

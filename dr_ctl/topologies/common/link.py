@@ -107,9 +107,8 @@ class Link(ABC, Generic[V]):
         """The addresses at which it looks for its peer, as far as they are told: as many nodes has the peer."""
         return ()
 
-    def guests(self, peer: V | None) -> list[Connection]:
+    def guests(self, _peer: V | None) -> list[Connection]:
         """The connections at the listeners of the link that are neither the peer's nor of the site's own brokers."""
-        del peer
         return []
 
     @property
@@ -144,9 +143,8 @@ class Link(ABC, Generic[V]):
         tells that. A count that grows between two looks is a sign that the peer lives."""
         return None
 
-    def carries(self, queue: str) -> ReplicationScope:
+    def carries(self, _queue: str) -> ReplicationScope:
         """What of a rehearsal's messages in that queue can be seen at the peer."""
-        del queue
         return ReplicationScope.ALL
 
     @property
@@ -207,8 +205,7 @@ class Link(ABC, Generic[V]):
 class NoLink(Link[V]):
     """Brokers that nothing joins: neither ships, and neither waits for the other."""
 
-    def carries(self, queue: str) -> ReplicationScope:
-        del queue
+    def carries(self, _queue: str) -> ReplicationScope:
         return ReplicationScope.NOTHING
 
     @property

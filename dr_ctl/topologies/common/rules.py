@@ -97,16 +97,13 @@ class Rules:
         """How long a drain may take."""
         return move.ask.timeout_s if move.ask.timeout_s is not None else self.drain.timeout
 
-    def catching_up(self, step: RunbookStep, move: Move) -> dict[str, float]:
-        del move
+    def catching_up(self, step: RunbookStep, _move: Move) -> dict[str, float]:
         return {"within": step.limits.get("within", self.timeouts.catch_up_s)}
 
-    def draining(self, step: RunbookStep, move: Move) -> dict[str, float]:
-        del step
+    def draining(self, _step: RunbookStep, move: Move) -> dict[str, float]:
         return {"within": self.within(move), "stall": self.drain.stall}
 
-    def while_moving(self, step: RunbookStep, move: Move) -> dict[str, float]:
+    def while_moving(self, _step: RunbookStep, move: Move) -> dict[str, float]:
         """The limits of a wait that goes on as long as something moves, unless somebody said how long."""
-        del step
         asked = {} if move.ask.timeout_s is None else {"within": move.ask.timeout_s}
         return {**asked, "stall": self.drain.stall}

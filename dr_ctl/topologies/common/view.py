@@ -214,9 +214,8 @@ class Broker(ABC):
         """The units that move by themselves, and whether clients are let in; empty while the role is not known."""
         return {self.pair: self.role is Role.SERVING} if self.role in (Role.SERVING, Role.STANDBY) else {}
 
-    def unit_of(self, queue: str) -> str | None:
+    def unit_of(self, _queue: str) -> str | None:
         """The unit that a queue moves with, or None if the queue stays where it is."""
-        del queue
         return self.pair
 
     @property

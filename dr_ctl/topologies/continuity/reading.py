@@ -290,8 +290,7 @@ class Access(access.Access[SiteView]):
         view = aged(self.reader(), view, timeout_s=timeout_s) if Part.AGES in parts else view
         return super()._beside(view, parts, timeout_s)
 
-    def _some(self, known: SiteView, wanted: Part, timeout_s: float) -> SiteView:
-        del wanted
+    def _some(self, known: SiteView, _wanted: Part, timeout_s: float) -> SiteView:
         return glance(self.reader(), known, timeout_s=timeout_s)
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
@@ -300,9 +299,8 @@ class Access(access.Access[SiteView]):
         return started if delivers else ()
 
     @staticmethod
-    def clock(broker: str) -> Read:
+    def clock(_broker: str) -> Read:
         """These versions tell only the start of the process and its run time."""
-        del broker
         return Read(beans.RUNTIME, _DIALECT.runtime)
 
     @staticmethod

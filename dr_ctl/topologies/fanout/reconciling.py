@@ -92,8 +92,7 @@ draft_settle: Final = planning(
 )
 
 
-def catch_up(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    del step
+def catch_up(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     tools.evened = Evened()
     refused = even_all(
         tools, tools.observer.between(move.source, move.target), move, context, copied=False, pace=Pace.ONCE
@@ -101,8 +100,7 @@ def catch_up(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCon
     return refused or _evened(tools)
 
 
-def drain(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    del step
+def drain(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     tools.evened = Evened()
     with lifting(tools, move, context) as lifted:
         refused = even_all(tools, tools.observer.between(move.source, move.target), move, context, copied=True)
@@ -274,10 +272,9 @@ def _copy(tools: FanoutTools, way: Way, queue: str, lacks: Collection[str], cont
     return not_done(messages.keys() - there, about, outcomes, "they are not there")
 
 
-def settle(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+def settle(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Remove the messages that the lost site's consumers had done. Messages without a record come twice: nobody waits
     for them."""
-    del step
     tools.evened = Evened()
     if (store := tools.comparing.store) is None:
         return Done.of(found("DR-FAN-005.not_known", source=move.source))
@@ -340,10 +337,9 @@ def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCo
     return Done(tools.evened.text, tools.evened.as_json(), tuple(_alone(tools, move)))
 
 
-def reconcile(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Even it out once more; what may come as duplicates is judged as by every check: the gate proves what counters
     tell, once clients are out."""
-    del step
     tools.evened = Evened()
     if (
         refused := even_all(tools, tools.observer.between(move.source, move.target), move, context, copied=True)

@@ -65,8 +65,7 @@ class FanoutLink(NoLink["BrokerView"]):
         """A consumer writes down what it has done, where those of the peer look."""
         return not self.view.tells_done
 
-    def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
-        del before, took_s
+    def linked(self, _before: BrokerView | None, _took_s: float) -> LinkSnapshot:
         view = self.view
         listeners = ", ".join(
             f"{each.name} {'open' if each.started else 'closed'}" for each in view.producers_listeners

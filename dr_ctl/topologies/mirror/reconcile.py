@@ -46,9 +46,8 @@ class LeftOver:
     gone: Consumed | None = None
 
 
-def draft(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move) -> StepPlan:
+def draft(_rules: Rules, _step: RunbookStep, snapshot: MirrorSnapshot, move: Move) -> StepPlan:
     """Compare both sites once all of it has arrived; take out what lies only at the returned one."""
-    del rules, step
     calls: list[Call] = []
     for view in snapshot.views(move.target):
         name = quarantine_queue(view.site, "…")
@@ -60,9 +59,8 @@ def draft(rules: Rules, step: RunbookStep, snapshot: MirrorSnapshot, move: Move)
     return StepPlan(move.source, "what was recovered, duplicated, or left over at one side", tuple(calls))
 
 
-def act(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+def act(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Name queues that stay different, and move their messages aside: messages under way explain a short difference."""
-    del step
     first: dict[tuple[str, str], LeftOver] = {}
 
     def look() -> tuple[MirrorSnapshot, dict[tuple[str, str], parity.Difference]]:

@@ -111,8 +111,7 @@ class Events:
         self._hangs_at: float | None = None
         self._restarted = 0
 
-    def left(self, here: Flow, there: Flow) -> int | None:
-        del there
+    def left(self, here: Flow, _there: Flow) -> int | None:
         shipped = here.outflow_added - here.to_ship
         if shipped != self._shipped or not here.to_ship or not here.attached:
             self._shipped, self._moved_at = shipped, self._context.monotonic()

@@ -28,10 +28,9 @@ ENDED: Final = "it has ended"
 COUNTED: Final = 5  # looks until counts are believed to differ: clients work meanwhile, and a look is no one moment
 
 
-def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
+def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Plan no undo, because a stop cannot be taken back. A lost site gets no call: the target takes the store once the
     lock lets it."""
-    del step
     here, there = snapshot.views(move.source), snapshot.views(move.target)
     fails_over = move.ask.operation == FAILOVER
     gives_up = [] if fails_over else [hand_over(view, move.target) for view in here if view.answered]

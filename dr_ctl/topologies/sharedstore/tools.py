@@ -36,8 +36,7 @@ class StoreVerifier(Verifier[BrokerView]):
             found.append(f"{source.site} does not hold the store: {lock}")
         return found
 
-    def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
-        del now, move
+    def differing(self, _now: Sample[BrokerView], _move: Move) -> list[str]:
         return []
 
     def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
@@ -59,9 +58,8 @@ class StoreTools(Tools[BrokerView]):
         super().__init__(observer, recipe, sender, StoreVerifier(observer, recipe.rules.drain.poll))
         self.shared = observer.all()[0].shared
 
-    def by_hand(self, site: str, by_console: str) -> str:
+    def by_hand(self, site: str, _by_console: str) -> str:
         """A broker that has ended has no console: the first broker that starts takes the store and serves."""
-        del by_console
         others = [access for name in self.observer.brokers if name != site for access in self.observer.at(name)]
         starts = [access.own.start for access in (*others, *self.observer.at(site))]
         return f"{' or '.join(starts)}: the first that starts takes the store and serves"
@@ -80,13 +78,11 @@ draft_drain: Final = _planning(TARGET, "the replica of the store has all of it",
 draft_reinstate: Final = planning(TARGET, "{target} waits for the store; debts are cleared", *PAID)
 
 
-def catch_up(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    del move
+def catch_up(tools: StoreTools, step: PlannedStep, _move: Move, context: StepContext) -> Outcome:
     return _replicated(tools, step, context, SMALL, tools.timeouts.link_poll_s)
 
 
-def drain(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    del move
+def drain(tools: StoreTools, step: PlannedStep, _move: Move, context: StepContext) -> Outcome:
     return _replicated(tools, step, context, 0, tools.rules.drain.poll)
 
 
@@ -116,9 +112,8 @@ def _replicated(tools: StoreTools, step: PlannedStep, context: StepContext, smal
     return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
 
 
-def reinstate(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+def reinstate(tools: StoreTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """See that the broker waits. Where no command tells of its process, its closed ports are the only sign."""
-    del step
     for view in tools.observer.look_at(move.target):
         if view.role is not Role.STANDBY:
             state = "its process does not run" if view.runs is False else f"it is {view.role.value}"

@@ -55,8 +55,7 @@ class StoreLink(NoLink["BrokerView"]):
                 return self.view.runs is (call.goal is Goal.START)
         return None
 
-    def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
-        del before, took_s
+    def linked(self, _before: BrokerView | None, _took_s: float) -> LinkSnapshot:
         view = self.view
         name = view.lock.holder if view.lock is not None else None
         more = {
@@ -81,9 +80,8 @@ class StoreLink(NoLink["BrokerView"]):
         }[view.runs]
         return f"{state}; {lock}"
 
-    def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
+    def rows(self, _peer: BrokerView | None, at: datetime) -> Iterator[Row]:
         """Rows of the holder: messages that clients have in delivery would come twice."""
-        del peer
         view = self.view
         if not view.has_the_store or self.to_ship is None:
             return
@@ -98,8 +96,7 @@ class StoreLink(NoLink["BrokerView"]):
                     added=queue.removed, removed=queue.removed - queue.delivering, link=True,
                 )  # fmt: skip
 
-    def stake(self, peer: BrokerView | None) -> Stake:
-        del peer
+    def stake(self, _peer: BrokerView | None) -> Stake:
         return Stake(self.to_ship, None, None)
 
     @property

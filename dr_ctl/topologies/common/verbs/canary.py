@@ -64,9 +64,8 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Mov
     return StepPlan(move.source, about, (*calls, *removals), inverse=(*emptied, *removals), limits=limits)
 
 
-def draft_clean(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
+def draft_clean(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     """Remove what rehearsals have left, at both sites."""
-    del rules, step
     calls = [
         removal
         for site in (move.source, move.target)

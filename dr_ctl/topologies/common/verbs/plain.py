@@ -12,8 +12,7 @@ from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import RETURNED_SHUT
 
 
-def nothing(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    del tools, move, context
+def nothing(_tools: Tools[Broker], step: PlannedStep, _move: Move, _context: StepContext) -> Outcome:
     return NotNeeded(step.about)
 
 

@@ -27,8 +27,7 @@ CALM: Final = 5  # an acknowledgement that is retried shows as none for a moment
 draft_observe: Final = planning(lambda _: "", "look at both sites")
 
 
-def draft_check(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
-    del rules, step
+def draft_check(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     greets = fences(snapshot, move) and any(view.greets for view in snapshot.views(move.source))
     return StepPlan("", "all checks; a test login at the serving site" if greets else "all checks")
 
@@ -46,8 +45,7 @@ draft_settle: Final = planning(
 )
 
 
-def draft_verify(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
-    del step
+def draft_verify(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     limits = {"within": rules.within(move), "stable": float(rules.drain.stable)}
     about, calls = "the whole gate, stable; both sites hold the same messages", list[Call]()
     if move.ask.operation == DRAIN:
@@ -61,8 +59,7 @@ def probe_queue(site: str) -> str:
     return f"dr-ctl.probe.{site}"
 
 
-def draft_probe(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
-    del rules, step
+def draft_probe(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     calls: list[Call] = []
     name = probe_queue(move.target)
     for view in snapshot.views(move.target):
@@ -87,15 +84,13 @@ def shown_open(snapshot: Snapshot[Broker], move: Move) -> str:
     return "proven by a test login" if greets else "shown by their flag only: the settings name no `stomp:`"
 
 
-def observe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    del step, move, context
+def observe(tools: Tools[Broker], _step: PlannedStep, _move: Move, _context: StepContext) -> Outcome:
     snapshot = tools.observer.observe()
     roles: dict[str, Json] = {site: role.value for site, role in snapshot.roles.items()}
     return Done(", ".join(f"{site} is {role}" for site, role in roles.items()), {"roles": roles})
 
 
-def check(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    del step, context
+def check(tools: Tools[Broker], _step: PlannedStep, move: Move, _context: StepContext) -> Outcome:
     snapshot = tools.observer.observe()
     errors = tuple(each for each in tools.recipe.why_not(snapshot, move) if each.severity is Severity.ERROR)
     if errors:
