@@ -21,16 +21,13 @@ from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.traffic import Load
 from dr_ctl_lab.rehearsal import ANY_FIGURE
-from tests.broker.driving import Operator, changed_settings, until
+from tests.broker.driving import Operator, changed_settings
 
 Consumers = Literal["keep up", "slow down", "drain"]
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
-EVERY_S, DEFAULT_EVERY_S = 0.5, 5.0
-JUDGED_ABOVE = 50
-"""A loss of few messages is decided by what happened between two looks: there the bound may be a multiple."""
-LOOSE = 3.0
+EVERY_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,6 @@ class Death:
         )
 
     def happen(self, lab: Lab, site: str, traffic: Load) -> None:
-        outflow = f"$ACTIVEMQ_ARTEMIS_MIRROR_{lab.state.other(site).name}"
         drains = self.consumers == "drain"
         if drains:  # a third of what was sent so far waits by now
             traffic.slow_down(2000 / (0.66 * self.rate))
@@ -78,10 +74,6 @@ class Death:
         if self.consumers == "slow down":
             traffic.slow_down(2000 / (0.2 * self.rate))
         traffic.wait_for(traffic.counts().sent + int(self.behind_s * self.rate))
-        if self.link == "behind":
-            waiting = lab.admin(site).depth(outflow)
-            lab.heal()
-            until(lambda: lab.admin(site).depth(outflow) < waiting, why="it ships again")
         lab.kill(site)
 
 
@@ -117,7 +109,7 @@ class Told:
         )
 
 
-def killed(lab: Lab, folder: Path, death: Death, site: str, *, every_s: float = EVERY_S) -> Told:
+def killed(lab: Lab, folder: Path, death: Death, site: str) -> Told:
     """Kill the site that serves, go on at the other, and take it in again.
 
     Each death has a history of its own: clients that find a site again send what they held back all at once, and the
@@ -129,7 +121,7 @@ def killed(lab: Lab, folder: Path, death: Death, site: str, *, every_s: float = 
     target = lab.state.other(site).name
     with lab.load(death.rate, work_ms=death.work_ms) as traffic:
         traffic.wait_for(2 * death.rate)  # clients that have just connected send what they held back all at once
-        with recording(load(operator.settings), every_s=every_s):
+        with recording(load(operator.settings), every_s=EVERY_S):
             death.happen(lab, site, traffic)
             time.sleep(death.asked_after_s)  # somebody looks as late as that
             traffic.slow_down(death.work_ms)
@@ -152,27 +144,10 @@ def killed(lab: Lab, folder: Path, death: Death, site: str, *, every_s: float = 
     return told
 
 
-def test_what_was_lost_lies_under_the_bound(lab: Lab, tmp_path: Path) -> None:
-    """Two consumers at 8 ms do not keep up: a backlog is lost with the site."""
-    deaths = {"london": Death(1, "cut", 400, 8.0, 2.0), "paris": Death(2, "behind", 300, 8.0, 2.0)}
-
-    found = [killed(lab, tmp_path, death, site) for site, death in deaths.items()]
-
-    for told in found:
-        assert told.lost <= told.lost_at_most, told.line
-        assert told.duplicates <= told.duplicates_at_most, told.line
-    ratios = [told.lost_at_most / told.lost for told in found if told.lost > JUDGED_ABOVE]
-    assert ratios, "none of them lost enough to judge how wide the bound is"
-    assert median(ratios) < LOOSE
-
-
 @pytest.mark.chaos
 def test_of_forty_deaths_none_costs_more_than_was_said(lab: Lab, tmp_path: Path) -> None:
     """With the looks of the default settings."""
-    found = [
-        killed(lab, tmp_path, Death.of_forty(seed), ("london", "paris")[seed % 2], every_s=DEFAULT_EVERY_S)
-        for seed in range(40)
-    ]
+    found = [killed(lab, tmp_path, Death.of_forty(seed), ("london", "paris")[seed % 2]) for seed in range(40)]
 
     assert [told.line for told in found if told.lost > told.lost_at_most] == []
     assert [told.line for told in found if told.duplicates > told.duplicates_at_most] == []

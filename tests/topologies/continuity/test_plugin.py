@@ -70,31 +70,6 @@ def conserved(operator: Operator) -> int:
     return sum(pair["ids_compared"] for pair in told)
 
 
-def test_two_pairs_move_side_by_side(tmp_path: Path) -> None:
-    with up(tmp_path / "lab", pairs=2) as lab:
-        operator = Operator(lab, tmp_path / "state")
-        status = operator.run("status")
-        checked = operator.run("validate", "--for", "swapover")
-        with lab.load(40, work_ms=30) as load_:
-            load_.wait_for(100)
-            ended = operator.run("swapover", "--to", "paris", "--yes")
-            load_.wait_for(load_.counts().sent + 50)
-            verdict = load_.stop(drain_s=120)
-        print(ended.document["summary"], document(verdict))
-
-        assert {(link["from"], link["pair"], link["attached"]) for link in status.document["data"]["links"]} == {
-            (site, pair, True) for site in ("london", "paris") for pair in ("orders-1", "orders-2")
-        }
-        assert checked.code == 0, checked.told
-        assert ended.code == 0, ended.told
-        assert [pair["serving"] for pair in ended.document["data"]["pairs"]] == ["paris", "paris"]
-        assert [activated(lab, "paris", pair) for pair in lab.pairs] == [(True, True)] * 2
-        assert [activated(lab, "london", pair) for pair in lab.pairs] == [(False, False)] * 2
-        conserved(operator)
-        assert verdict.clean
-        assert not verdict.redelivered
-
-
 def test_a_port_that_another_process_has_is_never_a_success(plugin_lab: Lab, operator: Operator) -> None:
     """The plugin's acceptor says that it is started."""
     with socket.socket() as other:
