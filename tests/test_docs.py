@@ -132,7 +132,7 @@ def test_the_page_on_the_architecture_names_every_package_and_no_file_that_is_no
 
 
 def test_every_word_of_the_glossary_is_in_use_and_in_its_order() -> None:
-    words = re.findall(r"^\| (\w[^|]*) \|", docs("glossary.md"), re.MULTILINE)[1:]
+    words = list(explaining.words())
     pages = [path for path in (ROOT / "docs").glob("*.md") if path.stem != "glossary"]
     texts = " ".join(" ".join(path.read_text("utf-8") for path in (ROOT / "README.md", *pages)).split()).lower()
 

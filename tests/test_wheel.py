@@ -28,12 +28,14 @@ def test_the_wheel_carries_the_runbooks_and_the_lab(tmp_path: Path) -> None:
 
     place = python("-c", "import dr_ctl; print(dr_ctl.__file__)").strip()
     listed = python("-m", "dr_ctl", "runbook", "list")
+    word = python("-m", "dr_ctl", "explain", "fence")
     lab = python("-m", "dr_ctl", "lab", "up", "--help")
 
     python("-m", "dr_ctl", "init", "--examples", "written")
 
     assert place.startswith(str(elsewhere))
     assert "swapover" in listed
+    assert "Pacemaker" in word
     assert lab.startswith("Usage: dr-ctl lab up ")
     assert str(elsewhere / "dr_ctl" / "_runbooks") in listed
     schema = json.loads((tmp_path / "written" / "schemas" / "lab-up.json").read_text(encoding="utf-8"))

@@ -46,7 +46,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """`well`: the agent does its work. `ready`: what it shows rests on a look, of which `health` tells; it is recent
+    """`well`: the agent does its work. `ready`: what it shows rests on a reading, of which `health` tells; it is recent
     for `good_for_s`."""
 
     well: bool
@@ -71,7 +71,7 @@ class MonitorData:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Sample:
     """A sample. `outflows` holds None where one was not read. `trouble` is a fault of the history; `waiting` and
     `dropped` count the rows affected."""
 

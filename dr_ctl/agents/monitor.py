@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from dr_ctl.agents.exposing import Look, Metric, Shown
+from dr_ctl.agents.exposing import Metric, Sample, Shown
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import ExitCode
@@ -31,7 +31,7 @@ from dr_ctl.topologies.topology import Glance, Snapshot, Topology
 
 FLUSH_EVERY_S = 60.0
 RECENT_S: Final = 60.0
-"""A look is recent for this long: a monitor that lives looks every few seconds."""
+"""A reading is recent for this long: a monitor that lives looks every few seconds."""
 LEAST_S: Final = 0.25
 """Looks at everything are no nearer to each other."""
 SHARE: Final = 20
@@ -54,7 +54,7 @@ class Monitor:
     """Looks at everything as often as that takes a twentieth of the time at most, between `LEAST_S` and the time of
     `history.every`; where that leaves room and the topology can, at the outflows alone in between.
 
-    All looks of the last minute are on disk within a second, because this machine may be lost with the site. The
+    All readings of the last minute are on disk within a second, because this machine may be lost with the site. The
     history's files appear once a minute, at the end, and at once when a site changes its role or a broker falls silent
     or answers again."""
 
@@ -104,12 +104,12 @@ class Monitor:
         """How far looks at everything are apart, by what the last one cost (`cost_s`)."""
         return min(self.every_s, max(LEAST_S, SHARE * self.cost_s))
 
-    def sample(self) -> Look:
+    def sample(self) -> Sample:
         """Look at both sites once and add the rows of what answered."""
         snapshot, at, _ = self._look_at_everything()
         outflows = {site: _outflow(snapshot, site) for site in snapshot.roles}
         trouble = self._writer.trouble or self._upkeep.trouble
-        return Look(at, snapshot.roles, outflows, snapshot, trouble, self._writer.waiting, self._writer.dropped)
+        return Sample(at, snapshot.roles, outflows, snapshot, trouble, self._writer.waiting, self._writer.dropped)
 
     def _look_at_everything(self) -> tuple[Snapshot, datetime, bool]:
         """What was seen, when it was answered, and whether it told of a change."""
@@ -130,7 +130,7 @@ class Monitor:
         return self._clock.now() - timedelta(seconds=glance.ago_s)
 
     def _take(self, rows: Sequence[Row], snapshot: Snapshot, at: datetime) -> bool:
-        """Keep the rows of a look; whether it told of a change, which is on disk at once."""
+        """Keep the rows of a reading; whether it told of a change, which is on disk at once."""
         self.rows += len(rows)
         if self._writer.add(rows) and (self._tidying is None or self._tidying.wait(0)):
             self._tidied()
@@ -148,7 +148,7 @@ class Monitor:
             self._tidying.result()
 
     def wait(self, until: float | None) -> None:
-        """Wait for the next sample, and look meanwhile. Missed looks are not made up for."""
+        """Wait for the next sample, and look meanwhile. Missed readings are not made up for."""
         began = self._clock.monotonic()
         self._next = max(self._next + self.every_s, began)
         moment = self._next if until is None else min(self._next, until)
@@ -161,7 +161,7 @@ class Monitor:
         self._clock.sleep(max(0.0, moment - self._clock.monotonic()))
 
     def _due_at(self) -> float:
-        """When the next look is due: at everything, unless there is room for one at the outflows alone before it."""
+        """When the next reading is due: at everything, unless there is room for one at the outflows alone before it."""
         if self._outflow_s is None or self._glance_at + self._outflow_s / 2 >= self._whole_at:
             return self._whole_at
         return self._glance_at
@@ -178,19 +178,19 @@ class Monitor:
         return self._take([row for row in rows if row.kind in GLANCED], glance.snapshot, at)
 
 
-def shown(monitor: Monitor, look: Look, figures: Sequence[Metric] = ()) -> Shown:
+def shown(monitor: Monitor, look: Sample, figures: Sequence[Metric] = ()) -> Shown:
     """The metrics for Prometheus on the monitor and its history, beside `figures` of what it looks at. Ready once some
     broker has answered."""
     own = [
-        Metric("dr_ctl_monitor_looks_total", "full readings", monitor.looks),
-        Metric("dr_ctl_monitor_look_seconds", "duration of the last full reading", round(monitor.cost_s, 6)),
+        Metric("dr_ctl_monitor_readings_total", "full readings", monitor.looks),
+        Metric("dr_ctl_monitor_reading_seconds", "duration of the last full reading", round(monitor.cost_s, 6)),
         Metric("dr_ctl_monitor_apart_seconds", "interval between full readings", round(monitor.apart_s, 6)),
         Metric("dr_ctl_monitor_rows_total", "rows of the history that were seen", monitor.rows),
         Metric("dr_ctl_monitor_waiting_rows", "rows that no file of the history holds yet", look.waiting),
         Metric("dr_ctl_monitor_dropped_rows_total", "rows that were given up while the disk took none", look.dropped),
         Metric("dr_ctl_monitor_trouble", "1 while the history cannot be written or tidied", int(bool(look.trouble))),
     ]
-    answers = any(each.silent is None for each in look.snapshot.brokers)
+    answers = any(broker.silent is None for broker in look.snapshot.brokers)
     good_for_s = max(RECENT_S, 3 * monitor.every_s)
     return Shown(look.trouble is None, document(look), [*own, *figures], ready=answers, good_for_s=good_for_s)
 
@@ -207,8 +207,8 @@ def _outflow(snapshot: Snapshot, site: str) -> int | None:
 
 
 def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[Row]:
-    """The rows of one look, answered then and asked for so long before: the site's role for every broker, then the rows
-    of the topology."""
+    """The rows of one reading, answered then and asked for so long before: the site's role for every broker, then the
+    rows of the topology."""
     took_ms = math.ceil(took_s * 1000)
     roles = [
         Row(ts=at, site=broker.site, pair=broker.pair, kind="site", name=snapshot.roles[broker.site].value,
@@ -224,18 +224,18 @@ def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[
 
 
 def _with_queues(row: Row, queues: Sequence[Row]) -> Row:
-    """Beside what was put into a mixed outflow, what its queues count together: files keep that of every look."""
-    if row.kind != "mixed" or not queues or any(each.added is None for each in queues):
+    """Beside what was put into a mixed outflow, what its queues count together: files keep that of every reading."""
+    if row.kind != "mixed" or not queues or any(queue.added is None for queue in queues):
         return row
-    acked = [each.removed if each.acked is None else each.acked for each in queues]
+    acked = [queue.removed if queue.acked is None else queue.acked for queue in queues]
     return replace(
-        row, queues_added=sum(each.added or 0 for each in queues), queues_acked=sum(each or 0 for each in acked)
+        row, queues_added=sum(queue.added or 0 for queue in queues), queues_acked=sum(each or 0 for each in acked)
     )
 
 
 @contextmanager
 def recording(installation: Installation, *, every_s: float) -> Iterator[None]:
-    """Record history beside what happens in the block, which begins once a first look was made."""
+    """Record history beside what happens in the block, which begins once a first reading was made."""
     begun, enough = system().event(), system().event()
 
     def record() -> None:

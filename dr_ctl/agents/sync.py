@@ -109,9 +109,9 @@ class SyncAgent:
         return hold.text if hold is not None else None
 
     def _hold_itself(self, kept: Kept) -> None:
-        """A first look may meet somebody in the middle of a removal: the count grows with the looks."""
+        """A first reading may meet somebody in the middle of a removal: the count grows with the readings."""
         losses = "; ".join(
-            f"{each.vanished} message(s) left {each.name} by no client" for each in kept.queues if each.vanished
+            f"{queue.vanished} message(s) left {queue.name} by no client" for queue in kept.queues if queue.vanished
         )
         hold = self._notes.hold()
         if hold is None:

@@ -46,7 +46,7 @@ SCHEMA: Final = "dr-ctl/bundle/1"
 MANIFEST: Final = "bundle.json"
 BEFORE: Final = timedelta(hours=1)
 AFTER: Final = timedelta(minutes=1)
-"""The looks that go with a run: from so long before its begin until so long after its end."""
+"""The readings that go with a run: from so long before its begin until so long after its end."""
 _PACKAGE: Final = re.compile(r"[A-Za-z0-9._-]+")
 MASK: Final = "***"
 _COMMANDS: Final = ("run", "start", "stop", "state", "command")
@@ -85,7 +85,7 @@ def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: b
         "made_at": stamp(now),
         "verified": document(sealed),
         "files": listed,
-        "left_out": [each.text for each in findings],
+        "left_out": [finding.text for finding in findings],
     }
     path = out or Path(f"{files.name}.tar.gz")
     packed = _packed(files.name, {MANIFEST: _json(manifest), **whole}, now)
@@ -205,8 +205,8 @@ def texts(installation: Installation) -> frozenset[bytes]:
     values = {value for secret in secrets if secret.command is None if (value := _value(secret, installation))}
     open_words = {*_words(redacted(settings))}
     users = {user for user in (getattr(part, "username", None) for part in _parts_of(settings)) if user}
-    found = {form for value in values - open_words if len(value) >= _LEAST for form in _forms(value, sorted(users))}
-    return frozenset(found)
+    forms = {form for value in values - open_words if len(value) >= _LEAST for form in _forms(value, sorted(users))}
+    return frozenset(forms)
 
 
 def _shown(name: str, value: object) -> Json:

@@ -10,7 +10,7 @@ from typing import Final
 from dr_ctl.application import lock
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.lost_site import (
-    LastLook,
+    LastSample,
     lost_pairs,
     never_watched,
     not_read,
@@ -37,7 +37,7 @@ from dr_ctl.topologies.topology import (
 OVERDUE: Final = timedelta(days=1)
 
 
-def diagnose(judge: Judge, last_look: LastLook, now: datetime) -> list[Finding]:
+def diagnose(judge: Judge, last_look: LastSample, now: datetime) -> list[Finding]:
     """Everything that a person must know of the sites, their brokers, runs, locks and the monitor."""
     opened, snapshot, run = judge.opened, judge.snapshot, judge.open_run
     interrupted = Interrupted.of(run) if run is not None and not run.lives else None
@@ -59,7 +59,7 @@ def diagnose(judge: Judge, last_look: LastLook, now: datetime) -> list[Finding]:
 
 def silent(snapshot: Snapshot) -> list[Finding]:
     """The brokers that did not answer, and how they failed."""
-    return [finding for each in snapshot.brokers for finding in silent_of(each, snapshot)]
+    return [finding for broker in snapshot.brokers for finding in silent_of(broker, snapshot)]
 
 
 def silent_of(broker: BrokerSnapshot, snapshot: Snapshot) -> list[Finding]:
@@ -72,7 +72,7 @@ def _links(judge: Judge) -> Iterator[Finding]:
     """The links that are not attached. One to a broker that did not answer says nothing more than that, and of one that
     a quarantine keeps out the debt tells."""
     snapshot = judge.snapshot
-    silent = {(each.site, each.pair) for each in snapshot.brokers if each.silent is not None}
+    silent = {(broker.site, broker.pair) for broker in snapshot.brokers if broker.silent is not None}
     kept_out = {debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
     for site in [site for site in snapshot.roles if site not in kept_out]:
         away = [link.pair for link in judge.links if link.site == site and link.attached is False]
@@ -81,7 +81,7 @@ def _links(judge: Judge) -> Iterator[Finding]:
             yield found("DR-LINK-010", links=names, mending=judge.opened.mending(site))
 
 
-def unready(judge: Judge, last_look: LastLook) -> Iterator[Finding]:
+def unready(judge: Judge, last_look: LastSample) -> Iterator[Finding]:
     """What a failover from the site that serves alone would meet, and what nobody would know then."""
     installation, site = judge.opened.installation, judge.served_by
     if site is None:
@@ -136,7 +136,8 @@ def not_one(judge: Judge) -> Iterator[Finding]:
     if any(len(unit.open_at) > 1 for unit in snapshot.units) and not {*lost} & {*serving}:
         sites = snapshot.roles if run is None else ()  # beside an open run a fence is judged by itself
         against = [
-            [each for each in judge.verdict(FENCE, site).findings if each.severity is Severity.ERROR] for site in sites
+            [finding for finding in judge.verdict(FENCE, site).findings if finding.severity is Severity.ERROR]
+            for site in sites
         ]
         refused = against and all(against)
         yield found("DR-ROLE-001.fence_refused", roles=stand(snapshot)) if refused else both_open(snapshot)
@@ -151,8 +152,8 @@ def _none_serves(judge: Judge) -> Iterator[Finding]:
     """No site was seen serving: why, and what to type then."""
     snapshot, run, roles = judge.snapshot, judge.open_run, judge.snapshot.roles
     waiting = [site for site, role in roles.items() if role is Role.STANDBY]
-    undecided = any(isinstance(each.silent, Between) for each in snapshot.brokers)
-    told_elsewhere = all(each.silent is None and not each.listeners for each in snapshot.brokers)
+    undecided = any(isinstance(broker.silent, Between) for broker in snapshot.brokers)
+    told_elsewhere = all(broker.silent is None and not broker.listeners for broker in snapshot.brokers)
     unread = [finding for site in roles if (finding := not_read(snapshot, site)) is not None]
     if unread and not waiting:
         yield from unread
@@ -189,7 +190,7 @@ def _closed(judge: Judge) -> Finding:
     away = lost_alone(snapshot.debts)
     if snapshot.debts and away is None:
         return found("DR-ROLE-015.each_lost", sites=f"{first} and {second}")
-    answering = {each.site for each in snapshot.brokers if each.listeners}
+    answering = {broker.site for broker in snapshot.brokers if broker.listeners}
     closed = [
         site
         for site, other in ((first, second), (second, first))

@@ -104,14 +104,14 @@ DATA: Final[Mapping[str, str]] = {
     "runbook list": "application.installation:RunbooksData",
     "runbook show": "application.installation:RunbookData",
     "runbook lint": "application.installation:LintData",
-    "explain": "application.explaining:Entry",
+    "explain": "application.explaining:Entry application.explaining:Word",
     "schema": "application.documents:SchemaData",
 }
 """`data` of each command's document: the names of the types that it may have, by their modules; a value is the only one
 of its kind."""
 
 LINES: Final[Mapping[str, str]] = {
-    "monitor": f"agents.exposing:Look {_RUN}",
+    "monitor": f"agents.exposing:Sample {_RUN}",
     "sync": "agents.sync:SyncLine",
     "runs show": "engine.history:Entry",
 }
@@ -146,7 +146,7 @@ class _OfDocuments(GenerateJsonSchema):
                 properties.pop(name)
                 properties |= flat.get("properties", {})
                 required += () if "optional" in how else flat.get("required", ())
-                made |= {word: told for word, told in flat.items() if word == "additionalProperties"}
+                made |= {word: value for word, value in flat.items() if word == "additionalProperties"}
             elif name in properties:
                 properties[name].pop("default", None)
                 if "count" in how:

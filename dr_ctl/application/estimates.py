@@ -26,7 +26,10 @@ def objectives(installation: Installation) -> Objectives | None:
     limits = installation.settings.objectives
     if limits is None:
         return None
-    classes = tuple(LossClass(each.queues, LossLimit(each.loss.messages, each.loss.age)) for each in limits.classes)
+    classes = tuple(
+        LossClass(loss_class.queues, LossLimit(loss_class.loss.messages, loss_class.loss.age))
+        for loss_class in limits.classes
+    )
     duplicates = limits.duplicates.messages if limits.duplicates is not None else None
     return Objectives(LossLimit(limits.loss.messages, limits.loss.age), classes, duplicates)
 
@@ -54,8 +57,8 @@ def _lines(estimate: Stored, now: datetime, limits: Objectives | None) -> str:
     """The figures that are seldom exceeded, how old they are, and which objectives they miss. What a failover would
     cost now is no estimate's to say: `if_lost` has it."""
     total, age = estimate.data["total"], duration(round(estimate.age_s(now)))
-    told = f"{figures(total, 'p99')}; {verdict(estimate.data, limits)}"
-    first = f"estimate of {estimate.data['site']}, {age} old: p99 of all readings: {told}"
+    worst = f"{figures(total, 'p99')}; {verdict(estimate.data, limits)}"
+    first = f"estimate of {estimate.data['site']}, {age} old: p99 of all readings: {worst}"
     before = as_of(estimate.data)
     return "\n".join([first, *([f"  {before}"] if before else [])])
 
@@ -148,23 +151,23 @@ def limits(objectives: Objectives | None) -> Mapping[tuple[str, ...], Mapping[st
     """The limits by scope (of the total: no queues) and figure."""
     if objectives is None:
         return {}
-    told = {(): objectives.loss, **{each.queues: each.loss for each in objectives.classes}}
-    pairs = {queues: {"loss": limit.messages, "age_s": limit.age_s} for queues, limit in told.items()}
+    by_queues = {(): objectives.loss, **{loss_class.queues: loss_class.loss for loss_class in objectives.classes}}
+    pairs = {queues: {"loss": limit.messages, "age_s": limit.age_s} for queues, limit in by_queues.items()}
     return {queues: {key: most for key, most in each.items() if most is not None} for queues, each in pairs.items()}
 
 
 def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
     """Whether the objectives are met, which of them are missed by what is likely, and which nobody can tell."""
-    told = str(data.get("verdict"))
-    if told not in ("missed", "unknown"):
-        return "objectives met" if told == "met" else "no objectives set"
+    word = str(data.get("verdict"))
+    if word not in ("missed", "unknown"):
+        return "objectives met" if word == "met" else "no objectives set"
     if objectives is None or data.get("total") is None:
-        return "objectives missed" if told == "missed" else "objectives: not known"
+        return "objectives missed" if word == "missed" else "objectives: not known"
     limits = list(_limited(data, objectives))
-    if told == "missed":
+    if word == "missed":
         return f"objectives missed: {some([each.missed for each in limits if each.is_missed])}"
-    if all(each.most is not None for each in limits):
-        which = [each.untold for each in limits if each.is_untold]
+    if all(limit.most is not None for limit in limits):
+        which = [limit.untold for limit in limits if limit.is_untold]
         return f"objectives: cannot tell: {some(which)}" if which else f"objectives: not known{TOO_FEW}"
     return f"objectives: not known: {some([each.untold for each in limits if each.is_untold])}"
 
@@ -181,8 +184,8 @@ class _Limited(NamedTuple):
     @property
     def is_missed(self) -> bool:
         """By what is likely; by the bound where nothing else was told, as of an estimate that is older."""
-        told = self.most if self.likely is None else self.likely
-        return told is not None and told > self.limit
+        figure = self.most if self.likely is None else self.likely
+        return figure is not None and figure > self.limit
 
     @property
     def is_untold(self) -> bool:
@@ -190,10 +193,10 @@ class _Limited(NamedTuple):
 
     @property
     def missed(self) -> str:
-        told, likely = (self.most, "") if self.likely is None else (self.likely, "likely ")
+        figure, likely = (self.most, "") if self.likely is None else (self.likely, "likely ")
         if self.is_count:
-            return f"{likely}{_count(told)} message(s){self.of} lost where {_count(self.limit)} are allowed"
-        return f"the oldest{self.of} {likely}{_time(told)} old where {_time(self.limit)} are allowed"
+            return f"{likely}{_count(figure)} message(s){self.of} lost where {_count(self.limit)} are allowed"
+        return f"the oldest{self.of} {likely}{_time(figure)} old where {_time(self.limit)} are allowed"
 
     @property
     def untold(self) -> str:
@@ -204,7 +207,7 @@ class _Limited(NamedTuple):
 
 def _limited(data: Mapping[str, Any], objectives: Objectives) -> Iterator[_Limited]:
     yield from _limits_of(data["total"], objectives.loss, "")
-    limits = {each.queues: each.loss for each in objectives.classes}
+    limits = {loss_class.queues: loss_class.loss for loss_class in objectives.classes}
     for row in data.get("classes", ()):
         queues = tuple(row["queues"])
         if queues in limits:
@@ -214,8 +217,8 @@ def _limited(data: Mapping[str, Any], objectives: Objectives) -> Iterator[_Limit
 def _limits_of(scope: Mapping[str, Any], limit: LossLimit, of: str) -> Iterator[_Limited]:
     for key, most in (("loss", limit.messages), ("age_s", limit.age_s)):
         if most is not None:
-            told = scope[key]
-            yield _Limited(of, key == "loss", most, told.get("likely", {}).get("p99"), told.get("p99"))
+            quantity = scope[key]
+            yield _Limited(of, key == "loss", most, quantity.get("likely", {}).get("p99"), quantity.get("p99"))
 
 
 def _count(value: float | None) -> str:
@@ -279,7 +282,7 @@ def _outcome(answer: dict[str, Any], limits: Objectives | None) -> Outcome:
 
 
 def _findings(rows: Iterable[Mapping[str, Any]]) -> tuple[Finding, ...]:
-    return tuple(Finding(each["id"], Severity(each["severity"]), each["text"], each["remedy"]) for each in rows)
+    return tuple(Finding(row["id"], Severity(row["severity"]), row["text"], row["remedy"]) for row in rows)
 
 
 def _summary(answer: dict[str, Any], limits: Objectives | None) -> str:

@@ -64,10 +64,10 @@ class OperationData:
     bounds: Any = optional(shape=Bounds, description="what a failover may lose")
     out_s: OutOfLost | None = optional()
     undone: bool | None = optional("whether everything was undone, and the undo verified")
-    left: Mapping[str, Json] | None = optional("by what it is: messages that a return could not settle")
+    left: Mapping[str, Json] | None = optional("by what it is: messages that a reinstatement left over")
     evidence: Mapping[str, Json] | None = optional("what a refusal rests on, as the ids of messages by queue")
     residue: Mapping[str, Json] | None = optional(RESIDUE)
-    after: Sequence[str] | None = optional("what a person may do now")
+    next_steps: Sequence[str] | None = optional("what a person has to know and may do now")
     plan: Plan | None = optional()
     approved_by: Sequence[str] | None = optional("whose signatures stand under the plan of the run")
 
@@ -184,16 +184,16 @@ class Run:
                 ended = act(journal, stop)
                 stop.over()
                 lock.note_left(self.lease, ended.snapshot)
-                after = left_behind(plan, one_store=ended.snapshot.one_store) if plan is not None else []
+                steps = next_steps(plan, one_store=ended.snapshot.one_store) if plan is not None else []
                 entries = [*journal.entries()]
                 let_in = let_in_at(entries)
-                result = self._result(ended, after)
+                result = self._result(ended, steps)
                 data = replace(
                     result.data,
                     residue=residue,
                     out_s=None if exposure is None or let_in is None else exposure.out(let_in),
                     # At its beginning: a resume needs no approval anew.
-                    approved_by=approvers(mapping(each.evidence.get("by")) for each in entries if each.kind == "run")
+                    approved_by=approvers(mapping(entry.evidence.get("by")) for entry in entries if entry.kind == "run")
                     or None,
                 )
                 result = replace(result, data=data)
@@ -208,11 +208,11 @@ class Run:
                 journal.close()
         return replace(_reported(result, self.files), ended=about)
 
-    def _result(self, ended: RunResult[Snapshot], after: Sequence[str]) -> Result:
+    def _result(self, ended: RunResult[Snapshot], next_steps: Sequence[str]) -> Result:
         answered = [site for site, role in ended.snapshot.roles.items() if role in (Role.SERVING, Role.STANDBY)]
         debts = owed(self.caller.state(), ended.snapshot.debts, answered)
         findings = (*ended.findings, *debts.findings)
-        after = after if ended.code is ExitCode.OK else ()
+        next_steps = next_steps if ended.code is ExitCode.OK else ()
         data = OperationData(
             pairs=ended.snapshot.units,
             end=RunEnd(ended.outage_s, self.files.report),
@@ -221,9 +221,9 @@ class Run:
             undone=ended.undone,
             left=ended.left or None,
             evidence=ended.evidence or None,
-            after=after or None,
+            next_steps=next_steps or None,
         )
-        return Result(ended.code, ended.text, findings, data, self.files.name, "\n".join(after), debts.debts)
+        return Result(ended.code, ended.text, findings, data, self.files.name, "\n".join(next_steps), debts.debts)
 
 
 class Broken(DrCtlError):
@@ -361,32 +361,30 @@ def _objectives(objectives: Objectives) -> dict[str, Json]:
     }
 
 
-def left_behind(plan: Plan, *, one_store: bool = False) -> list[str]:
-    """Empty where nothing was moved."""
+def next_steps(plan: Plan, *, one_store: bool = False) -> list[str]:
+    """What a person has to know and may do after a move; empty where nothing was moved."""
     source, target = plan.source, plan.target
     which = option(plan.ask) if plan.untouched else ""
-    doubt = f"In doubt: sends to {source} without a receipt. Clients repeat them, which may make duplicates."
-    stays, away = (
-        f"{source} is now the standby. Keep it running: it holds the only second copy.",
-        f"none until {source} is reinstated; new messages lie at {target} alone.",
-    )
+    unconfirmed = f"Unconfirmed sends to {source}: clients repeat them, which may make duplicates."
+    of = f" of {some([*(plan.ask.units or ())])}" if which else ""
+    standby = f"Standby{of}: {source}. Keep it running: it holds the only other copy."
+    missing = f"Standby: none until {source} is reinstated; new messages lie at {target} alone."
     if one_store:
-        stays = away = f"none, both sites use one store; {source} can take it while its broker runs and waits."
-    if which:
-        named = some([*(plan.ask.units or ())])
-        stays = f"{source} is now the standby of {named}. Keep it running: it holds the only second copy."
+        standby = missing = (
+            f"Standby: {source}, by the store that both sites share: it can take it while its broker runs and waits."
+        )
     if plan.ask.operation in (SWAPOVER, FAILBACK):
         return [
-            f"Second copy: {stays}",
-            doubt,
+            standby,
+            unconfirmed,
             f"Outage: ends when {target} accepts clients; the time to reconnect is not included.",
             f"To come back: `dr-ctl swapover --to {source}{which}`.",
         ]
     if plan.ask.operation == FAILOVER:
         back = f"`dr-ctl failback --to {source}` once {source} is up, or `dr-ctl reinstate {source}`, then a swapover."
         return [
-            f"Second copy: {away}",
-            doubt,
+            missing,
+            unconfirmed,
             f"To come back: {back}",
         ]
     return []

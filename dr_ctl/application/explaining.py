@@ -1,5 +1,5 @@
-"""Explains exit codes and findings at length, from their tables. Docs and README hold parts made of the same tables,
-between marks; this command writes those parts anew:
+"""Explains exit codes, findings and dr-ctl's words at length, from their tables. Docs and README hold parts made of the
+same tables, between marks; this command writes those parts anew (the table of words is docs/glossary.md itself):
 
 python -m dr_ctl.application.explaining README.md docs/command-line.md docs/findings.md
 """
@@ -16,9 +16,11 @@ from dr_ctl.application.result import Result
 from dr_ctl.core.document import key
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import MEANINGS, NO_UNDO, Tone, catalogue
+from dr_ctl.core.machine import shipped
 from dr_ctl.core.model import ExitCode
 
 _COLUMNS: Final = 80
+_ROW: Final = re.compile(r"\| (.+?) \| (.+?) \| (.+?) \| (.+?) \|")
 _MADE: Final = re.compile(r"(<!-- made: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -31,6 +33,23 @@ class Entry:
     do: str
     costs: str
     undo: str = NO_UNDO
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of dr-ctl's: a row of docs/glossary.md. `field` is the field's word, with who uses it."""
+
+    word: str
+    meaning: str
+    field: str
+    where: str
+
+
+def words() -> Mapping[str, Word]:
+    """The glossary that came with dr-ctl."""
+    page = (shipped("docs") / "glossary.md").read_text(encoding="utf-8")
+    _, _, *rows = (match.groups() for match in map(_ROW.fullmatch, page.splitlines()) if match is not None)
+    return {word: Word(word, *more) for word, *more in rows}
 
 
 def codes() -> Mapping[ExitCode, Entry]:
@@ -52,12 +71,25 @@ def explain(word: str) -> Result:
     """Tell one at length; raises `UsageError` where there is none of that name."""
     entry = _named(word.strip().upper())
     if entry is None:
-        remedy = "As in `dr-ctl explain 22` or `dr-ctl explain DR-RUN-003`; `dr-ctl --help` lists the exit codes."
-        raise UsageError(f"{word} is no exit code and no finding", remedy=remedy)
+        return _defined(word)
     summary = f"{entry.name}: {entry.what}"
     parts = {"To do:  ": entry.do, "Effect: ": entry.costs, "Undo:   ": entry.undo}
     lines = [_wrapped(summary, ""), "", *(_wrapped(f"{name} {text}", " " * 9) for name, text in parts.items())]
     return Result(ExitCode.OK, summary, data=entry, closing="\n".join(lines))
+
+
+def _defined(word: str) -> Result:
+    of = {name.lower(): row for name, row in words().items()}.get(" ".join(word.lower().split()))
+    if of is None:
+        remedy = (
+            "As in `dr-ctl explain 22`, `dr-ctl explain DR-RUN-003` or `dr-ctl explain fence`; `dr-ctl --help` lists "
+            "the exit codes, docs/glossary.md the words."
+        )
+        raise UsageError(f"{word} is no exit code, no finding and no word of the glossary", remedy=remedy)
+    summary = f"{of.word}: {of.meaning}"
+    parts = {"In the field: ": of.field, "Seen in:      ": of.where}
+    lines = [_wrapped(summary, ""), "", *(_wrapped(f"{name} {text}", " " * 15) for name, text in parts.items())]
+    return Result(ExitCode.OK, summary, data=of, closing="\n".join(lines))
 
 
 def _wrapped(text: str, indent: str) -> str:

@@ -63,7 +63,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     last_look = lost_site.last_look(opened.installation)
     judge = Judge.of(caller, opened, snapshot, snapshot.links())
     findings = dict.fromkeys([*diagnose(judge, last_look, now), *owed(debts, now), *unready(judge, last_look)])
-    paged = [(each.page, each) for each in findings if each.page is not None]
+    paged = [(finding.page, finding) for finding in findings if finding.page is not None]
     paged.sort(key=lambda each: each[0].rank, reverse=True)
     health = paged[0][0] if paged else Health.OK
     worst_first = [each for _, each in paged]

@@ -1,5 +1,5 @@
 """`history`: which site served since when, by which run or by none, and for how long clients were out. From the runs
-of this STATE and the looks of the monitor; no broker is asked.
+of this STATE and the readings of the monitor; no broker is asked.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Done:
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A moment from which on clients were served at `serving`, or at no site where that is None; not `known`: where
-    they were served nobody could tell. `about`: it lies before `at`, at an unknown moment after the look that came
+    they were served nobody could tell. `about`: it lies before `at`, at an unknown moment after the reading that came
     before. `run` is None where no run of this STATE did it."""
 
     at: datetime
@@ -130,7 +130,7 @@ def history(runs: Sequence[RunFiles], installation: Installation | None, since: 
     last = turns[-1] if turns else None
     summary = "nothing is known" if last is None else f"{last.serves} serves since {stamp(last.at)}"
     summary += "" if last is None else ", as far as runs and samples show"
-    text = table(_HEADING, [each.cells for each in turns]) if turns else ""
+    text = table(_HEADING, [turn.cells for turn in turns]) if turns else ""
     return Result(ExitCode.OK, summary, findings, data, text=text)
 
 
@@ -151,13 +151,13 @@ def _looks(installation: Installation | None, since: datetime | None) -> tuple[l
 
 def serving(spells: Sequence[Spell]) -> list[Spell]:
     """The spells in which a site served, by time."""
-    return [each for each in spells if each.role == Role.SERVING.value]
+    return [spell for spell in spells if spell.role == Role.SERVING.value]
 
 
 def loss(spells: Sequence[Spell], lost: str, let_in: datetime) -> Out:
-    """How long clients were out of a site that was lost until they were let in elsewhere: from the first look that saw
-    it serve no more, at least; from the last that saw it serve, at most."""
-    before = [each for each in spells if each.site == lost and each.first <= let_in]
+    """How long clients were out of a site that was lost until they were let in elsewhere: from the first reading that
+    saw it serve no more, at least; from the last that saw it serve, at most."""
+    before = [spell for spell in spells if spell.site == lost and spell.first <= let_in]
     last = next((each for each in reversed(before) if each.role == Role.SERVING.value), None)
     if last is None:
         return Out(None, None)
@@ -216,8 +216,8 @@ def _by_no_run(records: Sequence[Record], spells: Sequence[Spell]) -> list[Turn]
     opened = [each.let_in for each in records if each.let_in is not None]
     turns, served_spells = [], serving(spells)
     for place, now in enumerate(served_spells):
-        before = max((each.last for each in served_spells[:place]), default=None)
-        was = next((each for each in reversed(served_spells[:place]) if each.last == before), None)
+        before = max((spell.last for spell in served_spells[:place]), default=None)
+        was = next((spell for spell in reversed(served_spells[:place]) if spell.last == before), None)
         begin = (before or now.first) - _CLOCKS
         if any(each.site == now.site and begin <= each.at <= now.first + _CLOCKS for each in opened):
             continue
@@ -241,7 +241,7 @@ def _by_no_run(records: Sequence[Record], spells: Sequence[Spell]) -> list[Turn]
 def _ends(records: Sequence[Record], spells: Sequence[Spell]) -> Iterator[Turn]:
     """Sites that were seen down or closed after they were seen to serve, while no run was under way and none served."""
     for was in serving(spells):
-        after = [each for each in spells if each.site == was.site and each.first > was.last]
+        after = [spell for spell in spells if spell.site == was.site and spell.first > was.last]
         if not after or after[0].role not in _SERVES_NOT:
             continue
         end = after[0].first
@@ -261,12 +261,12 @@ def _under_way(each: Record, begin: datetime, end: datetime) -> bool:
 
 
 def _closed_between(spells: Sequence[Spell], was: Spell, now: Spell) -> Spell | None:
-    own = [each for each in spells if each.site == now.site and was.last < each.first < now.first]
+    own = [spell for spell in spells if spell.site == now.site and was.last < spell.first < now.first]
     return next((each for each in own if each.role in _SERVES_NOT), None)
 
 
 def _between(spells: Sequence[Spell], was: Spell, now: Spell) -> Out:
-    """Out from the last look that saw the one serve to the first that saw the other: at most that long. At least as
+    """Out from the last reading that saw the one serve to the first that saw the other: at most that long. At least as
     long as both were seen closed or down."""
     closed = [_closed_between(spells, was, now)] if was.site == now.site else []
     at_least = _seconds(closed[0].first, closed[0].last) if closed and closed[0] is not None else None

@@ -18,6 +18,7 @@ import yaml
 
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
+from dr_ctl.core import machine
 from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import BrokerError, Unreachable, UsageError
 from dr_ctl.core.findings import found
@@ -85,11 +86,11 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
     if len(first) != len(second):
         raise UsageError(f"{first[0].site} has {len(first)} broker(s), {second[0].site} {len(second)}: they are pairs")
     pairs = [
-        (here, there, registry.proposed(here, there, wanted.topology))
-        for here, there in zip(first, second, strict=True)
+        (at_first, at_second, registry.proposed(at_first, at_second, wanted.topology))
+        for at_first, at_second in zip(first, second, strict=True)
     ]
     proposals = [proposal for _, _, proposal in pairs if proposal is not None]
-    if len(proposals) < len(pairs) or len({each.topology for each in proposals}) != 1:
+    if len(proposals) < len(pairs) or len({proposal.topology for proposal in proposals}) != 1:
         text = (
             "what joins these brokers was not recognized" if not proposals else "the pairs are joined in several ways"
         )
@@ -102,7 +103,7 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
         else:
             finding = found("DR-INIT-001.not_recognized", what=text, seen=seen)
         return Result(ExitCode.UNKNOWN, f"nothing was written: {text}", (finding,))
-    text = _document(wanted, [(here, there, each) for here, there, each in pairs if each is not None])
+    text = _document(wanted, [(at_first, at_second, each) for at_first, at_second, each in pairs if each is not None])
     write_text(wanted.out, text)
     decide = [line.strip() for line in text.splitlines() if f"# {DECIDE}: " in line]
     findings = [found("DR-INIT-002", lines=len(decide), file=wanted.out)] if decide else []
@@ -128,11 +129,11 @@ def _addresses(urls: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Sites with their addresses, a site's together. Two addresses without a site name theirs by their hosts."""
     named = [_SITE.fullmatch(url) for url in urls]
     if all(named):
-        found = [(match[1], match[2]) for match in named if match is not None]
-        sites = [*dict.fromkeys(site for site, _ in found)]
+        addresses = [(match[1], match[2]) for match in named if match is not None]
+        sites = [*dict.fromkeys(site for site, _ in addresses)]
         if len(sites) != SITES:
             raise UsageError(f"{len(sites)} site(s) were named: {some(sites)}", remedy="An installation has two.")
-        yield from sorted(found, key=lambda each: sites.index(each[0]))
+        yield from sorted(addresses, key=lambda address: sites.index(address[0]))
         return
     if any(named) or len(urls) != SITES:
         remedy = (
@@ -200,9 +201,9 @@ def _document(wanted: Wanted, pairs: Sequence[tuple[Place, Place, Proposal]]) ->
     for number in range(SITES):
         site = (pairs[0][0] if number == 0 else pairs[0][1]).site
         lines += [f"  {site}:", "    brokers:"]
-        for here, there, proposal in pairs:
-            place = here if number == 0 else there
-            name = _pair(here, there) if len(pairs) > 1 or here.probed is not None else wanted.name
+        for at_first, at_second, proposal in pairs:
+            place = at_first if number == 0 else at_second
+            name = _pair(at_first, at_second) if len(pairs) > 1 or at_first.probed is not None else wanted.name
             lines += _keys(_broker(place, name, wanted, proposal), "        ", first="      - ")
         lines += _keys([Key("tls", {"ca": str(wanted.ca)})], "    ") if wanted.ca is not None else []
     lines += [
@@ -235,11 +236,11 @@ def _broker(place: Place, name: str, wanted: Wanted, proposal: Proposal) -> Iter
     yield from own
 
 
-def _pair(here: Place, there: Place) -> str:
+def _pair(at_first: Place, at_second: Place) -> str:
     """What a pair is called: by the brokers' own name, or by what both names begin with."""
-    names = [place.probed.broker for place in (here, there) if place.probed is not None]
+    names = [place.probed.broker for place in (at_first, at_second) if place.probed is not None]
     first = names[0]
-    length = next(end for end in range(len(first), -1, -1) if all(each.startswith(first[:end]) for each in names))
+    length = next(end for end in range(len(first), -1, -1) if all(name.startswith(first[:end]) for name in names))
     common = first[:length].rstrip("-_. ")
     return common if len(common) > 1 else "broker-1"
 
@@ -261,14 +262,7 @@ def _value(value: Json) -> str:
 def example(topology: str) -> str:
     """The example of a topology, which came with dr-ctl. Raises `UsageError`."""
     registry.PROPOSERS.named(topology)
-    return (examples() / f"{topology}.yaml").read_text(encoding="utf-8")
-
-
-def examples() -> Path:
-    """Where the examples are: in the wheel, or beside the sources."""
-    package = Path(__file__).parents[1]
-    packaged = package / "_examples"
-    return packaged if packaged.is_dir() else package.parent / "examples"
+    return (machine.shipped("examples") / f"{topology}.yaml").read_text(encoding="utf-8")
 
 
 def write_example(topology: str, out: Path) -> Result:
@@ -288,7 +282,7 @@ def write_examples(out: Path) -> Result:
 
     if out.exists():
         raise UsageError(f"{out} is there already", remedy="Name a directory that is not. Nothing was written.")
-    written = sorted(each for each in examples().iterdir() if each.is_file())
+    written = sorted(each for each in machine.shipped("examples").iterdir() if each.is_file())
     out.mkdir(parents=True)
     for each in written:
         copy(each, out / each.name)  # with its mode: some are commands

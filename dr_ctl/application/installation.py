@@ -1,4 +1,4 @@
-"""An installation opened for one command: settings, topology and runbooks; and two looks at both sites, begun before
+"""An installation opened for one command: settings, topology and runbooks; and two readings of both sites, begun before
 what tells of them is loaded."""
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Looking:
 
 @contextmanager
 def looking(caller: Caller) -> Iterator[Looking]:
-    """Begin to look. The topology is closed after the block, which also ends a look that still runs."""
+    """Begin to look. The topology is closed after the block, which also ends a reading that still runs."""
     installation = caller.installation()
     topology = registry.opened(installation, caller.clock, caller.timeouts, caller.runs().documents)
     snapshot = beside(lambda: topology.look(over_s=caller.timeouts.rates_s), "both looks")

@@ -83,9 +83,9 @@ def note_pauses(lease: Lease, baseline: Mapping[str, Any]) -> None:
 
 def note_left(lease: Lease, snapshot: Snapshot) -> None:
     """Keep the queues that are still paused at the end in the lock, so that any host can resume them."""
-    for each in snapshot.brokers:
-        if each.silent is None:
-            lease.still_paused(each.site, each.pair, each.paused)
+    for broker in snapshot.brokers:
+        if broker.silent is None:
+            lease.still_paused(broker.site, broker.pair, broker.paused)
 
 
 def facts(lease: Lease, reason: str | None) -> dict[str, Json]:
@@ -193,4 +193,4 @@ def forbidden(opened: Opened, snapshot: Snapshot) -> dict[tuple[str, str], Findi
 
 def _answered(snapshot: Snapshot) -> set[tuple[str, str]]:
     """The brokers at which a lock can be taken."""
-    return {(each.site, each.pair) for each in snapshot.brokers if each.silent is None}
+    return {(broker.site, broker.pair) for broker in snapshot.brokers if broker.silent is None}

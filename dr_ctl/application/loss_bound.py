@@ -79,30 +79,30 @@ class LossBound:
             "lost": begun,
             "duplicates": begun,
         }  # a run that began with `unknown` began while it was so
-        self._kept_at: datetime | None = None  # the time of a look that showed one store for both sites
-        # Loading the Parquet reader takes a tenth of a second: load it beside the first look.
+        self._kept_at: datetime | None = None  # the time of a reading that showed one store for both sites
+        # Loading the Parquet reader takes a tenth of a second: load it beside the first reading.
         beside(_load_bounds, "load bounds")
 
     def saw(self, snapshot: Snapshot) -> None:
-        """Note a look. A site that is down sends no more, so its bounds stop growing. A closed site that answers tells
-        how much is still to ship."""
+        """Note a reading. A site that is down sends no more, so its bounds stop growing. A closed site that answers
+        tells how much is still to ship."""
         role = snapshot.roles[self.lost]
         now = self._clock.now()
         # A broker's time must be earlier than now; any lead is a clock's fault.
         clocks = [moment(look.now_ms * 1000) - now for look in snapshot.locks if look.site != self.lost]
         self._ahead = max([self._ahead, *clocks])
-        # Only an unbroken run of looks that see it down ends the time.
+        # Only an unbroken run of readings that see it down ends the time.
         self._down_since = (self._down_since or now) if role is Role.DOWN else None
-        whole = role is Role.STANDBY and all(each.silent is None for each in self._brokers(snapshot))
+        whole = role is Role.STANDBY and all(broker.silent is None for broker in self._brokers(snapshot))
         self._read = (snapshot, self._clock.now()) if whole else None
         self._kept_at = self._clock.now() if snapshot.one_store else None
-        silent = [each.silent for each in self._brokers(snapshot)]
+        silent = [broker.silent for broker in self._brokers(snapshot)]
         self._differing |= {*snapshot.differing()}
         # Where no link ships the producers themselves go on sending to the site that waits.
         waits = all(each is not Role.SERVING for each in snapshot.roles.values())
-        is_shipped = waits and any(each.outflow is not None for each in snapshot.links())
+        is_shipped = waits and any(link.outflow is not None for link in snapshot.links())
         rows = snapshot.rows(now) if is_shipped else ()
-        self._live = [each for each in rows if each.site != self.lost and each.kind == "queue"]
+        self._live = [row for row in rows if row.site != self.lost and row.kind == "queue"]
         self._host_lives = role is Role.DOWN and all(isinstance(each, Unreachable) and each.refused for each in silent)
 
     def bounds(self) -> Mapping[str, Json]:
@@ -122,7 +122,7 @@ class LossBound:
 
     def differ(self) -> Sequence[Finding]:
         """The findings that the two sites differ by more than what was on its way."""
-        return [each for each in self.now().findings if each.id == "DR-PARITY-001"]
+        return [finding for finding in self.now().findings if finding.id == "DR-PARITY-001"]
 
     def too_high(self, ask: Ask) -> Finding | None:
         now, limits = self.now(), objectives(self._installation)
@@ -220,14 +220,14 @@ class LossBound:
         return found("DR-LOSS-005", more=more, why=why, instead=self._instead(), accepting=accepting)
 
     def out(self, let_in: datetime) -> OutOfLost:
-        """For how long clients were out until they were let in, as far as looks tell."""
+        """For how long clients were out until they were let in, as far as readings tell."""
         return out_of_lost(self._installation, self.lost, self._pairs(), self._down_since, let_in)
 
     def contradiction(self) -> Finding | None:
-        """The finding for a look that saw the lost site serve after the end that the operator gave."""
+        """The finding for a reading that saw the lost site serve after the end that the operator gave."""
         if self._silent_since is None:
             return None
-        from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - loaded by then, beside the first look
+        from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - loaded by then, beside the first reading
 
         looks = recent(self._installation.history, self.lost, self._pairs())
         served_us = int(max(looks.saw(Role.SERVING), default=0))
@@ -253,7 +253,7 @@ class LossBound:
 
     def _read_history(self) -> Bounds:
         try:
-            from dr_ctl.rpo.bounds.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first look
+            from dr_ctl.rpo.bounds.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first reading
         except ModuleNotFoundError as error:
             # Nothing is known, and which package tells more.
             return Bounds(self.lost, Loss(None, None), Bound(None, None), findings=(missing_package(error),))
@@ -283,7 +283,7 @@ class LossBound:
         return [broker.name for broker in self._installation.settings.sites[self.lost].brokers]
 
     def _brokers(self, snapshot: Snapshot) -> list[BrokerSnapshot]:
-        return [each for each in snapshot.brokers if each.site == self.lost]
+        return [broker for broker in snapshot.brokers if broker.site == self.lost]
 
 
 def _accepting(now: Bounds, *, lost: bool, duplicates: bool) -> str:
@@ -298,7 +298,7 @@ def _beneath(now: Bounds, *, doubled: bool) -> Iterator[str]:
     if doubled and (most := now.most_duplicates()):
         yield f"      duplicates by queue, at most: {most}"
     kinds = ("DR-RPO-032", *(("DR-RPO-022", "DR-RPO-021") if doubled else ()))
-    yield from (f"      {each.text}" for each in now.findings if each.id in kinds)
+    yield from (f"      {finding.text}" for finding in now.findings if finding.id in kinds)
 
 
 @dataclass(frozen=True)
@@ -315,29 +315,33 @@ class _Closed:
         held_duplicates = _total([each.duplicates for each in self.held])
         # One stream for all queues says of none of them what it holds: the queues themselves do.
         is_stream = any(each.queues is None for each in self.held)
-        here = {name: count for name, count in apart.items() if count > 0}
-        there = {name: -count for name, count in apart.items() if count < 0 and is_stream}
+        more_at_site = {name: count for name, count in apart.items() if count > 0}
+        more_at_other = {name: -count for name, count in apart.items() if count < 0 and is_stream}
         untold = set[str]()
         if is_stream:
-            untold = {*_more(here, held_lost), *_more(there, held_duplicates)} - {*self.snapshot.differing()}
-        lost = None if untold & here.keys() else _at_least(held_lost, sum(here.values()))
-        duplicates = None if untold & there.keys() else _at_least(held_duplicates, sum(there.values()))
+            untold = {*_more(more_at_site, held_lost), *_more(more_at_other, held_duplicates)} - {
+                *self.snapshot.differing()
+            }
+        lost = None if untold & more_at_site.keys() else _at_least(held_lost, sum(more_at_site.values()))
+        duplicates = None if untold & more_at_other.keys() else _at_least(held_duplicates, sum(more_at_other.values()))
         queues = tuple(
             QueueBound(
                 name,
-                None if name in untold & here.keys() else _at_least(own_lost, here.get(name, 0)),
-                None if name in untold & there.keys() else _at_least(own_duplicates, there.get(name, 0)),
+                None if name in untold & more_at_site.keys() else _at_least(own_lost, more_at_site.get(name, 0)),
+                None
+                if name in untold & more_at_other.keys()
+                else _at_least(own_duplicates, more_at_other.get(name, 0)),
             )
             for name in sorted({*depths, *apart})
             for own_lost, own_duplicates in [self._of_queue(name, lost, duplicates, depths)]
         )
         classes = tuple(
             ClassBound(
-                each.queues,
-                _least(lost, _total([n for name, n in depths.items() if matches(each.queues, name)])),
-                each.loss.messages,
+                loss_class.queues,
+                _least(lost, _total([n for name, n in depths.items() if matches(loss_class.queues, name)])),
+                loss_class.loss.messages,
             )
-            for each in (limits.classes if limits is not None else ())
+            for loss_class in (limits.classes if limits is not None else ())
         )
         findings = tuple(self._differ(untold))
         return Bounds(self.site, Loss(lost, self.at), Bound(duplicates, self.at), queues, classes, findings)
@@ -362,18 +366,20 @@ class _Closed:
 
     def _apart(self) -> Mapping[str, int]:
         """By queue how many more messages lie here than at the other site, where that was read."""
-        if any(each.silent is not None for each in self.snapshot.brokers):
+        if any(broker.silent is not None for broker in self.snapshot.brokers):
             return {}
-        here, there = defaultdict[str, int](int), defaultdict[str, int](int)
+        at_site, at_other = defaultdict[str, int](int), defaultdict[str, int](int)
         staged = {row.name: row for row in self._rows("staged") if row.site == self.site}
         for row in self._rows("queue"):
             if row.site == self.site:
-                here[row.name] += row.depth or 0
+                at_site[row.name] += row.depth or 0
             elif row.name not in staged:
-                there[row.name] += row.depth or 0
+                at_other[row.name] += row.depth or 0
         for name, row in staged.items():
-            there[name] += row.depth or 0
-        return {name: here[name] - there[name] for name in {*here, *there} if here[name] != there[name]}
+            at_other[name] += row.depth or 0
+        return {
+            name: at_site[name] - at_other[name] for name in {*at_site, *at_other} if at_site[name] != at_other[name]
+        }
 
     def _rows(self, kind: str) -> Iterator[Row]:
         rows = self.snapshot.rows(self.at)
@@ -402,7 +408,7 @@ def _at_least(bound: int | None, count: int) -> int | None:
 
 
 def _total(parts: Sequence[int | None]) -> int | None:
-    return None if None in parts else sum(each or 0 for each in parts)
+    return None if None in parts else sum(part or 0 for part in parts)
 
 
 def _least(lost: int | None, lying: int | None) -> int | None:

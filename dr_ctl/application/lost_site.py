@@ -50,7 +50,7 @@ def reword_refusal(
     if not isinstance(decided, Refusal):
         return decided
     away = [link.site for link in snapshot.links() if link.attached is False]
-    is_whole = all(each.silent is None for each in snapshot.brokers if each.site == left)
+    is_whole = all(broker.silent is None for broker in snapshot.brokers if broker.site == left)
     first, *others = decided.findings
     if under_way and first.id == "DR-ALIVE-001":
         return decided
@@ -81,9 +81,9 @@ def _answered(decided: Decision, ask: Ask, snapshot: Snapshot, left: str) -> Ref
     silent = refused and decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
     if not (worded or silent) or snapshot.roles[left] is not Role.UNKNOWN or snapshot.roles[ask.target] is Role.SERVING:
         return None
-    for each in snapshot.brokers:
-        if each.site == left and each.silent is not None and each.silent.shows_life:
-            answers = found("DR-ALIVE-001.answers", remedy=each.silent.remedy, site=left, why=each.silent)
+    for broker in snapshot.brokers:
+        if broker.site == left and broker.silent is not None and broker.silent.shows_life:
+            answers = found("DR-ALIVE-001.answers", remedy=broker.silent.remedy, site=left, why=broker.silent)
             return Refusal((answers, *presumed(snapshot, ask)), ExitCode.SERVING_SITE_ALIVE)
     return None
 
@@ -119,18 +119,18 @@ def offered_for_what_is_lost(decided: Decision, ask: Ask, snapshot: Snapshot) ->
 
 def without_rights(snapshot: Snapshot) -> Iterator[Finding]:
     """The brokers of serving sites whose listeners are open to clients that may do nothing there."""
-    for each in snapshot.brokers:
-        if each.role is Role.SERVING and each.kept_out and any(each.listeners.values()):
-            yield found("DR-ROLE-020", site=each.site, pair=each.pair)
+    for broker in snapshot.brokers:
+        if broker.role is Role.SERVING and broker.kept_out and any(broker.listeners.values()):
+            yield found("DR-ROLE-020", site=broker.site, pair=broker.pair)
 
 
 def lost_pairs(snapshot: Snapshot) -> Iterator[Finding]:
     """The pairs that are shown to serve nobody, as a broker of them is down, while a site serves with other pairs."""
     serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
     for unit in snapshot.units if len(serving) == 1 else ():
-        brokers = [each for each in snapshot.brokers if each.pair == unit.name]
-        down = [f"{each.site}/{each.pair}" for each in brokers if each.role is Role.DOWN]
-        shut = all(each.role is Role.DOWN or each.site in unit.closed_at for each in brokers)
+        brokers = [broker for broker in snapshot.brokers if broker.pair == unit.name]
+        down = [f"{broker.site}/{broker.pair}" for broker in brokers if broker.role is Role.DOWN]
+        shut = all(broker.role is Role.DOWN or broker.site in unit.closed_at for broker in brokers)
         if unit.open_at or not down or not shut:
             continue
         home, away = serving[0], next(site for site in snapshot.roles if site != serving[0])
@@ -202,31 +202,31 @@ def _closed_by(runs: Runs) -> tuple[datetime | None, str]:
         if (at := fenced_at(entries)) is not None:
             served = past.serving == (past.source,) and outage_s(entries) is None
             return (at, files.name) if served else (None, "")
-        if {ACTIVATING, UNFENCE} & {each.step.verb for each in past.steps}:
+        if {ACTIVATING, UNFENCE} & {step.step.verb for step in past.steps}:
             break
     return None, ""
 
 
-class LastLook(NamedTuple):
+class LastSample(NamedTuple):
     """When a monitor looked last, at either site; None where none has ever looked. `silent`: a store did not answer
-    that may have later looks, or a package is missing that reads them."""
+    that may have later readings, or a package is missing that reads them."""
 
     at: datetime | None
     silent: Sequence[Finding] = ()
 
 
-def last_look(installation: Installation) -> LastLook:
+def last_look(installation: Installation) -> LastSample:
     history = installation.history
     if history.folder is not None and not history.folder.exists():
-        return LastLook(None)
+        return LastSample(None)
     try:
         from dr_ctl.rpo.history.newest import newest_reading  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
-        return LastLook(None, [missing_package(error)])
-    return LastLook(*newest_reading(history, installation.settings.sites))
+        return LastSample(None, [missing_package(error)])
+    return LastSample(*newest_reading(history, installation.settings.sites))
 
 
-def unwatched(installation: Installation, looked: LastLook, now: datetime) -> Iterator[Finding]:
+def unwatched(installation: Installation, looked: LastSample, now: datetime) -> Iterator[Finding]:
     """That no monitor looks any more, or that nobody can tell; nothing while one lives, or where none has ever
     looked (`never_watched`)."""
     late_s = max(LATE_S, LATE_LOOKS * installation.settings.history.every)
@@ -238,7 +238,7 @@ def unwatched(installation: Installation, looked: LastLook, now: datetime) -> It
     yield found("DR-MON-002.since", at=stamp(looked.at))
 
 
-def never_watched(looked: LastLook) -> Iterator[Finding]:
+def never_watched(looked: LastSample) -> Iterator[Finding]:
     """That no monitor has ever looked, as far as that can be told."""
     if looked.at is None and not looked.silent:
         yield found("DR-MON-002.never")
@@ -292,8 +292,8 @@ class OutOfLost:
 def out_of_lost(
     installation: Installation, lost: str, pairs: list[str], seen_down: datetime | None, let_in: datetime
 ) -> OutOfLost:
-    """From the last look that saw the site serve, at most; from the first of the run or the monitor that saw it down or
-    closed since then, at least. None of either is null: it is not known."""
+    """From the last reading that saw the site serve, at most; from the first of the run or the monitor that saw it down
+    or closed since then, at least. None of either is null: it is not known."""
     served, gone = _looks(installation, lost, pairs, let_in)
     if seen_down is not None and seen_down <= let_in and (served is None or seen_down > served):
         gone = seen_down if gone is None else min(gone, seen_down)
@@ -308,8 +308,8 @@ def out_of_lost(
 def _looks(
     installation: Installation, lost: str, pairs: list[str], let_in: datetime
 ) -> tuple[datetime | None, datetime | None]:
-    """The last look that saw the site serve, and the first after it that saw it serve no more; a look without an answer
-    is neither."""
+    """The last reading that saw the site serve, and the first after it that saw it serve no more; a reading without an
+    answer is neither."""
     try:
         from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 

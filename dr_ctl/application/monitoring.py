@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dr_ctl import __version__
 from dr_ctl.agents import exposing as own_exposing
-from dr_ctl.agents.exposing import Look, Metric, MonitorData, ReinstateRun, exposing
+from dr_ctl.agents.exposing import Metric, MonitorData, ReinstateRun, Sample, exposing
 from dr_ctl.agents.monitor import Monitor, Refresher, shown, stays_by_default
 from dr_ctl.application import estimates, rehearsing
 from dr_ctl.application.caller import Caller
@@ -45,7 +45,7 @@ _ESTIMATED: Final = {
     "drain_s": ("dr_ctl_estimate_drain_seconds", "time until all that is under way would have arrived"),
 }
 _READY: Final = {ExitCode.OK: True, ExitCode.PRECHECK_FAILED: False}
-AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every look
+AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every reading
 
 
 def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, metrics: str | None = None) -> Result:
@@ -108,7 +108,7 @@ class Recorded:
         """The troubles so far, each kind with its first time."""
         return [*self._troubles.values()]
 
-    def tell(self, look: Look) -> None:
+    def tell(self, look: Sample) -> None:
         before, self._trouble = self._trouble, look.trouble
         if look.trouble is not None and look.trouble != before:
             self.caller.say(f"{look.trouble}; the monitor goes on, and keeps {look.waiting} row(s) until it is over")
@@ -123,14 +123,14 @@ class Recorded:
 
 @dataclass
 class Figures:
-    """Made once for a monitor. What costs more than a look is kept for `SELDOM_S`."""
+    """Made once for a monitor. What costs more than a reading is kept for `SELDOM_S`."""
 
     caller: Caller
     opened: Opened
     _seldom: tuple[float, list[Metric]] | None = None
 
     def of(self, snapshot: Snapshot, at: datetime) -> list[Metric]:
-        """The figures of one look."""
+        """The figures of one reading."""
         now = self.caller.clock.monotonic()
         if self._seldom is None or now - self._seldom[0] >= SELDOM_S:
             judge = Judge.of(self.caller, self.opened, snapshot, snapshot.links())
@@ -144,7 +144,7 @@ class Figures:
         return [*self._seen(snapshot, at), *self._seldom[1]]
 
     def _seen(self, snapshot: Snapshot, at: datetime) -> Iterator[Metric]:
-        yield Metric("dr_ctl_last_look_timestamp_seconds", "when both sites were looked at last", at)
+        yield Metric("dr_ctl_last_reading_timestamp_seconds", "when both sites were read last", at)
         for site, role in snapshot.roles.items():
             for each in Role:
                 labels = (("site", site), ("role", each.value))
@@ -179,7 +179,7 @@ class Figures:
             yield Metric(f"dr_ctl_objective_{name}", "what the settings allow at most", most)
         debts = owed_now(self.caller, snapshot).debts
         for kind in DebtKind:
-            since = [datetime.fromisoformat(each.since) for each in debts if each.kind is kind]
+            since = [datetime.fromisoformat(debt.since) for debt in debts if debt.kind is kind]
             labels = (("kind", kind.value),)
             oldest = min(since, default=None)
             yield Metric("dr_ctl_debts", "debts that are not paid", len(since), labels)
@@ -291,7 +291,7 @@ class AutoReinstate:
             if result.code is not ExitCode.OK:
                 self._not_before[site] = clock.monotonic() + AGAIN_S
             # Refused beside an open run, a result names that one.
-            if result.run is not None and all(each.id != "DR-RUN-003" for each in result.findings):
+            if result.run is not None and all(finding.id != "DR-RUN-003" for finding in result.findings):
                 self.runs.append(ReinstateRun(result.run, result.code.outcome, int(result.code)))
             self.caller.line(result.envelope(REINSTATE), f"{result.code.outcome}: {result.summary}")
 

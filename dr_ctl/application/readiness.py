@@ -30,7 +30,7 @@ from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.context import Onlooker
 from dr_ctl.engine.debts import lost_alone
 from dr_ctl.engine.operations import ALL, HOOK, SWAPOVER, VERIFY
-from dr_ctl.engine.parts import in_part, is_split, part_of, served_where, unserved
+from dr_ctl.engine.parts import is_split, part_of, served_where, unserved, with_queues
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Check, Done, Move, UnitSnapshot, Unknown
 from dr_ctl.engine.roles import stand
@@ -100,15 +100,15 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         )
     age_s = caller.clock.monotonic() - began
     data = ValidateData(
-        operations={each.operation: each for each in verdicts},
+        operations={verdict.operation: verdict for verdict in verdicts},
         pairs=snapshot.units,
         fence={site: snapshot.fence_strength(site) for site in snapshot.roles},
         last_look=looked.at,
         rehearsed_at=rehearsing.last(caller.runs()),
         bounds=judge.if_lost(judge.served_by).now() if judge.served_by is not None else None,
-        checks=[each.aged(age_s) for each in checks] if verbose else None,
+        checks=[check.aged(age_s) for check in checks] if verbose else None,
     )
-    lines = [each.line for each in verdicts]
+    lines = [verdict.line for verdict in verdicts]
     groups = [
         replace(each, findings=_since_the_loss(snapshot, each.findings))
         for each in grouped(opened.installation, findings, checks, verdicts, verbose=verbose)
@@ -129,10 +129,10 @@ def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Fin
         "DR-RETURN-008": Severity.INFO,
     }
     return [
-        replace(each, severity=expected[each.id])
-        if each.id in expected and lost in each.text and each.severity is Severity.ERROR
-        else each
-        for each in findings
+        replace(finding, severity=expected[finding.id])
+        if finding.id in expected and lost in finding.text and finding.severity is Severity.ERROR
+        else finding
+        for finding in findings
     ]
 
 
@@ -142,7 +142,7 @@ def _exposures(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> Iterator[Find
         yield from (verdict.exposure for verdict in verdicts if verdict.exposure is not None)
 
 
-def _unprepared(judge: Judge, looked: lost_site.LastLook, now: datetime) -> Iterator[Finding]:
+def _unprepared(judge: Judge, looked: lost_site.LastSample, now: datetime) -> Iterator[Finding]:
     """What nobody would know of the loss of the serving site: no monitor looks, or its estimate is missing or old."""
     yield from lost_site.never_watched(looked)
     yield from lost_site.unwatched(judge.opened.installation, looked, now)
@@ -214,7 +214,7 @@ def _nothing_to_verify(opened: Opened, snapshot: Snapshot, asked: Ask, data: Ver
         return Result(ExitCode.OK, f"{asked.target} serves{named}; there is nothing to verify", (), data)
     if opened.topology.recipe.moves_parts and is_split(snapshot):
         moved = found("DR-VERIFY-001.as_moved", target=asked.target, units=served_where(part))
-        return Result.of(ExitCode.PRECHECK_FAILED, *in_part([moved], asked), data=data)
+        return Result.of(ExitCode.PRECHECK_FAILED, *with_queues([moved], asked), data=data)
     if all(role is Role.SERVING for role in snapshot.roles.values()):
         both = found("DR-VERIFY-001.both_serve", roles=stand(snapshot))
         return Result.of(ExitCode.PRECHECK_FAILED, both, data=data)
@@ -239,7 +239,7 @@ def grouped(
         finding: verdict.about for verdict in reversed(verdicts) for finding in (*verdict.findings, verdict.exposure)
     }
     own = installation.settings.name
-    places = [of_check.get(each) or of_operation.get(each) or own for each in findings]
+    places = [of_check.get(finding) or of_operation.get(finding) or own for finding in findings]
     titles = [own, *sorted({*places, *(check.where for check in checks)} - {own}, key=_rank(installation))]
     return [
         Group(
@@ -310,12 +310,12 @@ def validate_offline(caller: Caller, *, verbose: bool = False) -> Result:
     """Every check that needs no broker, 10 where one fails; `verbose` lists them."""
     installation = caller.installation()
     checks = list(checked(installation))
-    findings = list(dict.fromkeys(finding for each in checks for finding in each.found))
+    findings = list(dict.fromkeys(finding for check in checks for finding in check.found))
     settings = installation.settings
     pairs = {broker.name for site in settings.sites.values() for broker in site.brokers}
     about = f"{installation.file.name}: {settings.topology}, {' and '.join(settings.sites)}, {len(pairs)} pair(s)"
-    failed = any(each.severity is Severity.ERROR for each in findings)
-    data = OfflineData(installation.file, settings.topology, [each.aged(0.0) for each in checks])
+    failed = any(finding.severity is Severity.ERROR for finding in findings)
+    data = OfflineData(installation.file, settings.topology, [check.aged(0.0) for check in checks])
     groups = grouped(installation, findings, checks, (), verbose=verbose)
     code = ExitCode.PRECHECK_FAILED if failed else ExitCode.OK
     summary = f"{about}: {counted(findings)}; no broker was asked"
@@ -438,7 +438,7 @@ def _runbooks(installation: Installation) -> Iterator[Check]:
     for operation in runbook.OPERATIONS:
         path = place / f"{operation}.yaml"
         book, problems = runbook.lint(path, installation.settings.order)
-        against = [replace(each, remedy=f"Mend {path}; `dr-ctl runbook lint` checks it.") for each in problems]
+        against = [replace(problem, remedy=f"Mend {path}; `dr-ctl runbook lint` checks it.") for problem in problems]
         whole = whole and book is not None
         for step in book.steps if book is not None else ():
             if step.verb == HOOK and (name := str(step.words["name"])) not in hooks:

@@ -43,7 +43,7 @@ class OpenRun:
         if files is None:
             return None
         lives = is_held(files.journal)
-        return cls(files, lives) if lives or files.open() else None  # else the run ended between the two looks
+        return cls(files, lives) if lives or files.open() else None  # else the run ended between the two readings
 
 
 def holding_state(runs: Runs, what: str, *, held: bool) -> AbstractContextManager[None]:
@@ -155,7 +155,8 @@ class Interrupted:
     def process(self, snapshot: Snapshot) -> str:
         """Say where the run's process is. A live process on this host would hold the journal's lock."""
         lock = next(
-            (each for look in snapshot.locks for each in look.documents if each.run == self.run.files.name), None
+            (document for look in snapshot.locks for document in look.documents if document.run == self.run.files.name),
+            None,
         )
         if lock is not None and lock.host and lock.host != socket.gethostname():
             return f"its process {lock.pid} was on {lock.host}, and does not write here any more"
@@ -233,7 +234,7 @@ def _one(sites: Sequence[str]) -> str | None:
 def open_run_findings(
     run: OpenRun | None, snapshot: Snapshot | None = None, links: Sequence[LinkSnapshot] = ()
 ) -> list[Finding]:
-    """The open run as a finding; with a look, each way out of it."""
+    """The open run as a finding; with a reading, each way out of it."""
     if run is None:
         return []
     name = run.files.name

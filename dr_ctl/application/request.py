@@ -37,7 +37,7 @@ from dr_ctl.engine.operations import (
     UNFENCE,
     single_step,
 )
-from dr_ctl.engine.parts import in_part, is_split
+from dr_ctl.engine.parts import is_split, with_queues
 from dr_ctl.engine.plan import Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
 from dr_ctl.topologies.topology import Snapshot
@@ -111,7 +111,7 @@ class Request:
         return replace(self, ask=replace(ask, units=units))
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """Plan from one look."""
+        """Plan from one reading."""
         ask, opened = self.ask, self.opened
         book = opened.runbook(ask.operation)
         decided = plan(book, opened.topology.recipe, snapshot, ask, self.past, self.exposure, anew=self.anew)
@@ -120,9 +120,9 @@ class Request:
             decided = self._contradicted(reword_refusal(decided, ask, snapshot, opened, under_way=under_way))
         decided = offered_for_what_is_lost(decided, ask, snapshot)
         beside = (*self._differ(decided), *opened.unverified(), *of_agent(opened, snapshot))
-        decided = replace(decided, findings=in_part((*decided.findings, *beside), ask))
+        decided = replace(decided, findings=with_queues((*decided.findings, *beside), ask))
         if isinstance(decided, Refusal) and decided.plan is not None:
-            findings = in_part((*decided.plan.findings, *beside), ask)
+            findings = with_queues((*decided.plan.findings, *beside), ask)
             return replace(decided, plan=self._based(replace(decided.plan, findings=findings)))
         return plans.same(self.saved, self._based(decided)) if isinstance(decided, Plan) else decided
 
@@ -133,7 +133,7 @@ class Request:
         return replace(decided, basis={**decided.basis, "settings": hashlib.sha256(settings.encode()).hexdigest()})
 
     def _contradicted(self, decided: Decision) -> Decision:
-        """Refused where a look saw the lost site serve after its end by the operator's word."""
+        """Refused where a reading saw the lost site serve after its end by the operator's word."""
         is_refused = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
         if self.past is not None or self.exposure is None or not (is_refused or isinstance(decided, Plan)):
             return decided
@@ -151,7 +151,7 @@ class Request:
         return (snapshot.residue(self.ask.target) or None) if self.ask.operation in RETURNS else None
 
     def why_not_so(self) -> str | None:
-        """Test by a real connection that a state which the look shows already holds: flags can be wrong."""
+        """Test by a real connection that a state which the reading shows already holds: flags can be wrong."""
         if self.ask.operation == REINSTATE:
             return None  # all brokers have answered with their messages and debts
         serving = self.ask.operation not in (QUIESCE, FENCE)

@@ -30,7 +30,7 @@ class Group:
 def counted(findings: Sequence[Finding]) -> str:
     """How many errors and warnings there are: "2 errors, 1 warning"."""
     numbers = [
-        (sum(each.severity is severity for each in findings), word)
+        (sum(finding.severity is severity for finding in findings), word)
         for severity, word in ((Severity.ERROR, "error"), (Severity.WARNING, "warning"))
     ]
     return ", ".join(f"{number or 'no'} {word}{'' if number == 1 else 's'}" for number, word in numbers)
@@ -75,8 +75,8 @@ class Result:
 
     def with_warn_exit(self) -> Result:
         """Copy with code 30 if the command ended well with warnings or errors among its findings."""
-        told = any(each.severity in (Severity.WARNING, Severity.ERROR) for each in self.findings)
-        if self.code is ExitCode.OK and self.health is None and told:
+        warns = any(finding.severity in (Severity.WARNING, Severity.ERROR) for finding in self.findings)
+        if self.code is ExitCode.OK and self.health is None and warns:
             return replace(self, code=ExitCode.WARNINGS)
         return self
 

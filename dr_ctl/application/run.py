@@ -119,8 +119,11 @@ def escalate(caller: Caller, name: str | None, asked: Ask, how: RunOptions) -> R
     result = run(caller, asked, how)
     # No swapover is made beside an open run.
     onward = "`dr-ctl resume` continues the open run; `dr-ctl abort` undoes it."
-    told = [replace(each, remedy=onward) if "`dr-ctl swapover" in each.remedy else each for each in result.findings]
-    return result if result.code is not ExitCode.SERVING_SITE_ALIVE else replace(result, findings=told)
+    findings = [
+        replace(finding, remedy=onward) if "`dr-ctl swapover" in finding.remedy else finding
+        for finding in result.findings
+    ]
+    return result if result.code is not ExitCode.SERVING_SITE_ALIVE else replace(result, findings=findings)
 
 
 def plan(caller: Caller, asked: Ask, as_if_lost: str | None = None) -> Result:
@@ -151,9 +154,9 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
         finding = found("DR-ROLE-013", said=decided.text, why=why)
         return _with_units(caller, Result(ExitCode.UNKNOWN, finding.text, (finding,)), snapshot)
     if isinstance(decided, AlreadyThere) and request.exposure is not None:
-        told = taken_over(request.ask, snapshot, request.opened, runs)
+        since = taken_over(request.ask, snapshot, request.opened, runs)
         exposure = bounds_text(request.exposure.bounds())
-        decided = decided if told is None else replace(decided, text=f"{told}; {exposure}; nothing was changed")
+        decided = decided if since is None else replace(decided, text=f"{since}; {exposure}; nothing was changed")
     if not isinstance(decided, Plan):
         ended = _ended(caller, request, _undecided(decided), snapshot, files)
         return _with_plan(ended, decided) if how.dry_run else ended
@@ -193,13 +196,18 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
 
 
 def _measured(caller: Caller, request: Request) -> Snapshot:
-    """A look; for a planned move once the target's brokers can say whether clients could work there."""
+    """A reading; for a planned move once the target's brokers can say whether clients could work there."""
     snapshot, said = request.look(), ""
     until = caller.clock.monotonic() + caller.timeouts.measured_s
     is_planned = request.ask.operation in (SWAPOVER, FAILBACK) and not (request.past and request.past.activation)
     while is_planned and caller.clock.monotonic() < until:
         target = [broker for broker in snapshot.brokers if broker.site == request.site]
-        untold = [f"{own.site}/{own.pair}: {each.text}" for own in target for each in own.obstacles if not each.known]
+        untold = [
+            f"{own.site}/{own.pair}: {obstacle.text}"
+            for own in target
+            for obstacle in own.obstacles
+            if not obstacle.known
+        ]
         if not untold:
             break
         if not said:
@@ -225,7 +233,7 @@ def _undecided(decided: AlreadyThere | Refusal) -> Result:
     """The end of a command whose plan says that there is nothing to do, or that it may not be done."""
     if isinstance(decided, AlreadyThere):
         return Result(ExitCode.OK, decided.text, decided.findings)
-    errors = [each for each in decided.findings if each.severity is Severity.ERROR]
+    errors = [finding for finding in decided.findings if finding.severity is Severity.ERROR]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     summary = f"refused, nothing was changed: {errors[0].text}{more}"
     return Result(decided.code, summary, decided.findings)
@@ -379,7 +387,7 @@ def _clients(plan: Plan, snapshot: Snapshot, site: str) -> str:
     if plan.ask.units is not None:
         count = len(plan.ask.units)
     else:
-        count = len({name for each in snapshot.brokers if each.site == site for name in each.depths})
+        count = len({name for broker in snapshot.brokers if broker.site == site for name in broker.depths})
     return f"clients of {count} queue{'' if count == 1 else 's'}" if count else f"clients of {site}"
 
 
@@ -399,11 +407,11 @@ def _earlier(runs: Runs) -> Sequence[float]:
     """The outages of the last planned moves that ended well, by the runs of this STATE."""
     took: list[float] = []
     for files in reversed(runs.all()):
-        if files.name.split("-")[1:2] not in [[each] for each in _PLANNED]:
+        if files.name.split("-")[1:2] not in [[operation] for operation in _PLANNED]:
             continue
-        told = record(files)
-        if told.exit_code in (ExitCode.OK, ExitCode.WARNINGS) and told.out is not None:
-            took += [told.out.at_most_s] if told.out.at_most_s is not None else []
+        run = record(files)
+        if run.exit_code in (ExitCode.OK, ExitCode.WARNINGS) and run.out is not None:
+            took += [run.out.at_most_s] if run.out.at_most_s is not None else []
         if len(took) == _LATEST:
             break
     return took

@@ -46,7 +46,9 @@ def owed(state: Path, shown: Sequence[Debt], answered: Sequence[str]) -> Owed:
 
 
 def owed_now(caller: Caller, snapshot: Snapshot) -> Owed:
-    return owed(caller.state(), snapshot.debts, sorted({each.site for each in snapshot.brokers if each.silent is None}))
+    return owed(
+        caller.state(), snapshot.debts, sorted({broker.site for broker in snapshot.brokers if broker.silent is None})
+    )
 
 
 def of_agent(opened: Opened, snapshot: Snapshot) -> list[Finding]:

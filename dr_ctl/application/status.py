@@ -75,7 +75,7 @@ class Status:
 
 
 def status(caller: Caller, looked: Looking) -> Status:
-    """Tell what two looks saw, so that rates are known."""
+    """Tell what two readings saw, so that rates are known."""
     opened = Opened(looked.installation, looked.topology, caller.clock, Notes(caller.state()))
     snapshot = looked.snapshot.result()
     links = snapshot.links()
@@ -114,8 +114,8 @@ def status(caller: Caller, looked: Looking) -> Status:
         estimate=estimated,
         bounds=judge.if_lost(exposed).now() if exposed is not None else None,
     )
-    if all(each.silent is not None or not each.listeners for each in snapshot.brokers):
-        answered = any(isinstance(each.silent, LoginRefused | Throttled) for each in snapshot.brokers)
+    if all(broker.silent is not None or not broker.listeners for broker in snapshot.brokers):
+        answered = any(isinstance(broker.silent, LoginRefused | Throttled) for broker in snapshot.brokers)
         summary = "both sites were asked, and neither allowed a reading" if answered else "no site answered"
         code = ExitCode.UNKNOWN
     elif site is not None:
@@ -134,8 +134,8 @@ def status(caller: Caller, looked: Looking) -> Status:
 
 
 def _at_work(snapshot: Snapshot, site: str, role: Role) -> SiteAtWork:
-    brokers = [each for each in snapshot.brokers if each.site == site]
-    clients = [each.clients for each in brokers]
-    traffic = [each.traffic for each in brokers]
+    brokers = [broker for broker in snapshot.brokers if broker.site == site]
+    clients = [broker.clients for broker in brokers]
+    traffic = [broker.traffic for broker in brokers]
     come, go = (None if None in traffic else sum(each[at] for each in traffic if each is not None) for at in (0, 1))
     return SiteAtWork(role, None if None in clients else sum(each or 0 for each in clients), come, go)

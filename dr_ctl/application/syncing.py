@@ -56,7 +56,7 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
         serving = [site for site, role in roles.items() if role is Role.SERVING]
         if len(serving) != 1:
             opened.topology.keeper(next(iter(roles)), {}).close()  # which needs none says so
-            refused = (each.silent for each in snapshot.brokers if isinstance(each.silent, LoginRefused))
+            refused = (broker.silent for broker in snapshot.brokers if isinstance(broker.silent, LoginRefused))
             if (error := next(refused, None)) is not None:
                 return _not_let_in(error)
             summary = ", ".join(f"{site} is {role.value}" for site, role in roles.items())
@@ -105,10 +105,10 @@ def settle(caller: Caller, asked: Ask, how: RunOptions) -> Result:
         if (roles[asked.target], roles[waiting]) != (Role.SERVING, Role.STANDBY):
             summary = ", ".join(f"{site} is {role.value}" for site, role in roles.items())
             return _refused(f"copies that nothing proves lie at a site that waits: {summary}")
-        found = opened.topology.unproven(waiting, asked.queues)
-    told = [each.why_not or f"{len(each.ids)} of {each.name}, the first {each.ids[0]}" for each in found]
-    text = f"{waiting}: nothing proves that these copies were consumed: {some(told)}" if told else ""
-    return Result(ExitCode.OK, text or f"{waiting} has no copies that nothing proves", data=SettleData(queues=found))
+        unproven = opened.topology.unproven(waiting, asked.queues)
+    texts = [copies.why_not or f"{len(copies.ids)} of {copies.name}, the first {copies.ids[0]}" for copies in unproven]
+    text = f"{waiting}: nothing proves that these copies were consumed: {some(texts)}" if texts else ""
+    return Result(ExitCode.OK, text or f"{waiting} has no copies that nothing proves", data=SettleData(queues=unproven))
 
 
 def _remembered(notes: Notes, runs: Runs, primary: str) -> Mapping[str, Json]:
@@ -162,7 +162,7 @@ def _not_let_in(error: LoginRefused) -> Result:
 
 
 def _sum(kept: Kept, what: str) -> int:
-    return sum(int(getattr(each, what)) for each in kept.queues)
+    return sum(int(getattr(queue, what)) for queue in kept.queues)
 
 
 def _shown(standing: Standing) -> Shown:
@@ -173,8 +173,8 @@ def _shown(standing: Standing) -> Shown:
         Metric("dr_ctl_sync_silent", "sites that could not be asked", len(kept.silent)),
     ]
     for name, help_, attribute in FIGURES:
-        for each in kept.queues:
-            labels = (("pair", each.pair), ("queue", each.name))
-            figures.append(Metric(f"dr_ctl_sync_{name}", help_, int(getattr(each, attribute)), labels))
+        for queue in kept.queues:
+            labels = (("pair", queue.pair), ("queue", queue.name))
+            figures.append(Metric(f"dr_ctl_sync_{name}", help_, int(getattr(queue, attribute)), labels))
     health: dict[str, Json] = {"phase": standing.phase.value, "why": standing.why or None, "silent": dict(kept.silent)}
     return Shown(well, health, figures)

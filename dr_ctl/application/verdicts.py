@@ -1,7 +1,7 @@
 """The answer that a command would give now, and its conditions, also as if a site was lost: `validate`, `status`, `plan
 --as-if-lost` and the command share this judgement.
 
-A verdict comes from a look that was made, without asking a broker.
+A verdict comes from a reading that was made, without asking a broker.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Judges by one look; `links` are what was seen to move in it. All that it says of the loss of a site rests on one
-    reading of the history (`exposures`)."""
+    """Judges by one reading; `links` are what was seen to move in it. All that it says of the loss of a site rests on
+    one reading of the history (`exposures`)."""
 
     opened: Opened
     snapshot: Snapshot
@@ -152,9 +152,9 @@ class Judge:
         self, ask: Ask, needs: tuple[str, ...], decided: Refusal
     ) -> tuple[Ask, tuple[str, ...], Decision]:
         """Of a planned move that is refused for the duplicates alone that it may bring."""
-        errors = [each for each in decided.findings if each.severity is Severity.ERROR]
-        most = sum(each.duplicates for each in errors)
-        if not all(each.duplicates for each in errors):
+        errors = [finding for finding in decided.findings if finding.severity is Severity.ERROR]
+        most = sum(error.duplicates for error in errors)
+        if not all(error.duplicates for error in errors):
             return ask, needs, decided
         granted = replace(ask, accept_duplicates=_ANYTHING)
         return granted, (*needs, f"--accept-duplicates {most}"), Request(granted, self.opened).decide(self.snapshot)
@@ -210,7 +210,7 @@ class Judge:
                 text = f"not ready: the link of {', '.join(away)} is not attached"
                 return Verdict(ask.operation, ask.target, text, ExitCode.PRECHECK_FAILED, (), decided.findings)
             needs = (*needs, *self._longer())
-        stuck = [each for each in self.links if each.site == decided.source and each.outflow and each.rate == 0]
+        stuck = [link for link in self.links if link.site == decided.source and link.outflow and link.rate == 0]
         if unread and ask.operation != FAILOVER:
             text = f"unknown: not read at {unread[0].where}: {unread[0].name}"
             return Verdict(ask.operation, ask.target, text, ExitCode.UNKNOWN, (), decided.findings)
@@ -266,7 +266,9 @@ class Judge:
 
 def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
     """The findings without those that only say that a site, which was taken for lost, does not answer."""
-    return tuple(each for each in findings if each.id != "DR-SITE-001" or not each.text.startswith(f"{lost}/"))
+    return tuple(
+        finding for finding in findings if finding.id != "DR-SITE-001" or not finding.text.startswith(f"{lost}/")
+    )
 
 
 def targets(snapshot: Snapshot, operation: str) -> str | None:
@@ -285,7 +287,7 @@ def _refused(ask: Ask, why: str, findings: Sequence[Finding] = ()) -> Verdict:
 
 
 def _first(decided: Refusal) -> str:
-    return next(each.text for each in decided.findings if each.severity is Severity.ERROR)
+    return next(finding.text for finding in decided.findings if finding.severity is Severity.ERROR)
 
 
 _ANYTHING: Final = 1 << 62
@@ -310,16 +312,17 @@ def headline(judge: Judge, site: str, away: Collection[Since], now: datetime) ->
 
 
 def differing(opened: Opened, snapshot: Snapshot, site: str, by_history: Sequence[Finding]) -> Sequence[Finding]:
-    """That the sites differ by more than what was on its way, by this look; where it does not tell, by the history."""
+    """That the sites differ by more than what was on its way, by this reading; where it does not tell, by the
+    history."""
     move = Move(Ask(SWAPOVER, opened.other(site)), site, {})
-    found = [each for check in opened.topology.recipe.checks(snapshot, move) for each in check.found]
-    own = [replace(each, severity=Severity.WARNING) for each in found if each.id == "DR-PARITY-001"]
+    findings = [each for check in opened.topology.recipe.checks(snapshot, move) for each in check.found]
+    own = [replace(each, severity=Severity.WARNING) for each in findings if each.id == "DR-PARITY-001"]
     return own or by_history
 
 
 def planned_as_if_lost(opened: Opened, asked: Ask, lost: str) -> Result:
-    """Decide from a look in which no port of that site answers. What a person would have to accept is accepted for the
-    plan, and told."""
+    """Decide from a reading in which no port of that site answers. What a person would have to accept is accepted for
+    the plan, and told."""
     opened.must_know(lost)
     if asked.operation != FAILOVER or lost == asked.target:
         remedy = f"As in `dr-ctl plan failover --to {opened.other(lost)} --as-if-lost {lost}`."

@@ -147,12 +147,12 @@ def explain(
     word: Annotated[
         str,
         argument(
-            "CODE|ID",
-            "An exit code or outcome, or a finding's id, as DR-RUN-003.",
+            "CODE|ID|WORD",
+            "An exit code or outcome, a finding's id, as DR-RUN-003, or a word of dr-ctl's, as fence.",
         ),
     ],
 ) -> Result:
-    """An exit code or a finding at length: meaning, command to type, costs, and whether that can be undone."""
+    """An exit code or a finding at length: meaning, command to type, costs, undo. Or a word: the field's for it."""
     from dr_ctl.application import explaining  # noqa: PLC0415
 
     del session  # explaining needs neither settings nor brokers

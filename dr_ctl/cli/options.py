@@ -49,12 +49,12 @@ def _operations(incomplete: str) -> list[str]:
 
 
 def _explained(incomplete: str) -> list[str]:
-    """What `explain` knows: exit codes by number and by word, and findings."""
-    from dr_ctl.application.explaining import findings  # noqa: PLC0415
+    """What `explain` knows: exit codes by number and by word, findings, and the words of the glossary."""
+    from dr_ctl.application.explaining import findings, words  # noqa: PLC0415
     from dr_ctl.core.findings import MEANINGS  # noqa: PLC0415
 
     codes = [word for code in MEANINGS for word in (str(int(code)), code.outcome)]
-    return _beginning(incomplete, [*codes, *findings()])
+    return _beginning(incomplete, [*codes, *findings(), *words()])
 
 
 def _documented(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -86,7 +86,7 @@ COMPLETED: Final[Mapping[str, Callable[..., list[str]]]] = {
     "SITE": _sites,
     "RUN": _runs,
     "OPERATION": _operations,
-    "CODE|ID": _explained,
+    "CODE|ID|WORD": _explained,
     "COMMAND": _documented,
 }
 
@@ -122,8 +122,9 @@ TO: Final = parameter("to", str, option("--to SITE", "The site that shall serve.
 SITE: Final = parameter("site", str, argument("SITE"))
 LOST: Final = parameter("site", str, argument("SITE", "The lost site that is back."))
 
-LINK: Final = (SITE, *of("timeout_s"))
-STEP: Final = (SITE, *of("timeout_s", "queues"))
+LINK: Final = (SITE, switch("timeout_s", "--timeout T", "How long the link may take to attach, as in 30s."))
+NO_DRAIN: Final = "For the drain of other commands; this step has none."
+STEP: Final = (SITE, switch("timeout_s", "--timeout T", NO_DRAIN), *of("queues"))
 DRAIN: Final = (TO, *of("timeout_s", "accept_difference", "accept_duplicates", "queues"))
 MOVE: Final = (
     TO,

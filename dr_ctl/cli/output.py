@@ -74,7 +74,7 @@ def _parts(result: Result) -> Iterator[str]:
     ended = f"{result.code.outcome} ({int(result.code)})"
     if not (good and result.closing):
         # A sentence that stands above as a finding's is not said a second time.
-        read = result.closing or any(each.text == result.summary for each in result.findings if each.remedy)
+        read = result.closing or any(finding.text == result.summary for finding in result.findings if finding.remedy)
         yield line(result.summary if good else ended if read else f"{ended}: {result.summary}")
 
 

@@ -59,7 +59,7 @@ def runbook_show(session: Session, *, name: Annotated[str, argument("NAME")]) ->
     place, _ = _in_force(session)
     path = place / f"{name}.yaml"
     if path not in runbook.files(place):
-        names = ", ".join(each.stem for each in runbook.files(place)) or "none"
+        names = ", ".join(file.stem for file in runbook.files(place)) or "none"
         raise UsageError(f"no runbook {name} in {place}", remedy=f"There is {names}.")
     try:
         text = path.read_text(encoding="utf-8")
@@ -80,6 +80,6 @@ def runbook_lint(session: Session, *, files: Annotated[list[Path] | None, argume
     findings: list[Finding] = []
     for path in paths:
         findings += runbook.lint(path, order)[1]
-    errors = sum(each.severity is Severity.ERROR for each in findings)
+    errors = sum(finding.severity is Severity.ERROR for finding in findings)
     code = ExitCode.PRECHECK_FAILED if errors else ExitCode.OK
     return Result(code, f"{len(paths)} runbook(s), {errors} error(s)", findings, LintData(paths))

@@ -160,7 +160,8 @@ def history(
     *,
     since: Annotated[str | None, option("--since T", "A moment, or a duration back: 30d; default: all.")] = None,
 ) -> Result:
-    """Which site served since when, by whom and why, and how long clients were out: by runs and recorded looks."""
+    """Which site served since when, by whom and why, and how long clients were out: by runs and the monitor's
+    samples."""
     from dr_ctl.application import history  # noqa: PLC0415
     from dr_ctl.cli import asking  # noqa: PLC0415
 

@@ -103,7 +103,7 @@ def telling(*, color: bool, quiet: bool) -> Iterator[Callable[[str], None]]:
 
 
 EVERY_S: Final = 2.0
-_REFRESHED: Final = 4  # times a second: the age of a look is seen to grow while the next one takes long
+_REFRESHED: Final = 4  # times a second: the age of a reading is seen to grow while the next one takes long
 _CHANGES: Final = 3
 _MARKED: Final = {MARKS[Severity.ERROR]: "bold red", MARKS[Severity.WARNING]: "yellow", " $": "yellow"}
 

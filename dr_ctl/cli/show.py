@@ -28,45 +28,45 @@ def _text(state: Status) -> str:
     lines = []
     for site, role in state.snapshot.roles.items():
         lines.append(f"{site:<16} {role.value}{': ' + some(state.serves[site]) if site in state.serves else ''}")
-        for each in state.snapshot.brokers:
-            if each.site != site:
+        for broker in state.snapshot.brokers:
+            if broker.site != site:
                 continue
-            if each.silent is not None:
-                lines.append(f"  {each.pair}: {each.silent}")
-                lines += _nodes(each)
+            if broker.silent is not None:
+                lines.append(f"  {broker.pair}: {broker.silent}")
+                lines += _nodes(broker)
                 continue
-            if not each.listeners:
-                lines += [f"  {each.pair}: {line}" for line in links.get((site, each.pair), ())]
+            if not broker.listeners:
+                lines += [f"  {broker.pair}: {line}" for line in links.get((site, broker.pair), ())]
                 continue
             listeners = ", ".join(
-                f"{name} {'open' if is_open else 'closed'}" for name, is_open in each.listeners.items()
+                f"{name} {'open' if is_open else 'closed'}" for name, is_open in broker.listeners.items()
             )
             listeners += (
-                f", {'but' if any(each.listeners.values()) else 'and'} the clients' roles kept out"
-                if each.kept_out
+                f", {'but' if any(broker.listeners.values()) else 'and'} the clients' roles kept out"
+                if broker.kept_out
                 else ""
             )
-            read = [depth for depth in each.depths.values() if depth is not None]
-            unread = f", {len(each.depths) - len(read)} of them not counted" if len(read) < len(each.depths) else ""
-            room = f"; {1 - each.disk_used:.0%} of its disk free" if each.disk_used is not None else ""
+            read = [depth for depth in broker.depths.values() if depth is not None]
+            unread = f", {len(broker.depths) - len(read)} of them not counted" if len(read) < len(broker.depths) else ""
+            room = f"; {1 - broker.disk_used:.0%} of its disk free" if broker.disk_used is not None else ""
             room = room if role is Role.SERVING else ""
             lines.append(
-                f"  {each.pair}: {listeners}; {sum(read)} message(s) in {len(each.depths)} queue(s){unread}{room}"
+                f"  {broker.pair}: {listeners}; {sum(read)} message(s) in {len(broker.depths)} queue(s){unread}{room}"
             )
-            if role is Role.SERVING and any(each.listeners.values()):
-                lines.append(f"    {_at_work(each)}")
-            lines += _nodes(each)
-            lines += [f"    {line}" for line in links.get((site, each.pair), ())]
-            if (lacking := _lacking(state, each)) is not None:
+            if role is Role.SERVING and any(broker.listeners.values()):
+                lines.append(f"    {_at_work(broker)}")
+            lines += _nodes(broker)
+            lines += [f"    {line}" for line in links.get((site, broker.pair), ())]
+            if (lacking := _lacking(state, broker)) is not None:
                 lines.append(f"    {lacking}")
-            if (down := state.down.get((site, each.pair))) is not None:
+            if (down := state.down.get((site, broker.pair))) is not None:
                 lines.append(f"    {down.text}")
         lines += [f"  workload {each.line}" for each in state.snapshot.workloads if each.site == site]
     return page(lines)
 
 
 def _nodes(broker: BrokerSnapshot) -> list[str]:
-    return [f"    node {each}" for each in broker.nodes]
+    return [f"    node {node}" for node in broker.nodes]
 
 
 def _at_work(broker: BrokerSnapshot) -> str:

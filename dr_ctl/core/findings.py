@@ -57,6 +57,7 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "`dr-ctl status` says where things stand; mend what the message names, or run the command again with "
         "`--verbose` and report it.",
         "`dr-ctl status` changes nothing. A run that was under way is open; `dr-ctl resume` or `dr-ctl abort` ends it.",
+        elsewhere="Of `check`, whose codes are those of monitoring systems: a warning.",
     ),
     ExitCode.USAGE: Meaning(
         Tone.UNDONE,
@@ -64,6 +65,7 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "The arguments or the settings are wrong. No broker was asked to change anything.",
         "Mend what the message names; `dr-ctl COMMAND --help` has every option.",
         "Nothing.",
+        elsewhere="Of `check`: critical.",
     ),
     ExitCode.MISSING: Meaning(
         Tone.UNDONE,
@@ -73,6 +75,7 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         "Type the command that the message names, which installs the part; then the same command again. Moves, "
         "failovers, `status` and `validate` work without all of them.",
         "Nothing, but for the part that is installed.",
+        elsewhere="Of `check`: unknown.",
     ),
     ExitCode.PRECHECK_FAILED: Meaning(
         Tone.UNDONE,

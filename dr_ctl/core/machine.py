@@ -37,6 +37,13 @@ _TOGETHER: Final = ("numpy", "pyarrow")
 _JAVA: Final = "`apt-get install openjdk-17-jre-headless` (Debian) or `dnf install java-17-openjdk-headless` (Red Hat)"
 
 
+def shipped(name: str) -> Path:
+    """Find what came with dr-ctl beside its code: in the wheel, or beside the sources."""
+    package = Path(__file__).parents[1]
+    packaged = package / f"_{name}"
+    return packaged if packaged.exists() else package.parent / name
+
+
 def machine_id() -> str:
     """Tell this machine from others; empty where the system does not say. In other words than its own, which are to be
     kept confidential."""

@@ -14,7 +14,7 @@ else:
 
 
 class Role(Enum):
-    """The role of a site as observed at each look, never remembered."""
+    """The role of a site as observed at each reading, never remembered."""
 
     SERVING = "serving"  # clients can connect and are served
     STANDBY = "standby"  # up, clients kept out

@@ -267,7 +267,7 @@ class Clock(Protocol):
 
 
 def growing_s() -> float:
-    """Seconds that only grow, while the machine sleeps too: for the age of a look, beside which a lock runs out."""
+    """Seconds that only grow, while the machine sleeps too: for the age of a reading, beside which a lock runs out."""
     return system().monotonic()
 
 

@@ -17,11 +17,11 @@ class Timeouts:
     greet_s: float = 3.0
     """For a broker's listener to greet one client."""
     flag_s: float = 5.0
-    """For the one small look that only says which listeners are open, or what is not applied."""
+    """For the one small reading that only says which listeners are open, or what is not applied."""
     apart_s: float = 0.15
-    """Between looks where counts puzzle: longer than between the two brokers' answers to one look."""
+    """Between readings where counts puzzle: longer than between the two brokers' answers to one reading."""
     rates_s: float = 0.2
-    """Between the two looks that rates are made of."""
+    """Between the two readings that rates are made of."""
     last_look_s: float = 1.0
     """For a lost site right before another is opened, and at the end of a run, whatever was spent on it before."""
     port_s: float = 0.5
@@ -29,7 +29,7 @@ class Timeouts:
     measured_s: float = 10.0
     """For a broker that has just started to measure its disk: twice the default of an Artemis broker's scans."""
     poll_s: float = 0.02
-    """Between looks at listeners, and at what clients hold."""
+    """Between readings of listeners, and of what clients hold."""
 
     # Limits of steps, unless the runbook says otherwise.
     catch_up_s: float = 60.0
@@ -39,7 +39,7 @@ class Timeouts:
     settle_s: float = 5.0
     """For what reached the target of a failover to be applied there."""
     settle_poll_s: float = 0.01
-    """Between looks at what is not applied."""
+    """Between readings of what is not applied."""
 
     # Listeners.
     fence_s: float = 30.0
@@ -66,7 +66,7 @@ class Timeouts:
 
     # The gate, and what is left over.
     window_s: float = 0.05
-    """How long the gate must hold at least: two looks so far apart were enough where this was measured."""
+    """How long the gate must hold at least: two readings so far apart were enough where this was measured."""
     differs_s: float = 2.0
     """How long sites differ without a change until that is said to be so."""
     compared_s: float = 15.0
@@ -74,7 +74,7 @@ class Timeouts:
 
     # Links.
     link_poll_s: float = 0.1
-    """Between looks at the links while clients work."""
+    """Between readings of the links while clients work."""
     link_lost_s: float = 2.0
     """Unattached until it is restarted: one that lost its peer for a moment is back by itself within one retry."""
     link_between_s: float = 4.0

@@ -26,7 +26,7 @@ class Ask:
 
     operation: str
     target: str
-    timeout_s: float | None = option("--timeout T", "Of the drain, as in 30s or 5m.")
+    timeout_s: float | None = option("--timeout T", "How long the drain may take, as in 30s or 5m.")
     cut_in_flight: bool = option(
         "--cut-in-flight", "Move although clients hold messages: they come again.", default=False
     )

@@ -86,7 +86,7 @@ def remember(path: Path, debts: Iterable[Debt]) -> None:
 
 def merged(remembered: Iterable[Debt], snapshot: Iterable[Debt], answered: Iterable[str]) -> list[Debt]:
     """All debts: those seen at the brokers, and those that STATE remembers of sites that did not answer."""
-    there = set(answered)
-    away = [debt for debt in remembered if debt.kept_at not in there]
+    sites = set(answered)
+    away = [debt for debt in remembered if debt.kept_at not in sites]
     whole = {(debt.kind, debt.about, debt.kept_at): debt for debt in [*away, *snapshot]}
     return sorted(whole.values(), key=lambda debt: (debt.kept_at, debt.about, debt.kind.value))

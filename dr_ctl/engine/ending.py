@@ -33,7 +33,7 @@ from dr_ctl.engine.operations import (
     TRIM,
     UNFENCE,
 )
-from dr_ctl.engine.parts import by_site, in_part, option
+from dr_ctl.engine.parts import by_site, option, with_queues
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import CLOSED
 
@@ -43,8 +43,8 @@ class Facts:
     """The facts at the end of a run. `before` are the sites that served before the run; `undone` is None where nothing
     was to be undone; `changed` if any call went out; `cut_off` if a hook kept clients out of a site that does not
     answer; `by_hand` is how a person opens the source. `shut` are units that nobody asked for, and that are closed now
-    at the site that served them before the run, which it names; `beside` are all units that nobody asked for; `told` is
-    how the last step ended.
+    at the site that served them before the run, which it names; `beside` are all units that nobody asked for; `outcome`
+    is how the last step ended.
     """
 
     ask: Ask
@@ -60,7 +60,7 @@ class Facts:
     by_hand: str
     shut: Mapping[str, str] = field(default_factory=dict)
     beside: tuple[UnitSnapshot, ...] = ()
-    told: str = ""
+    outcome: str = ""
 
     @property
     def serving(self) -> list[str]:
@@ -178,7 +178,7 @@ def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
         code, text = ExitCode.UNKNOWN, f"{text}{roles}: look at {facts.ask.target} first"
     if code is not ExitCode.STRANDED:
         return End(code, text, undone)
-    [by_hand] = in_part([_by_hand(facts)], facts.ask)
+    [by_hand] = with_queues([_by_hand(facts)], facts.ask)
     # The worst word is kept for when nobody serves; where the target does, someone else opened it.
     is_in_part = facts.serving == [facts.source] and bool(facts.left_out)
     code = ExitCode.INCOMPLETE if facts.serving == [facts.ask.target] or is_in_part else code
@@ -224,7 +224,7 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     if operation in CLOSING:
         return _closed(facts)
     if operation in IN_PLACE and sorted(facts.serving) == sorted(facts.before):
-        text = facts.told if operation == TRIM and facts.told else _IN_PLACE[operation].format(facts.source)
+        text = facts.outcome if operation == TRIM and facts.outcome else _IN_PLACE[operation].format(facts.source)
         return ExitCode.OK, f"{text}; {facts.roles_text}"
     if operation == UNFENCE and facts.before == (facts.ask.target,) and facts.serving == [facts.ask.target]:
         return ExitCode.OK, f"{facts.source} stays closed while {facts.ask.target} serves; its pauses are lifted"

@@ -23,7 +23,7 @@ from dr_ctl.engine.ending import Facts, bounds_text
 from dr_ctl.engine.history import LET_IN_AT, History, StepEvent, outage_s
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import DRAIN, FAILOVER
-from dr_ctl.engine.parts import in_part, part_of
+from dr_ctl.engine.parts import part_of, with_queues
 from dr_ctl.engine.plan import Plan, PlannedStep
 from dr_ctl.engine.ports import (
     Done,
@@ -126,7 +126,7 @@ def undo(past: History, driver: Driver[O], journal: Journal, *, clock: Clock, li
 def to_undo(past: History) -> list[PlannedStep]:
     """The steps that an undo puts back, in its order: begun, with something to put back, and not wanted for itself."""
     kept = max(
-        (each.step.number for each in past.steps if each.step.verb == operations.KEEPS and each.succeeded), default=0
+        (step.step.number for step in past.steps if step.step.verb == operations.KEEPS and step.succeeded), default=0
     )
     return [step for step in past.started() if step.inverse and step.number > kept]
 
@@ -407,16 +407,16 @@ class _Run(Generic[O]):
             by_hand=self._driver.by_hand(self._move.source),
             shut=ending.shut_beside(snapshot.units, self._served),
             beside=tuple(unit for unit in snapshot.units if not self._ask.includes(unit.name)),
-            told=done[-1] if done else "",
+            outcome=done[-1] if done else "",
         )
         end = ending.of(facts, code, text or "")
-        findings = in_part((*self._findings, *end.findings, *self._left_to_do(end)), self._ask)
+        findings = with_queues((*self._findings, *end.findings, *self._left_to_do(end)), self._ask)
         return RunResult(end.code, end.text, findings, snapshot, end.undone, outage, bounds, self._left, self._evidence)
 
     def _left_to_do(self, end: ending.End) -> tuple[Finding, ...]:
         """What to do after an end that leaves something, where no other finding says it."""
-        told = any(each.severity is Severity.ERROR for each in (*self._findings, *end.findings))
-        if end.code is not ExitCode.INCOMPLETE or told:
+        is_told = any(finding.severity is Severity.ERROR for finding in (*self._findings, *end.findings))
+        if end.code is not ExitCode.INCOMPLETE or is_told:
             return ()
         return (found("DR-RUN-008", what=end.text),)
 

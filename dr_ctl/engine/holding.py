@@ -36,10 +36,10 @@ from dr_ctl.engine.runs import Locked
 LEASE_S: Final = 60.0
 RENEW_BELOW_S: Final = 50.0
 FRESH_S: Final = 1.0
-YOUNG_S: Final = 0.6  # a look no older than this is still fresh at the next tending
+YOUNG_S: Final = 0.6  # a reading no older than this is still fresh at the next tending
 PATIENCE_S: Final = 5.0  # a silent broker is not asked again for another one's sake before
 TRIES: Final = 3
-# Within the second that a look may be old when a call goes out, so that no call has to wait for one.
+# Within the second that a reading may be old when a call goes out, so that no call has to wait for one.
 LOOK_EVERY_S: Final = 0.7
 SOON_S: Final = 0.1
 
@@ -117,7 +117,7 @@ class Lease:
             if (other := against(look, self._who)) is not None:
                 if not break_lock:
                     return slot.name, other, True
-                live = [each for each in look.documents if each.live(look.now_ms)]
+                live = [document for document in look.documents if document.live(look.now_ms)]
                 broken += [each for each in live if not any(each.same(known) for known in broken)]
         self.broken += [each for each in broken if not any(each.same(known) for known in self.broken)]
         self._who = replace(self._who, epoch=next_epoch(look for _, look in looks))
@@ -163,7 +163,7 @@ class Lease:
                 slot.forbidden = str(error)
                 return None
             except BrokerError:
-                pass  # created or not: the look tells, by whose it is
+                pass  # created or not: the reading tells, by whose it is
             try:
                 now = look_at(slot.store)
             except BrokerError:
@@ -173,7 +173,7 @@ class Lease:
                 slot.held = me
                 self._saw(slot, me, now, at)
                 return None
-            if any(each.same(me) for each in now.documents):
+            if any(document.same(me) for document in now.documents):
                 _remove(slot, me.epoch)
             return other, other.live(now.now_ms) and not ended(other, me)
 
@@ -188,9 +188,9 @@ class Lease:
     def _forget(self, slot: BrokerLock, look: Look) -> None:
         """Remove older epochs, never the highest."""
         with slot.mutex:
-            for each in look.documents:
-                if slot.held is not None and each.epoch < slot.held.epoch:
-                    _remove(slot, each.epoch)
+            for document in look.documents:
+                if slot.held is not None and document.epoch < slot.held.epoch:
+                    _remove(slot, document.epoch)
 
     # While holding.
 
@@ -237,7 +237,7 @@ class Lease:
                 self._tend(slot, young_s=YOUNG_S)
 
     def age_s(self, slot: BrokerLock) -> float:
-        """Seconds since the last look at this broker's lock; 0 where the lock is not held."""
+        """Seconds since the last reading of this broker's lock; 0 where the lock is not held."""
         return self._clock.monotonic() - slot.looked_at if slot.held is not None else 0.0
 
     def paused(self, site: str, pair: str, names: Iterable[str]) -> str | None:
@@ -260,7 +260,7 @@ class Lease:
             slot.own = tuple(name for name in slot.own if name in names)
             if slot.held is not None:
                 left = {
-                    run: tuple(each for each in queues if each in names) for run, queues in slot.held.paused.items()
+                    run: tuple(queue for queue in queues if queue in names) for run, queues in slot.held.paused.items()
                 }
                 slot.held = replace(slot.held, paused={run: queues for run, queues in left.items() if queues})
 
@@ -296,8 +296,8 @@ class Lease:
         """Take it, with the run's epoch, at a broker that did not answer when it was taken elsewhere."""
         look, at = look_at(slot.store), self._clock.monotonic()
         me = self._document(slot, look)
-        there = look.highest is not None and look.highest.same(me)  # created, and the answer was lost
-        if not there:
+        is_written = look.highest is not None and look.highest.same(me)  # created, and the answer was lost
+        if not is_written:
             highest = look.highest
             other = against(look, me) or (highest if highest is not None and highest.epoch >= me.epoch else None)
             if other is not None:
@@ -337,14 +337,14 @@ class Lease:
             return
         look = self._look(slot, slot.held)
         if look is not None and self._left_s(slot) < RENEW_BELOW_S:
-            # Renewed late, it may have run out and be another's by now: the look after it tells, as it told before.
+            # Renewed late, it may have run out and be another's by now: the reading after it tells, as it told before.
             slot.held = replace(slot.held, expires_ms=look.now_ms + int(LEASE_S * 1000))
             self._write(slot, slot.held)
             self._look(slot, slot.held)
 
     def _shown_lately(self, slot: BrokerLock, me: LockDocument, young_s: float) -> bool:
-        """True if a recent look already shows our lock and no renewal is due. A look without our lock may be older than
-        the lock; the caller then looks again."""
+        """True if a recent reading already shows our lock and no renewal is due. A reading without our lock may be
+        older than the lock; the caller then looks again."""
         recent = recent_look(slot.store)
         if recent is None or recent[0] > young_s or lost_to(recent[1], me) is not None:
             return False
@@ -365,7 +365,7 @@ class Lease:
 
     def _saw(self, slot: BrokerLock, me: LockDocument, look: Look, at: float) -> None:
         """Count from before the question: the broker answered after that moment."""
-        written = next(each for each in look.documents if each.same(me))
+        written = next(document for document in look.documents if document.same(me))
         slot.looked_at, slot.runs_out_at = at, at + (written.expires_ms - look.now_ms) / 1000
 
     def _write(self, slot: BrokerLock, me: LockDocument) -> None:
@@ -410,5 +410,5 @@ def _keep(lease: Lease, slot: BrokerLock, over: Event) -> None:
         wait_s = LOOK_EVERY_S
         with suppress(BrokerError):  # the next call says so, if it is still so
             lease.tend(slot)
-            age_s = lease.age_s(slot)  # the run's own looks count too, and have an age
+            age_s = lease.age_s(slot)  # the run's own readings count too, and have an age
             wait_s = max(LOOK_EVERY_S - age_s, SOON_S) if age_s < LOOK_EVERY_S else LOOK_EVERY_S

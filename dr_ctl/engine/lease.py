@@ -150,7 +150,7 @@ class Store(Protocol):
 
     def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
         """How many seconds ago the newest sample at the broker began, for whatever purpose, then what `read` would have
-        returned. None where no look was made."""
+        returned. None where no reading was made."""
 
     def create(self, kind: str, number: int, text: str) -> bool:
         """Create a document atomically: of several runs that try, one succeeds. Raises `Forbidden`."""
@@ -168,7 +168,7 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-# Decisions that follow from a look, without any call.
+# Decisions that follow from a reading, without any call.
 
 
 def against(look: Look, me: LockDocument, broken: Collection[LockDocument] = ()) -> LockDocument | None:
@@ -183,15 +183,15 @@ def against(look: Look, me: LockDocument, broken: Collection[LockDocument] = ())
     )
 
 
-def ended(each: LockDocument, me: LockDocument) -> bool:
+def ended(lock: LockDocument, me: LockDocument) -> bool:
     """Say whether a lock is of a run that is gone, released or not: of this STATE and this start of this machine, and
     its process is not there. A copy of the disk has the same STATE, and its runs live elsewhere."""
-    if not me.state or each.state != me.state:
+    if not me.state or lock.state != me.state:
         return False
-    if not each.boot:
+    if not lock.boot:
         return True  # no boot id; this run holds the STATE's own lock, so no other run of this STATE lives
-    here = (each.host, each.boot) == (me.host, me.boot)
-    return here and (each.pid == me.pid or not machine.process_lives(each.pid))
+    on_this_machine = (lock.host, lock.boot) == (me.host, me.boot)
+    return on_this_machine and (lock.pid == me.pid or not machine.process_lives(lock.pid))
 
 
 def next_epoch(looks: Iterable[Look]) -> int:
@@ -230,7 +230,7 @@ def look_at(store: Store) -> Look:
 
 
 def recent_look(store: Store) -> tuple[float, Look] | None:
-    """The locks as a recent look for another purpose showed them, with the age of that look in seconds."""
+    """The locks as a recent reading for another purpose showed them, with the age of that reading in seconds."""
     if (recent := store.lately(LOCK)) is None:
         return None
     ago_s, now_ms, texts = recent
@@ -283,7 +283,7 @@ class FolderStore:
         return now_ms, sorted(documents)
 
     def lately(self, kind: str) -> None:
-        """No look at a broker tells of them."""
+        """No reading of a broker tells of them."""
 
     def create(self, kind: str, number: int, text: str) -> bool:
         """Create a whole document or none: the file gets its name once its content is on disk."""

@@ -24,10 +24,12 @@ def option(ask: Ask) -> str:
     return "" if ask.queues is None else f" --queues {quote(ask.queues)}"
 
 
-def in_part(findings: Iterable[Finding], ask: Ask) -> tuple[Finding, ...]:
+def with_queues(findings: Iterable[Finding], ask: Ask) -> tuple[Finding, ...]:
     """Findings on a move of some queues, whose remedies are about these queues too."""
     more = option(ask).replace("\\", r"\\")
-    return tuple(replace(each, remedy=_WHOLE.sub(rf"`\1{more}`", each.remedy)) if more else each for each in findings)
+    return tuple(
+        replace(finding, remedy=_WHOLE.sub(rf"`\1{more}`", finding.remedy)) if more else finding for finding in findings
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +87,11 @@ def _where(unit: UnitSnapshot, snapshot: Observation) -> str:
 
 def by_site(units: Sequence[UnitSnapshot]) -> Mapping[str, list[str]]:
     """The units that one site alone serves, by site."""
-    found: dict[str, list[str]] = {}
+    units_by_site: dict[str, list[str]] = {}
     for unit in units:
         if unit.serving is not None:
-            found.setdefault(unit.serving, []).append(unit.name)
-    return found
+            units_by_site.setdefault(unit.serving, []).append(unit.name)
+    return units_by_site
 
 
 def as_moved(snapshot: Observation, to: str) -> Finding:

@@ -94,12 +94,12 @@ def plan(
         _moved_units(part, ask.target, past),
         sent=past is not None and past.activation,
     )
-    if past is None and not anew and (there := _already_there(recipe, snapshot, move)) is not None:
-        return there
+    if past is None and not anew and (held_already := _already_there(recipe, snapshot, move)) is not None:
+        return held_already
     findings = [*(may_take_over(part, ask) if loses else ()), *recipe.why_not(snapshot, move)]
     if again:
         # Findings cannot stop a move that is already made, and the second site must be closed.
-        findings = [replace(each, severity=_milder(each)) for each in findings]
+        findings = [replace(finding, severity=_milder(finding)) for finding in findings]
         findings = [was_open_again(source, ask), *findings]
     missing = sorted({step.verb for step in runbook.steps} - recipe.verbs() - GENERAL)
     if missing:
@@ -195,7 +195,7 @@ def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: History | 
     if move.ask.operation == REINSTATE:
         ends = [number for number, line in enumerate(lines, start=1) if line.verb == KEEPS]
         lines = lines[: ends[0]] if ends else lines
-    rejoined = past is not None and any(each.step.verb == KEEPS and each.succeeded for each in past.steps)
+    rejoined = past is not None and any(step.step.verb == KEEPS and step.succeeded for step in past.steps)
     # A site that a failback has opened in part is not a returned site that came back open.
     owed = any(move.target == debt.about for debt in snapshot.debts)
     half_way = move.ask.operation == FAILBACK and snapshot.roles[move.source] is not Role.SERVING and not owed

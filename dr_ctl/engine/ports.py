@@ -62,7 +62,7 @@ class Refused(_Came):
 
 @dataclass(frozen=True, slots=True)
 class Unknown(_Came):
-    """No answer came, and a look did not show whether the call had an effect."""
+    """No answer came, and a reading did not show whether the call had an effect."""
 
     word = "unknown"
 
@@ -104,7 +104,7 @@ NO_HINTS: Final = Hints()
 
 
 class Observation(Protocol):
-    """A look at both sites. An unreachable broker is part of the observation, not an error."""
+    """A reading of both sites. An unreachable broker is part of the observation, not an error."""
 
     @property
     def roles(self) -> Mapping[str, Role]:

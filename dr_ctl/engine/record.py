@@ -209,7 +209,7 @@ def _sites(plans: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The site of each step, by the name that journal lines have for it."""
     steps = [step for plan in plans for step in map(mapping, items(plan.get("steps")))]
     return {
-        f"{int(number(each.get('number')) or 0):02d}-{text(each.get('verb'))}": text(each.get("site")) for each in steps
+        f"{int(number(step.get('number')) or 0):02d}-{text(step.get('verb'))}": text(step.get("site")) for step in steps
     }
 
 
@@ -234,7 +234,7 @@ def _rows(files: RunFiles) -> Iterator[Mapping[str, Any]]:
 
 
 def _out(data: Mapping[str, Any]) -> Out | None:
-    """The outage as the run measured it; of a failover, by the looks that bound it."""
+    """The outage as the run measured it; of a failover, by the readings that bound it."""
     measured, bounds = number(data.get("outage_s")), mapping(data.get("out_s"))
     if measured is not None:
         return Out(measured, measured)

@@ -169,10 +169,10 @@ def _alone(snapshot: Observation, ask: Ask, *, cut_off: bool, under_way: bool) -
 def _rehearsed(snapshot: Observation, ask: Ask) -> Finding | None:
     """Refuse to rehearse where one site does not serve, or the other does not wait."""
     source, summary = other(snapshot, ask.target), stand(snapshot)
-    here, there = snapshot.roles[source], snapshot.roles[ask.target]
-    if ask.operation == REHEARSE and (here, there) != (Role.SERVING, Role.STANDBY):
+    source_role, target_role = snapshot.roles[source], snapshot.roles[ask.target]
+    if ask.operation == REHEARSE and (source_role, target_role) != (Role.SERVING, Role.STANDBY):
         return found("DR-ROLE-009.rehearse", roles=summary)
-    if not {here, there} & {*_ANSWERING}:
+    if not {source_role, target_role} & {*_ANSWERING}:
         return found("DR-ROLE-009.clean", roles=summary)
     return None
 
@@ -180,10 +180,10 @@ def _rehearsed(snapshot: Observation, ask: Ask) -> Finding | None:
 def _settled(snapshot: Observation, ask: Ask) -> Finding | None:
     """Refuse to decide of copies at a site that does not wait, or to put back where nobody answers."""
     source, summary = other(snapshot, ask.target), stand(snapshot)
-    here, there = snapshot.roles[source], snapshot.roles[ask.target]
-    if ask.operation == KEEP_ASIDE and (here, there) != (Role.STANDBY, Role.SERVING):
+    source_role, target_role = snapshot.roles[source], snapshot.roles[ask.target]
+    if ask.operation == KEEP_ASIDE and (source_role, target_role) != (Role.STANDBY, Role.SERVING):
         return found("DR-ROLE-009.keep_aside", roles=summary)
-    if here not in _ANSWERING:
+    if source_role not in _ANSWERING:
         return found("DR-ROLE-009.put_back", source=source, roles=summary)
     return None
 
@@ -192,11 +192,11 @@ def _of_both(snapshot: Observation, ask: Ask, first: str) -> Finding | None:
     """Refuse to let clients in, or to prepare that, while the other site is open or silent. `first`: what is to be done
     before anything moves."""
     source, target, summary = other(snapshot, ask.target), ask.target, stand(snapshot)
-    here, there = snapshot.roles[source], snapshot.roles[target]
+    source_role, target_role = snapshot.roles[source], snapshot.roles[target]
     opened, shut = (source, target) if ask.operation == UNFENCE else (target, source)
-    if ask.operation == DRAIN and here is Role.SERVING:
+    if ask.operation == DRAIN and source_role is Role.SERVING:
         return found("DR-ROLE-010", source=source, first=first, target=target, roles=summary)
-    if ask.operation == UNFENCE and there is Role.SERVING and here is Role.STANDBY:
+    if ask.operation == UNFENCE and target_role is Role.SERVING and source_role is Role.STANDBY:
         return None  # no listener is opened, but pauses that runs left there may be lifted
     if snapshot.roles[shut] is Role.SERVING:
         return found(
@@ -204,9 +204,9 @@ def _of_both(snapshot: Observation, ask: Ask, first: str) -> Finding | None:
         )
     if ask.operation == UNFENCE and any({opened, shut} <= {*unit.closed_at} for unit in snapshot.units):
         return None  # units that answer at both sites are enough; the result names the others
-    if here not in _ANSWERING or there not in _ANSWERING:
+    if source_role not in _ANSWERING or target_role not in _ANSWERING:
         return found("DR-ROLE-006.both", opened=opened, roles=summary)
-    if ask.operation == DRAIN and there is Role.SERVING:
+    if ask.operation == DRAIN and target_role is Role.SERVING:
         return found("DR-ROLE-012", target=target, roles=summary)
     return None
 

@@ -6,12 +6,12 @@ without a fence). Every finding has the file, the line and a sentence. Findings 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from dr_ctl.core import machine
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity
@@ -110,9 +110,8 @@ class Runbook:
 
 
 def shipped() -> Path:
-    """Find the folder of the runbooks that came with dr-ctl: in the wheel, or beside the sources."""
-    packaged = Path(str(resources.files("dr_ctl"))) / "_runbooks"
-    return packaged if packaged.is_dir() else Path(str(resources.files("dr_ctl"))).parent / "runbooks"
+    """Find the folder of the runbooks that came with dr-ctl."""
+    return machine.shipped("runbooks")
 
 
 def files(folder: Path) -> list[Path]:

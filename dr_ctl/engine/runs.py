@@ -61,14 +61,14 @@ class Owner:
     def _by_name(self) -> dict[str, list[str]]:
         """The addresses of each broker by SITE/PAIR, without what people spell one way or the other."""
         return {
-            f"{site}/{pair}": [each.partition("://")[2].lower().rstrip("/") or each for each in addresses]
+            f"{site}/{pair}": [address.partition("://")[2].lower().rstrip("/") or address for address in addresses]
             for site, pairs in self.brokers.items()
             for pair, addresses in pairs.items()
         }
 
     @property
     def _addresses(self) -> set[str]:
-        return {each for addresses in self._by_name.values() for each in addresses}
+        return {address for addresses in self._by_name.values() for address in addresses}
 
     def in_common(self, other: Owner) -> int:
         """How many addresses of brokers both have."""
@@ -98,7 +98,7 @@ class Owner:
         """The brokers, as SITE/PAIR, that have another name in `recorded`, each with that name."""
         before = {address: name for name, addresses in recorded._by_name.items() for address in addresses}
         known = {
-            name: next((before[each] for each in addresses if each in before), name)
+            name: next((before[address] for address in addresses if address in before), name)
             for name, addresses in self._by_name.items()
         }
         return {name: then for name, then in known.items() if then != name}

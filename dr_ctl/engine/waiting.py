@@ -1,9 +1,9 @@
 """The one law by which an act waits for something to be seen.
 
-A wait looks at least once, and polls from the beginning of one look to the beginning of the next: clients are out
-meanwhile, so the time that a look takes is part of the poll. A wait holds once so many looks in a row held, however
-late that was. A look that makes waiting hopeless ends the wait at once. When the time is over, one last look that began
-after the deadline decides: no wait is given up by an answer from before its end.
+A wait looks at least once, and polls from the beginning of one reading to the beginning of the next: clients are out
+meanwhile, so the time that a reading takes is part of the poll. A wait holds once so many readings in a row held,
+however late that was. A reading that makes waiting hopeless ends the wait at once. When the time is over, one last
+reading that began after the deadline decides: no wait is given up by an answer from before its end.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Waited(Generic[T]):
-    """The end of a wait: the last look, and whether that look held."""
+    """The end of a wait: the last reading, and whether that one held."""
 
     look: T
     held: bool
@@ -36,8 +36,8 @@ def until(
     meanwhile: Callable[[T], object] | None = None,
 ) -> Waited[T]:
     """Look until `holds` was true of `stable_for` looks in a row; without `within_s` only a hopeless look ends it
-    otherwise. `meanwhile` gets each look after which the wait goes on, to tell how the wait stands or to try again. Up
-    to `most_s` each poll is twice as long as the one before."""
+    otherwise. `meanwhile` gets each reading after which the wait goes on, to tell how the wait stands or to try again.
+    Up to `most_s` each poll is twice as long as the one before."""
     began_s, in_a_row = context.monotonic(), 0
     while True:
         look_s = context.monotonic()
@@ -55,5 +55,5 @@ def until(
 
 
 def until_next(context: StepContext, began_s: float, every_s: float) -> None:
-    """Wait until so long has passed since the last look began."""
+    """Wait until so long has passed since the last reading began."""
     context.wait(max(0.0, began_s + every_s - context.monotonic()))

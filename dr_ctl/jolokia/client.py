@@ -1,4 +1,4 @@
-"""Requests to Jolokia and its answers: one POST per broker and look, every refusal a type of its own, reading and
+"""Requests to Jolokia and its answers: one POST per broker and reading, every refusal a type of its own, reading and
 changing two types. How bytes travel is `http`.
 
 Only requests built here can go out: attributes are always named, operations carry their signature, and a request

@@ -159,8 +159,8 @@ class Http:
 
 
 class _TlsAdapter(HTTPAdapter):
-    """One TLS context for all connections: reading the trusted certificates takes longer than a look. And where none is
-    named, those that this machine trusts, not those that came with the library."""
+    """One TLS context for all connections: reading the trusted certificates takes longer than a reading. And where none
+    is named, those that this machine trusts, not those that came with the library."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._context = context

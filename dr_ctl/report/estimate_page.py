@@ -105,7 +105,7 @@ def estimate_page(
         sentences=tuple(filter(None, sentences)),
         forecast=as_words(data, limits) if is_known else Forecast(),
         charts=_charts(curves, limits.get((), {})) if curves is not None else (),
-        findings=tuple((each.severity.value, each.text, each.remedy, each.id) for each in findings),
+        findings=tuple((finding.severity.value, finding.text, finding.remedy, finding.id) for finding in findings),
         made=made,
         queues=tuple((row["name"], row["pair"], f"{row['share']:.0%}", count(row["most"])) for row in queues),
         advice=tuple(data["advice"]) if is_known else (),

@@ -20,7 +20,7 @@ from urllib.error import HTTPError
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.agents.exposing import Board, Look, Metric, Shown, exposing, registry_of
+from dr_ctl.agents.exposing import Board, Metric, Sample, Shown, exposing, registry_of
 from dr_ctl.agents.monitor import ESTIMATE_SHARE, AnotherMonitor, Monitor, Refresher, shown
 from dr_ctl.agents.sync import Phase, SyncAgent
 from dr_ctl.application.monitoring import Recorded
@@ -214,7 +214,7 @@ def test_looks_at_everything_take_a_twentieth_of_the_time(
     assert monitor.cost_s == pytest.approx(took_s)
     board = Board()
     board.shown = shown(monitor, monitor.sample())
-    assert registry_of(board).get_sample_value("dr_ctl_monitor_look_seconds") == took_s
+    assert registry_of(board).get_sample_value("dr_ctl_monitor_reading_seconds") == took_s
     assert (board.shown.good_for_s, board.ready) == (60.0, True)
 
 
@@ -351,7 +351,7 @@ def test_a_trouble_is_said_once_and_so_is_its_end_with_what_it_cost() -> None:
     recorded = Recorded(SimpleNamespace(say=heard.append))  # type: ignore[arg-type]
     at = datetime(2026, 3, 1, 12, tzinfo=UTC)
     for trouble, dropped in ((None, 0), ("full", 0), ("full", 5), (None, 5), ("full", 5), (None, 5)):
-        recorded.tell(Look(at, {"london": Role.SERVING}, {"london": 0}, None, trouble, 7, dropped))  # type: ignore[arg-type]
+        recorded.tell(Sample(at, {"london": Role.SERVING}, {"london": 0}, None, trouble, 7, dropped))  # type: ignore[arg-type]
 
     assert [said.partition(";")[0] for said in heard] == ["full", "the history is written again"] * 2
     assert "5 row(s) were dropped" in heard[1]

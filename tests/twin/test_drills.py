@@ -108,7 +108,7 @@ def test_london_is_killed_and_a_limit_was_given(twin: PlayedTwin, types: Person)
     assert "With 100 accepted london must have ended by" in agreed.remedy("DR-LOSS-001")
     assert "--silent-since T --reason TEXT" in agreed.remedy("DR-LOSS-001")
     assert (ended.code, serving(twin)) == (0, ("paris",)), ended.out
-    assert "Second copy: none until london is reinstated" in ended.out
+    assert "Standby: none until london is reinstated" in ended.out
 
 
 def test_what_was_sick_a_moment_ago_is_refused_as_sick_and_a_word_on_it_is_told_back(

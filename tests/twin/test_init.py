@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dr_ctl.application import init
 from dr_ctl.application.documents import data_types, schema_of
+from dr_ctl.core import machine
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies import TOPOLOGIES
 from dr_ctl_lab.lab.kinds import KINDS
@@ -182,7 +182,7 @@ def test_all_examples_are_written_where_nothing_is_yet(inside: Command, tmp_path
 
     assert ended.code == 0
     written = {each.name: each.read_bytes() for each in out.iterdir() if each.is_file()}
-    assert written == {each.name: each.read_bytes() for each in init.examples().iterdir()}
+    assert written == {each.name: each.read_bytes() for each in machine.shipped("examples").iterdir()}
     for name, text in written.items():
         assert os.access(out / name, os.X_OK) is text.startswith(b"#!"), name
     for command in (*data_types(), None):
