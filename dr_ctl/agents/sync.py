@@ -15,7 +15,7 @@ from typing import Final
 from dr_ctl.core.document import document, key
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.system import Clock, stamp
-from dr_ctl.engine.notes import BY_AGENT, Notes
+from dr_ctl.engine.debts import BY_AGENT, Notes
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Keeper, Kept, QueueKept
 

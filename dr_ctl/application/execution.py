@@ -28,6 +28,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine import executor
 from dr_ctl.engine.ask import Ask, RunOptions
+from dr_ctl.engine.context import StopAtOnce, StopRequest, stoppable
 from dr_ctl.engine.disk import NoRoom
 from dr_ctl.engine.executor import Callbacks, RunResult
 from dr_ctl.engine.history import Entry, History, JournalDamaged, fenced_at, let_in_at, outage_s
@@ -39,7 +40,6 @@ from dr_ctl.engine.plan import Plan
 from dr_ctl.engine.ports import Done, Estimator, UnitSnapshot
 from dr_ctl.engine.record import approvers
 from dr_ctl.engine.runs import RunFiles, write
-from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
 from dr_ctl.processes.hooks import HookRunner, Place
 from dr_ctl.processes.secrets import variables
 from dr_ctl.rpo.bounds.result import Bounds

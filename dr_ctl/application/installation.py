@@ -15,7 +15,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import Clock, Work, beside
 from dr_ctl.engine import runbook
-from dr_ctl.engine.notes import Notes
+from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, HOOK, REINSTATE, RESTART, single_step
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.settings.model import Installation

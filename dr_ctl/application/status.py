@@ -17,7 +17,7 @@ from dr_ctl.application.verdicts import Judge
 from dr_ctl.core.document import MOMENT, key
 from dr_ctl.core.errors import LoginRefused, Throttled
 from dr_ctl.core.model import ExitCode, Json, Role, some
-from dr_ctl.engine.notes import Notes
+from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.parts import by_site, is_split, served_where
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import stand_of

@@ -18,7 +18,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.system import Clock, stamp
 from dr_ctl.engine import ending, operations
-from dr_ctl.engine.context import JournalledStep, Outage, OutTooLong
+from dr_ctl.engine.context import STOPPED, JournalledStep, Outage, OutTooLong, StopAtOnce, StopRequest
 from dr_ctl.engine.ending import Facts, bounds_text
 from dr_ctl.engine.history import LET_IN_AT, History, StepEvent, outage_s
 from dr_ctl.engine.journal import Journal
@@ -38,7 +38,6 @@ from dr_ctl.engine.ports import (
     Refused,
     Unknown,
 )
-from dr_ctl.engine.stopping import STOPPED, StopAtOnce, StopRequest
 from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted
 
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology

@@ -19,8 +19,8 @@ from typing import Final
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import beside, system
+from dr_ctl.engine.context import StopRequest
 from dr_ctl.engine.ports import Done, Outcome, Refused
-from dr_ctl.engine.stopping import StopRequest
 from dr_ctl.processes.secrets import masked, secret_values, variables
 from dr_ctl.settings.model import Settings
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.core.document import items, mapping, moment, number, of_file, text
+from dr_ctl.engine.context import STOPPED
 from dr_ctl.engine.history import GENESIS, Entry, StepEvent, chain
 from dr_ctl.engine.runs import RunFiles
-from dr_ctl.engine.stopping import STOPPED
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from dr_ctl.application.monitoring import Recorded
 from dr_ctl.core.errors import Sick, Unreachable, UsageError
 from dr_ctl.core.model import Role
 from dr_ctl.core.system import SystemClock
-from dr_ctl.engine.notes import BY_AGENT, Notes
+from dr_ctl.engine.debts import BY_AGENT, Notes
 from dr_ctl.engine.runs import Locked, Runs
 from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.request import Request

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.ask import Ask
+from dr_ctl.engine.context import StopRequest
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.executor import Answer, Callbacks, NoHooks, RunResult, execute, undo
 from dr_ctl.engine.history import Entry, History, history, read_entries
@@ -17,7 +18,6 @@ from dr_ctl.engine.plan import Decision, Plan, PlannedStep
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.ports import Hooks, LossExposure, NotNeeded, Outcome
 from dr_ctl.engine.runbook import Runbook, load, shipped
-from dr_ctl.engine.stopping import StopRequest
 from dr_ctl.telemetry.events import Event, Listener, StepEnded, StepStarted, nobody
 from tests.engine.machine import Driver, Killed, Machine, Recipe, Snapshot
 

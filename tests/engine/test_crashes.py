@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine.ask import Ask
+from dr_ctl.engine.context import StopAtOnce, StopRequest
 from dr_ctl.engine.executor import RunResult
 from dr_ctl.engine.plan import Plan, Refusal
 from dr_ctl.engine.ports import Done, Outcome, Refused, Unknown
-from dr_ctl.engine.stopping import StopAtOnce, StopRequest
 from dr_ctl.telemetry.events import StepStarted
 from tests.engine.desk import (
     CALLS,

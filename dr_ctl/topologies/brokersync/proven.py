@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.core.model import Json
-from dr_ctl.engine.notes import Notes
+from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.runs import write
 from dr_ctl.jolokia.client import Answer, Read
 from dr_ctl.topologies.brokersync.sync.accounts import COUNTERS, DELETED, HANDED, OPENED, SHOWN, Counters, counters
