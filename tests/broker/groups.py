@@ -6,7 +6,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import yaml
 
@@ -16,41 +15,12 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl_lab.lab import daemons, distribution
 from dr_ctl_lab.lab.artemis import create, mirror
 from dr_ctl_lab.lab.artemis.admin import jolokia
+from dr_ctl_lab.lab.artemis.group import clustered, with_listener
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.make import Make
 from dr_ctl_lab.lab.ports import release_ports, reserve_ports
 from dr_ctl_lab.lab.state import SiteState
 from tests.broker.driving import until
-
-# How a primary and its backup share a store, or replicate it.
-SHARED: Final = (
-    "<shared-store><primary><failover-on-shutdown>true</failover-on-shutdown></primary></shared-store>",
-    "<shared-store><backup><failover-on-shutdown>true</failover-on-shutdown></backup></shared-store>",
-)
-REPLICATED: Final = (
-    "<replication><primary><check-for-active-server>true</check-for-active-server></primary></replication>",
-    "<replication><backup><allow-failback>true</allow-failback></backup></replication>",
-)
-
-
-def clustered(xml: str, own: int, other: int, policy: str = "") -> str:
-    """With connectors for the cluster at those ports, of the broker's own and of one other broker."""
-    added = f"""<connectors><connector name="own">tcp://127.0.0.1:{own}</connector>
-      <connector name="other">tcp://127.0.0.1:{other}</connector></connectors>
-      <cluster-user>cluster-user</cluster-user><cluster-password>cluster-password</cluster-password>
-      <cluster-connections><cluster-connection name="site"><connector-ref>own</connector-ref>
-        <retry-interval>300</retry-interval><message-load-balancing>ON_DEMAND</message-load-balancing>
-        <max-hops>1</max-hops><static-connectors><connector-ref>other</connector-ref></static-connectors>
-      </cluster-connection></cluster-connections>
-      {f"<ha-policy>{policy}</ha-policy>" if policy else ""}
-      <acceptors>"""
-    return re.sub("<acceptors>", lambda _: added, xml, count=1)
-
-
-def with_listener(xml: str, port: int) -> str:
-    """With an acceptor of the cluster's own."""
-    listener = f'<acceptor name="cluster">tcp://127.0.0.1:{port}?protocols=CORE</acceptor></acceptors>'
-    return re.sub("</acceptors>", lambda _: listener, xml, count=1)
 
 
 def name_in(xml: str) -> str:
@@ -117,7 +87,8 @@ def group_at_london(directory: Path, policies: tuple[str, str], *, by_link: bool
         if "shared-store" in policy:
             xml = re.sub(r"(-directory>)data/", lambda found: f"{found[1]}{directory / 'store'}/", xml)
         at = (own, other) if by_link else (meets[0], meets[1])
-        joined = clustered(xml, *(at if primary else at[::-1]), policy)
+        mine, beside = at if primary else at[::-1]
+        joined = clustered(xml, mine, [beside], policy)
         return with_listener(joined, own if primary else other) if by_link else joined
 
     def edit(xml: str) -> str:

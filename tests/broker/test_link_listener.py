@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.stomp_io.address import Address
+from dr_ctl_lab.lab.artemis.group import clustered, with_listener
 from dr_ctl_lab.lab.clients.amqp import AmqpClient
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ports import release_ports, reserve_ports
 from tests.broker.driving import Operator, state_of, until
-from tests.broker.groups import clustered, name_in, with_listener
+from tests.broker.groups import name_in
 
 pytestmark = [pytest.mark.broker]
 RATE = 40.0
@@ -39,7 +40,7 @@ def test_brokers_of_one_site_in_a_cluster_move_there_and_back(tmp_path: Path) ->
     def joined(xml: str) -> str:
         name = name_in(xml)
         site, _, second = name.partition(".")
-        return with_listener(clustered(xml, ports[name], ports[site if second else f"{site}.orders-2"]), ports[name])
+        return with_listener(clustered(xml, ports[name], [ports[site if second else f"{site}.orders-2"]]), ports[name])
 
     try:
         with Lab.up(tmp_path / "lab", pairs=2, edit=joined) as lab:

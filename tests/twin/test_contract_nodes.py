@@ -130,9 +130,9 @@ def test_a_node_that_comes_back_is_active_again_after_a_gap(group: GroupSubject,
         seen.append((group.active(A), group.active(B)))
         system().sleep(0.02)
 
-    assert any(True not in both for both in seen)
+    # Of nodes that replicate none is active for less time than it takes to ask both.
+    assert layout.replicates or any(True not in both for both in seen)
     assert (True, True) not in seen
-    assert ((False, False) in seen) >= layout.replicates
     comes(lambda: group.active(B), False)
     assert group.depth(A, IN) == 2
     passive = start(B)

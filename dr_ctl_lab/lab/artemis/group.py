@@ -36,7 +36,7 @@ def grouped(xml: str, make: Make) -> str:
         xml = re.sub(r"(-directory>)data/", lambda start: f"{start[1]}{store}/", xml)
     xml = xml.replace(";autoStart=false", "")
     ports = [node.ports["cluster"] for node in (own, *others)]
-    return with_listener(clustered(xml, ports[0], ports[1:], f"<ha-policy>{policy}</ha-policy>"), ports[0])
+    return with_listener(clustered(xml, ports[0], ports[1:], policy), ports[0])
 
 
 def clustered(xml: str, own: int, others: Sequence[int], policy: str = "") -> str:
@@ -55,7 +55,8 @@ def clustered(xml: str, own: int, others: Sequence[int], policy: str = "") -> st
         <retry-interval>300</retry-interval><message-load-balancing>ON_DEMAND</message-load-balancing>
         <max-hops>1</max-hops>
         <static-connectors>{"".join(f"<connector-ref>{name}</connector-ref>" for name in names)}</static-connectors>
-      </cluster-connection></cluster-connections>{policy}<acceptors>"""
+      </cluster-connection></cluster-connections>{f"<ha-policy>{policy}</ha-policy>" if policy else ""}
+      <acceptors>"""
     return xml.replace("<acceptors>", added, 1)
 
 
