@@ -140,7 +140,7 @@ class _Search:
 
     def __init__(self, opener: Opener, login: Login, speaks: Speaks) -> None:
         self._opener, self._login, self._speaks = opener, login, speaks
-        self._probing: dict[str, list[float]] = {}
+        self._probing: dict[Address, list[float]] = {}  # a site has one for each of its nodes
         self._one = system().mutex()
         self.over = system().event()
         self.denied: set[str] = set()
@@ -149,7 +149,7 @@ class _Search:
     def probe_at(self, site: str, address: Address) -> None:
         """Knock there from now on. And once more beside it, should that stay without an answer: a knock that is never
         answered would otherwise add its whole time limit to the gap that is measured."""
-        since, now = self._probing.setdefault(site, []), growing_s()
+        since, now = self._probing.setdefault(address, []), growing_s()
         most = MOST_KNOCKS if self._speaks is Speaks.STOMP else 1
         if len(since) < most and all(now - each > AGAIN_S for each in since):
             number = len(since)
@@ -158,7 +158,7 @@ class _Search:
 
     def _probe(self, site: str, address: Address, number: int) -> None:
         while not self.over.is_set():
-            self._probing[site][number] = growing_s()
+            self._probing[address][number] = growing_s()
             client = self._opener.open(self._speaks, address, self._login)
             if client is not None:
                 self._let_in(site, client)

@@ -1,0 +1,123 @@
+"""A service under load at brokers of two nodes, on twins and on real ones: a node dies in the middle of a step, and
+a failover is typed while the other one may take over. The ledger of the clients judges."""
+
+import json
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.core.system import beside, system
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.traffic import Load
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.nodes import Layout
+from tests.broker.driving import Ended, Operator, Stage, until
+from tests.stories.test_story import Inside
+from tests.twin.matrix import ACCEPTED
+
+RATE = 24
+# A step, and at which site the active node dies in it.
+STEPS = (("quiesce", "source"), ("fence", "source"), ("drain", "source"), ("verify", "target"), ("activate", "source"))
+BROKERS = pytest.param(True, id="brokers", marks=(pytest.mark.broker, pytest.mark.deep))
+
+
+@pytest.fixture(params=[pytest.param(False, id="twin"), BROKERS])
+def stage(request: pytest.FixtureRequest, tmp_path: Path, system_of_test: None) -> Iterator[Stage]:
+    del system_of_test
+    if request.param:
+        with Lab.up(tmp_path / "stage", nodes=2) as lab:
+            yield lab
+    else:
+        with PlayedTwin.up(tmp_path / "stage", layout=Layout(nodes=2)) as twin:
+            yield twin
+
+
+@pytest.fixture
+def operator(stage: Stage, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Operator:
+    operator = Inside(stage, tmp_path / "state")
+    operator.command = request.getfixturevalue("inside")
+    monkeypatch.setenv("DR_CTL_CONFIG", str(stage.settings_path))
+    return operator
+
+
+def active(stage: Stage, site: str) -> str | None:
+    return next((each.node for each in stage.status().sites if each.name == site and each.active), None)
+
+
+def whole(stage: Stage, site: str, operator: Operator) -> None:
+    """Node a is back, and active again."""
+    stage.start(site, node="a")
+    until(lambda: active(stage, site) == "a")
+    until(lambda: operator.run("validate", "--for", "swapover").code == 0, why="nothing stands against a move")
+
+
+def moved(stage: Stage, operator: Operator, step: str, site: str, target: str) -> Ended:
+    """Move the service; the active node of a site dies once that step has begun."""
+    runs, over = operator.state / "runs", system().event()
+    before = len([*runs.glob("*")])
+
+    def watch() -> None:
+        while not over.wait(0.005):
+            if len([*runs.glob("*/journal.jsonl")]) > before and step in [each["step"][3:] for each in steps(operator)]:
+                stage.kill(site, node="a")
+                return
+
+    watching = beside(watch, "who kills a node")
+    ended = operator.run("swapover", "--to", target, "--yes")
+    over.set()
+    watching.result()
+    return ended
+
+
+def steps(operator: Operator) -> list[dict[str, str]]:
+    return [entry for entry in operator.journal() if entry["kind"] == "step"]
+
+
+def served(stage: Stage) -> list[str]:
+    """The sites at which sends were confirmed, one after the other."""
+    [ledger] = stage.ledgers.glob("*.jsonl")
+    sent = [row for row in map(json.loads, ledger.read_text().splitlines()) if row["event"] == "sent"]
+    return [site for site, _ in groupby(row["site"] for row in sorted(sent, key=lambda row: row["at_s"]))]
+
+
+def more(traffic: Load) -> None:
+    traffic.wait_for(traffic.counts().sent + RATE)
+
+
+def test_a_node_dies_in_the_middle_of_a_step_of_a_move(stage: Stage, operator: Operator) -> None:
+    places, ends = ["london", "paris"], []
+    with stage.load(RATE) as traffic:
+        for step, which in STEPS if isinstance(stage, Lab) else STEPS[:2]:
+            more(traffic)
+            site = places[which == "target"]
+            ends.append(moved(stage, operator, step, site, places[1]))
+            more(traffic)
+            whole(stage, site, operator)
+            again = operator.run("swapover", "--to", places[1], "--yes")
+            assert again.code == 0, again.told
+            places.reverse()
+        more(traffic)
+        verdict = traffic.stop(drain_s=60)
+    print([(each.code, each.document["summary"]) for each in ends])
+
+    assert {each.code for each in ends} <= {0, 20, 24}, [each.document["summary"] for each in ends]
+    assert (verdict.lost, verdict.duplicates, verdict.drained) == ((), (), True)
+    assert served(stage) == [("london", "paris")[number % 2] for number in range(len(ends) + 1)]
+
+
+def test_a_failover_typed_while_a_node_may_take_over_opens_nothing(stage: Stage, operator: Operator) -> None:
+    with stage.load(RATE) as traffic:
+        for seconds in (0, 5, 30):
+            more(traffic)
+            stage.kill("london", node="a")
+            system().sleep(seconds)
+            refused = operator.run("failover", "--to", "paris", "--yes", *ACCEPTED)
+            assert refused.code == 12, refused.told
+            more(traffic)
+            whole(stage, "london", operator)
+        verdict = traffic.stop(drain_s=60)
+
+    assert (verdict.lost, verdict.duplicates) == ((), ())
+    assert served(stage) == ["london"]
