@@ -3,9 +3,9 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
@@ -42,6 +42,11 @@ class Wanted:
     nodes: int
     replicates: bool
 
+    @property
+    def alike(self) -> dict[str, Any]:
+        """What is said of real brokers and of simulated ones."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "directory"}
+
 
 def two(sites: str) -> tuple[str, str]:
     """The sites' names. UsageError where there are not two."""
@@ -61,19 +66,8 @@ def up(session: Session, wanted: Wanted, plugin: Path | None) -> Result:
     session.say(
         f"starting {2 * wanted.pairs * wanted.nodes} brokers; the first time their distribution is fetched with Maven"
     )
-    lab = Lab.up(
-        wanted.directory,
-        sites=wanted.sites,
-        serving=wanted.sites[0],
-        queues=wanted.queues,
-        delay_ms=wanted.delay_ms,
-        topology=wanted.topology,
-        options={} if plugin is None else {"plugin": plugin},
-        pairs=wanted.pairs,
-        nodes=wanted.nodes,
-        replicates=wanted.replicates,
-    )
-    return _is_up(lab, wanted)
+    options = {} if plugin is None else {"plugin": plugin}
+    return _is_up(Lab.up(wanted.directory, serving=wanted.sites[0], options=options, **wanted.alike), wanted)
 
 
 def twin_up(session: Session, wanted: Wanted, plugin: Path | None) -> Result:
@@ -81,17 +75,7 @@ def twin_up(session: Session, wanted: Wanted, plugin: Path | None) -> Result:
     if plugin is not None:
         raise UsageError("--plugin: simulated brokers load no plugin", remedy="Leave it out; the twin acts as it does.")
     session.say(f"starting {2 * wanted.pairs * wanted.nodes} simulated brokers")
-    twin = Playground.up(
-        wanted.directory,
-        sites=wanted.sites,
-        queues=wanted.queues,
-        delay_ms=wanted.delay_ms,
-        topology=wanted.topology,
-        pairs=wanted.pairs,
-        nodes=wanted.nodes,
-        replicates=wanted.replicates,
-    )
-    return _is_up(twin, wanted)
+    return _is_up(Playground.up(wanted.directory, **wanted.alike), wanted)
 
 
 def _is_up(lab: Lab | Playground, wanted: Wanted) -> Result:

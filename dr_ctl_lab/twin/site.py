@@ -235,12 +235,6 @@ class Twin:
         for host in self._of(site, pair, node):
             host.start()
 
-    def takeover(self, site: str, pair: str | None = None) -> None:
-        """End the active nodes: another one becomes active after a while, if it can."""
-        for nodes in self._sites_nodes(site, pair):
-            for host in nodes.active:
-                host.die()
-
     def split(self, site: str, pair: str | None = None) -> None:
         """Let two nodes be active, each of which has lost the other."""
         with self._lock:

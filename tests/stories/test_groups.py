@@ -10,14 +10,12 @@ import pytest
 
 from dr_ctl.core.system import beside, system
 from dr_ctl_lab.lab.lab import Lab
-from dr_ctl_lab.lab.traffic import Load
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.nodes import Layout
 from tests.broker.driving import Ended, Operator, Stage, until
-from tests.stories.test_story import Inside
+from tests.stories.test_story import RATE, more
 from tests.twin.matrix import ACCEPTED
 
-RATE = 24
 # A step, and at which site the active node dies in it.
 STEPS = (("quiesce", "source"), ("fence", "source"), ("drain", "source"), ("verify", "target"), ("activate", "source"))
 BROKERS = pytest.param(True, id="brokers", marks=(pytest.mark.broker, pytest.mark.deep))
@@ -32,14 +30,6 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path, system_of_test: None) 
     else:
         with PlayedTwin.up(tmp_path / "stage", layout=Layout(nodes=2)) as twin:
             yield twin
-
-
-@pytest.fixture
-def operator(stage: Stage, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Operator:
-    operator = Inside(stage, tmp_path / "state")
-    operator.command = request.getfixturevalue("inside")
-    monkeypatch.setenv("DR_CTL_CONFIG", str(stage.settings_path))
-    return operator
 
 
 def active(stage: Stage, site: str) -> str | None:
@@ -60,7 +50,8 @@ def moved(stage: Stage, operator: Operator, step: str, site: str, target: str) -
 
     def watch() -> None:
         while not over.wait(0.005):
-            if len([*runs.glob("*/journal.jsonl")]) > before and step in [each["step"][3:] for each in steps(operator)]:
+            begun = operator.journal() if len([*runs.glob("*/journal.jsonl")]) > before else []
+            if any(each["kind"] == "step" and each["step"].endswith(step) for each in begun):
                 stage.kill(site, node="a")
                 return
 
@@ -71,19 +62,11 @@ def moved(stage: Stage, operator: Operator, step: str, site: str, target: str) -
     return ended
 
 
-def steps(operator: Operator) -> list[dict[str, str]]:
-    return [entry for entry in operator.journal() if entry["kind"] == "step"]
-
-
 def served(stage: Stage) -> list[str]:
     """The sites at which sends were confirmed, one after the other."""
     [ledger] = stage.ledgers.glob("*.jsonl")
     sent = [row for row in map(json.loads, ledger.read_text().splitlines()) if row["event"] == "sent"]
     return [site for site, _ in groupby(row["site"] for row in sorted(sent, key=lambda row: row["at_s"]))]
-
-
-def more(traffic: Load) -> None:
-    traffic.wait_for(traffic.counts().sent + RATE)
 
 
 def test_a_node_dies_in_the_middle_of_a_step_of_a_move(stage: Stage, operator: Operator) -> None:

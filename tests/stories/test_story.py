@@ -1,9 +1,7 @@
 """A service's life under load, once for each topology, on the twin and on real brokers: moved there and back, a command
 killed on the way, a site lost, replaced, taken in again. The ledger of the clients judges."""
 
-import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -16,7 +14,6 @@ import pytest
 from dr_ctl.agents.monitor import recording
 from dr_ctl.core.document import document
 from dr_ctl.core.model import ExitCode
-from dr_ctl.rpo.estimate import request as estimates
 from dr_ctl.settings.loader import load
 from dr_ctl.stomp_io.address import Closed, Connected
 from dr_ctl.stomp_io.client import greet
@@ -25,8 +22,7 @@ from dr_ctl_lab.lab.ledger import Counts, Verdict
 from dr_ctl_lab.lab.stage import LoadOptions
 from dr_ctl_lab.lab.traffic import Load
 from dr_ctl_lab.played import PlayedTwin
-from tests.broker.driving import Ended, Operator, Stage, accepting, end_all, killed_at, recorded, until
-from tests.conftest import Command
+from tests.broker.driving import Ended, Operator, Stage, accepting, killed_at, recorded, until
 from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.conftest import prompt
 
@@ -41,8 +37,6 @@ TOPOLOGIES: dict[str, tuple[pytest.MarkDecorator, ...]] = {
     "classic-fanout": (),
     "classic-shared-store": (),
 }
-# A session of Spark takes longer than the rest of a move: of one story the estimate is made by it, of others by nobody.
-ESTIMATED = ("artemis-mirror",)
 KEEP_HISTORY = ("artemis-bridges",)  # nothing takes out of the waiting site what was processed
 WITH_AGENT = ("classic-brokersync",)  # beside real brokers it runs as a service; a twin has it inside
 TRIMMED = ("classic-fanout",)  # a command does, which is asked for
@@ -84,31 +78,6 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     queues: dict[str, Any] = {"queues": ("orders.in",)} if real and topology in ONE_FLOW else {}
     with (Lab if real else PlayedTwin).up(tmp_path / "stage", topology=topology, **queues) as stage:
         yield stage
-
-
-class Inside(Operator):
-    """The command line in this process, so that it is not started anew for each command."""
-
-    command: Command
-
-    def run(self, *words: str) -> Ended:
-        return self.command(*words)
-
-
-@pytest.fixture
-def operator(stage: Stage, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Operator]:
-    path = os.environ["PATH"]
-    operator = Inside(stage, tmp_path / "state")
-    operator.command = request.getfixturevalue("inside")
-    patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
-    patch.setenv("DR_CTL_CONFIG", str(stage.settings_path))
-    patch.setenv("DR_CTL_STATE_DIR", str(operator.state))
-    if isinstance(stage, Lab):
-        patch.setenv("PATH", path)  # the brokers need Java
-        if load(stage.settings_path).settings.topology not in ESTIMATED:
-            patch.setattr(estimates, "command", lambda: [sys.executable, "-c", ""])
-    yield operator
-    end_all()
 
 
 def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(

@@ -82,7 +82,8 @@ def _arriving(copy: str, queue: str) -> str:
 def _network(make: Make, shipped: Sequence[str]) -> str:
     """A static bridge ships what is named here and nothing else, whoever asks for it at the peer."""
     again = "initialReconnectDelay=200&amp;maxReconnectDelay=500&amp;useExponentialBackOff=false"
-    kind, uris = create.finding(make), [f"{uri}?wireFormat.maxInactivityDuration=5000" for uri in make.link_uris]
+    kind = "masterslave" if len(make.link_uris) > 1 else "static"
+    uris = [f"{uri}?wireFormat.maxInactivityDuration=5000" for uri in make.link_uris]
     included = "".join(f'\n        <queue physicalName="{name}"/>' for name in shipped)
     return f"""
     <networkConnectors>

@@ -162,11 +162,6 @@ def waits(instance: Path) -> bool:
     return any(word in said for word in WAITING)
 
 
-def finding(make: Make) -> str:
-    """How a network connector finds its peer: at one place, or at that of its nodes which answers."""
-    return "masterslave" if len(make.link_ports) > 1 else "static"
-
-
 def settings(site: SiteState, secret: str) -> dict[str, Any]:
     return {
         "name": site.pair,
