@@ -7,17 +7,11 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import replace
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from dr_ctl.core.system import SystemClock
-from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.lease import LOCK, LockDocument
-from dr_ctl.settings.loader import load
-from dr_ctl.topologies.registry import opened
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Ended, Operator, recorded, send, state_of, until
 from tests.broker.recorder import Recorder, Snapshot
@@ -168,35 +162,6 @@ def watched(lab: Lab) -> Iterator[list[str]]:
 
 def serving(lab: Lab) -> list[str]:
     return [site for site in SITES if lab.admin(site).clients_open()]
-
-
-def test_a_copy_of_its_state_goes_on_once_the_lock_ran_out(lab: Lab, operator: Operator, tmp_path: Path) -> None:
-    before = state_of(lab)
-    with draining(lab, operator, tmp_path / "recorded"):
-        pass  # killed
-    lab.heal()
-    shutil.copytree(operator.state, tmp_path / "copy")
-    copy = Operator(lab, tmp_path / "copy")
-
-    kept_out = copy.run("abort", "--yes")
-    let_run_out(lab)
-    ended = copy.run("abort", "--yes")
-
-    assert (kept_out.code, ended.code) == (13, 0), ended.document
-    assert state_of(lab) == before
-    assert operator.run("status").document["data"]["locks"] == []
-
-
-def let_run_out(lab: Lab) -> None:
-    """Write every lock anew, as one whose time is over."""
-    with closing(opened(load(lab.settings_path), SystemClock(), Timeouts(), lab.directory)) as topology:
-        topology.observe()
-        for store in topology.stores():
-            with closing(store):
-                now_ms, texts = store.read(LOCK)
-                for epoch, text in texts:
-                    old = replace(LockDocument.of_text(epoch, text), expires_ms=now_ms)
-                    store.update(LOCK, epoch, old.to_text())
 
 
 def test_a_frozen_run_whose_lock_was_broken_changes_nothing(lab: Lab, operator: Operator, tmp_path: Path) -> None:

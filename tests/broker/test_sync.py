@@ -12,7 +12,7 @@ import pytest
 from dr_ctl_lab.lab.kinds import BROKERSYNC
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, until
-from tests.twin.subject import TEXT, ClassicClient, ClassicSubject
+from tests.twin.subject import ClassicClient, ClassicSubject
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
@@ -153,36 +153,6 @@ def test_killed_in_mid_traffic_and_started_again_it_leaves_no_residue_and_ends_w
 
     assert process.wait(30) == 0
     assert (agent.standing()["phase"], "closed" in agent.standing()["why"]) == ("finished", True)
-
-
-def test_a_person_keeps_aside_what_nothing_proves_and_puts_it_back(tmp_path: Path) -> None:
-    with made(tmp_path) as agent:
-        settle = ("sync", "--settle", "--site", "paris")
-        agent.send(50)
-        agent.come_to(50, 50)
-
-        agent.at_london(f"moveMatchingMessagesTo({TEXT},{TEXT},int)", "", "ActiveMQ.DLQ", 10)
-        alone = sorted(agent.ids("paris") - agent.ids("london"))
-        shown = agent.run(*settle, "--dry-run").document["data"]["queues"]
-        aside = agent.run(*settle, "--yes", "--reason", "CHG-1: looked at each")
-
-        assert [each["ids"] for each in shown] == [alone]
-        assert (len(alone), aside.code, agent.lying()) == (10, 0, [40, 40])
-        assert "--put-back" in agent.run("status").told
-
-        with agent.sites.client("london") as taker:
-            taker.confirmed("BEGIN", transaction="open")
-            took(taker, 15, transaction="open")  # no browse shows these
-            hidden = agent.run(*settle, "--dry-run").document["data"]["queues"]
-        until(lambda: len(agent.ids("london")) == 40, why="the broker has rolled it back")
-
-        assert [(each["ids"], "shows 25 of them" in each["why_not"]) for each in hidden] == [([], True)]
-
-        moved = agent.run("swapover", "--to", "paris", "--yes")
-        back = agent.run(*settle, "--put-back", "--yes", "--reason", "CHG-1: never done")
-
-        assert (moved.code, back.code, agent.lying()) == (0, 0, [40, 50]), (moved.told, back.told)
-        assert {*alone} < agent.ids("paris")
 
 
 def test_where_the_console_may_not_delete_nothing_is_taken_and_given_back(tmp_path: Path) -> None:

@@ -29,8 +29,6 @@ from dr_ctl.core.findings import MEANINGS
 from dr_ctl.core.model import ExitCode, Finding, Severity
 from dr_ctl.engine.ports import Check
 from tests.cli.conftest import Ended, Shell
-from tests.cli.sites import Sites
-from tests.documents import hold
 
 COMMON = ("--output", "--json", "--quiet", "--warn-exit", "-h, --help")
 GROUPS = (*(str(group.name) for group in app.registered_groups), "lab")
@@ -323,21 +321,6 @@ def test_as_text_it_is_the_schema_and_nothing_else_and_without_a_command_that_of
     assert json.loads(dr_ctl("schema").out) == json.loads(kept)
 
 
-def test_a_document_that_is_not_as_its_schema_says_is_noticed(dr_ctl: Shell, sites: Sites) -> None:
-    document = dr_ctl("status", "--json").document
-    hold(document)
-    data = document["data"]
-    spoilt: list[dict[str, Any]] = [
-        {"data": {**data, "open_run": 3}},
-        {"data": {name: value for name, value in data.items() if name != "sites"}},
-        {"data": {**data, "links": [{**data["links"][0], "speed": 1}]}},
-        {"outcome": "fine"},
-    ]
-    for change in spoilt:
-        with pytest.raises(AssertionError):
-            hold({**document, **change})
-
-
 RUNBOOKS = ["runbook", "list"]
 TO_JSON = [
     ["--json", *RUNBOOKS],
@@ -387,14 +370,6 @@ def test_every_path_ends_with_one_document(dr_ctl: Shell, nobody: str, words: st
         assert all(finding["remedy"] for finding in document["findings"])
 
 
-def test_a_process_ends_with_the_exit_code_of_its_document(dr_ctl: Shell, nobody: str) -> None:
-    words = [sys.executable, "-m", "dr_ctl", "resume", "--yes", "--json"]
-
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-
-    assert (done.returncode, json.loads(done.stdout)["exit_code"], done.stderr) == (10, 10, "")
-
-
 @pytest.mark.parametrize(
     ("severity", "code"),
     [(Severity.INFO, ExitCode.OK), (Severity.WARNING, ExitCode.WARNINGS), (Severity.ERROR, ExitCode.WARNINGS)],
@@ -403,14 +378,6 @@ def test_an_error_among_the_findings_is_no_less_than_a_warning(severity: Severit
     ended = Result(ExitCode.OK, "both sites let clients in", (Finding("DR-X-001", severity, "text", ""),))
 
     assert ended.with_warn_exit().code is code
-
-
-def test_a_runs_document_stands_alone_on_standard_output(dr_ctl: Shell, sites: Sites) -> None:
-    ended = dr_ctl("swapover", "--to", "paris", "--yes", "--json")
-
-    assert json.loads(ended.out)["outcome"] == "ok"
-    assert ended.out.count("\n") == 1
-    assert "[11/11] probe:" in ended.err
 
 
 LONG = " ".join(f"word{number}" for number in range(60))

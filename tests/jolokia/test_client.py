@@ -471,11 +471,6 @@ def test_quoting_is_that_of_java(value: str, quoted: str) -> None:
     assert beans.unquote(quoted) == value
 
 
-@given(st.text())
-def test_unquoting_undoes_quoting(value: str) -> None:
-    assert beans.unquote(beans.quote(value)) == value
-
-
 @pytest.mark.parametrize("value", ["plain", "", '"', '"half', 'half"'])
 def test_what_is_not_quoted_stays_as_it_is(value: str) -> None:
     assert beans.unquote(value) == value
@@ -516,20 +511,3 @@ NO_NAMES = [
 def test_what_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="not the name of a bean"):
         beans.parts(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "written"),
-    [
-        (beans.server("a"), 'org.apache.activemq.artemis:broker="a"'),
-        (beans.acceptor("a", "x"), 'org.apache.activemq.artemis:broker="a",component=acceptors,name="x"'),
-        (
-            beans.broker_connection("a", "x"),
-            'org.apache.activemq.artemis:broker="a",component=broker-connections,name="x"',
-        ),
-        (beans.acceptor("*"), r'org.apache.activemq.artemis:broker="\*",component=acceptors,name=*'),
-        (beans.ANY_SERVER, "org.apache.activemq.artemis:broker=*"),
-    ],
-)
-def test_names_are_written_as_the_broker_registers_them(name: str, written: str) -> None:
-    assert name == written
