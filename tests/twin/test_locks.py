@@ -1,6 +1,7 @@
 """One lock over both sites: moves drive its coordinators, so that no acceptor opens past the gate."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +75,19 @@ def test_a_site_is_fenced_and_opened_again_by_its_lock(
 
     assert fenced == ((), ("Stopped", "Stopped"))
     assert (serving(twin), status(brokers)) == (("london",), ("Locked", "Stopped"))
+
+
+def test_a_saved_plan_rests_on_who_contends_for_the_lock(
+    tmp_path: Path, dr_ctl: Command, brokers: dict[str, ArtemisBroker]
+) -> None:
+    file = str(tmp_path / "plan.json")
+    done(dr_ctl("plan", "swapover", "--to", "paris", "--out", file))
+    brokers["paris"].coordinators[0].stop()
+
+    refused = dr_ctl("swapover", "--to", "paris", "--plan", file, "--yes")
+
+    assert (refused.code, status(brokers)) == (10, ("Locked", "Stopped")), refused.document
+    assert "locks" in str(refused.document)
 
 
 @pytest.mark.parametrize(

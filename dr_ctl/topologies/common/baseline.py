@@ -62,6 +62,7 @@ def basis(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
 
 def state_of(view: Broker) -> dict[str, Json]:
     by_runs = paused_by_runs(view)
+    locks: dict[str, Json] = {name: name in view.fence.contends for name in (*view.fence.contends, *view.fence.rests)}
     return {
         "listeners": {listener.name: listener.started for listener in view.listeners},
         "mirror": {listener.name: listener.started for listener in view.link.listeners},
@@ -72,4 +73,5 @@ def state_of(view: Broker) -> dict[str, Json]:
         "shut_out": view.fence.shut_out,
         "debts": [name for name in sorted(view.documents) if is_debt(name)],
         **view.link.settable,
+        **({"locks": locks} if locks else {}),
     }
