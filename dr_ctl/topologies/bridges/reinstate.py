@@ -102,8 +102,7 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext
     # Clients go on sending to the serving site: in that direction the wait covers only messages that lay there.
     forth = [Direction(here, there, whole, IdBarrier(), MessageBarrier()) for here, there in pairs]
     waiting = wait(tools, [*back, *forth], context)
-    within_s, stall_s = step.limits.get("within"), step.limits["stall"]
-    if (failed := waiting.until(tools.rules.drain.poll, within_s=within_s, stall_s=stall_s)) is not None:
+    if (failed := waiting.until(tools.rules.drain.poll, step.limits)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     held = any(call.goal is Goal.PAUSE for call in step.calls)
     findings = [*_done_there(tools, move)] if held else []  # before anybody delivers what came

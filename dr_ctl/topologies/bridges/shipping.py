@@ -6,13 +6,11 @@ from types import MappingProxyType
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, some
-from dr_ctl.core.notation import duration, if_known
+from dr_ctl.core.model import Finding
+from dr_ctl.core.notation import if_known
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
-from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis.operations import START, STOP
 from dr_ctl.topologies.bridges.duplicates import Lacking, lacking, told
 from dr_ctl.topologies.bridges.reading import Access
@@ -23,6 +21,7 @@ from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.waiting import attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links, planning
 from dr_ctl.topologies.console.requests import request
 
@@ -117,9 +116,6 @@ class Direction:
         return [call for call in starts(here, self.chosen) if not here.holds(call)]
 
 
-Views = waiting.Readings[BrokerView]
-
-
 def wait(
     tools: BridgesTools, directions: Sequence[Direction], context: StepContext, small: int = 0
 ) -> waiting.Wait[BrokerView]:
@@ -132,8 +128,7 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     ways = tools.observer.ways(move)
     before = _ids_lacking(tools, move)
     waiting = wait(tools, [Direction(*way, move.moves, IdBarrier()) for way in ways], context, SMALL)
-    within_s = step.limits["within"]
-    failed = waiting.until(tools.timeouts.link_poll_s, within_s=within_s, stall_s=within_s)
+    failed = waiting.until(tools.timeouts.link_poll_s, step.limits)
     if failed is not None:
         if waiting.first is not None and waiting.last is not None and waiting.last >= waiting.first > SMALL:
             return Refused(f"the buffers grow while clients work: {waiting.first} under way, then {waiting.last}")
@@ -174,30 +169,17 @@ def drain(tools: BridgesTools, step: PlannedStep, move: Move, context: StepConte
         for way in tools.observer.ways(move)
     ]
     waiting = wait(tools, ways, context)
-    limits = step.limits
-    failed = waiting.until(
-        tools.rules.drain.poll,
-        within_s=limits["within"],
-        stall_s=limits["stall"],
-        guard=lambda views: _opened(views, move.moves),
-        calms=1,  # the gate looks again, over its window
-    )
+    # The gate looks again, over its window.
+    failed = waiting.until(tools.rules.drain.poll, step.limits, lambda view: view.open_among(move.moves), calms=1)
     return failed or Done("nothing is under way", {"started": waiting.mended})
 
 
-def _opened(views: Views, chosen: Chosen) -> str | None:
-    by_site = [(view.site, view.open_among(chosen)) for view in views.values() if isinstance(view, BrokerView)]
-    opened = [f"{site}: {some(units)}" for site, units in by_site if units]
-    return f"opened to clients during the drain: {some(opened)}" if opened else None
-
-
 def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Whether they connected is looked at, not what the call answered."""
     stops = [call for call in step.calls if call.goal is Goal.LINK_DOWN]
     tools.change(stops, context)
     again_at = 0.0
 
-    def look() -> list[str]:
+    def look() -> dict[str, str]:
         """Name the units whose bridge is not connected. A start is refused for as long as a stop goes on, so it is sent
         until it is seen to hold."""
         nonlocal again_at
@@ -206,27 +188,10 @@ def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
             again_at = context.monotonic() + AGAIN_S
             tools.change(stopped, context)
         views = tools.observer.look_at(move.source)
-        return [flow.unit for view in views for flow in view.carrying_among(move.ask.includes) if not flow.attached]
+        carrying = [flow for view in views for flow in view.carrying_among(move.ask.includes)]
+        return {flow.unit: "" for flow in carrying if not flow.attached}
 
-    waited = until(
-        context,
-        look,
-        holds=lambda away: not away,
-        within_s=step.limits["within"],
-        poll_s=tools.timeouts.link_poll_s,
-        meanwhile=lambda away: context.waiting(f"the bridges of {move.source} connect", len(away), None),
-    )
-    if waited.held:
-        return Done(f"the bridges of {move.source} are connected")
-    return Refused.of(
-        found(
-            "DR-LINK-008",
-            link=f"the bridge of {some(waited.look)}",
-            within=duration(step.limits["within"]),
-            why="",
-            target=move.target,
-        )
-    )
+    return attached(tools, step, move, context, "the bridge", look)
 
 
 UNDO: Final = Undo(source=(links,))

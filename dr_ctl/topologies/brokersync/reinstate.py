@@ -101,9 +101,7 @@ def act(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -
         tools, [Copies(here, there, context, tools.timeouts) for here, there in ways], context, UNDER_WAY, SMALL
     )
     for wait in (back, forth):
-        limits = step.limits
-        failed = wait.until(tools.rules.drain.poll, within_s=limits.get("within"), stall_s=limits["stall"])
-        if failed is not None:
+        if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
             return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     if (refused := tools.reach(PAID, move, context)) is not None:
         return refused

@@ -9,15 +9,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, some
-from dr_ctl.core.notation import duration, if_known
+from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.notation import if_known
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.brokersync import listing, parity
 from dr_ctl.topologies.brokersync.checks import not_compared, possible_duplicates, unproven
 from dr_ctl.topologies.brokersync.listing import listed, own
@@ -37,7 +35,7 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.tools import not_done
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.common.waiting import Readings, Wait
+from dr_ctl.topologies.common.waiting import Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, planning
 from dr_ctl.topologies.console.requests import request
 
@@ -268,8 +266,7 @@ def catch_up(tools: SyncTools, step: PlannedStep, move: Move, context: StepConte
     wait = Wait(
         tools, [Copies(*way, context, tools.timeouts) for way in tools.observer.ways(move)], context, UNDER_WAY, SMALL
     )
-    within_s = step.limits["within"]
-    failed = wait.until(tools.timeouts.link_poll_s, within_s=within_s, stall_s=within_s)
+    failed = wait.until(tools.timeouts.link_poll_s, step.limits)
     if failed is not None:
         if wait.first is not None and wait.last is not None and wait.last >= wait.first > SMALL:
             return Refused(f"the copy queues grow while clients work: {wait.first} to ship, then {wait.last}")
@@ -282,17 +279,9 @@ def drain(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext)
         wait = Wait(
             tools, [Copies(*way, context, tools.timeouts) for way in tools.observer.ways(move)], context, UNDER_WAY
         )
-        limits = step.limits
-        failed = wait.until(
-            tools.rules.drain.poll, within_s=limits["within"], stall_s=limits["stall"], guard=_opened, calms=2
-        )
+        failed = wait.until(tools.rules.drain.poll, step.limits, lambda view: [view.pair] if view.open else [])
         outcome = failed or _cleared(tools, move, context)
     return lifted.judged(outcome)
-
-
-def _opened(views: Readings[BrokerView]) -> str | None:
-    opened = [site for (site, _), view in views.items() if isinstance(view, BrokerView) and view.open]
-    return f"opened to clients during the drain: {some(opened)}" if opened else None
 
 
 def _cleared(tools: SyncTools, move: Move, context: StepContext) -> Outcome:
@@ -314,28 +303,14 @@ def _count(counts: Json) -> int:
 
 
 def restart(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Whether it connected is looked at, not what the call answered."""
     tools.change([call for call in step.calls if call.goal is Goal.LINK_DOWN], context)
     tools.change([call for call in step.calls if call.goal is Goal.LINK_UP], context)
-    waited = until(
-        context,
-        lambda: [f"{view.site}/{view.pair}" for view in tools.observer.look_at(move.source) if not view.link.attached],
-        holds=lambda away: not away,
-        within_s=step.limits["within"],
-        poll_s=tools.timeouts.link_poll_s,
-        meanwhile=lambda away: context.waiting(f"the network connector of {move.source} connects", len(away), None),
-    )
-    if waited.held:
-        return Done(f"the network connector of {move.source} is connected")
-    return Refused.of(
-        found(
-            "DR-LINK-008",
-            link=f"the network connector of {some(waited.look)}",
-            within=duration(step.limits["within"]),
-            why="",
-            target=move.target,
-        )
-    )
+
+    def away() -> dict[str, str]:
+        views = tools.observer.look_at(move.source)
+        return {f"{view.site}/{view.pair}": "" for view in views if not view.link.attached}
+
+    return attached(tools, step, move, context, "the network connector", away)
 
 
 def connected(at: AtBroker) -> list[Call]:

@@ -274,7 +274,8 @@ class Tools(Generic[V_co]):
     def taken_back(self, move: Move) -> set[str]:
         """The pairs at the target that are closed again: by something else, or where another node of a broker is active
         since."""
-        return {view.pair for view in self.observer.look_once().views(move.target) if not view.open}
+        views = self.observer.answers(self.observer.at(move.target), Part.STATE)
+        return {view.pair for view in views if not isinstance(view, BrokerError) and not view.open}
 
 
 def _gives(call: Call) -> bool:

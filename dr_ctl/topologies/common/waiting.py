@@ -6,10 +6,11 @@ from operator import attrgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, some
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import Refused, StepContext
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.figures import Shipping, evidence, said, total
@@ -87,17 +88,16 @@ class Wait(Generic[R]):
     def until(
         self,
         poll_s: float,
-        *,
-        within_s: float | None,
-        stall_s: float,
-        guard: Callable[[Readings[R]], str | None] | None = None,
+        limits: Mapping[str, float],
+        opened: Callable[[R], Sequence[str]] = lambda _: (),
         calms: int = 2,
     ) -> Refused | None:
-        """Poll until at most `small` is left, `calms` times in a row. Gives a refusal if not; `guard` says why to give
-        up."""
+        """Poll until at most `small` is left, `calms` times in a row. Gives a refusal if not within the step's limits,
+        and at once where clients are let in by what is `opened`."""
+        within_s, stall_s = limits.get("within"), limits.get("stall", limits.get("within", 0.0))
         waited = until(
             self._context,
-            lambda: self._noted(guard),
+            lambda: self._noted(opened),
             holds=lambda now: now.broken is None and now.left is not None and now.left <= self._small and not now.why,
             hopeless=lambda now: now.broken is not None or self._still_s() > stall_s,
             within_s=self.began + within_s - self._context.monotonic() if within_s is not None else None,
@@ -110,25 +110,28 @@ class Wait(Generic[R]):
         now = waited.look
         return Refused(now.broken) if now.broken is not None else self._late(now.left, now.why, stall_s)
 
-    def _noted(self, guard: Callable[[Readings[R]], str | None] | None) -> _Reading[R]:
-        every = {(each.site, each.pair): each for way in self._directions for each in (way.here, way.there)}
-        readings = self._read([*every.values()])
+    def _noted(self, opened: Callable[[R], Sequence[str]]) -> _Reading[R]:
+        brokers = {(access.site, access.pair): access for way in self._directions for access in (way.here, way.there)}
+        readings = self._read([*brokers.values()])
         left, self.why = self._left(readings)
-        if guard is not None and (broken := guard(readings)) is not None:
-            return _Reading(readings, left, self.why, broken)
+        for (site, _), reading in readings.items():
+            if not isinstance(reading, BrokerError) and (names := opened(reading)):
+                broken = f"{site} was opened to clients during the drain: {some(names)}"
+                return _Reading(readings, left, self.why, broken)
         if left is not None and (self.last is None or (left < self.last if self._lessens else left != self.last)):
             self._moved_at, self.last = self._context.monotonic(), left
             self.first = left if self.first is None else self.first
         self._context.waiting(self._about, left, next(iter(self.why), None))
-        shown = ((site, each) for (site, _), each in readings.items())
-        self._context.sample(
-            evidence((site, each if isinstance(each, BrokerError) else self._figures(each)) for site, each in shown)
-        )
+        figures = {
+            key: reading if isinstance(reading, BrokerError) else self._figures(reading)
+            for key, reading in readings.items()
+        }
+        self._context.sample(evidence((site, shown) for (site, _), shown in figures.items()))
         return _Reading(readings, left, self.why)
 
-    def _views(self, every: Sequence[Access[Any]]) -> Readings[R]:
-        answers: Sequence[Any] = self._tools.observer.answers(every)
-        return {(access.site, access.pair): each for access, each in zip(every, answers, strict=True)}
+    def _views(self, brokers: Sequence[Access[Any]]) -> Readings[R]:
+        answers: Sequence[Any] = self._tools.observer.answers(brokers)
+        return {(access.site, access.pair): answer for access, answer in zip(brokers, answers, strict=True)}
 
     def _left(self, readings: Readings[R]) -> tuple[int | None, list[str]]:
         left: list[int | None] = []
@@ -139,7 +142,7 @@ class Wait(Generic[R]):
             here, there = readings[way.here.site, way.here.pair], readings[way.there.site, way.there.pair]
             if not isinstance(here, BrokerError) and not isinstance(there, BrokerError):
                 left.append(way.left(here, there))
-                why += [f"{named}{each}" for each in way.why(here, there)]
+                why += [f"{named}{reason}" for reason in way.why(here, there)]
             else:
                 left.append(None)
                 answers = ((way.here.site, here), (way.there.site, there))
@@ -167,3 +170,32 @@ class Wait(Generic[R]):
                 self._mended[key] = self._mended.get(key, 0) + 1
                 self._context.notice(f"{way.here.site}: {way.mending}")
                 self._tools.change(calls, self._context)
+
+
+def attached(
+    tools: Tools[Any],
+    step: PlannedStep,
+    move: Move,
+    context: StepContext,
+    link: str,
+    away: Callable[[], Mapping[str, str]],
+) -> Outcome:
+    """Wait until no link of the source is `away`: by its name, why, if that is seen. Whether one attached is looked at,
+    not what a call answered."""
+
+    def why(names: Mapping[str, str]) -> str:
+        return some([reason for reason in names.values() if reason])
+
+    waited = until(
+        context,
+        away,
+        holds=lambda names: not names,
+        within_s=step.limits["within"],
+        poll_s=tools.timeouts.link_poll_s,
+        meanwhile=lambda names: context.waiting(f"{link} of {move.source} attaches", len(names), why(names) or None),
+    )
+    if waited.held:
+        return Done(f"{link} of {move.source} is attached")
+    reason = f": {seen}" if (seen := why(waited.look)) else ""
+    within, name = duration(step.limits["within"]), f"{link} of {some([*waited.look])}"
+    return Refused.of(found("DR-LINK-008", link=name, within=within, why=reason, target=move.target))

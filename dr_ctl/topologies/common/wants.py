@@ -97,15 +97,17 @@ def clients(at: AtBroker) -> Iterator[Call]:
     """The clients' ways in as before: their listeners, and the rights of their roles."""
     was, fence, named = at.was["listeners"], at.view.fence, at.named(Goal.OPEN, Goal.CLOSE)
     changed = [
-        each for each in at.view.listeners if each.started is not bool(was.get(each.name)) or named & {each.name, ALL}
+        listener
+        for listener in at.view.listeners
+        if listener.started is not bool(was.get(listener.name)) or named & {listener.name, ALL}
     ]
-    if shut := [each for each in changed if not was.get(each.name)]:
+    if shut := [listener for listener in changed if not was.get(listener.name)]:
         yield from fence.closing(shut, "it is open")
     if at.was["shut_out"] and (at.named(Goal.ADMIT) or not fence.shut_out):
         yield from fence.shutting_out("they are let in")
     if not at.was["shut_out"] and (at.named(Goal.SHUT_OUT) or fence.shut_out):
         yield from fence.admitting("they are kept out")
-    if opened := [each for each in changed if was.get(each.name)]:
+    if opened := [listener for listener in changed if was.get(listener.name)]:
         yield from fence.opening(opened, Peer.NOT_DRAINED, "it is closed")
 
 
@@ -113,10 +115,10 @@ def way_in(at: AtBroker) -> list[Call]:
     """The listeners of the peer's link as before."""
     was = at.was["mirror"]
     return at.missing(
-        open_listener(at.view, each, "it is closed")
-        if was.get(each.name)
-        else close_listener(at.view, each, "it is open")
-        for each in at.view.link.listeners
+        open_listener(at.view, listener, "it is closed")
+        if was.get(listener.name)
+        else close_listener(at.view, listener, "it is open")
+        for listener in at.view.link.listeners
     )
 
 

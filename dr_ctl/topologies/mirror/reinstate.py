@@ -110,8 +110,7 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext)
     both = [(_Residue(here, there, tools, context), _Beside(there, here, tools, context)) for here, there in ways]
     about = f"of {move.target}'s residue under way"
     waited = wait(tools, [each for two in both for each in two], context, about)
-    within_s, stall_s = step.limits.get("within"), step.limits["stall"]
-    failed = waited.until(tools.rules.drain.poll, within_s=within_s, stall_s=stall_s, calms=CALM)
+    failed = waited.until(tools.rules.drain.poll, step.limits, calms=CALM)
     if failed is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     tools.rejoined.begin()

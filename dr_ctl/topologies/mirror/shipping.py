@@ -9,19 +9,16 @@ from functools import partial
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.findings import found
 from dr_ctl.core.model import some
-from dr_ctl.core.notation import duration
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
-from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
-from dr_ctl.topologies.common.waiting import Readings, Wait
+from dr_ctl.topologies.common.waiting import Readings, Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links, planning
 from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.mirror.reading import Access, Flow
@@ -177,8 +174,8 @@ def _both(tools: MirrorTools, move: Move, context: StepContext, small: int = 0) 
 
 def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Wait, while the source serves, until both links are attached and a drain would take a moment."""
-    waited, within_s = _both(tools, move, context, SMALL), step.limits["within"]
-    failed = waited.until(tools.timeouts.link_poll_s, within_s=within_s, stall_s=within_s, calms=1)
+    waited = _both(tools, move, context, SMALL)
+    failed = waited.until(tools.timeouts.link_poll_s, step.limits, calms=1)
     if failed is not None and (waited.why or waited.first is None or waited.last is None):
         return Refused(f"not caught up: {some(waited.why) or failed.text}")
     left, first = waited.last or 0, waited.first or 0
@@ -189,50 +186,25 @@ def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCon
 
 def drain(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Lift the pauses and wait, side by side, until nothing is under way in either direction."""
-    within_s, stall_s = step.limits["within"], step.limits["stall"]
     with lifting(tools, move, context) as lifted:
         waited = _both(tools, move, context)
-        failed = waited.until(tools.rules.drain.poll, within_s=within_s, stall_s=stall_s, guard=_opened)
+        failed = waited.until(tools.rules.drain.poll, step.limits, lambda flow: flow.listeners_open)
     return lifted.judged(failed or Done("nothing is under way", {"restarts": waited.mended}))
 
 
-def _opened(now: Flows) -> str | None:
-    opened = [site for (site, _), flow in now.items() if isinstance(flow, Flow) and flow.listeners_open]
-    return f"{opened[0]} was opened to clients during the drain" if opened else None
-
-
 def restart(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Whether it attached is looked at, not what the call answered."""
     tools.change(step.calls, context)  # in one request, so no call comes between and leaves the link stopped
-    brokers, about = tools.observer.at(move.source), f"the link of {move.source} attaches"
 
     def away() -> dict[str, str]:
-        now = {f"{site}/{pair}": flow for (site, pair), flow in flows(tools, brokers).items()}
-        return {
-            name: why
+        readings = flows(tools, tools.observer.at(move.source))
+        now = {f"{site}/{pair}": flow for (site, pair), flow in readings.items()}
+        why = (
+            (name, why_not_attached(name, flow) if isinstance(flow, Flow) else f"{name} does not answer: {flow}")
             for name, flow in now.items()
-            if (why := why_not_attached(name, flow) if isinstance(flow, Flow) else f"{name} does not answer: {flow}")
-        }
-
-    waited = until(
-        context,
-        away,
-        holds=lambda now: not now,
-        within_s=step.limits["within"],
-        poll_s=tools.timeouts.link_poll_s,
-        meanwhile=lambda now: context.waiting(about, len(now), some([*now.values()])),
-    )
-    if waited.held:
-        return Done(f"the link of {move.source} is attached")
-    return Refused.of(
-        found(
-            "DR-LINK-008",
-            link=f"the link of {', '.join(waited.look)}",
-            within=duration(step.limits["within"]),
-            why=f": {some([*waited.look.values()])}",
-            target=move.target,
         )
-    )
+        return {name: reason for name, reason in why if reason is not None}
+
+    return attached(tools, step, move, context, "the link", away)
 
 
 UNDO: Final = Undo(source=(links,), target=(links,))

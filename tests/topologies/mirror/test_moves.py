@@ -324,7 +324,7 @@ def waited(world: Any, within_s: float) -> Refused | None:
     """London's way to Paris, which has nothing under way."""
     paris: Any = SimpleNamespace(site="paris", pair="a", flow=lambda timeout_s: flow())
     ways = [Events(world, paris, world, world), Events(paris, world, world, world)]
-    return wait(world, ways, world).until(0.5, within_s=within_s, stall_s=100.0, calms=1)
+    return wait(world, ways, world).until(0.5, {"within": within_s, "stall": 100.0}, calms=1)
 
 
 @pytest.mark.parametrize(

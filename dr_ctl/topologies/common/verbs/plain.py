@@ -31,5 +31,5 @@ def closed_first(
         return []
     if (refused := tools.reach(RETURNED_SHUT, move, context, f"{move.target} could not be fenced")) is not None:
         return refused
-    told = since(tools.views(move.target))
-    return [found("DR-RETURN-002", target=move.target, source=move.source, since=told)]
+    views = tools.views(move.target)
+    return [found("DR-RETURN-002", target=move.target, source=move.source, since=since(views))]

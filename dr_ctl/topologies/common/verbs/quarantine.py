@@ -14,7 +14,7 @@ from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Want, debts
 
 def shut(at: AtBroker) -> list[Call]:
     """The listener that the lost site's link uses is closed."""
-    return at.missing(close_listener(at.view, each) for each in at.view.link.listeners)
+    return at.missing(close_listener(at.view, listener) for listener in at.view.link.listeners)
 
 
 def row(*more: Want, about: str = "", undo: tuple[Want, ...] = ()) -> Row[Any, Any]:
