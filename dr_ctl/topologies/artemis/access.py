@@ -53,8 +53,8 @@ class Primaries:
         )
 
     @staticmethod
-    def bean(broker: str) -> str:
-        return beans.server(broker)
+    def part(broker: str) -> str:
+        return f"broker={beans.quote(broker)}"
 
 
 class Access(ConsoleAccess[B_co]):

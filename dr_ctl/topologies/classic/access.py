@@ -81,8 +81,8 @@ class Masters:
         return Itself(fields.text("BrokerName"), not fields.flag("Slave"), version=fields.text("BrokerVersion"))
 
     @staticmethod
-    def bean(broker: str) -> str:
-        return beans.broker(broker)
+    def part(broker: str) -> str:
+        return f"brokerName={beans.part(broker)}"
 
 
 class Access(ConsoleAccess[B_co]):

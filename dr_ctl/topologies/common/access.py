@@ -201,6 +201,22 @@ class Access(ABC, Generic[V_co]):
         """How long it may still take until one of them is active again; 0 where one is."""
         return 0.0
 
+    @property
+    def turn(self) -> str:
+        """Which node is active, and since when, by the newest answer; empty where the broker has a single one."""
+        return ""
+
+    @property
+    def takeover_s(self) -> float:
+        """The longest that another node of it may need to be active."""
+        return 0.0
+
+    def is_vacant(self, *, anew: bool = False) -> bool:
+        """Say whether no node is active and one may be at any moment. Asked `anew`, or where none was by the newest
+        answer."""
+        del anew
+        return False
+
     def refuses(self, error: BrokerError, *, within_s: float) -> bool:
         """Say whether every port of it that is known refuses, as its management did."""
         if not (isinstance(error, Unreachable) and error.refused):

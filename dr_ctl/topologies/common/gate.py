@@ -18,6 +18,7 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until_next
 from dr_ctl.topologies.common.access import FOR_GATE, Access
+from dr_ctl.topologies.common.baseline import started_since
 from dr_ctl.topologies.common.figures import evidence
 from dr_ctl.topologies.common.names import CLUSTER_PREFIX
 from dr_ctl.topologies.common.observer import Observer, V
@@ -143,9 +144,11 @@ class Verifier(ABC, Generic[V]):
         while going_on := [each for each in waits if each.outcome is None]:
             began = context.monotonic()
             looks = self._look(going_on)
-            if all(isinstance(each, Broker) for both in looks for each in both):
-                brokers = [each for both in looks for each in both if isinstance(each, Broker)]
-                context.sample(evidence((each.site, each.link) for each in brokers))
+            views = [each for both in looks for each in both if isinstance(each, Broker)]
+            if len(views) == 2 * len(looks):
+                context.sample(evidence((each.site, each.link) for each in views))
+            if opened := [view for view in views if view.nodes and view.open and started_since(move, view)]:
+                return Refused(f"{opened[0].site}: another node is active, and lets clients in")
             for each, (source, target) in zip(going_on, looks, strict=True):
                 each.look(source, target, context, began)
             reasons = [reason for each in going_on if not isinstance(each.outcome, Done) for reason in each.reasons]

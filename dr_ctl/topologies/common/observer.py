@@ -179,6 +179,15 @@ class Observer(Generic[V_co, A_co]):
         """The brokers of one site."""
         return list(self.brokers[site].values())
 
+    @property
+    def takeover_s(self) -> float:
+        """The longest that any of its brokers may need until another node of it is active."""
+        return max(access.takeover_s for access in self.all())
+
+    def turns(self) -> list[str]:
+        """Which node of each broker that has several is active, as far as that was seen."""
+        return [access.turn for access in self.all() if access.takeover_s]
+
     def look_at(self, site: str, pairs: Collection[str] | None = None, parts: Part = EVERYTHING) -> list[V_co]:
         """These parts of every broker of one site, or of those of some pairs; raises `BrokerError` where one does not
         answer."""

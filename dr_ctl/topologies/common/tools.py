@@ -13,11 +13,13 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, Unknown
 from dr_ctl.engine.waiting import until
 from dr_ctl.processes.secrets import SecretMissing
+from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.access import CHANGE_S, Access, Channel, Part
-from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.baseline import before, started_since
 from dr_ctl.topologies.common.calls import holds, queues_of, still
 from dr_ctl.topologies.common.gate import Verifier
 from dr_ctl.topologies.common.listeners import Listeners
+from dr_ctl.topologies.common.nodes import NobodyActive
 from dr_ctl.topologies.common.observer import AnyObserver, Observer
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.snapshot import V_co
@@ -98,7 +100,7 @@ class Sender:
             return [Refused(why) for _ in calls]
         try:
             return self._channel(calls[0].site, calls[0].unit).send(calls)
-        except (LoginRefused, Throttled, SecretMissing) as error:
+        except (LoginRefused, Throttled, SecretMissing, NobodyActive) as error:
             return [Refused(str(error)) for _ in calls]
         except Unreachable as error:
             # A refused connection never carried the request; any other broken one may have.
@@ -169,28 +171,44 @@ class Tools(Generic[V_co]):
         """This step at a broker, as that is by this reading."""
         return AtBroker(self.rules, move, view, before(move, view))
 
-    def missing(self, wants: Wants, move: Move) -> tuple[list[Call], list[str]]:
+    def missing(self, wanted: Wants, move: Move) -> tuple[list[Call], list[str]]:
         """What is missing of these states now, and the starts of the brokers that were read. Raises `BrokerError`."""
-        views = {name: self.observer.look_at(name) for name in dict.fromkeys(site(move) for _, site in wants)}
+        views = {name: self.observer.look_at(name) for name in dict.fromkeys(site(move) for _, site in wanted)}
         calls = [
             call
-            for want, site in wants
+            for want, site in wanted
             for view in views[site(move)]
             for call in want(self.at(view, move))
             if not view.holds(call)
         ]
         return calls, [view.start for each in views.values() for view in each]
 
-    def reach(self, wants: Wants, move: Move, context: StepContext, failed: str = "effect not seen") -> Refused | None:
+    def reach(self, wanted: Wants, move: Move, context: StepContext, failed: str = "effect not seen") -> Refused | None:
         """Send what is missing of these states until nothing is; None then. What has no effect is sent again only where
         another node of a broker is active since, or it was started anew. Raises `BrokerError`."""
-        calls, starts = self.missing(wants, move)
+        calls, starts = self.missing(wanted, move)
         at: list[str] | None = None
         while calls and starts != at:
             self.change(calls, context)
             at = starts
-            calls, starts = self.missing(wants, move)
+            calls, starts = self.missing(wanted, move)
         return Refused(f"{failed}: {some([call.about for call in calls])}") if calls else None
+
+    def shut_again(self, move: Move, context: StepContext, *sites: str) -> bool:
+        """Close what another node of a broker has opened, since its broker.xml says so, when it became active, and
+        prove it; says whether there was any. Raises `BrokerError`."""
+        opened = [
+            view
+            for site in sites
+            for view in self.observer.answering(site)
+            if view.nodes and started_since(move, view) and self.open_at(view, move)
+        ]
+        for site in dict.fromkeys(view.site for view in opened):
+            context.notice(f"{site}: another node is active, and had let clients in: they are kept out again")
+            send = self.sending(wants.shut, move, context)
+            send([view for view in opened if view.site == site])
+            self.listeners.closed(site, context, self.timeouts.fence_s, send)
+        return bool(opened)
 
     def sending(
         self, want: Want, move: Move, context: StepContext, sent: Sequence[Any] = ()

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
+from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Driver, Move, NotNeeded, Outcome, Recipe, Refused, StepContext
 from dr_ctl.engine.waiting import until
@@ -33,6 +35,11 @@ from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Glance, Keeper, NoKeeper, Unproven
 
 V = TypeVar("V", bound=Broker)
+MOST_TURNS: Final = 3
+"""So often at most a step is done where nodes take over from each other."""
+LAST: Final = "probe"
+LOOKING: Final = ("observe", "check")
+BEHIND_THE_FENCE: Final = ("drain", "verify", "activate", LAST)
 
 
 # What topologies of pairs do alike.
@@ -57,13 +64,60 @@ class PairDriver(Generic[V_co]):
 
     def __init__(self, procedure: Procedure[Any, Any], tools: Tools[V_co], by_console: str) -> None:
         self._procedure, self._tools, self._by_console = procedure, tools, by_console
+        self._move: Move | None = None
 
     def observe(self) -> Snapshot[V_co]:
-        return self._tools.observer.observe(least_s=self._tools.timeouts.last_look_s)
+        """The end of a run. A site that is not taken for lost is given the time to have an active node again."""
+        observer, least_s = self._tools.observer, self._tools.timeouts.last_look_s
+        until_s = observer.clock.monotonic() + observer.takeover_s
+        while True:
+            snapshot = observer.observe(least_s=least_s)
+            vacant = [site for site, hints in snapshot.hints.items() if hints.takeovers]
+            if {*vacant} <= {self._lost} or observer.clock.monotonic() >= until_s:
+                return snapshot
+            observer.clock.sleep(self._tools.timeouts.undo_poll_s)
+
+    @property
+    def _lost(self) -> str:
+        return self._move.source if self._move is not None and self._move.ask.operation == FAILOVER else ""
 
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        row = self._procedure[step.verb]
-        return guarded(lambda: row.act(self._tools, step, move, context))
+        """Do it once more where another node of a broker has become active meanwhile: what management did at the one
+        before is gone, and an act makes what is missing."""
+        row, observer, self._move = self._procedure[step.verb], self._tools.observer, move
+        for number in range(1, MOST_TURNS + 1):
+            turns = observer.turns()
+            outcome = guarded(lambda: row.act(self._tools, step, move, context))
+            if not turns or step.verb in LOOKING or number == MOST_TURNS:
+                break
+            if not self._taken_over(turns, outcome, step, move, context):
+                break
+        return outcome
+
+    def _taken_over(
+        self, turns: Sequence[str], outcome: Outcome, step: PlannedStep, move: Move, context: StepContext
+    ) -> bool:
+        """Wait until every broker has an active node again; says whether that is another one. What that one has opened
+        is closed: at the source behind its fence, at the target before the run opens it."""
+        tools, observer = self._tools, self._tools.observer
+        until(
+            context,
+            lambda: any(access.is_vacant(anew=step.verb == LAST) for access in observer.all()),
+            holds=lambda vacant: not vacant,
+            within_s=observer.takeover_s,
+            poll_s=tools.timeouts.undo_poll_s,
+        )
+        is_other = turns != observer.turns()
+        if not is_other and isinstance(outcome, Done | NotNeeded):
+            return False
+        shut = (
+            *((move.source,) if step.verb in BEHIND_THE_FENCE else ()),
+            *((move.target,) if not (tools.opened or move.sent) else ()),
+        )
+        try:
+            return tools.shut_again(move, context, *shut) or is_other
+        except BrokerError:
+            return False
 
     def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Try until it is verified or the time is over: a broker may be away for a moment. Where another run has the
@@ -73,16 +127,21 @@ class PairDriver(Generic[V_co]):
             return NotNeeded("it changes nothing that is put back")
         timeouts = self._tools.timeouts
 
+        def undone() -> Outcome:
+            if self._tools.observer.takeover_s and not (self._tools.opened or move.sent):
+                self._tools.shut_again(move, context, move.target)
+            return (undo.by or as_before)(self._tools, step, move, context)
+
         def attempt() -> tuple[Outcome | None, Outcome]:
             barred = self._tools.sender.barred()
-            return barred, guarded(lambda: (undo.by or as_before)(self._tools, step, move, context))
+            return barred, guarded(undone)
 
         waited = until(
             context,
             attempt,
             holds=lambda tried: isinstance(tried[1], Done | NotNeeded),
             hopeless=lambda tried: tried[0] is not None or _is_stranded(tried[1]),
-            within_s=timeouts.undo_s,
+            within_s=timeouts.undo_s + self._tools.observer.takeover_s,
             poll_s=timeouts.undo_poll_s,
             most_s=timeouts.undo_most_poll_s,
         )

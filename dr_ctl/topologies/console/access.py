@@ -21,6 +21,7 @@ from dr_ctl.settings.parts import Secret
 from dr_ctl.stomp_io.address import Connected, Greeting, Login, parse_address
 from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common.access import CHANGE_S, EVERYTHING, READ_S, Access, Part, gate
+from dr_ctl.topologies.common.nodes import NobodyActive
 from dr_ctl.topologies.common.snapshot import V_co
 from dr_ctl.topologies.console.group import Family, Group, GroupWire, Process, Unserved
 from dr_ctl.topologies.console.requests import change
@@ -105,6 +106,21 @@ class ConsoleAccess(Access[V_co]):
     @property
     def left_s(self) -> float:
         return self.group.left_s
+
+    @property
+    def turn(self) -> str:
+        return self.group.activation
+
+    @property
+    def takeover_s(self) -> float:
+        return self.group.takeover_s
+
+    def is_vacant(self, *, anew: bool = False) -> bool:
+        try:
+            self.group.found(anew=anew)
+        except NobodyActive as error:
+            return error.taking_over
+        return False
 
     def refuses(self, error: BrokerError, *, within_s: float) -> bool:
         if self.group.alone:

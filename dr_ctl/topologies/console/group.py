@@ -7,15 +7,17 @@ A passive node answers like an empty broker. So with whatever a group is asked, 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from dr_ctl.core.errors import BrokerError, Passive, Unreachable
 from dr_ctl.core.model import Json
+from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import Clock, Work, all_ended, beside
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import write_text
@@ -55,8 +57,8 @@ class Family(Protocol):
     def itself(self, answer: Answer) -> Itself:
         """Raises `BrokerError`."""
 
-    def bean(self, broker: str) -> str:
-        """What the names of all its beans begin with."""
+    def part(self, broker: str) -> str:
+        """What has the broker's name in the names of its beans, which have their parts in any order."""
 
 
 @dataclass(eq=False)
@@ -115,10 +117,13 @@ class Group:
         self, name: str, processes: Sequence[Process], family: Family, takeover_s: float, unserved: Unserved
     ) -> None:
         self.name, self.processes, self._family = name, processes, family
-        self._takeover_s, self._unserved = takeover_s, unserved
+        self._unserved = unserved
+        self.takeover_s = takeover_s if len(processes) > 1 else 0.0
         self.last: Process | None = processes[0] if len(processes) == 1 else None
         self.readings: tuple[NodeReading, ...] = ()
         self.left_s = 0.0
+        # Nodes have names of their own for it: by which it is known here, whichever answers.
+        self.broker: str | None = None
         self._own: dict[Process, Itself] = {}
         self._began_ms: dict[Process, int] = {}
         self._wires: dict[Process, Wire] = {}
@@ -127,11 +132,6 @@ class Group:
     @property
     def alone(self) -> bool:
         return len(self.processes) == 1
-
-    @property
-    def broker(self) -> str | None:
-        """The broker's name at the node that is active."""
-        return self._own[self.last].broker if self.last in self._own else None
 
     @property
     def activation(self) -> str:
@@ -173,7 +173,7 @@ class Group:
         if not turns:
             self.last = None
             shown = all(each.state in (NodeState.REFUSES, NodeState.PASSIVE) for each in self.readings)
-            self.left_s = max(0.0, self._takeover_s - self._unserved.seconds(shown=shown))
+            self.left_s = max(0.0, self.takeover_s - self._unserved.seconds(shown=shown))
             raise NobodyActive(self.name, self.readings, self.left_s)
         if self.last not in turns:
             self.last = turns[0]
@@ -181,12 +181,11 @@ class Group:
         self._unserved.over()
         return turns
 
-    def found(self) -> list[Process]:
-        """The nodes that are active, asked for where that is not known. Raises `NobodyActive`."""
-        if self.last is not None:
+    def found(self, *, anew: bool = False) -> list[Process]:
+        """The nodes that are active, asked for `anew` or where that is not known. Raises `NobodyActive`."""
+        if self.last is not None and (self.alone or not anew):
             active = [reading.name for reading in self.readings if reading.state is NodeState.ACTIVE]
             return [each for each in self.processes if each is self.last or each.name in active]
-        self.begin()
         return self.end(None)
 
     def post(self, process: Process, wire: Wire, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
@@ -201,25 +200,38 @@ class Group:
         except BrokerError:
             self.last = None
             raise
-        return answers
+        return self._as_known(own, answers)
 
     def _as_there(self, process: Process, bodies: Sequence[dict[str, Json]]) -> Sequence[dict[str, Json]]:
-        """The requests with the names of beans as they are at that node: each has its broker's name in them."""
+        """The requests with the names of beans as they are at that node."""
         here = self._own.get(process)
-        others = {own.broker for own in self._own.values()} - {here.broker if here is not None else ""}
-        if here is None or not others:
+        if here is None or here.broker == self.broker:
             return bodies
-        own, beans = self._family.bean(here.broker), [self._family.bean(each) for each in others]
+        named = self._renaming(if_known(self.broker), here.broker)
+        return [{**body, "mbean": named(str(body["mbean"]))} for body in bodies]
 
-        def named(bean: str) -> str:
-            return next(
-                (own + bean[len(each) :] for each in beans if bean == each or bean.startswith(f"{each},")), bean
+    def _as_known(self, own: Itself, answers: Sequence[Answer]) -> list[Answer]:
+        """The answers with the names of beans by the name under which the broker is known."""
+        if own.broker == self.broker:
+            return [*answers]
+        named = self._renaming(own.broker, if_known(self.broker))
+
+        def renamed(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {named(key): each for key, each in value.items()}
+            return (
+                [named(each) if isinstance(each, str) else each for each in value] if isinstance(value, list) else value
             )
 
-        return [{**body, "mbean": named(str(body["mbean"]))} for body in bodies]
+        return [each if each.error is not None else Answer(None, renamed(each.value())) for each in answers]
+
+    def _renaming(self, old: str, new: str) -> Callable[[str], str]:
+        part = re.compile(rf"(?<=[:,]){re.escape(self._family.part(old))}(?=,|$)")
+        return lambda bean: part.sub(lambda _: self._family.part(new), bean)
 
     def _noted(self, process: Process, answer: Answer) -> Itself:
         own = self._own[process] = self._family.itself(answer)
+        self.broker = self.broker or own.broker
         if own.began_ms is not None and abs(own.began_ms - self._began_ms.get(process, 0)) > SAME_MS:
             self._began_ms[process] = own.began_ms
         return own

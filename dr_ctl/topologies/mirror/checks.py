@@ -46,7 +46,13 @@ def _listeners(name: str, view: BrokerView) -> Iterator[Finding]:
         finding = found("DR-DOOR-003.acceptor", broker=name, which=what)
         # Where nothing can be named, nobody waits for a restart while no site serves.
         yield finding if amqp else replace(finding, weighs=finding.weighs & ~Weight.FAILOVER)
-    if boots := [listener.name for listener in view.listeners if listener.opens_at_boot]:
+    boots = [listener.name for listener in view.listeners if listener.opens_at_boot]
+    stays = [listener.name for listener in view.listeners if not listener.opens_at_boot]
+    if stays and view.nodes:
+        yield found("DR-DOOR-007.stays_closed", broker=name, listeners=", ".join(stays))
+    if boots and view.nodes and view.config.lasting is None:
+        yield found("DR-DOOR-007.takeover", broker=name, boots=", ".join(boots))
+    elif boots and not view.nodes:
         yield found("DR-DOOR-007", broker=name, boots=", ".join(boots))
     locks = some([coordinator.name for coordinator in view.coordinators])
     if locks and not view.drives_locks:

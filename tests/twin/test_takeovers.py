@@ -1,0 +1,58 @@
+"""Another node of a broker becomes active while a run is under way: no end is unclear, and one site serves."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from dr_ctl.topologies.common.topology import PairDriver
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, FANOUT, MIRROR
+from dr_ctl_lab.twin.nodes import Layout
+from tests.conftest import Command
+from tests.twin.matrix import put, serving
+
+Q = "orders.in"
+
+
+@pytest.fixture
+def in_step(twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Let the active node of a site die as a step begins."""
+
+    def arranged(verb: str, site: str) -> None:
+        apply = PairDriver.apply
+
+        def applied(driver: Any, step: Any, *more: Any) -> Any:
+            if step.verb == verb:
+                monkeypatch.undo()
+                twin.takeover(site)
+            return apply(driver, step, *more)
+
+        monkeypatch.setattr(PairDriver, "apply", applied)
+
+    return arranged
+
+
+def cases() -> Iterator[object]:
+    for topology in (MIRROR, BRIDGES, BROKERSYNC, FANOUT):
+        for verb in ("quiesce", "fence", "drain", "verify", "activate", "probe"):
+            for site in ("london", "paris"):
+                marks = () if topology == MIRROR and verb in ("fence", "verify", "activate") else (pytest.mark.deep,)
+                yield pytest.param(topology, verb, site, marks=marks)
+
+
+@pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0)])
+@pytest.mark.parametrize(("topology", "verb", "site"), [*cases()])
+def test_a_planned_move_ends_with_one_site_that_serves_and_has_all_messages(
+    twin: PlayedTwin, dr_ctl: Command, in_step: Callable[[str, str], None], verb: str, site: str
+) -> None:
+    """The clients' listeners open at boot, so what the fence had closed is open after the takeover."""
+    put(twin, "london", Q, 20)
+    in_step(verb, site)
+
+    ended = dr_ctl("swapover", "--to", "paris", "--yes")
+
+    assert ended.code in (0, 20), ended.document
+    [serves] = serving(twin)
+    assert serves == ("paris" if ended.code == 0 else "london")
+    assert twin.depth(serves, Q) == 20
