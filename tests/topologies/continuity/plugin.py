@@ -1,7 +1,6 @@
 """Labs with the real continuity plugin, and what tests do to its bridges."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -38,18 +37,6 @@ def bridges(lab: Lab, site: str, operation: str, *kinds: str) -> None:
     for bean, told in found.items():
         if told["Name"].endswith(kinds):
             admin._call({"type": "exec", "mbean": bean, "operation": operation})
-
-
-def stage(lab: Lab, site: str, queue: str, idents: Sequence[str]) -> None:
-    """Put messages of these duplicate ids there to be delivered to a queue, as if they had been shipped."""
-    admin, who = lab.admin(site), lab.site(site).admin
-    found = admin._call({"type": "read", "mbean": f"{admin._broker},queue=*,*", "attribute": ["Name"]})
-    [bean] = [bean for bean, told in found.items() if told["Name"] == f"{queue}.in.mirror"]
-    kinds = "java.util.Map,int,java.lang.String,boolean,java.lang.String,java.lang.String"
-    for ident in idents:
-        arguments = [{"_AMQ_DUPL_ID": ident, "order_id": ident}, 3, "again", True, who.user, who.password]
-        operation = f"sendMessage({kinds})"
-        admin._call({"type": "exec", "mbean": bean, "operation": operation, "arguments": arguments})
 
 
 def activated(lab: Lab, site: str, pair: str | None = None) -> tuple[bool, bool]:

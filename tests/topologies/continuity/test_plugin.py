@@ -9,14 +9,11 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.core.document import document
-from dr_ctl.stomp_io.address import Closed
-from dr_ctl.stomp_io.client import greet
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Key
 from dr_ctl_lab.lab.traffic import Load
 from tests.broker.driving import Operator, end_all, until
-from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, stage, up
-from tests.twin.subject import Client
+from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, up
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep, needs_plugin]
 
@@ -110,36 +107,6 @@ def test_what_a_full_address_has_not_taken_is_never_removed(tmp_path: Path) -> N
     assert "paris still delivers" in back.document["summary"]
     assert 0 < depths["slow.a"] < sent
     assert depths["slow.a"] + depths["slow.a.in.mirror"] == sent
-
-
-def test_what_a_serving_queue_refuses_because_it_had_it_is_not_delivered_at_the_other_site(
-    plugin_lab: Lab, operator: Operator
-) -> None:
-    """What a waiting site does that is started again while it holds messages: it delivers some of them, and they come
-    back to where they were consumed."""
-    lab, idents, queue = plugin_lab, ["had-1", "had-2", "had-3"], SLOW[1]
-    operator.run("swapover", "--to", "london", "--yes")
-    client = Client(lab.site("london"), {})
-    for ident in idents:
-        client.send(queue, _AMQ_DUPL_ID=ident, order_id=ident)
-    client.subscribe(queue)
-    for _ in idents:
-        client.ack(client.message())
-    client.connection.close()
-    until(lambda: not any(queue in place for place in left(lab)), why="all of that queue is consumed, at both sites")
-    for site in ("london", "paris"):
-        stage(lab, site, queue, idents)
-
-    with lab.load(20, queues=[queue], work_ms=1) as traffic:
-        traffic.wait_for(20)
-        ended = operator.run("swapover", "--to", "paris", "--yes")
-        traffic.wait_for(traffic.counts().sent + 20)
-        verdict = traffic.stop()
-
-    assert ended.code == 0, ended.told
-    assert f"refused there, for they were delivered before: {queue}: 3" in ended.err
-    assert verdict.clean
-    assert not verdict.unexpected
 
 
 def test_a_plugin_that_left_its_beans_where_they_were_is_read_as_well(tmp_path: Path) -> None:
@@ -268,45 +235,6 @@ def test_a_return_that_fails_half_way_is_undone_and_doubles_nothing(tmp_path: Pa
     assert done.code == 0, done.told
     assert len(doubled) <= stated["duplicates_at_most"]
     assert paid
-
-
-@pytest.mark.parametrize(
-    "tries",
-    [1, pytest.param(5, marks=pytest.mark.chaos, id="five"), pytest.param(5, marks=pytest.mark.chaos, id="five-more")],
-)
-def test_commands_of_an_outage_activate_nobody(tmp_path: Path, tries: int) -> None:
-    """A site that activates itself whenever its peer says that it is there, and a peer that says so again and again."""
-
-    def eager(xml: str) -> str:
-        return xml.replace('active-on-start" value="false"', 'active-on-start" value="true"')
-
-    with up(tmp_path / "lab", edit=eager) as lab:
-        operator = Operator(lab, tmp_path / "state")
-        lost, left = "london", "paris"
-        for number in range(tries):
-            lab.kill(lost)
-            ended = operator.run(
-                "failover", "--to", left, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown"
-            )
-            assert ended.code == 0, ended.told
-            lab.stop(left)
-            lab.start(left)
-            ended = operator.run(
-                "failover", "--to", left, "--yes", "--accept-loss", "unknown", "--accept-duplicates", "unknown"
-            )
-            assert ended.code == 0, ended.told
-
-            lab.start(lost)
-
-            until(lambda site=lost: lab.admin(site).active())
-            ended = operator.run("reinstate", lost, "--yes")
-            assert ended.code == 0, ended.told
-            assert activated(lab, left) == (True, True)
-            assert activated(lab, lost) == (False, False)
-            clients = lab.site(lost)
-            assert isinstance(greet(clients.stomp, clients.app, None, timeout_s=2), Closed)
-            print(f"try {number + 1}: {left} serves, {lost} was not activated")
-            lost, left = left, lost
 
 
 @pytest.fixture(scope="session")
