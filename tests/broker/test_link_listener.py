@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.stomp_io.address import Address
+from dr_ctl.topologies.common.names import CLUSTER_PREFIX
 from dr_ctl_lab.lab.artemis.group import clustered, with_listener
 from dr_ctl_lab.lab.clients.amqp import AmqpClient
 from dr_ctl_lab.lab.lab import Lab
@@ -48,6 +49,10 @@ def test_brokers_of_one_site_in_a_cluster_move_there_and_back(tmp_path: Path) ->
             with lab.load(RATE) as traffic:
                 traffic.wait_for(2 * RATE)
                 looked, ended = operator.run("validate"), []
+                admin = lab.admin("london")
+                queues = f"{admin._broker},component=addresses,subcomponent=queues,*"
+                read = admin._call({"type": "read", "mbean": queues, "attribute": ["Name", "MessagesAdded"]})
+                shared = [row for row in read.values() if row["Name"].startswith(CLUSTER_PREFIX)]
                 for site in ("paris", "london"):
                     ended.append(operator.run("swapover", "--to", site, "--yes"))
                     traffic.wait_for(traffic.counts().sent + 2 * RATE)
@@ -58,4 +63,5 @@ def test_brokers_of_one_site_in_a_cluster_move_there_and_back(tmp_path: Path) ->
     assert looked.code == 0, looked.document
     assert not {"DR-DOOR-005", "DR-DOOR-006", "DR-DOOR-011"} & {*looked.ids}
     assert [each.code for each in ended] == [0, 0], [each.document for each in ended]
+    assert sum(row["MessagesAdded"] for row in shared) > 0
     assert (verdict.drained, verdict.lost, verdict.duplicates) == (True, (), ())
