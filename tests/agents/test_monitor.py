@@ -40,7 +40,7 @@ from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSnapshot
 from dr_ctl.topologies.topology import Glance, Kept, QueueKept
 from tests.cli.conftest import Shell
-from tests.rpo.files import full_disk
+from tests.rpo.files import Ticking, full_disk
 from tests.topologies.mirror.views import PAIR, at_both, listeners, snapshot, with_queue
 
 LONDON, PARIS = at_both("orders.in", depth=4)
@@ -49,6 +49,7 @@ SILENT = Silent(PAIR, "london", Unreachable("no route", refused=False))
 SILENT_PARIS = Silent(PAIR, "paris", Unreachable("no answer within 1 s", refused=False))
 SICK = Silent(PAIR, "london", Sick("out of memory"))
 FENCED = replace(LONDON, acceptors=listeners("london", serving=False))
+CLOCK = SystemClock()
 
 
 @dataclass
@@ -151,27 +152,11 @@ def test_one_silent_broker_of_a_site_that_keeps_its_role_is_a_change(
     assert on_disk(tmp_path) == ["serving"] * 4
 
 
-class Ticking(SystemClock):
-    """Time passes where it is waited for."""
-
-    def __init__(self) -> None:
-        self._passed_s, self._began = 0.0, SystemClock().now()
-
-    def now(self) -> datetime:
-        return self._began + timedelta(seconds=self._passed_s)
-
-    def monotonic(self) -> float:
-        return self._passed_s
-
-    def sleep(self, seconds: float) -> None:
-        self._passed_s += seconds
-
-
 @dataclass
 class Glanced(Watched):
     """A topology that can look at its outflows alone too."""
 
-    clock: Ticking = field(default_factory=Ticking)
+    clock: Ticking = field(default_factory=lambda: Ticking(CLOCK.now()))
     glances: int = 0
     took_s: float = 0.001
 
@@ -242,7 +227,7 @@ def test_the_last_minute_is_whole_and_in_the_files_once_a_site_is_silent(
 def test_a_second_monitor_on_one_history_says_so_at_once_and_records_nothing(
     tmp_path: Path, installation: Installation, watched: Watched
 ) -> None:
-    clock = Ticking()
+    clock = Ticking(CLOCK.now())
     with closing(Monitor(installation, watched, clock)) as first:
         first.sample()
         clock.sleep(TAIL_EVERY_S)
@@ -298,7 +283,7 @@ def test_a_defect_in_the_tidying_of_the_history_is_not_kept_by_its_thread(
     installation: Installation, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Upkeep, "step", lambda self, now: 1 // 0)
-    clock = Ticking()
+    clock = Ticking(CLOCK.now())
     monitor = Monitor(installation, watched, clock)
     monitor.sample()
     clock.sleep(3600)
@@ -311,7 +296,7 @@ def test_a_defect_in_the_tidying_of_the_history_is_not_kept_by_its_thread(
 def test_a_death_that_a_full_disk_does_not_take_is_on_disk_once_it_can(
     tmp_path: Path, installation: Installation, watched: Watched
 ) -> None:
-    monitor = Monitor(installation, watched, Ticking(), every_s=5.0)
+    monitor = Monitor(installation, watched, Ticking(CLOCK.now()), every_s=5.0)
     monitor.sample()
     watched.view = REFUSED
     with full_disk():
@@ -497,21 +482,16 @@ def test_its_memory_is_given_back_by_the_allocator_of_the_system(tmp_path: Path)
     assert done.stdout.split()[-1] == "system"
 
 
-CLOCK = SystemClock()
-
-
 class Keeper:
     """Implements `Keeper`: says what it is told to."""
 
     def __init__(self) -> None:
         self.kept = Kept([QueueKept("orders-1", "orders.in", deleted=7)])
-        self.gone_on = 0
 
     def step(self, held: Callable[[], str | None]) -> Kept:
         return self.kept
 
     def go_on(self) -> None:
-        self.gone_on += 1
         self.kept = Kept([QueueKept("orders-1", "orders.in")])
 
     def close(self) -> None:
@@ -535,13 +515,6 @@ def agent(keeper: Keeper, notes: Notes) -> SyncAgent:
 
 
 VANISHED = Kept([QueueKept("orders-1", "orders.in", vanished=3)])
-
-
-def test_it_writes_down_how_it_stands(agent: SyncAgent, notes: Notes) -> None:
-    agent.step()
-
-    told = notes.read()
-    assert (told["phase"], told["primary"], told["queues"][0]["deleted"]) == ("running", "london", 7)
 
 
 def test_an_open_run_holds_it_until_it_has_ended(agent: SyncAgent, notes: Notes) -> None:
@@ -592,16 +565,6 @@ def test_a_hold_holds_it_until_somebody_answers_for_it(
     if by is not None:
         assert hold is not None
         assert (hold.by, by[1] in hold.reason) == (by[0], True), hold
-
-
-def test_it_goes_on_once_where_somebody_answers_for_it(agent: SyncAgent, keeper: Keeper, notes: Notes) -> None:
-    keeper.kept = VANISHED
-    agent.step()
-
-    notes.go_on(CLOCK.now())
-
-    assert [agent.step().phase for _ in range(2)] == [Phase.RUNNING, Phase.RUNNING]
-    assert keeper.gone_on == 1
 
 
 def test_its_end_is_written_down(agent: SyncAgent, keeper: Keeper, notes: Notes) -> None:

@@ -3,17 +3,23 @@
 The site that is lost is London and Paris in turn. The ledger of the traffic says what was lost: messages with a
 producer's receipt that no consumer ever got, once the other site's queues are empty. The bound is the one that the
 failover itself states, some of them minutes after the death.
+
+And from real brokers to an estimate: the monitor records.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import random
+import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
+import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.agents.monitor import recording
@@ -21,12 +27,11 @@ from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.traffic import Load
 from dr_ctl_lab.rehearsal import ANY_FIGURE
-from tests.broker.driving import Operator, changed_settings
+from tests.broker.driving import LONG_S, Operator, changed_settings
+from tests.rpo.files import usable_files
 
 Consumers = Literal["keep up", "slow down", "drain"]
-
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
-
 EVERY_S = 5.0
 
 
@@ -153,3 +158,47 @@ def test_of_forty_deaths_none_costs_more_than_was_said(lab: Lab, tmp_path: Path)
     assert [told.line for told in found if told.duplicates > told.duplicates_at_most] == []
     assert median(told.width for told in found) <= 2
     assert sum(told.is_likely for told in found) >= 0.95 * len(found)
+
+
+def until_told(monitor: subprocess.Popen[str], role: str) -> None:
+    """Read its lines until one says that London has that role."""
+    assert monitor.stdout is not None
+    for line in monitor.stdout:
+        if json.loads(line)["roles"]["london"] == role:
+            return
+    raise AssertionError(f"the monitor ended before it saw {role}")
+
+
+def test_the_monitor_outlives_the_brokers(
+    lab: Lab, operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def often(told: dict[str, Any]) -> None:
+        told["history"] = {"path": str(tmp_path / "history"), "every": "200ms"}
+
+    watched = Operator(lab, operator.state, changed_settings(lab, tmp_path, often))
+    with monkeypatch.context() as without_java:  # or an estimate that it began would outlive it
+        without_java.setenv("PATH", "")
+        without_java.delenv("JAVA_HOME", raising=False)
+        monitor = watched.start("monitor")
+    for role, bring_about in (("serving", lab.kill), ("down", lab.start), ("standby", lab.open_clients)):
+        until_told(monitor, role)
+        bring_about("london")
+    until_told(monitor, "serving")
+    # The change of role is on disk before its line is told.
+    monitor.kill()
+    monitor.communicate(timeout=LONG_S)
+    before, findings = usable_files(tmp_path / "history")
+    watched.start("monitor", "--for", "1s").communicate(timeout=LONG_S)
+
+    files, more = usable_files(tmp_path / "history")
+    assert (findings, more) == ([], [])
+    assert set(before) < set(files)
+    rows = [row for file in files if "site=london" in str(file) for row in pq.ParquetFile(file).read().to_pylist()]
+    rows.sort(key=lambda row: row["ts"])
+    roles = [row["name"] for row in rows if row["kind"] == "site"]
+    turns = [role for role, _ in itertools.groupby(roles) if role != "unknown"]
+    assert turns == ["serving", "down", "standby", "serving"]
+    starts = [start for start, _ in itertools.groupby(row["start"] for row in rows if row["kind"] == "mixed")]
+    assert len(starts) == len(set(starts)) == 2
+    answered = {row["ts"] for row in rows if row["kind"] == "site" and row["start"] is not None}
+    assert {row["ts"] for row in rows if row["kind"] in ("mixed", "queue")} == answered

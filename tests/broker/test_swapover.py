@@ -1,20 +1,33 @@
-"""The planned move on real brokers, where it is disturbed: undone, kept out, or gone on with."""
+"""Moves on real brokers, where they are disturbed: undone, kept out, or gone on with; what speaks against one, a full
+disk too, is said before the first call, with its remedy; and what the stories do not meet of a site that is lost and
+returns."""
 
+import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from dr_ctl.stomp_io.address import Address
+from dr_ctl.stomp_io.connection import ConnectionLost
+from dr_ctl_lab.lab import distribution
+from dr_ctl_lab.lab.clients.dialling import Dialler
 from dr_ctl_lab.lab.lab import Lab
-from tests.broker.driving import Ended, Operator, recorded, send, state_of, until
+from dr_ctl_lab.lab.traffic import TURN_S
+from dr_ctl_lab.twin.kinds import BROKERSYNC, MIRROR
+from tests.broker.driving import Ended, Operator, execute, on_queue, recorded, reset, send, state_of, until
 from tests.broker.recorder import Recorder, Snapshot
+from tests.twin.matrix import ACCEPTED
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 SWAPOVER = ("swapover", "--to", "paris", "--yes")
@@ -181,3 +194,225 @@ def test_a_frozen_run_whose_lock_was_broken_changes_nothing(lab: Lab, operator: 
     assert state_of(lab) == before
     assert serving(lab) == ["london"]
     assert both == []
+
+
+@pytest.fixture(scope="module")
+def odd_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A pair with one more open acceptor at each broker, whose mirrors do not carry the removal of queues."""
+
+    def keep_queues(xml: str) -> str:
+        assert 'queue-removal="true"' in xml
+        return xml.replace('queue-removal="true"', 'queue-removal="false"')
+
+    with Lab.up(tmp_path_factory.mktemp("odd") / "lab", options={"admin_listener": True}, edit=keep_queues) as lab:
+        yield lab
+
+
+@contextmanager
+def at_the_side_listener(site: str, name: str, lab: Lab) -> Iterator[None]:
+    """A client of that name holds what a queue delivers. It comes again as long as it lasts, where it is let in."""
+    over, subscribed = threading.Event(), threading.Event()
+    address = Address("127.0.0.1", lab.site(site).ports["listener"])
+    dialler = Dialler(replace(lab.target(), sites=((site, address),)), headers={"client-id": name})
+
+    def hold() -> None:
+        while (found := dialler.dial(over)) is not None:
+            client = found[1]
+            with suppress(ConnectionLost):
+                client.subscribe(["orders.in"])
+                subscribed.set()
+                while not over.is_set():
+                    list(client.receive(TURN_S))
+                    client.beat()
+            client.close(politely=False)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        until(subscribed.is_set, why=f"{name} is let in")
+        yield
+    finally:
+        over.set()
+        thread.join(timeout=10)
+
+
+@contextmanager
+def queue_missing_at_the_target(lab: Lab) -> Iterator[None]:
+    lab.create_queue("invoices")
+    lab.wait_mirrored()
+    execute(lab, "paris", "", "destroyQueue(java.lang.String)", "invoices")
+    execute(lab, "london", "", "stopBrokerConnection(java.lang.String)", "paris")
+    # Captured while the queue is not there, so it never arrives: the mirror has no place to put it.
+    send(lab, "london", "invoices", 4)
+    execute(lab, "london", "", "startBrokerConnection(java.lang.String)", "paris")
+    until(lambda: "invoices" in lab.admin("paris").depths() or lab.admin("london").depth("invoices") == 4)
+    yield
+    on_queue(lab, "london", "invoices", "removeAllMessages()")
+
+
+@contextmanager
+def prepared(lab: Lab) -> Iterator[None]:
+    site = lab.site("london")
+    address = f"tcp://127.0.0.1:{site.ports['clients']}"
+    source = Path(__file__).parent / "Prepared.java"
+    words = ["java", "-cp", f"{distribution.obtain()}/lib/*", str(source), address, site.app.user, site.app.password]
+    subprocess.run([*words, "orders.in"], check=True, timeout=60, capture_output=True)
+    yield
+    told = execute(lab, "london", "", "listPreparedTransactionDetailsAsJSON()")
+    assert told
+    for each in json.loads(told):
+        execute(lab, "london", "", "rollbackPreparedTransaction(java.lang.String)", each["xid_as_base64"])
+
+
+@contextmanager
+def link_stopped(lab: Lab) -> Iterator[None]:
+    execute(lab, "paris", "", "stopBrokerConnection(java.lang.String)", "london")
+    yield
+
+
+@contextmanager
+def frozen(lab: Lab) -> Iterator[None]:
+    lab.freeze("paris")
+    try:
+        yield
+    finally:
+        lab.thaw("paris")
+
+
+@pytest.mark.parametrize(
+    ("scene", "finding", "words"),
+    [
+        (partial(at_the_side_listener, "paris", "early-bird"), "DR-STANDBY-001", ("paris", "orders.in", "early-bird")),
+        (
+            partial(at_the_side_listener, "london", "late-bird"),
+            "DR-DOOR-005",
+            ("london", "admin-listener", "late-bird"),
+        ),
+        (queue_missing_at_the_target, "DR-PARITY-001", ("invoices", "4 at london")),
+        (prepared, "DR-TX-001", ("london", "1 prepared transaction")),
+        (link_stopped, "DR-LINK-003", ("paris", "london")),
+        (frozen, "DR-ROLE-004", ("paris did not answer in time",)),
+    ],
+)
+def test_what_a_move_would_meet_is_refused(
+    odd_lab: Lab,
+    tmp_path: Path,
+    scene: Callable[[Lab], AbstractContextManager[None]],
+    finding: str,
+    words: tuple[str, ...],
+) -> None:
+    reset(odd_lab)
+    with scene(odd_lab):
+        before = state_of(odd_lab) if scene is not frozen else None
+        ended = Operator(odd_lab, tmp_path / "state").run("swapover", "--to", "paris", "--yes")
+        after = state_of(odd_lab) if scene is not frozen else None
+
+    assert (ended.code, ended.document["outcome"]) == (10, "precheck_failed"), ended.document
+    named = ended.finding(finding)
+    assert (named["severity"], bool(named["remedy"])) == ("error", True)
+    assert all(word in named["text"] for word in words), named["text"]
+    assert not list((tmp_path / "state").glob("runs/*")), "before the first call"
+    assert after == before
+
+
+LIMIT = "DR-LIMIT-001"
+
+
+def full_at_paris(xml: str) -> str:
+    """Give the broker at Paris less disk, or less store, than it takes already."""
+    if re.search(r"<name>paris|brokerName=\"paris", xml) is None:
+        return xml
+    small = re.sub(r"<max-disk-usage>\d+<", "<max-disk-usage>1<", xml)
+    small = re.sub(r"<storeUsage limit=\"[^\"]*\"", '<storeUsage limit="1 kb"', small)
+    assert small != xml
+    return small
+
+
+@pytest.mark.parametrize(
+    ("topology", "text"),
+    [(MIRROR, "over its max-disk-usage of 1 %: no client can send"), (BROKERSYNC, "% of its storeUsage: all who send")],
+)
+def test_a_full_disk_refuses_a_move_and_is_told_of_a_failover(tmp_path: Path, topology: str, text: str) -> None:
+    with Lab.up(tmp_path / "lab", topology=topology, edit=full_at_paris) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        refused = operator.run("swapover", "--to", "paris", "--yes")
+        lab.kill("london")
+        ended = operator.run("failover", "--to", "paris", "--yes", *ACCEPTED)
+        checked = operator.run("check")
+
+    assert refused.code == 10, refused.document
+    assert text in refused.texts(LIMIT)[0]
+    assert text in ended.texts(LIMIT)[0]
+    if topology == MIRROR:
+        assert ended.code == 21, ended.document
+        assert "DR-PROBE-003" in ended.ids
+        assert (checked.code, text in checked.document["summary"]) == (2, True)
+
+
+def test_no_move_begins_before_the_target_has_measured_its_disk(tmp_path: Path) -> None:
+    """A broker says that none of its disk is taken until its first scan."""
+
+    def seldom(xml: str) -> str:
+        return re.sub(r"<disk-scan-period>\d+<", "<disk-scan-period>600000<", xml)
+
+    with Lab.up(tmp_path / "lab", topology=MIRROR, edit=seldom) as lab:
+        refused = Operator(lab, tmp_path / "state").run("swapover", "--to", "paris", "--yes")
+
+    assert (refused.code, "has not measured its disk" in refused.texts(LIMIT)[0]) == (10, True)
+
+
+FAILOVER = ("failover", "--to", "paris", "--yes", *ACCEPTED)
+
+
+def lost_with_three(lab: Lab, operator: Operator) -> None:
+    """London is lost with three messages, which Paris has too and serves."""
+    send(lab, "london", "orders.in", 3)
+    lab.wait_mirrored()
+    until(lambda: lab.admin("paris").depth("orders.in") == 3)
+    lab.kill("london")
+    assert operator.run(*FAILOVER).code == 0
+
+
+def lying(lab: Lab) -> list[int]:
+    return [lab.admin(site).depth("orders.in") for site in ("london", "paris")]
+
+
+def test_a_restarted_survivor_serves_on_and_a_site_that_is_back_open_is_closed(lab: Lab, operator: Operator) -> None:
+    lost_with_three(lab, operator)
+    lab.kill("paris")
+    lab.start("paris")
+    assert operator.run(*FAILOVER).code == 0
+    owed = operator.run("status").document["debts"]
+
+    lab.start("london")
+    lab.open_clients("london")
+    ended = operator.run("reinstate", "london", "--yes")
+
+    assert {(debt["kind"], debt["site"]) for debt in owed} == {("fence", "london"), ("quarantine", "london")}
+    assert ended.code == 0, ended.document
+    assert "DR-RETURN-002" in ended.told
+    assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "paris"}]
+    assert ended.document["debts"] == []
+    assert operator.run("reinstate", "london", "--yes").document["summary"].startswith("london is taken in already")
+    assert lying(lab) == [3, 3]
+
+
+def test_what_nothing_explains_is_taken_out_and_kept(lab: Lab, operator: Operator) -> None:
+    lost_with_three(lab, operator)
+    lab.start("london")
+    send(lab, "london", "orders.in", 2)
+    on_queue(lab, "london", "$ACTIVEMQ_ARTEMIS_MIRROR_paris", "removeAllMessages()")  # they will never be shipped
+
+    ended = operator.run("reinstate", "london", "--yes")
+    status = operator.run("status")
+
+    name = "dr-ctl.quarantine.london.orders.in"
+    assert ended.code == 0, ended.document
+    reconciled = [entry for entry in operator.journal() if (entry["step"] or "").endswith("-reconcile")][-1]["evidence"]
+    assert reconciled["quarantined"] == {name: 2}
+    assert len(reconciled["left_over_ids"]["orders.in"]["london"]) == 2
+    assert lying(lab) == [3, 3]
+    assert lab.admin("london").depth(name) == 2
+    assert name not in lab.admin("paris").depths()
+    assert "DR-RECONCILE-002" in ended.told
+    assert "DR-RECONCILE-003" in status.told

@@ -92,26 +92,17 @@ def test_streams_that_are_closed_from_the_beginning_change_nothing(dr_ctl: Shell
     assert is_open(sites.paris)
 
 
-def test_a_status_whose_reader_leaves_keeps_its_code_and_repeats_nothing(dr_ctl: Shell, sites: Sites) -> None:
-    with started("status", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as status:
-        read_and_leave(status.stdout, 0)
-        assert status.stderr is not None
-        assert (status.stderr.read(), status.wait(WITHIN_S)) == ("", 0)
+@pytest.mark.parametrize(("words", "lines"), [("status", 0), ("status --watch", 1), ("monitor --for 2s --json", 1)])
+def test_what_only_looks_keeps_its_code_where_its_reader_leaves(
+    dr_ctl: Shell, sites: Sites, words: str, lines: int
+) -> None:
+    with started(*words.split(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as looking:
+        read_and_leave(looking.stdout, lines)
+        assert looking.stderr is not None
+        beside, code = looking.stderr.read(), looking.wait(WITHIN_S)
 
-
-def test_a_watched_status_ends_once_nobody_reads_it(dr_ctl: Shell, sites: Sites) -> None:
-    with started("status", "--watch", stdout=subprocess.PIPE) as watch:
-        read_and_leave(watch.stdout, 1)
-
-        assert watch.wait(WITHIN_S) == 0
-
-
-def test_a_monitor_goes_on_after_the_reader_of_its_log_left(dr_ctl: Shell, sites: Sites) -> None:
-    with started("monitor", "--for", "2s", "--json", stdout=subprocess.PIPE) as monitor:
-        read_and_leave(monitor.stdout, 1)
-
-        assert monitor.wait(WITHIN_S) == 0
-    assert list(dr_ctl.folder.glob("history/date=*/site=*/*.parquet"))
+    assert (code, beside if words == "status" else "") == (0, "")
+    assert bool(list(dr_ctl.folder.glob("history/date=*/site=*/*.parquet"))) is ("monitor" in words)
 
 
 @pytest.mark.usefixtures("dr_ctl")

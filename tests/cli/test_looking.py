@@ -253,16 +253,6 @@ def test_every_example_stands_but_for_certificates_that_it_does_not_have(dr_ctl:
     assert not dr_ctl.state.exists()
 
 
-@pytest.mark.parametrize("name", ["LONDON PASSWORD", "$LONDON_PASSWORD", "", "9LIVES"])
-def test_a_secret_of_a_variable_that_no_shell_can_set_is_a_mistake_of_the_file(dr_ctl: Shell, name: str) -> None:
-    dr_ctl.settings(password={"env": name})
-
-    ended = dr_ctl("validate", "--offline", "--json")
-
-    assert ended.code == 2
-    assert "is not the name of an environment variable, as in LONDON_PASSWORD" in ended.document["findings"][0]["text"]
-
-
 def test_a_command_that_many_places_name_is_told_once(dr_ctl: Shell) -> None:
     after = [{"run": ["./tell.sh"], "on": [word]} for word in ("ok", "reverted")]
     dr_ctl.settings(hooks={"fence-host": {"run": ["./tell.sh"]}}, after=after)

@@ -7,8 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -33,11 +31,10 @@ from dr_ctl.settings.model import Place
 from tests.cli.conftest import Shell
 from tests.cli.conftest import begun as killed_after
 from tests.cli.sites import Sites
-from tests.rpo.test_estimate import history
+from tests.rpo.test_estimate import WITHIN_S, history, running, waited
 from tests.rpo.test_result import answer
 from tests.scenarios.stage import NoEstimate
 
-WITHIN_S = 60.0
 DEAF = """
 import os, signal, subprocess, sys, time
 if os.getpgrp() != os.getpid():
@@ -47,25 +44,6 @@ subprocess.Popen([sys.executable, "-c", "import signal, time\\nsignal.signal(sig
                   "open({ready!r}, 'w').close()\\ntime.sleep(600)", {ready!r}])
 time.sleep(600)
 """
-
-
-def running(word: Path) -> list[int]:
-    """Every process whose command line holds a word."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it ended meanwhile
-            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-            if str(word).encode() in (folder / "cmdline").read_bytes() and state != "Z":
-                found.append(int(folder.name))
-    return found
-
-
-def waited(condition: Callable[[], object]) -> None:
-    """Of processes that are not its own children nothing can be waited for."""
-    end = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -484,15 +484,6 @@ def test_a_queues_name_comes_apart_into_what_it_was_made_of(broker: str, address
     assert told == {**own, "component": "addresses", "subcomponent": "queues"}
 
 
-def test_the_order_of_the_keys_does_not_matter() -> None:
-    alphabetical = (
-        'org.apache.activemq.artemis:address="orders.in",broker="site-a",component=addresses,queue="orders.in",'
-        'routing-type="anycast",subcomponent=queues'
-    )
-
-    assert beans.parts(alphabetical) == beans.parts(beans.queue("site-a", "orders.in", "anycast", "orders.in"))
-
-
 NO_NAMES = [
     "",
     "domain",

@@ -2,8 +2,7 @@
 
 import json
 import sys
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +15,11 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl_lab import demonstration
 from dr_ctl_lab.demonstration import _judged, _Lost, _Teller
 from dr_ctl_lab.lab.ledger import Event, Gap, Ledger, Verdict
+from tests.rpo.files import Ticking
 
 Q = "orders.in"
 S, SD, R, C, AD = Event.SENT, Event.SEND_IN_DOUBT, Event.RECEIVED, Event.CONSUMED, Event.ACK_IN_DOUBT
 REST, RESUME = "rest", "resume"
-
-
-@dataclass
-class HandClock:
-    """A clock that is moved by hand."""
-
-    at: float = 0.0
-    epoch: datetime = field(default=datetime(2026, 11, 21, tzinfo=UTC))
-
-    def now(self) -> datetime:
-        return self.epoch + timedelta(seconds=self.at)
-
-    def monotonic(self) -> float:
-        return self.at
 
 
 def noted(ledger: Ledger, ident: str, *events: Event, queue: str = Q) -> Ledger:
@@ -106,9 +92,9 @@ def test_awaited_is_what_would_be_lost_now_and_a_message_is_twice_in_one_way_at_
 
 def gaps(*steps: tuple[float, Event | str, str, str]) -> Verdict:
     """At that second: an event of that queue's message, or a word to the ledger."""
-    clock = HandClock()
+    clock = Ticking(datetime(2026, 11, 21, tzinfo=UTC))
     ledger = Ledger(clock=clock)
-    for clock.at, what, queue, ident in steps:
+    for clock.passed_s, what, queue, ident in steps:
         if isinstance(what, Event):
             ledger.record(what, queue, ident, "london")
         else:

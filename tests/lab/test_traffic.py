@@ -24,7 +24,6 @@ from dr_ctl_lab.lab.clients.traits import Odd
 from dr_ctl_lab.lab.dialect import CLASSIC
 from dr_ctl_lab.lab.fanout import FanOut
 from dr_ctl_lab.lab.ids import QUEUE_HEADER, Ids, IdStore, Where
-from dr_ctl_lab.lab.ledger import Ledger
 from dr_ctl_lab.lab.traffic import Load, Target
 from tests.broker.driving import until
 from tests.stomp_io.listeners import CONNECTED, closed_port, encode, listener
@@ -100,23 +99,6 @@ def test_every_send_is_durable_and_who_has_nothing_to_send_does_not_spin(monkeyp
         )
 
 
-def test_what_is_sent_first_is_consumed_and_judged_clean(tmp_path: Path) -> None:
-    queue = Queue()
-    path = tmp_path / "ledger.jsonl"
-    with listener(queue.answer) as address:
-        with Load(target(address), ["q"], 500, producers=1, consumers=0, ledger_path=path) as sending:
-            sending.wait_for(10)
-            sending.pause_producing()
-            until(lambda: sending.counts().sent == sending.counts().attempted)
-        first = Ledger.read(path).verdict()
-        with Load(target(address), ["q"], 0, producers=0, consumers=1, ledger_path=tmp_path / "2") as taking:
-            taking.wait_until(lambda counts: counts.consumed == first.counts.sent)
-            taking.stop(drain_s=0.1)
-
-    assert len(first.lost) == first.counts.sent
-    assert Ledger.read(path, tmp_path / "2").verdict().clean
-
-
 def test_a_send_without_a_receipt_is_in_doubt_and_not_sent_again() -> None:
     queue = Queue(confirm=lambda frame: not frame.headers.get("order_id", "").endswith("-3"))
     with listener(queue.answer) as address, Load(target(address), ["q"], 200, producers=1, consumers=0) as load:
@@ -131,19 +113,6 @@ def test_a_send_without_a_receipt_is_in_doubt_and_not_sent_again() -> None:
     assert [frame.headers["order_id"][-2:] for frame in queue.sent].count("-3") == 1
     assert verdict.in_doubt == verdict.counts.send_in_doubt >= 1
     assert verdict.send_gap.seconds > 0
-
-
-def test_clients_follow_the_service_to_the_other_site() -> None:
-    london, paris = Queue(), Queue()
-    with listener(paris.answer) as there:
-        with listener(london.answer) as here, Load(target(here, there), ["q"], 200, consumers=0) as load:
-            load.wait_for(10)
-            assert paris.sent == []
-            london.hang_up = True
-            until(lambda: paris.sent)
-            load.close()
-
-        assert london.sent
 
 
 def dialled(dialler: Dialler) -> str:

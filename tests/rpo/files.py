@@ -4,7 +4,7 @@ import resource
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -76,3 +76,10 @@ class FixedClock:
 
     def sleep(self, seconds: float) -> None:
         self.passed_s += seconds
+
+
+class Ticking(FixedClock):
+    """The date goes on with what was slept."""
+
+    def now(self) -> datetime:
+        return self.moment + timedelta(seconds=self.passed_s)

@@ -446,17 +446,3 @@ def test_a_tail_of_the_day_before_is_let_go_of(tmp_path: Path, clock: FixedClock
 
     assert len([*tmp_path.glob(f"date=2026-03-01/site=*/{TAILS}")]) == 0
     assert 1 <= len([*tmp_path.glob(f"date=2026-03-02/site=*/{TAILS}")]) <= 2
-
-
-def test_two_monitors_on_one_history_do_not_hinder_each_other(tmp_path: Path, clock: FixedClock) -> None:
-    one, other = Writer(tmp_path, clock=clock), Writer(tmp_path, clock=clock)
-    for second in range(4):
-        clock.passed_s = second
-        one.add(look(second))
-        other.add(look(second + 0.5))
-        one.flush()
-
-    other.flush()
-
-    assert (one.trouble, other.trouble) == (None, None)
-    assert {second for second, _ in kept(tmp_path)} == {n / 2 for n in range(8)}

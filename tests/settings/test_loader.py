@@ -33,6 +33,7 @@ NOT_A_DURATION = "is not a duration; write a number with its unit, as in 20ms, 5
 ONE_SECRET = "a secret is exactly one of {env: NAME}, {file: PATH}, {command: [ARGV]}, {plain: …}"
 MIRRORS = " of artemis-continuity; it is one of artemis-mirror and artemis-bridges"
 ID_CACHE = " of artemis-mirror; it is one of artemis-continuity"
+NO_VARIABLE = "is not the name of an environment variable, as in LONDON_PASSWORD"
 NO_HTTP = "is not an http or https address, as in http://host:8161/console/jolokia"
 NO_STOMP = "is not a STOMP address, as in stomp://host:61613 or stomp+ssl://host:61612"
 STOMP = {
@@ -288,6 +289,9 @@ def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path
          "dr-ctl.yaml:9:18: sites.london.brokers.orders-1.jolokia: Invalid IPv6 URL"),
         (swap("{env: LONDON_PASSWORD}", "{}"),
          f"dr-ctl.yaml:12:19: sites.london.brokers.orders-1.password: {ONE_SECRET}"),
+        *((swap("{env: LONDON_PASSWORD}", f"{{env: {each}}}"),
+           f"dr-ctl.yaml:12:25: {BROKER}.password.env: {NO_VARIABLE}")
+          for each in ("LONDON PASSWORD", "$LONDON_PASSWORD", '""', "9LIVES")),
         (GOOD[: GOOD.index("  paris:")], "dr-ctl.yaml:5:1: sites: an installation has two sites, not 1"),
         (GOOD[: GOOD.index("sites:")] + "sites: 5\n", "dr-ctl.yaml:5:8: sites: is a mapping, as in {key: value}"),
     ],
