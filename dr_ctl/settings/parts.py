@@ -104,7 +104,7 @@ _Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 class IdStore(Part):
     """The store of processed ids that consumers keep, where dr-ctl can read it."""
 
-    sqlite: str = Field(description="an SQLite file; a return reads it, and so does `trim`")
+    sqlite: str = Field(description="an SQLite file; a reinstatement reads it, and so does `trim`")
     table: _Name = Field(default="processed", description="its table")
     queue: _Name = Field(default="queue", description="the column of the queue")
     id: _Name = Field(default="id", description="the column of the id")
@@ -123,7 +123,7 @@ class _Workload(Part):
     alone: bool = Field(
         default=False,
         description="`true`: it runs only while its site serves without the other one: a failover starts it, the "
-        "return of the other site and a planned move stop it",
+        "reinstatement of the other site and a planned move stop it",
     )
     timeout: Seconds = Field(
         default="30s", validate_default=True, description="how long it may take to stop, and to start"
