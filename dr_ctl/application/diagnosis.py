@@ -52,7 +52,7 @@ def diagnose(judge: Judge, last_look: LastSample, now: datetime) -> list[Finding
         *lock.holders(snapshot, interrupted.run.files.name if interrupted is not None else None),
         *_pauses(snapshot),
         *_links(judge),
-        *not_one(judge),
+        *who_serves(judge),
         *unwatched(opened.installation, last_look, now),
     ]
 
@@ -124,7 +124,7 @@ def _survivors(snapshot: Snapshot) -> set[str]:
     return {debt.kept_at for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
 
 
-def not_one(judge: Judge) -> Iterator[Finding]:
+def who_serves(judge: Judge) -> Iterator[Finding]:
     """Clients are served by both sites, or by none, and what to type then."""
     snapshot, run = judge.snapshot, judge.open_run
     serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]

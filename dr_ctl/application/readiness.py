@@ -12,7 +12,7 @@ from typing import Final
 
 from dr_ctl.application import estimates, lock, lost_site, rehearsing
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.diagnosis import not_one, silent, silent_of
+from dr_ctl.application.diagnosis import silent, silent_of, who_serves
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.installation import Opened, folder, unverified_at
 from dr_ctl.application.lost_site import lost_pairs, not_read
@@ -295,7 +295,7 @@ def _as_a_whole(judge: Judge) -> Iterator[Check]:
     yield Check("the roles of both sites are known", name, roles if known else None)
     moved = opened.topology.recipe.moves_parts and is_split(snapshot)
     who = f"each queue at one site: {served_where(snapshot)}" if moved else roles
-    yield Check("one site serves", name, who if site is not None or known else None, list(not_one(judge)))
+    yield Check("one site serves", name, who if site is not None or known else None, list(who_serves(judge)))
     run = judge.open_run
     yield Check("no run is open", name, run.files.name if run else "none", open_run_findings(run))
     yield Check("no run holds the lock", name, judge.held or "nobody does", lock.holders(snapshot))
