@@ -11,7 +11,7 @@ from typer.main import get_command
 from dr_ctl.application import explaining
 from dr_ctl.cli.app import app
 from dr_ctl.core.findings import catalogue
-from dr_ctl.core.model import ExitCode
+from dr_ctl.core.model import ExitCode, Health
 from dr_ctl.engine.runbook import OPERATIONS, load, shipped
 
 ROOT = Path(__file__).parents[1]
@@ -64,6 +64,12 @@ def test_a_text_beside_the_catalogue_is_one_that_another_layer_has_worded() -> N
     made = [{each.arg for each in call.keywords} for call in calls if getattr(call.func, "id", "") == "found"]
 
     assert 0 < sum(bool(given & {"text", "remedy"}) for given in made) <= 20
+
+
+def test_a_monitor_may_wake_somebody_for_every_split_brain() -> None:
+    cases = [case for kind in catalogue().values() for case in kind.cases.values() if "split brain:" in case.text]
+
+    assert {case.page for case in cases} == {Health.CRITICAL}
 
 
 def test_every_exit_code_is_explained() -> None:
