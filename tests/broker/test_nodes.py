@@ -95,11 +95,12 @@ def test_a_takeover_in_a_planned_move_leaves_one_site_open(tmp_path: Path, verb:
     assert not status.document["findings"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("policies", "by_link"),
     [
         pytest.param(SHARED, True, id="a shared store, by the link"),
-        pytest.param(REPLICATED, False, id="replication, by the history", marks=pytest.mark.deep),
+        pytest.param(REPLICATED, False, id="replication, by the history"),
     ],
 )
 def test_no_site_is_opened_beside_a_node_that_may_serve(
