@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -41,6 +40,7 @@ from dr_ctl.topologies.mirror.view import BrokerView, MirrorSnapshot
 from dr_ctl.topologies.topology import Glance, Kept, QueueKept
 from tests.cli.conftest import Shell
 from tests.rpo.files import Ticking, full_disk
+from tests.stomp_io.listeners import closed_port
 from tests.topologies.mirror.views import PAIR, at_both, listeners, snapshot, with_queue
 
 LONDON, PARIS = at_both("orders.in", depth=4)
@@ -581,19 +581,20 @@ def test_there_is_one_agent_for_a_state(notes: Notes) -> None:
         pass
 
 
-def test_figures_and_health_are_served(free_port: int) -> None:
-    with exposing(f"127.0.0.1:{free_port}") as board:
+def test_figures_and_health_are_served() -> None:
+    port = closed_port().port
+    with exposing(f"127.0.0.1:{port}") as board:
         with pytest.raises(HTTPError) as refused:
-            _get(free_port, "/health")
+            _get(port, "/health")
         assert refused.value.code == 503
         refused.value.close()
 
         board.shown = Shown(well=True, health={"phase": "running"}, metrics=[Metric("one", "a figure", 1)])
 
-        assert json.loads(_get(free_port, "/health")) == {"phase": "running"}
-        assert json.loads(_get(free_port, "/ready")) == {"phase": "running"}
-        assert "one 1.0" in _get(free_port, "/metrics")
-        head = urllib.request.Request(f"http://127.0.0.1:{free_port}/metrics", method="HEAD")
+        assert json.loads(_get(port, "/health")) == {"phase": "running"}
+        assert json.loads(_get(port, "/ready")) == {"phase": "running"}
+        assert "one 1.0" in _get(port, "/metrics")
+        head = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", method="HEAD")
         with urllib.request.urlopen(head, timeout=5) as answer:
             assert (answer.status, answer.read()) == (200, b"")
 
@@ -603,8 +604,8 @@ def test_figures_and_health_are_served(free_port: int) -> None:
         ):
             board.shown = shown
             with pytest.raises(HTTPError) as refused:
-                _get(free_port, "/ready")
-            assert (refused.value.code, _get(free_port, "/health")) == (503, "{}")
+                _get(port, "/ready")
+            assert (refused.value.code, _get(port, "/health")) == (503, "{}")
             refused.value.close()
 
 
@@ -617,10 +618,3 @@ def test_an_address_that_is_none_is_refused(address: str) -> None:
 def _get(port: int, path: str) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
         return str(answer.read().decode())
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])

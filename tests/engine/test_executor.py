@@ -4,7 +4,6 @@ or aborted, what is undone; what the world adds to a run; and the law that all w
 import itertools
 import os
 import signal
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -13,15 +12,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.engine import journal as journal_module
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.context import JournalledStep, Outage, StopAtOnce, StopRequest, stoppable
-from dr_ctl.engine.executor import Answer, RunResult
+from dr_ctl.engine.executor import Answer
 from dr_ctl.engine.history import read_entries
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Plan, PlannedStep, Refusal
@@ -54,7 +51,7 @@ from tests.engine.desk import (
     at_the,
     book_of,
 )
-from tests.engine.machine import KILLS, Fault, Killed, Machine, back, lost, paris
+from tests.engine.machine import KILLS, Fault, Machine, back, lost, paris
 
 OK, REVERTED, INCOMPLETE, UNKNOWN = ExitCode.OK, ExitCode.REVERTED, ExitCode.INCOMPLETE, ExitCode.UNKNOWN
 INTERRUPTED, TERMINATED, STRANDED = ExitCode.INTERRUPTED, ExitCode.TERMINATED, ExitCode.STRANDED
@@ -549,7 +546,6 @@ def test_a_wait_holds_by_the_look_that_decides(
 
 WRITES = range(1, 34)  # of an undisturbed run: one for each block of lines
 UNDOING_WRITES = range(1, 30)  # of a run whose last revertible call is refused
-UNDONE = (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT)
 REFUSING = {REVERTIBLE[-1]: Fault.REFUSED}
 
 
@@ -749,57 +745,3 @@ def test_before_it_is_taken_in_a_failure_undoes_all(tmp_path: Path, refused: str
     ended = at.go(answers={refused: Refused("they differ")})
     assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
     assert at.machine.dump() == before
-
-
-@st.composite
-def machines(draw: st.DrawFn) -> Machine:
-    """A machine with any faults, whose sites may fall silent for good at any call."""
-    faults = draw(st.dictionaries(st.integers(1, 14), st.sampled_from(Fault), max_size=3))
-    stuck = draw(st.frozensets(st.sampled_from([*EFFECTS, "open clients at london"]), max_size=1))
-    silences = draw(st.dictionaries(st.integers(1, 14), st.sampled_from(["london", "paris"]), max_size=1))
-    machine = Machine(faults, stuck, cut=draw(st.integers(0, 5)) == 5)
-
-    def during(number: int) -> None:
-        if number in silences:
-            machine.sites[silences[number]].silent = True
-
-    machine.during = during
-    return machine
-
-
-@settings(max_examples=150, deadline=None)
-@given(machine=machines(), signals=st.lists(st.integers(1, 14), max_size=2, unique=True))
-def test_no_end_claims_more_than_the_sites_show(machine: Machine, signals: list[int]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        ended = to_the_end(Desk(Path(folder), machine), signals)
-
-    roles = machine.look().roles
-    if ended is None:
-        return
-    if ended.code is ExitCode.OK:
-        assert (roles["london"], roles["paris"]) == (Role.STANDBY, Role.SERVING)
-        assert machine.dump() == MOVED
-    if ended.code in UNDONE or ended.undone:
-        assert machine.dump() == START
-        assert roles["london"] is Role.SERVING
-    if ended.code is ExitCode.INCOMPLETE:
-        assert roles["paris"] is Role.SERVING
-
-
-def to_the_end(desk: Desk, signals: list[int]) -> RunResult | None:
-    """Go, and resume as often as the process dies; None where going on is refused."""
-    stop, during = StopRequest(), desk.machine.during
-
-    def interrupted(number: int) -> None:
-        during(number)
-        if number in signals:
-            stop.ask(signal.SIGINT)
-
-    desk.machine.during = interrupted
-    while isinstance(decided := desk.decide(), Plan):
-        try:
-            return desk.go(stop=stop)
-        except (Killed, StopAtOnce):
-            stop = StopRequest()
-    assert isinstance(decided, Refusal)
-    return None

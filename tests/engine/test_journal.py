@@ -407,21 +407,27 @@ def test_a_plan_that_finds_no_room_refuses_the_run(tmp_path: Path, monkeypatch: 
         RunFiles("run", tmp_path).begin({"a": 1})
 
 
-def test_the_names_of_new_files_are_put_on_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[Path] = []
-    fsync = os.fsync
+def test_a_document_is_on_disk_before_it_takes_its_name_and_the_names_of_new_files_are_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[Path, bool, bool]] = []
+    fsync, state = os.fsync, tmp_path / "state"
 
     def note(file: int) -> None:
-        synced.append(Path(f"/proc/self/fd/{file}").readlink())
         fsync(file)
+        place = Path(f"/proc/self/fd/{file}").readlink()
+        synced.append((place, os.fstat(file).st_size > 0, any(state.rglob("result.json"))))
 
     monkeypatch.setattr(os, "fsync", note)
-    files = Runs(tmp_path / "state", Clock()).create("swapover", "paris")
-    assert synced == [tmp_path, tmp_path / "state", tmp_path / "state" / "runs"]
+    files = Runs(state, Clock()).create("swapover", "paris")
+    assert [place for place, *_ in synced] == [tmp_path, state, state / "runs"]
     Journal(files.journal, Clock()).close()
-    write(files.result, {})
+    write(files.result, {"outcome": "ok"})
 
-    assert synced[3:].count(files.folder) == 2
+    [*_, document, folder] = synced
+    assert (document[0].parent, *document[1:]) == (files.folder, True, False)
+    assert (folder[0], folder[2]) == (files.folder, True)
+    assert [place for place, *_ in synced[3:]].count(files.folder) == 2
 
 
 @pytest.fixture
@@ -769,23 +775,6 @@ def test_a_document_is_written_whole_or_not_at_all(
     assert step is not None or [each.name for each in tmp_path.iterdir()] == ["result.json"]
 
 
-def test_a_document_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "result.json"
-    synced: list[tuple[bool, bool]] = []
-    fsync = os.fsync
-
-    def note(file: int) -> None:
-        fsync(file)
-        synced.append((os.fstat(file).st_size > 0, path.exists()))
-
-    monkeypatch.setattr(os, "fsync", note)
-
-    write(path, {"outcome": "ok"})
-
-    # The first is the document's, before it has its name; the second the directory's, after.
-    assert synced == [(True, False), (True, True)]
-
-
 def test_a_run_is_found_by_its_name_by_a_beginning_of_it_or_as_the_last_one(runs: Runs) -> None:
     assert (runs.all(), runs.unfinished()) == ([], None)
     with pytest.raises(UsageError, match="there is no run yet"):
@@ -823,7 +812,6 @@ def test_the_unfinished_run_is_the_newest_that_began_and_has_not_ended(runs: Run
 
 OWED = Debt(DebtKind.FENCE, "london", "paris", "2026-11-21T02:00:00Z")
 QUARANTINE = replace(OWED, kind=DebtKind.QUARANTINE)
-ELSEWHERE = replace(OWED, about="paris", kept_at="london")
 DEBTS = st.builds(
     Debt,
     st.sampled_from(DebtKind),

@@ -144,32 +144,6 @@ def test_who_serves_is_found_whatever_others_do() -> None:
         assert dialled(Dialler(target(address))) == "london", "a knock that is never answered keeps nobody out"
 
 
-def found_after_s() -> float:
-    """Between the opening of a listener and the client that is let in."""
-    found: list[float] = []
-    address, stop = closed_port(), threading.Event()
-
-    def look() -> None:
-        dialled = Dialler(target(address, closed_port())).dial(stop)
-        found.append(time.monotonic())
-        if dialled is not None:
-            dialled[1].close()
-
-    looking = threading.Thread(target=look)
-    looking.start()
-    try:
-        with listener(lambda _: [CONNECTED], port=address.port):
-            opened = time.monotonic()
-            looking.join(timeout=30)
-    finally:
-        stop.set()
-    return found[0] - opened
-
-
-def test_a_listener_that_opens_is_found_within_milliseconds() -> None:
-    assert any(found_after_s() < 0.1 for _ in range(20)), "some ten milliseconds, and a busy machine's share"
-
-
 def test_a_drain_waits_for_as_long_as_messages_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine they come slowly, and what still lies in a queue is not lost."""
     load = Load(target(closed_port()), ["q"], 100)

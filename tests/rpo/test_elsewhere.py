@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -30,18 +29,13 @@ from tests.rpo.elsewhere import MORE, OTHER
 from tests.rpo.object_store import KEYS, s3_server, s3a
 from tests.rpo.simulator import EPOCH, LOADS, history
 from tests.rpo.test_reconcile import as_lines, lives
+from tests.stomp_io.listeners import closed_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 ROOT = Path(__file__).parents[2]
 WITHIN_S = 180.0
 CLIENT = os.environ.get("DR_CTL_CONNECT")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextmanager
@@ -69,7 +63,7 @@ def running(folder: Path, name: str, *words: str, ready: str, **more: str) -> It
 
 @contextmanager
 def standalone(folder: Path) -> Iterator[str]:
-    port = str(free_port())
+    port = str(closed_port().port)
     address = f"spark://127.0.0.1:{port}"
     of = "org.apache.spark.deploy"
     master = f"{of}.master.Master --host 127.0.0.1 --port {port} --webui-port 0".split()
@@ -87,7 +81,7 @@ def standalone(folder: Path) -> Iterator[str]:
 def connect(folder: Path) -> Iterator[str]:
     if CLIENT is None:
         pytest.skip("DR_CTL_CONNECT names no folder with what a client of Spark Connect needs; `make chaos` makes one")
-    port = free_port()
+    port = closed_port().port
     server = "bin/spark-submit --class org.apache.spark.sql.connect.service.SparkConnectServer --master local[2]"
     binding = "--conf spark.connect.grpc.binding.address=127.0.0.1 --conf spark.connect.grpc.binding.port"
     words = f"{server} --name connect --conf spark.ui.enabled=false {binding}={port}".split()
