@@ -35,7 +35,6 @@ from tests.twin.subject import until
 
 README = Path(__file__).parents[2] / "README.md"
 COMMAND, NUMBER = re.compile(r"`dr-ctl ([^`]+)`"), re.compile(r"\d+(?:\.\d+)?")
-DISASTER = ("plan", "failover", "--to", "paris", "--as-if-lost", "london")
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ def test_what_was_sick_a_moment_ago_is_refused_as_sick_and_a_word_on_it_is_told_
 
     assert asked.code == 12
     assert f"; it was sick, and so alive, at {stamp(last)}" in asked.out
-    assert "End that process for certain, or cut its host off; only then:" in asked.remedy("DR-ALIVE-002")
+    assert "End that process for certain, or cut its host off; only then add" in asked.remedy("DR-ALIVE-002")
     assert (ended.code, serving(twin)[-1]) == (0, "paris")
     assert f"london was sick, and so alive, at {stamp(last)}: that it serves nobody now rests on your word" in ended.out
 
