@@ -11,6 +11,7 @@ from dr_ctl.application import lock
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.lost_site import (
     LastSample,
+    behind_rights,
     lost_pairs,
     never_watched,
     not_read,
@@ -132,7 +133,11 @@ def who_serves(judge: Judge) -> Iterator[Finding]:
     if run is None:
         yield from unserved(snapshot, parts=judge.opened.topology.recipe.moves_parts)
         yield from lost_pairs(snapshot)
+    fenced = behind_rights(snapshot)
+    if run is None or fenced is not None:
         yield from without_rights(snapshot)
+    if fenced is not None:
+        return  # not both let clients in
     if any(len(unit.open_at) > 1 for unit in snapshot.units) and not {*lost} & {*serving}:
         sites = snapshot.roles if run is None else ()  # beside an open run a fence is judged by itself
         against = [
