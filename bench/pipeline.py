@@ -40,6 +40,7 @@ FIRST_S, FIRST_CPU_S, NEW_HOUR_S = 12.0, 25.0, 15.0
 KEPT_S = (2.0, 5.0)
 """In a session that is kept: with nothing new, and with one new hour."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
+TICKS = os.sysconf("SC_CLK_TCK")
 MIB = 1 << 20
 
 
@@ -216,28 +217,28 @@ class Took(NamedTuple):
 def took(what: str, folder: Path, module: str = "bench.pipeline") -> Took:
     """Do it in processes of its own: the answer, the wall's seconds, the most that they held together, and their
     processors' seconds."""
-    began, most, before = time.perf_counter(), 0.0, os.times()
+    began, most, used = time.perf_counter(), 0.0, dict[str, int]()
     words = [sys.executable, "-m", module, what, str(folder)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         while process.poll() is None:
-            most = max(most, held_mib(process.pid))
+            most = max(most, held_mib(process.pid, used))
             time.sleep(0.2)  # how much a process holds cannot be waited for
         seconds = time.perf_counter() - began
         assert process.stdout is not None
         assert process.returncode == 0
         [answer] = ast.literal_eval(process.stdout.read())
-    after = os.times()
-    used = after.children_user + after.children_system - before.children_user - before.children_system
-    return Took(answer, seconds, most, used)
+    return Took(answer, seconds, most, sum(used.values()) / TICKS)
 
 
-def held_mib(session: int) -> float:
-    """What the processes of a session hold; pages that they share count for each of them."""
+def held_mib(session: int, used: dict[str, int]) -> float:
+    """What the processes of a session hold; pages that they share count for each of them. `used`: the ticks that each
+    has used so far. Processes whose parent is killed are in nobody's sum of its children."""
     pages = 0
     for each in Path("/proc").glob("[0-9]*"):
         try:
-            told = (each / "stat").read_text().rpartition(")")[2].split()
-            pages += int(told[21]) if int(told[3]) == session else 0
+            fields = [*map(int, (each / "stat").read_text().rpartition(")")[2].split()[1:])]
+            if fields[2] == session:
+                pages, used[each.name] = pages + fields[20], fields[10] + fields[11]
         except (OSError, IndexError):
             continue  # it has ended
     return pages * PAGE / MIB
