@@ -16,19 +16,21 @@ Q = "orders.in"
 
 
 @pytest.fixture
-def in_step(twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+def in_step(twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], list[str]]:
     """Let the active node of a site die as a step begins."""
 
-    def arranged(verb: str, site: str) -> None:
-        apply = PairDriver.apply
+    def arranged(verb: str, site: str) -> list[str]:
+        apply, killed = PairDriver.apply, list[str]()
 
         def applied(driver: Any, step: Any, *more: Any) -> Any:
             if step.verb == verb:
                 monkeypatch.undo()
-                twin.takeover(site)
+                twin.kill(site, node="a")
+                killed.append(site)
             return apply(driver, step, *more)
 
         monkeypatch.setattr(PairDriver, "apply", applied)
+        return killed
 
     return arranged
 
@@ -44,14 +46,15 @@ def cases() -> Iterator[object]:
 @pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0)])
 @pytest.mark.parametrize(("topology", "verb", "site"), [*cases()])
 def test_a_planned_move_ends_with_one_site_that_serves_and_has_all_messages(
-    twin: PlayedTwin, dr_ctl: Command, in_step: Callable[[str, str], None], verb: str, site: str
+    twin: PlayedTwin, dr_ctl: Command, in_step: Callable[[str, str], list[str]], verb: str, site: str
 ) -> None:
     """The clients' listeners open at boot, so what the fence had closed is open after the takeover."""
     put(twin, "london", Q, 20)
-    in_step(verb, site)
+    killed = in_step(verb, site)
 
     ended = dr_ctl("swapover", "--to", "paris", "--yes")
 
+    assert killed == [site]
     assert ended.code in (0, 20), ended.document
     [serves] = serving(twin)
     assert serves == ("paris" if ended.code == 0 else "london")
