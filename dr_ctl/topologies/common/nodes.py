@@ -45,7 +45,7 @@ def state_of(error: BrokerError, *, refuses: bool) -> NodeState:
 class NobodyActive(Unreachable):
     """No node of a broker is active: each is said with what it shows, and how long another one may take to be."""
 
-    remedy = "Wait until one is active, or that time is over: `dr-ctl status` says so."
+    remedy = "Start one of its nodes, and look in their logs why none is active."
 
     def __init__(self, name: str, nodes: Sequence[NodeReading], left_s: float) -> None:
         states = [each.state for each in nodes]
@@ -53,7 +53,8 @@ class NobodyActive(Unreachable):
         left = f"within {left_s:.0f} s another one may be" if left_s else "a passive one may be at any moment"
         text = f"no node of {name} is active: {', '.join(map(str, nodes))}"
         refused = all(each is NodeState.REFUSES for each in states)
-        super().__init__(f"{text}; {left}" if taking_over else text, refused=refused)
+        wait = "Wait until one is active, or that time is over: `dr-ctl status` says so." if taking_over else None
+        super().__init__(f"{text}; {left}" if taking_over else text, refused=refused, remedy=wait)
         self.nodes, self.left_s, self.taking_over = tuple(nodes), left_s, taking_over
         self.shows_life = any(each.shows_life for each in nodes)
 
