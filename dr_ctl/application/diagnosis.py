@@ -133,11 +133,7 @@ def who_serves(judge: Judge) -> Iterator[Finding]:
     if run is None:
         yield from unserved(snapshot, parts=judge.opened.topology.recipe.moves_parts)
         yield from lost_pairs(snapshot)
-    fenced = behind_rights(snapshot)
-    if run is None or fenced is not None:
         yield from without_rights(snapshot)
-    if fenced is not None:
-        return  # not both let clients in
     if any(len(unit.open_at) > 1 for unit in snapshot.units) and not {*lost} & {*serving}:
         sites = snapshot.roles if run is None else ()  # beside an open run a fence is judged by itself
         against = [
@@ -145,7 +141,11 @@ def who_serves(judge: Judge) -> Iterator[Finding]:
             for site in sites
         ]
         refused = against and all(against)
-        yield found("DR-ROLE-001.fence_refused", roles=stand(snapshot)) if refused else both_open(snapshot)
+        fenced = behind_rights(snapshot)
+        if refused:
+            yield found("DR-ROLE-001.fence_refused", roles=stand(snapshot))
+        else:
+            yield both_open(snapshot) if fenced is None else found("DR-ROLE-001.rights", site=fenced)
         yield from chain(*against)
     elif is_split(snapshot) and not judge.opened.topology.recipe.moves_parts:
         yield found("DR-ROLE-014.pairs", units=served_where(snapshot))

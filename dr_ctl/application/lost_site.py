@@ -119,7 +119,8 @@ def offered_for_what_is_lost(decided: Decision, ask: Ask, snapshot: Snapshot) ->
 
 def behind_rights(snapshot: Snapshot) -> str | None:
     """The site whose listeners are open beside the one that serves, while a lasting fence keeps the clients' roles out
-    at each of its brokers: a restart, or a node that takes over, opens them so."""
+    at each of its brokers: a restart, or a node that takes over, opens them so. Other roles may work there, and the
+    clients' own where the fence covers not all."""
     opened = [broker for broker in snapshot.brokers if broker.role is Role.SERVING]
     sites = {broker.site for broker in opened}
     fenced = [site for site in sites if all(broker.kept_out for broker in opened if broker.site == site)]
@@ -127,11 +128,10 @@ def behind_rights(snapshot: Snapshot) -> str | None:
 
 
 def without_rights(snapshot: Snapshot) -> Iterator[Finding]:
-    """The brokers of serving sites whose listeners are open to clients that may do nothing there."""
-    if (site := behind_rights(snapshot)) is not None:
-        yield found("DR-ROLE-020.beside", site=site, other=next(name for name in snapshot.roles if name != site))
-        return
-    for broker in snapshot.brokers:
+    """The brokers of serving sites whose listeners are open to clients that may do nothing there. Beside a site that
+    serves nobody gives them their rights again."""
+    fenced = behind_rights(snapshot)
+    for broker in [each for each in snapshot.brokers if each.site != fenced]:
         if broker.role is Role.SERVING and broker.kept_out and any(broker.listeners.values()):
             yield found("DR-ROLE-020", site=broker.site, pair=broker.pair)
 

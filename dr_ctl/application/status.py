@@ -126,8 +126,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         nobody_serves = f"no site was seen to serve: {', '.join(unsure)}" if unsure else "no site serves"
         summary, code = "split brain: both sites let clients in" if serving else nobody_serves, ExitCode.OK
     if (fenced := lost_site.behind_rights(snapshot)) is not None:
-        other = next(name for name in snapshot.roles if name != fenced)
-        summary = f"{other} serves; {fenced} has open listeners, and its lasting fence keeps clients out"
+        summary = f"split brain: clients can connect at both sites; the lasting fence of {fenced} keeps its roles out"
     if split := [f"{each.site}/{each.pair}" for each in snapshot.brokers if each.is_split]:
         summary = f"split brain: two nodes of {some(split)} are active; {summary}"
     debts = owed_now(caller, snapshot)
