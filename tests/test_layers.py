@@ -35,15 +35,14 @@ CONTRACT = ("topologies.topology", "topologies.proposing", "topologies.registry"
 # What stands below a topology: what is common to all kinds of broker, and the family that its brokers are of.
 BELOW = {
     "common": set[str](),
-    "console": {"common"},
-    "artemis": {"common", "console"},
-    "classic": {"common", "console"},
-    "mirror": {"common", "console", "artemis"},
-    "continuity": {"common", "console", "artemis"},
-    "bridges": {"common", "console", "artemis"},
-    "brokersync": {"common", "console", "classic"},
-    "sharedstore": {"common", "console", "classic"},
-    "fanout": {"common", "console", "classic"},
+    "artemis": {"common"},
+    "classic": {"common"},
+    "mirror": {"common", "artemis"},
+    "continuity": {"common", "artemis"},
+    "bridges": {"common", "artemis"},
+    "brokersync": {"common", "classic"},
+    "sharedstore": {"common", "classic"},
+    "fanout": {"common", "classic"},
     "workloads": {"common"},
 }
 # What stands beside the packages of topologies, whatever the topology; the registry knows them all, none knows it.
@@ -140,7 +139,8 @@ def test_a_topology_knows_what_is_common_and_its_family_and_no_other_one() -> No
         if mine[0] == "topologies" and len(mine) > 2:
             others = {told.split(".")[1] for told in all_told if floor(told) == "topologies"}
             assert others - SHARED <= {mine[1], *BELOW[mine[1]]}, name
-            assert mine[1] != "common" or not [told for told in all_told if floor(told) == "jolokia"], name
+            asks = mine[1] != "common" or mine[2] in {*ACTING, "group"}
+            assert asks or not [told for told in all_told if floor(told) == "jolokia"], name
 
 
 def test_what_decides_uses_nothing_that_acts() -> None:

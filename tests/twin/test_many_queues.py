@@ -13,9 +13,9 @@ from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
+from dr_ctl.jolokia.client import READ_S
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.mirror import reading as looks
 from dr_ctl.topologies.mirror.view import BrokerView
 from dr_ctl_lab.played import PlayedTwin

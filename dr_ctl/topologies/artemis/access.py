@@ -12,10 +12,10 @@ from dr_ctl.settings.artemis import ArtemisBroker
 from dr_ctl.topologies.artemis import beans, reading
 from dr_ctl.topologies.artemis.broker import B_co
 from dr_ctl.topologies.artemis.documents import Documents
+from dr_ctl.topologies.common import access
 from dr_ctl.topologies.common.access import Part
+from dr_ctl.topologies.common.group import Itself
 from dr_ctl.topologies.common.view import Config
-from dr_ctl.topologies.console.access import ConsoleAccess
-from dr_ctl.topologies.console.group import Itself
 
 
 class Primaries:
@@ -57,7 +57,7 @@ class Primaries:
         return f"broker={beans.quote(broker)}"
 
 
-class Access(ConsoleAccess[B_co]):
+class Access(access.Access[B_co]):
     family = Primaries()
     settings: ArtemisBroker
     find_broker = staticmethod(reading.find_broker)

@@ -21,10 +21,9 @@ from dr_ctl.topologies.artemis.operations import (
     START_LOCK,
     STOP_LOCK,
 )
-from dr_ctl.topologies.common.calls import Request, call
+from dr_ctl.topologies.common.calls import Request, arguments_of, call, request
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.view import Acceptor, Grants, Peer
-from dr_ctl.topologies.console.requests import arguments_of, request
 
 if TYPE_CHECKING:
     from dr_ctl.topologies.artemis.broker import ArtemisBroker

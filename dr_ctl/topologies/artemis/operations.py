@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from dr_ctl.engine.goals import Goal
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.documents import DESTROY_QUEUE, BrokerStore, Operation
-from dr_ctl.topologies.console.requests import request
+from dr_ctl.topologies.common.calls import request
 
 if TYPE_CHECKING:
     from dr_ctl.topologies.common.calls import Request

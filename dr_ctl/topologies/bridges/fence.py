@@ -15,7 +15,7 @@ from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import RETURNED, state_of
-from dr_ctl.topologies.common.calls import call, open_listener, resume, still
+from dr_ctl.topologies.common.calls import call, open_listener, request, resume, still
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
@@ -24,7 +24,6 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.verbs.fence import acting, drafting, held
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.wants import AtBroker, debts
-from dr_ctl.topologies.console.requests import request
 
 CUT: Final = "closeConsumerConnectionsForAddress(java.lang.String)"
 NOT_PAUSED: Final = "it is not paused"

@@ -17,13 +17,12 @@ from dr_ctl.topologies.bridges.reading import Access
 from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen
 from dr_ctl.topologies.common import waiting
-from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.calls import call, request
 from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.waiting import attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links, planning
-from dr_ctl.topologies.console.requests import request
 
 STOPPED: Final = "it is stopped"
 STOPS_S: Final = 75.0  # a bridge whose link had failed takes no start for a minute after its stop

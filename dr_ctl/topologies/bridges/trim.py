@@ -19,12 +19,11 @@ from dr_ctl.topologies.bridges.messages import NUMBER, Message, Origin, pages
 from dr_ctl.topologies.bridges.reading import Access, Way
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView
-from dr_ctl.topologies.common.calls import batches, call
+from dr_ctl.topologies.common.calls import batches, call, request
 from dr_ctl.topologies.common.consumed import Consumed, InBothStores
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.console.requests import request
 
 REMOVE: Final = "removeMessages(java.lang.String)"
 PROCESSED: Final = "the id stores of both sites hold its id"

@@ -6,6 +6,7 @@ from typing import Any, Final
 from dr_ctl.core.notation import matches
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Move, Outcome, StepContext
+from dr_ctl.jolokia.client import READ_S
 from dr_ctl.topologies.brokersync import proven, reinstate, shipping
 from dr_ctl.topologies.brokersync.checks import CHECKS
 from dr_ctl.topologies.brokersync.listing import unproven
@@ -14,7 +15,6 @@ from dr_ctl.topologies.brokersync.sync.pair import keeper
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import verbs as classic
-from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.common.consumed import NotWhole
 from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.snapshot import Snapshot

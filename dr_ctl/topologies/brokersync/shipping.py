@@ -26,7 +26,7 @@ from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic.ids import MOST, may_remove, moves, removes, shown
 from dr_ctl.topologies.classic.operations import MOVE_MATCHING, START, STOP
-from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.calls import call, request
 from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.gate import accepting, refused
 from dr_ctl.topologies.common.names import quarantine_queue
@@ -37,7 +37,6 @@ from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, planning
-from dr_ctl.topologies.console.requests import request
 
 NOT_CONNECTED: Final = "it is not connected"
 RESTARTS: Final = 3

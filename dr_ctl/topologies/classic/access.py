@@ -1,8 +1,7 @@
 """The way to a Classic broker, for readings and changes; its documents are files in STATE, beside the locks there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,9 @@ from dr_ctl.topologies.classic import beans, reading
 from dr_ctl.topologies.classic.broker import B_co
 from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT
 from dr_ctl.topologies.classic.reading import Answered
-from dr_ctl.topologies.common import access as common
+from dr_ctl.topologies.common import access
+from dr_ctl.topologies.common.group import Itself
 from dr_ctl.topologies.common.names import OWN
-from dr_ctl.topologies.console import access as console
-from dr_ctl.topologies.console.access import ConsoleAccess
-from dr_ctl.topologies.console.group import GroupWire, Itself
 
 
 class BrokerStore:
@@ -85,7 +82,7 @@ class Masters:
         return f"brokerName={beans.part(broker)}"
 
 
-class Access(ConsoleAccess[B_co]):
+class Access(access.Access[B_co]):
     family = Masters()
     settings: Settings
     find_broker = staticmethod(reading.find_broker)
@@ -122,8 +119,13 @@ class Access(ConsoleAccess[B_co]):
     def store(self) -> Store:
         return self.document_files.store
 
-    def channel(self) -> common.Channel:
-        return Channel(self.wire(every=True), self.document_files)
+    def is_own(self, call: Call) -> bool:
+        """A document is a file here."""
+        return DOCUMENT in call.request
+
+    def do(self, call: Call) -> Outcome:
+        name, text = str(call.request[DOCUMENT]), call.request.get(TEXT)
+        return self.document_files.remove(name) if text is None else self.document_files.write(name, str(text))
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
         return reading.open_listeners(self.reader(), self.names().broker, self.config.clients, timeout_s=timeout_s)
@@ -134,24 +136,3 @@ class Access(ConsoleAccess[B_co]):
     @staticmethod
     def destination(queue: str) -> str:
         return f"/queue/{queue}"
-
-
-class Channel(console.Channel):
-    """A document is a file here, all else goes to the broker."""
-
-    def __init__(self, wire: GroupWire, document_files: BrokerStore) -> None:
-        super().__init__(wire)
-        self._papers = document_files
-
-    def send(self, calls: Sequence[Call]) -> list[Outcome]:
-        """Send the calls in batches between documents, so that their order is kept."""
-        outcomes: list[Outcome] = []
-        for is_document, several in groupby(calls, lambda call: DOCUMENT in call.request):
-            batch = [*several]
-            outcomes += [self._file(call) for call in batch] if is_document else super().send(batch)
-        return outcomes
-
-    def _file(self, call: Call) -> Outcome:
-        name = str(call.request[DOCUMENT])
-        text = call.request.get(TEXT)
-        return self._papers.remove(name) if text is None else self._papers.write(name, str(text))

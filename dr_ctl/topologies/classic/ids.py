@@ -11,10 +11,9 @@ from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.classic.access import Access
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.classic.operations import MESSAGE_ID, MOVE_MATCHING, REMOVE_MATCHING, by_ids
-from dr_ctl.topologies.common.calls import batches, call
+from dr_ctl.topologies.common.calls import batches, call, request
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Whole
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.console.requests import request
 
 BATCH: Final = 100  # ids in one call: 19 000 a second were removed so, and no message is looked at one by one
 MOST: Final = 100_000

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from dr_ctl.engine.goals import Goal
 from dr_ctl.jolokia.client import MayCall
 from dr_ctl.topologies.classic import beans
-from dr_ctl.topologies.console.requests import request
+from dr_ctl.topologies.common.calls import request
 
 if TYPE_CHECKING:
     from dr_ctl.topologies.common.calls import Request

@@ -13,7 +13,7 @@ from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, StepContext, Ste
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.operations import PAUSES, REMOVE_QUEUE, REMOVES_QUEUES
-from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.calls import call, request
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
@@ -21,7 +21,6 @@ from dr_ctl.topologies.common.verbs import proving
 from dr_ctl.topologies.common.verbs import quiesce as common_quiesce
 from dr_ctl.topologies.common.verbs.proving import probe_queue, probed
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.console.requests import request
 
 
 def draft_quiesce(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:

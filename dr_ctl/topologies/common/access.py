@@ -1,32 +1,35 @@
-"""The way to one broker: management, which a family supplies, and a STOMP listener, opened when first needed."""
+"""The way to one broker, opened when first needed: management for readings, and, on its own connection, for changes; a
+STOMP listener, as clients use it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Flag, auto
 from functools import partial
+from itertools import groupby, zip_longest
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
+from urllib.parse import urlsplit
 
-from dr_ctl.core.errors import BrokerError, Unreachable
-from dr_ctl.core.system import Clock, growing_s
+from dr_ctl.core.errors import BrokerError, Passive, Unreachable
+from dr_ctl.core.system import Clock, growing_s, together
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import Outcome
+from dr_ctl.engine.ports import Done, Outcome, Refused
+from dr_ctl.jolokia.client import READ_S, Account, Change, Changer, Reader, Wire
 from dr_ctl.processes.secrets import resolve
+from dr_ctl.settings.brokers import Grouped, ManagedBroker, Node
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.parts import Secret
-from dr_ctl.stomp_io.address import Address, Closed, Greeting, Login, RoundTrip, TlsFiles, parse_address
+from dr_ctl.stomp_io.address import Address, Closed, Connected, Greeting, Login, RoundTrip, TlsFiles, parse_address
+from dr_ctl.topologies.common.calls import arguments_of
+from dr_ctl.topologies.common.group import Family, Group, GroupWire, Process, Unserved
+from dr_ctl.topologies.common.nodes import NobodyActive
 from dr_ctl.topologies.common.snapshot import V_co
 from dr_ctl.topologies.common.view import Config
-from dr_ctl.topologies.topology import NodeReading
+from dr_ctl.topologies.topology import NodeState
 
-# For a reading of everything, and for a call.
-READ_S: Final = 5.0
 A_QUEUE_S: Final = 0.001
-CHANGE_S: Final = 30.0
-
-
 T = TypeVar("T")
 
 
@@ -83,50 +86,61 @@ def gate(installation: Installation, site: str, stomp: str, login: Login) -> Gat
     return Gate(address, login, files if address.tls else None)
 
 
-class Clients(Protocol):
-    """The settings of any kind of broker that say how clients connect."""
+def account(
+    installation: Installation, site: str, url: str, username: str | None, secret: Secret | None, password: str = ""
+) -> Account:
+    """The login for a console of that site, with the site's TLS. `password`: the secret, if resolved already."""
+    settings = installation.settings.sites[site]
+    tls, parts = settings.tls, urlsplit(url)
+    ca = str(installation.path(tls.ca)) if tls.ca is not None else True
+    own = (tls.cert, tls.key or tls.cert) if tls.cert is not None else None
+    return Account(
+        url=url,
+        username=username or "",
+        password=password or (resolve(secret, installation.file.parent) if secret is not None else ""),
+        origin=settings.origin or f"{parts.scheme}://{parts.hostname or ''}",
+        verify=ca if tls.verify else False,
+        source=secret.source if secret is not None else "the settings file",
+        cert=(str(installation.path(own[0])), str(installation.path(own[1]))) if own else None,
+    )
 
-    @property
-    def stomp(self) -> str | None: ...
 
-    @property
-    def username(self) -> str: ...
-
-    @property
-    def password(self) -> Secret: ...
-
-    @property
-    def clients(self) -> tuple[str, ...]: ...
-
-
-class Channel(Protocol):
-    """A way to change one broker, on a connection of its own: a change never waits behind a look."""
-
-    def send(self, calls: Sequence[Call]) -> list[Outcome]:
-        """Send the calls in their order, at once; gives an outcome for each. Raises `BrokerError`."""
-
-    def close(self) -> None: ...
+def change(call: Call) -> Change:
+    """The request of a call as it goes out."""
+    asked = call.request
+    return Change(str(asked["bean"]), str(asked["operation"]), tuple(arguments_of(asked)))
 
 
 class Access(ABC, Generic[V_co]):
-    """A broker of one site. The secret is resolved at the first need; a missing secret is an error of this broker
-    alone. Raises `BrokerError` from every method that asks the broker. `fenced_by_listener`: where clients are kept
-    out, nobody is greeted."""
+    """A broker of one site, of one process or of several. The secret is resolved at the first need; a missing secret is
+    an error of this broker alone. Raises `BrokerError` from every method that asks the broker. `fenced_by_listener`:
+    where clients are kept out, nobody is greeted."""
 
     fenced_by_listener: ClassVar[bool] = True
     apart: Part = Part(0)
     """The parts that such a broker can be asked for without the others; it is asked for everything otherwise."""
 
+    family: ClassVar[Family]
     settings_of: ClassVar[type[Any]]
-    settings: Clients
+    settings: ManagedBroker
 
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
         """`documents`: the folder for those of brokers that can keep none."""
         self.site, self.pair = site, pair
-        self.settings = installation.broker(site, pair, self.settings_of)
+        settings = self.settings = installation.broker(site, pair, self.settings_of)
+        nodes = settings.nodes if isinstance(settings, Grouped) else ()
+        self.group = Group(
+            f"{site}/{pair}",
+            [self._process(*each) for each in zip_longest(settings.processes, nodes)],
+            self.family,
+            settings.takeover if isinstance(settings, Grouped) else 0.0,
+            Unserved(documents / site / pair / "no-node-active.json", clock),
+        )
         self._installation, self._documents, self._clock = installation, documents, clock
         self.config = self._config()
-        self._password: str | None = None
+        self._broker, self._password = settings.broker, ""
+        self._reading: GroupWire | None = None
+        self._changing: GroupWire | None = None
         # The newest reading, and the moment at which it began: the values are no older.
         self.newest: tuple[float, V_co] | None = None
 
@@ -141,17 +155,31 @@ class Access(ABC, Generic[V_co]):
         peer = self._installation.other(self.site)
         return Config(self.settings.clients, None, None, greets_at=greets_at, peer=peer)
 
+    def _process(self, addresses: tuple[str, str | None, str | None], node: Node | None) -> Process:
+        name, url, stomp = addresses
+        return Process(
+            name, url or "", stomp, lambda: self._opened(url, node), lambda within_s: self._tried(stomp, node, within_s)
+        )
+
     @abstractmethod
     def store(self) -> Store:
         """The broker's documents, on a connection of their own."""
 
+    @staticmethod
     @abstractmethod
-    def channel(self) -> Channel:
-        """A way to change it."""
+    def find_broker(reader: Reader, *, timeout_s: float) -> str:
+        """The broker's own name. Raises `BrokerError`."""
 
     @abstractmethod
+    def _ask(self, broker: str, timeout_s: float) -> V_co:
+        """Ask that broker for everything."""
+
     def _everything(self, timeout_s: float) -> V_co:
-        """Ask it for everything."""
+        if self.group.broker is not None:
+            self._broker = self.group.broker
+        elif self._broker is None:
+            self._broker = self.find_broker(self.reader(), timeout_s=timeout_s)
+        return self._ask(self._broker, timeout_s)
 
     def _some(self, known: V_co, parts: Part, timeout_s: float) -> V_co:  # type: ignore[misc] # its own
         """Ask it for these of the parts that it can be asked for alone; all else stays as it was `known`."""
@@ -178,53 +206,95 @@ class Access(ABC, Generic[V_co]):
         """How many acknowledgements of the peer have arrived and are not applied, or None if unread."""
         return self.read(timeout_s=timeout_s).link.unapplied
 
-    @abstractmethod
-    def close(self) -> None: ...
+    def send(self, calls: Sequence[Call]) -> list[Outcome]:
+        """Change it: send the calls in their order, at once; gives an outcome for each. Raises `BrokerError`."""
+        outcomes: list[Outcome] = []
+        for is_own, several in groupby(calls, self.is_own):
+            batch = [*several]
+            outcomes += map(self.do, batch) if is_own else self._changed(batch)
+        return outcomes
+
+    def is_own(self, call: Call) -> bool:
+        """Say whether a call is carried out otherwise than by management."""
+        del call
+        return False
+
+    def do(self, call: Call) -> Outcome:
+        raise NotImplementedError(call.about)
+
+    def _changed(self, calls: Sequence[Call]) -> list[Outcome]:
+        """A connection of its own: a change never waits behind a look. It reaches every node that is active."""
+        if self._changing is None:
+            self._changing = self.wire(every=True)
+        answers = Changer(self._changing).change([change(call) for call in calls])
+        return [Done("answered") if each.error is None else Refused(str(each.error)) for each in answers]
+
+    def close(self) -> None:
+        for wire in (self._reading, self._changing):
+            if wire is not None:
+                wire.close()
+        self.group.close()
 
     @property
     def stomp(self) -> str | None:
         """The STOMP address of the node that is active, if the settings name one."""
-        return self.settings.stomp
+        return (self.group.last or self.group.processes[0]).stomp
+
+    @property
+    def has_console(self) -> bool:
+        return all(each.url for each in self.group.processes)
 
     @property
     def hosts(self) -> frozenset[str]:
         """The hosts that clients use, as far as the settings name STOMP addresses."""
-        return frozenset({parse_address(self.stomp).host} if self.stomp is not None else ())
-
-    @property
-    def nodes(self) -> tuple[NodeReading, ...]:
-        """Each of its nodes as it was read last, where the settings name several."""
-        return ()
-
-    @property
-    def left_s(self) -> float:
-        """How long it may still take until one of them is active again; 0 where one is."""
-        return 0.0
-
-    @property
-    def turn(self) -> str:
-        """Which node is active, and since when, by the newest answer; empty where the broker has a single one."""
-        return ""
-
-    @property
-    def takeover_s(self) -> float:
-        """The longest that another node of it may need to be active."""
-        return 0.0
+        return frozenset(parse_address(each.stomp).host for each in self.group.processes if each.stomp is not None)
 
     def is_vacant(self, *, anew: bool = False) -> bool:
         """Say whether no node is active and one may be at any moment. Asked `anew`, or where none was by the newest
         answer."""
-        del anew
+        try:
+            self.group.found(anew=anew)
+        except NobodyActive as error:
+            return error.taking_over
         return False
 
     def refuses(self, error: BrokerError, *, within_s: float) -> bool:
         """Say whether every port of it that is known refuses, as its management did."""
+        if not self.group.alone:
+            return all(each.state is NodeState.REFUSES for each in self.group.readings)
         if not (isinstance(error, Unreachable) and error.refused):
             return False
         return isinstance(self.greet(timeout_s=within_s), Closed)
 
     def read(self, parts: Part = EVERYTHING, *, timeout_s: float = READ_S) -> V_co:
-        """These parts as they are now, and no less. Others may be from the newest reading."""
+        """These parts as they are now, and no less. Others may be from the newest reading. All nodes are asked who they
+        are, and the active one for these parts as well. Where several are active, it is the one that lets clients
+        in."""
+        group, view, failed = self.group, None, None
+        if group.alone:
+            return self._read(parts, timeout_s)
+        before = group.last
+        group.begin()
+        if before is not None:
+            try:
+                view = self._read(parts, timeout_s)
+            except BrokerError as error:
+                failed = error
+        active = group.end(before if view is not None else None)
+        if failed is not None and active == [before] and not isinstance(failed, Passive | Unreachable):
+            raise failed
+        if view is None or len(active) > 1:
+            views = [self._at(each, parts, timeout_s) for each in active]
+            view = next((each for each in views if each.open), views[0])
+        return replace(view, nodes=group.readings)
+
+    def _at(self, process: Process, parts: Part, timeout_s: float) -> V_co:
+        """What that node tells. Nothing is known there by an earlier reading of another one."""
+        self.group.last, self.newest = process, None
+        self.config = self._config()
+        return self._read(parts | EVERYTHING, timeout_s)
+
+    def _read(self, parts: Part, timeout_s: float) -> V_co:
         began, enough_s = growing_s(), self._enough_s(timeout_s)
         known = self.names() if parts is Part.OUTFLOW else self._last
         if known is None or parts not in self.apart or EVERYTHING in parts:
@@ -255,10 +325,14 @@ class Access(ABC, Generic[V_co]):
         return gate(self._installation, self.site, self.stomp, Login(self.settings.username, self._secret()))
 
     def greet(self, *, timeout_s: float) -> Greeting | None:
-        """Connect once as a client, if the settings name a STOMP address."""
-        from dr_ctl.stomp_io.client import greet  # noqa: PLC0415 - stomp.py is loaded by who asks a port, not by a look
-
-        return self._as_client(partial(greet, timeout_s=timeout_s))
+        """Connect once as a client, if the settings name a STOMP address: to every node that is not out of reach, as a
+        listener that lets anybody in is open."""
+        away = {each.name for each in self.group.readings if each.state is NodeState.UNKNOWN}
+        first = self.group.last or self.group.processes[0]
+        others = [each for each in self.group.processes if each is not first and each.name not in away]
+        asked = [partial(each.greeted, timeout_s) for each in (*others, first)]
+        greetings = together(asked, "greet", most=len(asked))
+        return next((each for each in greetings if isinstance(each, Connected)), greetings[-1])
 
     def round_trip(self, queue: str, *, timeout_s: float) -> RoundTrip | None:
         from dr_ctl.stomp_io.client import round_trip  # noqa: PLC0415
@@ -291,6 +365,37 @@ class Access(ABC, Generic[V_co]):
         return queue
 
     def _secret(self) -> str:
-        if self._password is None:
+        if not self._password:
             self._password = resolve(self.settings.password, self._installation.file.parent)
         return self._password
+
+    def _tried(self, stomp: str | None, node: Node | None, within_s: float) -> Greeting | None:
+        from dr_ctl.stomp_io.client import greet  # noqa: PLC0415 - stomp.py is loaded by who asks a port, not by a look
+
+        if stomp is None:
+            return None
+        there = gate(self._installation, self.site, stomp, Login(*self._login(node)))
+        return greet(there.address, there.login, there.tls, timeout_s=within_s)
+
+    def _login(self, node: Node | None) -> tuple[str, str]:
+        """Raises `SecretMissing`."""
+        secret = node.password if node is not None else None
+        password = resolve(secret, self._installation.file.parent) if secret is not None else self._secret()
+        return (node.username if node is not None else None) or self.settings.username, password
+
+    def _opened(self, url: str | None, node: Node | None) -> Wire:
+        if url is None:
+            text = f"{self.site}/{self.pair}: the settings name no `jolokia:`, so nothing can be managed there"
+            raise Unreachable(text, refused=False)
+        username, password = self._login(node)
+        secret = (node.password if node is not None else None) or self.settings.password
+        return Wire(account(self._installation, self.site, url, username, secret, password))
+
+    def wire(self, *, every: bool = False) -> GroupWire:
+        """Open a connection of its own to the management of the node that is active, or of `every` one that is."""
+        return GroupWire(self.group, every=every)
+
+    def reader(self) -> Reader:
+        if self._reading is None:
+            self._reading = self.wire()
+        return Reader(self._reading)

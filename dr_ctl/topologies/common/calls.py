@@ -18,6 +18,15 @@ Request = Mapping[str, Json]
 C = TypeVar("C", str, int)
 
 
+def request(bean: str, operation: str, arguments: tuple[Json, ...] = ()) -> Request:
+    """Make a request with the operation's whole signature, because brokers overload names between versions."""
+    return {"bean": bean, "operation": operation, "arguments": [*arguments]}
+
+
+def arguments_of(asked: Request) -> list[Json]:
+    return items(asked, "arguments")
+
+
 def items(asked: Request, key: str) -> list[Json]:
     """The list that a request holds under a key. Raises TypeError for a request without one."""
     held = asked.get(key)

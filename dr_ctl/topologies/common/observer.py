@@ -13,10 +13,11 @@ from dr_ctl.core.errors import BrokerError, Passive, Unreachable
 from dr_ctl.core.system import Clock, Work, all_ended, beside, stamp, together
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Move
+from dr_ctl.jolokia.client import READ_S
 from dr_ctl.settings.model import Installation, Queues
 from dr_ctl.stomp_io.address import Address, speaks_amqp, takes_connections
 from dr_ctl.topologies.common import rules
-from dr_ctl.topologies.common.access import EVERYTHING, FOR_HISTORY, FOR_PEOPLE, READ_S, Access, Part
+from dr_ctl.topologies.common.access import EVERYTHING, FOR_HISTORY, FOR_PEOPLE, Access, Part
 from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.link import AnyLink
 from dr_ctl.topologies.common.nodes import told_by
@@ -182,11 +183,11 @@ class Observer(Generic[V_co, A_co]):
     @property
     def takeover_s(self) -> float:
         """The longest that any of its brokers may need until another node of it is active."""
-        return max(access.takeover_s for access in self.all())
+        return max(access.group.takeover_s for access in self.all())
 
     def turns(self) -> list[str]:
         """Which node of each broker that has several is active, as far as that was seen."""
-        return [access.turn for access in self.all() if access.takeover_s]
+        return [access.group.activation for access in self.all() if access.group.takeover_s]
 
     def look_at(self, site: str, pairs: Collection[str] | None = None, parts: Part = EVERYTHING) -> list[V_co]:
         """These parts of every broker of one site, or of those of some pairs; raises `BrokerError` where one does not
@@ -312,7 +313,7 @@ class Observer(Generic[V_co, A_co]):
             return access.read(parts, timeout_s=timeout_s)
         except BrokerError as error:
             refuses = access.refuses(error, within_s=self.timeouts.greet_s)
-            return Silent(access.pair, access.site, error, refuses, access.nodes, access.left_s)
+            return Silent(access.pair, access.site, error, refuses, access.group.readings, access.group.left_s)
 
     def _spent(self, site: str, began: float) -> None:
         if site in self._left_s:

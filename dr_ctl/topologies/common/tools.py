@@ -12,9 +12,10 @@ from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, Unknown
 from dr_ctl.engine.waiting import until
+from dr_ctl.jolokia.client import CHANGE_S
 from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.topologies.common import wants
-from dr_ctl.topologies.common.access import CHANGE_S, Access, Channel, Part
+from dr_ctl.topologies.common.access import Access, Part
 from dr_ctl.topologies.common.baseline import before, started_since
 from dr_ctl.topologies.common.calls import holds, queues_of, still
 from dr_ctl.topologies.common.gate import Verifier
@@ -38,16 +39,11 @@ class Sender:
     def __init__(self, observer: AnyObserver, lease: Lease | None = None) -> None:
         """Without a lease nothing but this machine's own lock keeps two runs apart."""
         self._observer, self._lease = observer, lease
-        self._open: dict[tuple[str, str], Channel] = {}
 
     @property
     def epoch(self) -> int:
         """The epoch of the lock that calls go out under; 0 without a lock."""
         return self._lease.epoch if self._lease is not None else 0
-
-    def close(self) -> None:
-        for channel in self._open.values():
-            channel.close()
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
         """Send the calls to one broker in their order, in one POST or as few as their number needs, and several brokers
@@ -99,7 +95,7 @@ class Sender:
         if (why := self._why_locked(calls)) is not None:
             return [Refused(why) for _ in calls]
         try:
-            return self._channel(calls[0].site, calls[0].unit).send(calls)
+            return self._observer.brokers[calls[0].site][calls[0].unit].send(calls)
         except (LoginRefused, Throttled, SecretMissing, NobodyActive) as error:
             return [Refused(str(error)) for _ in calls]
         except Unreachable as error:
@@ -107,11 +103,6 @@ class Sender:
             return [Refused(str(error)) if error.refused else Unknown(str(error)) for _ in calls]
         except BrokerError as error:
             return [Unknown(str(error)) for _ in calls]
-
-    def _channel(self, site: str, pair: str) -> Channel:
-        if (site, pair) not in self._open:
-            self._open[site, pair] = self._observer.brokers[site][pair].channel()
-        return self._open[site, pair]
 
 
 def not_done(

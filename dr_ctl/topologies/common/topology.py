@@ -168,7 +168,6 @@ class PairTopology(Generic[V]):
         """`driver` makes what acts, out of the only way to change a broker."""
         self.recipe = recipe
         self._observer, self._driver = observer, driver
-        self._senders: list[Sender] = []
 
     def look(self, *, over_s: float = 0.0) -> Snapshot[V]:
         return self._observer.observe_over(over_s) if over_s else self._observer.look_once()
@@ -186,9 +185,7 @@ class PairTopology(Generic[V]):
         return [access.store() for access in self._observer.all()]
 
     def driver(self, lease: Lease | None = None) -> Driver[Snapshot[V]]:
-        sender = Sender(self._observer, lease)
-        self._senders.append(sender)
-        return self._driver(sender)
+        return self._driver(Sender(self._observer, lease))
 
     def why_not_so(self, site: str, *, serving: bool) -> str | None:
         return Listeners(self._observer).why_not(site, serving=serving)
@@ -201,8 +198,6 @@ class PairTopology(Generic[V]):
 
     def close(self) -> None:
         self._observer.close()
-        for sender in self._senders:
-            sender.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,10 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.common.calls import batches, call
+from dr_ctl.topologies.common.calls import batches, call, request
 from dr_ctl.topologies.common.consumed import Consumed, Covered, LiesThere, Whole
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.wants import AtBroker
-from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.continuity.view import SiteView
 
 # Deeper queues are not compared; ids of queues deeper than `AT_ONCE` come in slices, a scan of the queue each.

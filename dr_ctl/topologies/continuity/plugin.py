@@ -13,10 +13,9 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.values import Fields, parts
 from dr_ctl.topologies.artemis.documents import CREATE_FILTERED, UPDATE_FILTERED, BrokerStore, Operation
 from dr_ctl.topologies.artemis.fence import ListenersAndRoles
-from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.calls import call, request
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.view import Acceptor, Peer
-from dr_ctl.topologies.console.requests import request
 
 if TYPE_CHECKING:
     from dr_ctl.topologies.continuity.view import SiteView

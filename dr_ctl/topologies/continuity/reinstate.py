@@ -16,7 +16,7 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.documents import CREATE_FILTERED
 from dr_ctl.topologies.artemis.operations import START, STOP
-from dr_ctl.topologies.common.calls import call, document, left_of, pause, pause_lasting, resume
+from dr_ctl.topologies.common.calls import call, document, left_of, pause, pause_lasting, request, resume
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, LiesThere
 from dr_ctl.topologies.common.figures import Residue, total
 from dr_ctl.topologies.common.names import quarantine_queue
@@ -24,7 +24,6 @@ from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.verbs import quarantine
 from dr_ctl.topologies.common.verbs.plain import closed_first
 from dr_ctl.topologies.common.wants import PAID, SOURCE, TARGET, AtBroker, Wants, debts, listens, planning, way_in
-from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.checks import nothing_owed
 from dr_ctl.topologies.continuity.reading import Access, Way

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity, some
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
-from dr_ctl.topologies.common.access import READ_S
+from dr_ctl.jolokia.client import READ_S
 from dr_ctl.topologies.common.gate import Sample, Verifier, refused
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import selected

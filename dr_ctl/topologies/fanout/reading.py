@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -19,14 +18,12 @@ from dr_ctl.settings.classic import ClassicFanout, FanoutBroker
 from dr_ctl.settings.model import Installation
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.classic import access
-from dr_ctl.topologies.classic.access import BrokerStore
 from dr_ctl.topologies.classic.browsing import OWN_CLIENT
 from dr_ctl.topologies.classic.reading import ask
 from dr_ctl.topologies.common.access import Gate, gate
 from dr_ctl.topologies.common.calls import items
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.console.group import GroupWire
 from dr_ctl.topologies.fanout.copying import COPY, IDS, CannotCopy, CopiedMessage, put, read
 from dr_ctl.topologies.fanout.counting import EMPTY, Counters
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
@@ -99,27 +96,15 @@ class Access(access.Access[BrokerView]):
             put(self._own_gate(), queue, mine)
         return len(mine)
 
-    def channel(self) -> Channel:
-        return Channel(self.wire(every=True), self.document_files, self)
+    def is_own(self, call: Call) -> bool:
+        """Messages are put down by STOMP."""
+        return COPY in call.request or super().is_own(call)
 
-
-class Channel(access.Channel):
-    """Puts messages down too."""
-
-    def __init__(self, wire: GroupWire, document_files: BrokerStore, here: Access) -> None:
-        super().__init__(wire, document_files)
-        self._here = here
-
-    def send(self, calls: Sequence[Call]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        for copies, several in groupby(calls, lambda call: COPY in call.request):
-            batch = [*several]
-            outcomes += [self._copied(call) for call in batch] if copies else super().send(batch)
-        return outcomes
-
-    def _copied(self, call: Call) -> Outcome:
+    def do(self, call: Call) -> Outcome:
+        if COPY not in call.request:
+            return super().do(call)
         ids = [str(each) for each in items(call.request, IDS)]
-        return Done(f"{self._here.put(str(call.request[COPY]), ids)} put down")
+        return Done(f"{self.put(str(call.request[COPY]), ids)} put down")
 
 
 Way = tuple[Access, Access]

@@ -20,11 +20,10 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.documents import CREATE_QUEUE, internal_queue
 from dr_ctl.topologies.artemis.operations import MOVE
-from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.calls import call, request
 from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Browsed, Origin, browsed, told
 from dr_ctl.topologies.mirror.tools import MirrorTools

@@ -14,13 +14,12 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.calls import call, request
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.waiting import Readings, Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links, planning
-from dr_ctl.topologies.console.requests import request
 from dr_ctl.topologies.mirror.reading import Access, Flow
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerView

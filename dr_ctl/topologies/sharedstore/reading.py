@@ -20,7 +20,6 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.stomp_io.address import parse_address, takes_connections
 from dr_ctl.topologies.classic import access
 from dr_ctl.topologies.classic.reading import ask
-from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot
 from dr_ctl.topologies.sharedstore.lock import BrokerProcess, LockSnapshot, LockUnreadable, SilentAndUnread
@@ -137,25 +136,13 @@ class Access(access.Access[BrokerView]):
             lag=self.shared.lag(),
         )
 
-    def channel(self) -> common.Channel:
-        return Channel(self, super().channel())
+    def is_own(self, call: Call) -> bool:
+        """Its process is started and stopped by commands."""
+        return RUN in call.request or super().is_own(call)
 
-
-class Channel:
-    """Implements `common.access.Channel` for a broker's process, its management and its documents."""
-
-    def __init__(self, broker: Access, to: common.Channel) -> None:
-        self._broker, self._to = broker, to
-
-    def send(self, calls: Sequence[Call]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        for call in calls:
-            goal = call.request.get(RUN)
-            outcomes += [self._broker.process.send(Goal(str(goal)))] if goal is not None else self._to.send([call])
-        return outcomes
-
-    def close(self) -> None:
-        self._to.close()
+    def do(self, call: Call) -> Outcome:
+        goal = call.request.get(RUN)
+        return self.process.send(Goal(str(goal))) if goal is not None else super().do(call)
 
 
 Observer = observer.Observer[BrokerView, Access]

@@ -236,7 +236,7 @@ LONDON = plugin.broker("london")
 CALLS = [pause(LONDON, plugin.queue(f"orders.{n}")) for n in range(2 * MOST_IN_A_POST + 1)]
 
 
-class Channel:
+class Posts:
     """One broker; the POST of that number has no answer."""
 
     def __init__(self, silent: int | None = None) -> None:
@@ -250,25 +250,24 @@ class Channel:
         return [Done(call.about) for call in calls]
 
 
-def sent(channel: Channel) -> list[Outcome]:
-    access = SimpleNamespace(channel=lambda: channel)
-    observer: Any = SimpleNamespace(brokers={"london": {plugin.PAIR: access}})
+def sent(broker: Posts) -> list[Outcome]:
+    observer: Any = SimpleNamespace(brokers={"london": {plugin.PAIR: broker}})
     return Sender(observer).send(CALLS)
 
 
 def test_each_is_sent_once_and_in_order() -> None:
-    channel = Channel()
-    told = sent(channel)
-    assert [call for post in channel.posts for call in post] == CALLS
+    broker = Posts()
+    told = sent(broker)
+    assert [call for post in broker.posts for call in post] == CALLS
     assert [each.text for each in told] == [call.about for call in CALLS]
-    assert max(len(post) for post in channel.posts) <= MOST_IN_A_POST
+    assert max(len(post) for post in broker.posts) <= MOST_IN_A_POST
 
 
 @pytest.mark.parametrize("silent", [0, 1])
 def test_what_comes_behind_a_silence_is_not_sent(silent: int) -> None:
-    channel = Channel(silent)
-    told = sent(channel)
-    assert len(channel.posts) == silent + 1
+    broker = Posts(silent)
+    told = sent(broker)
+    assert len(broker.posts) == silent + 1
     words = [each.word for each in told]
     assert words.index("unknown") == silent * MOST_IN_A_POST
     assert words.count("unknown") == MOST_IN_A_POST

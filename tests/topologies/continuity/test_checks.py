@@ -20,6 +20,7 @@ from dr_ctl.jolokia.http import BadValue, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis.documents import CREATE_FILTERED, created
+from dr_ctl.topologies.common.access import change
 from dr_ctl.topologies.common.checks import Case
 from dr_ctl.topologies.common.consumed import NotWhole
 from dr_ctl.topologies.common.figures import Residue, evidence
@@ -27,7 +28,6 @@ from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs import proving
 from dr_ctl.topologies.common.view import Config, Peer
-from dr_ctl.topologies.console.requests import change
 from dr_ctl.topologies.continuity import procedure, reinstate, shipping
 from dr_ctl.topologies.continuity.checks import CHECKS
 from dr_ctl.topologies.continuity.copies import (

@@ -1,1 +1,0 @@
-"""Common parts for brokers that are managed over Jolokia, whatever their family."""

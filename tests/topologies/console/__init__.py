@@ -1,1 +1,0 @@
-"""Tests of what brokers that a console manages have in common."""
