@@ -105,6 +105,9 @@ class ArtemisContinuity(Settings):
 class ClientRoles(Part):
     """Whom a fence of one queue keeps out of its address, restarts included."""
 
+    matches: ClassVar[tuple[str, ...]] = ()
+    """The addresses are found at run time: a fence is for the queues that move."""
+
     roles: Names = Field(
         min_length=1,
         description="roles of the clients: a fence takes from them what they may do at the address of one queue; never "

@@ -35,20 +35,20 @@ OPERATION: Final = re.compile(
     r"(removeM|removeAllM|removeQueue|removeDest|destroyQ|destroyA|deleteA|move\w*M|purge|expireM|sendM\w+ToDead|drop)"
 )
 # Functions that take any ids.
-MOVING: Final = {"topologies/classic/ids.py": {"moves"}, "topologies/brokersync/shipping.py": {"moved"}}
+MOVING: Final = {"topologies/classic/ids.py": {"moves"}, "topologies/brokersync/procedure.py": {"moved"}}
 PLANNED: Final = "plans that a run may do so, and sends nothing: the run asks for evidence"
 OWN: Final = "dr-ctl's own document or probe, and no client's message"
 ASIDE: Final = "moves messages within their broker, loses none, and a finding names the queue: a person looks there"
 BACK: Final = "moves messages that were kept aside back to where clients get them"
 COMMANDS: Final = "removes the plugin's own commands, and no client's message"
 WITHOUT: Final = {
-    "artemis/documents.py:Documents.delete": OWN,
-    "artemis/operations.py:ArtemisRequests.remove": OWN,
+    "artemis/access.py:Documents.delete": OWN,
+    "artemis/broker.py:ArtemisRequests.remove": OWN,
     "bridges/trim.py:_may_remove": PLANNED,
-    "brokersync/reinstate.py:_Return._aside": ASIDE,
-    "brokersync/reinstate.py:put_back": BACK,
-    "brokersync/shipping.py:may_move": PLANNED,
-    "brokersync/shipping.py:moved": ASIDE,
+    "brokersync/procedure.py:_tell_apart": ASIDE,
+    "brokersync/procedure.py:put_back": BACK,
+    "brokersync/procedure.py:may_move": PLANNED,
+    "brokersync/procedure.py:moved": ASIDE,
     "classic/ids.py:may_remove": PLANNED,
     "classic/ids.py:moves": ASIDE,
     "classic/verbs.py:draft_probe": OWN,
@@ -56,7 +56,7 @@ WITHOUT: Final = {
     "common/verbs/canary.py:draft": OWN,
     "continuity/reinstate.py:_moves": ASIDE,
     "continuity/copies.py:may_remove": PLANNED,
-    "continuity/reinstate.py:_without_commands": COMMANDS,
+    "continuity/reinstate.py:_forgotten": COMMANDS,
     "continuity/reinstate.py:_set_aside": PLANNED,
     "mirror/reconcile.py:take_out": ASIDE,
     "mirror/reconcile.py:draft": PLANNED,
@@ -286,8 +286,8 @@ def test_what_may_come_into_being_counts_too(queues: Queues, beginning: str, all
 
 TOPOLOGIES = ROOT / "topologies"
 # The family whose checks a topology makes too.
-FAMILIES = dict.fromkeys(("brokersync", "fanout", "sharedstore"), ("classic",)) | dict.fromkeys(
-    ("mirror", "continuity", "bridges"), ("artemis",)
+FAMILIES = dict.fromkeys(("brokersync", "fanout", "sharedstore"), ("classic", "checks")) | dict.fromkeys(
+    ("mirror", "continuity", "bridges"), ("artemis", "broker")
 )
 # A name that is taken is looked at where something is written, and what was done at a lost site when it returns.
 NOT_A_CHECK = {"DR-LOCK-005", "DR-RETURN-005", "DR-RETURN-010"}
@@ -298,9 +298,7 @@ BY_LOCKS = {"DR-DOOR-008"}
 @pytest.mark.parametrize("folder", ["mirror", "continuity", "bridges", "brokersync", "fanout", "sharedstore"])
 def test_each_finding_of_the_checks_has_a_name_and_no_other(folder: str) -> None:
     checks = import_module(f"dr_ctl.topologies.{folder}.checks").CHECKS
-    own = _yielded(folder)
-    for family in FAMILIES.get(folder, ()):
-        own |= _yielded(family)
+    own = _yielded(folder) | _yielded(*FAMILIES[folder])
     tables = (*OF_BROKER, *OF_PAIR, *checks.by_broker, *checks.by_pair)
 
     own |= _yielded("common") | _yielded("common", "nodes")

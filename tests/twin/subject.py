@@ -18,7 +18,7 @@ from dr_ctl.stomp_io.address import Address, Connected, Login
 from dr_ctl.stomp_io.client import greet, probe
 from dr_ctl.stomp_io.connection import Frame
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.documents import CREATE_FILTERED
+from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.continuity.reading import aged, service_bean
 from dr_ctl.topologies.continuity.reading import look as plugin_look

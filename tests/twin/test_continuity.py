@@ -11,7 +11,8 @@ import pytest
 from dr_ctl.core.system import beside
 from dr_ctl.engine import runbook
 from dr_ctl.topologies.common.view import Peer
-from dr_ctl.topologies.continuity import copies, plugin
+from dr_ctl.topologies.continuity import copies
+from dr_ctl.topologies.continuity import view as plugin
 from dr_ctl.topologies.continuity.tools import PluginTimeouts
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.continuity import beans

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Final
 
-from dr_ctl.engine.lease import Store
-from dr_ctl.jolokia.client import Answer, Read
+from dr_ctl.core.model import Json
+from dr_ctl.core.system import growing_s
+from dr_ctl.engine.lease import NOBODYS, Forbidden, Store
+from dr_ctl.jolokia.client import Answer, Ask, Change, Changer, Listing, Read, Reader, Way
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import ArtemisBroker
 from dr_ctl.topologies.artemis import beans, reading
-from dr_ctl.topologies.artemis.broker import B_co
-from dr_ctl.topologies.artemis.documents import Documents
+from dr_ctl.topologies.artemis.broker import DELETE, B_co, BrokerStore
 from dr_ctl.topologies.common import access
 from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.group import Itself
+from dr_ctl.topologies.common.names import numbered
 from dr_ctl.topologies.common.view import Config
+
+READ_S: Final = 2.0
+WRITE_S: Final = 5.0
+_EXISTS: Final = "AMQ229019"
 
 
 class Primaries:
@@ -89,3 +96,79 @@ class Access(access.Access[B_co]):
 
     def uncovered(self) -> list[str]:
         return reading.uncovered(self.reader(), self.names())
+
+
+class Documents:
+    """The documents of one broker, on a connection of its own."""
+
+    def __init__(self, access: Access[Any]) -> None:
+        self.site, self.pair = access.site, access.pair
+        self._access = access
+        self._wire: Way | None = None
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+
+    def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
+        names = self._access.names()
+        now, listed = Reader(self._open()).look(
+            [self._access.clock(names.broker), Read(beans.documents(names.broker), names.document_queue.attributes)],
+            timeout_s=READ_S,
+        )
+        return self._access.clock_ms(now), numbered(_texts(listed, names.document_queue), kind)
+
+    def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
+        if (newest := self._access.newest) is None:
+            return None
+        began, view = newest
+        texts = {**view.documents, **dict.fromkeys(view.forged, NOBODYS)}
+        return growing_s() - began, view.now_ms, numbered(texts, kind)
+
+    def create(self, kind: str, number: int, text: str) -> bool:
+        names = self._access.names()
+        answer = self._change(*names.document_queue.create(self._name(kind, number), text, kind=self._kind(kind)))
+        if answer.error is None:
+            return True
+        if _EXISTS in str(answer.error):
+            return False
+        raise Forbidden(str(answer.error))
+
+    def update(self, kind: str, number: int, text: str) -> None:
+        names = self._access.names()
+        self._change(*names.document_queue.update(self._name(kind, number), text, kind=self._kind(kind))).value()
+
+    def delete(self, kind: str, number: int) -> None:
+        self._change(DELETE, (self._name(kind, number),)).value()
+
+    def why_forbidden(self) -> str | None:
+        """Ask, without trying, whether this user may create documents; returns None where the user may, or the broker
+        does not say."""
+        server = beans.server(self._access.names().broker)
+        asked = Ask(beans.SECURITY, Listing.MAY_CALL, (server, "createQueue", ["java.lang.String"]))
+        answer = Reader(self._open()).look([asked], timeout_s=READ_S)[0]
+        if answer.error is None and answer.value() is False:
+            return "this user may not create queues"
+        return None
+
+    def _name(self, kind: str, number: int) -> str:
+        return f"dr-ctl.{kind}.{self.site}.{number}"
+
+    def _kind(self, kind: str) -> str:
+        return f"dr-ctl.{kind}.{self.site}"
+
+    def _change(self, operation: str, arguments: tuple[Json, ...]) -> Answer:
+        server = beans.server(self._access.names().broker)
+        return Changer(self._open()).change([Change(server, operation, arguments)], timeout_s=WRITE_S)[0]
+
+    def _open(self) -> Way:
+        if self._wire is None:
+            self._wire = self._access.wire()
+        return self._wire
+
+
+def _texts(answer: Answer, document_queue: BrokerStore) -> dict[str, str]:
+    return {
+        each.any_text("Name"): document_queue.text(each) if document_queue.is_own(bean, each) else NOBODYS
+        for bean, each in answer.beans()
+    }

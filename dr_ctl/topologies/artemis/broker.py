@@ -1,25 +1,341 @@
 """An Artemis broker as one look has shown it, whatever joins it to its peer, and the other nodes that it shows."""
 
+from __future__ import annotations
+
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from dr_ctl.core.errors import Between, Passive
+from dr_ctl.core.findings import found
+from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.notation import if_known
+from dr_ctl.engine.goals import ALL, Goal
+from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.http import BadValue, OperationFailed, PolicyRefused
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis import checks
-from dr_ctl.topologies.artemis.documents import IN_USER, BrokerStore
-from dr_ctl.topologies.artemis.fence import ListenersAndRoles
-from dr_ctl.topologies.artemis.operations import ArtemisRequests
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.common.calls import Request, Requests, arguments_of, call, request
+from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.link import AnyLink
-from dr_ctl.topologies.common.names import HEARD_BY
-from dr_ctl.topologies.common.view import Broker, Connection, Consumer
+from dr_ctl.topologies.common.names import HEARD_BY, MQTT_RETAINED
+from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Peer, Queue
 from dr_ctl.topologies.topology import Node
+
+CREATE: Final = "createQueue(java.lang.String)"
+# With the second argument a queue that is there already, or is not there, is no error.
+CREATE_QUEUE: Final = "createQueue(java.lang.String,boolean)"
+UPDATE: Final = "updateQueue(java.lang.String)"
+DELETE: Final = "destroyQueue(java.lang.String)"
+DESTROY_QUEUE: Final = "destroyQueue(java.lang.String,boolean)"
+_TEXT: Final = "java.lang.String"
+CREATE_FILTERED: Final = f"createQueue({_TEXT},{_TEXT},{_TEXT},{_TEXT},boolean,int,boolean,boolean)"
+UPDATE_FILTERED: Final = (
+    f"updateQueue({_TEXT},{_TEXT},{_TEXT},java.lang.Integer,java.lang.Boolean,java.lang.Boolean,java.lang.Boolean,"
+    f"java.lang.Integer,java.lang.Boolean,java.lang.Integer,java.lang.Long,{_TEXT})"
+)
+Operation = tuple[str, tuple[Json, ...]]
+
+
+class BrokerStore:
+    """The operations that write documents at a broker, and how their text is read back: where versions take a queue's
+    whole configuration in one call. `attributes` are read of the queue, its name included."""
+
+    attributes: ClassVar[tuple[str, ...]] = ("Name", "User", "InternalQueue")
+
+    def create(self, name: str, text: str, *, kind: str | None = None) -> Operation:
+        """Write one down; of a `kind` that is numbered, an existing one is an error, and all share an address."""
+        if kind is not None:
+            return CREATE, (json.dumps(_numbered(name, _lasting(text), kind)),)
+        return CREATE_QUEUE, (json.dumps(internal_queue(name, _lasting(text))), True)
+
+    def update(self, name: str, text: str, *, kind: str) -> Operation:
+        """Replace the text of one of a numbered kind."""
+        # Send all fields: a field left out would be set to its default.
+        return UPDATE, (json.dumps(_numbered(name, _lasting(text), kind)),)
+
+    def probe(self, name: str) -> Operation:
+        """Create a queue that messages pass through, and that no peer gets."""
+        # Neither an internal queue nor its messages reach the peer, whatever the link's address filter says.
+        return CREATE_QUEUE, (json.dumps({**_QUEUE, "name": name, "address": name, "durable": False}), True)
+
+    def canary(self, name: str) -> Operation:
+        """Create a durable queue as clients have them, which the peer gets."""
+        queue = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, "auto-delete": False}
+        return CREATE_QUEUE, (json.dumps(queue), True)
+
+    def text(self, fields: Fields) -> str:
+        """The text, as read back."""
+        return fields.any_text("User")
+
+    def is_own(self, _bean: str, fields: Fields) -> bool:
+        """Say whether only management can have made it: clients may create queues of any name."""
+        # Versions that do not tell it cannot be asked.
+        return not fields.has("InternalQueue") or fields.flag("InternalQueue")
+
+
+IN_USER: Final = BrokerStore()
+_QUEUE: Final[dict[str, str | bool | int]] = {"routing-type": "ANYCAST", "durable": True, "internal": True}
+
+
+def _lasting(text: str) -> str:
+    """A document, which is JSON, spelled otherwise: a broker that starts reads `user=TEXT;` from its journal, split at
+    both signs."""
+    return text.replace("=", r"\u003d").replace(";", r"\u003b")
+
+
+def _numbered(name: str, text: str, kind: str) -> dict[str, str | bool | int]:
+    """Documents of a kind share an address: removing a queue leaves its address behind."""
+    nobodys = {"max-consumers": 0, "purge-on-no-consumers": False, "exclusive": False}
+    return {**internal_queue(name, text), "address": kind, "auto-create-address": True, **nobodys}
+
+
+def internal_queue(name: str, user: str) -> dict[str, str | bool | int]:
+    """The configuration of a document's queue: durable, and never mirrored."""
+    return {"name": name, "address": name, **_QUEUE, "auto-delete": False, "user": user}
+
+
+def created(operation: str, arguments: tuple[Json, ...]) -> str:
+    """The name of the queue that a call creates."""
+    return str(arguments[2]) if operation == CREATE_FILTERED else str(json.loads(str(arguments[0]))["name"])
+
+
+PAUSE_LASTING: Final = "pause(boolean)"
+MOVE: Final = "moveMessage(long,java.lang.String)"
+SHUT_OUT: Final = f"addSecuritySettings({','.join([_TEXT] * 11)})"
+# Versions that protect management by roles too; without these two words it would take them away.
+SHUT_OUT_WITH_VIEWS: Final = f"addSecuritySettings({','.join([_TEXT] * 13)})"
+LET_IN: Final = f"removeSecuritySettings({_TEXT})"
+RELOAD: Final = "reloadConfigurationFile()"
+# Since 2.56.
+START_LOCK: Final = f"startLockCoordinator({_TEXT})"
+STOP_LOCK: Final = f"stopLockCoordinator({_TEXT})"
+
+
+@dataclass(frozen=True, slots=True)
+class ArtemisRequests(Requests):
+    """For a broker whose documents are kept as `document_queue` says."""
+
+    document_queue: BrokerStore
+
+    def of_server(self, operation: Operation) -> Request:
+        return request(beans.server(self.broker), *operation)
+
+    def queues(self, beginning: str) -> str:
+        return beans.queues_beginning(self.broker, beginning)
+
+    def pause_lasting(self, queue: Queue) -> Request:
+        return request(queue.bean, PAUSE_LASTING, (True,))
+
+    def write(self, name: str, text: str | None) -> Request:
+        operation, arguments = self.document_queue.create(name, text or "")
+        return self.of_server((operation, arguments if text is not None else (name,)))
+
+    def remove(self, name: str) -> Request:
+        return self.of_server((DESTROY_QUEUE, (name, True)))
+
+    def probe(self, name: str) -> Request:
+        return self.of_server(self.document_queue.probe(name))
+
+    def canary(self, name: str) -> Request:
+        return self.of_server(self.document_queue.canary(name))
+
+    def remove_queue(self, name: str) -> Request:
+        return self.remove(name)
+
+
+STILL_OUT: Final = "the broker still keeps them out"
+OTHERWISE: Final = "its own file gives them others"
+# A role that nobody has: under it a fence keeps what a client's role may do by somebody's own word.
+ASIDE: Final = "dr-ctl.kept-out."
+EVERY: Final = "#"
+# In the order of the operation's arguments.
+_WORDS: Final = (
+    "send", "consume", "createDurableQueue", "deleteDurableQueue", "createNonDurableQueue", "deleteNonDurableQueue",
+    "manage", "browse", "createAddress", "deleteAddress",
+)  # fmt: skip
+_VIEWS: Final = ("view", "edit")
+
+
+class ListenersAndRoles(Fence):
+    """A fence by listeners and, where the settings name them, by the rights of the clients' roles, which outlast a
+    restart.
+
+    A broker keeps security settings in its journal, above broker.xml. Removing a setting is enough for a match that
+    broker.xml lacks; a match in the file, as `#`, is only read again with the whole file. A match has one entry: a
+    fence replaces rights that somebody set through management, so the fence's entry keeps a copy of them."""
+
+    view: ArtemisBroker
+
+    def __init__(self, view: ArtemisBroker) -> None:
+        super().__init__(view)
+        contends = [coordinator for coordinator in view.coordinators if coordinator.contends]
+        self.contends = [coordinator.name for coordinator in contends]
+        self.awaits = [coordinator.name for coordinator in contends if not coordinator.holds]
+        self.rests = [coordinator.name for coordinator in view.coordinators if not coordinator.contends]
+
+    @property
+    def matches(self) -> Sequence[str]:
+        """The matches that a lasting fence is for."""
+        return self.view.config.lasting.matches if self.view.config.lasting is not None else ()
+
+    def yielding(self, when: str | None = None) -> list[Call]:
+        """Where a lock opens acceptors, stopping one of these would hand the lock over."""
+        names = self.contends if when is None else [coordinator.name for coordinator in self.view.coordinators]
+        return [self._of_lock(Goal.STOP, name, when) for name in names if self.view.drives_locks]
+
+    def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
+        return (*self.yielding(when), *super().closing(listeners, when))
+
+    def opening(self, listeners: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
+        """The coordinators first: an acceptor that is told to open while its lock is not held opens with it."""
+        opens = super().opening(listeners, peer, when)
+        names = [coordinator.name for coordinator in self.view.coordinators if opens and self.view.drives_locks]
+        return (*(self._of_lock(Goal.START, name, when) for name in names), *opens)
+
+    def _of_lock(self, goal: Goal, name: str, when: str | None) -> Call:
+        operation = START_LOCK if goal is Goal.START else STOP_LOCK
+        asked = self.view.requests.of_server((operation, (name,)))
+        return call(self.view, goal, name, asked, f"{goal.value} lock coordinator {name}", when)
+
+    def shutting_out(self, when: str | None = None) -> list[Call]:
+        return self.keeping_out(self.matches, when)
+
+    def admitting(self, when: str | None = None) -> list[Call]:
+        return self.letting_in(self.matches, when)
+
+    @property
+    def stays_out(self) -> bool:
+        """A match that is taken away leaves what is said of all addresses, until broker.xml is read again."""
+        return self.view.usual is not None and not self.view.lets_in_by(self.view.usual)
+
+    def keeping_out(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
+        """Take from the clients' roles what they may do; every other role keeps what it has. Without `when`, only where
+        they may do something now."""
+        lasting = self.view.config.lasting
+        if lasting is None:
+            return []
+        calls = []
+        for match in matches:
+            if when is None and not self.view.lets_in(match):
+                continue
+            aside = self._noted(match)
+            words = {
+                f"{ASIDE}{role}" if role in lasting.roles else role: may
+                for role, may in self.view.grants.get(match, {}).items()
+                if role not in lasting.roles or aside
+            }
+            about = f"keep role {', '.join(lasting.roles)} out of {match}"
+            calls.append(call(self.view, Goal.SHUT_OUT, match, self._saying(match, words), about, when))
+        return calls
+
+    def letting_in(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
+        """Give it back. Without `when`, only where it is taken away now."""
+        lasting = self.view.config.lasting
+        if lasting is None:
+            return []
+        view, roles = self.view, ", ".join(lasting.roles)
+        server = beans.server(view.broker)
+        calls = [
+            call(
+                self.view, Goal.ADMIT, match, request(server, LET_IN, (match,)), f"let role {roles} in to {match}", when
+            )
+            for match in matches
+            if when is not None or not view.lets_in(match)
+        ]
+        if calls:
+            calls.append(call(view, Goal.ADMIT, ALL, request(server, RELOAD), "read broker.xml again", STILL_OUT))
+        for match in [each.thing for each in calls if each.thing != ALL and self._noted(each.thing)]:
+            about = f"give the roles at {match} the rights from before the fence"
+            calls.append(
+                call(self.view, Goal.RESTORE, match, self._saying(match, self._before(match)), about, OTHERWISE)
+            )
+        return calls
+
+    def holds(self, call: Call) -> bool | None:
+        if call.goal in (Goal.START, Goal.STOP):
+            return (call.thing in self.contends) is (call.goal is Goal.START)
+        if call.goal is not Goal.RESTORE:
+            return super().holds(call)
+        wanted = self._saying(call.thing, self.view.grants.get(call.thing, {}))
+        return _by_word(wanted) == _by_word(call.request)
+
+    def _before(self, match: str) -> Grants:
+        """The rights of each role there while no fence stands: a fence keeps the clients' words under other names."""
+        grants = self.view.grants.get(match, {})
+        own = {role.removeprefix(ASIDE): may for role, may in grants.items() if role.startswith(ASIDE)}
+        return own | {role: may for role, may in grants.items() if not role.startswith(ASIDE)}
+
+    def _noted(self, match: str) -> bool:
+        """True if somebody gave a match rights of its own: only a note can give those back. For the match of all
+        addresses, broker.xml is the only other source."""
+        noted = any(role.startswith(ASIDE) for role in self.view.grants.get(match, {}))
+        narrower = (
+            self.view.usual is not None and match != EVERY and _words(self._before(match)) != _words(self.view.usual)
+        )
+        return noted or (narrower and self.view.lets_in(match))
+
+    def _saying(self, match: str, words: Grants) -> Request:
+        """The request that sets what each role may do there."""
+        views = any(word in _VIEWS for may in words.values() for word in may)
+        listed = [
+            ",".join(role for role, may in words.items() if word in may)
+            for word in (*_WORDS, *(_VIEWS if views else ()))
+        ]
+        return request(beans.server(self.view.broker), SHUT_OUT_WITH_VIEWS if views else SHUT_OUT, (match, *listed))
+
+
+def _words(grants: Grants) -> dict[str, frozenset[str]]:
+    """The rights of each role, without roles that have none."""
+    return {role: frozenset(may) for role, may in grants.items() if may}
+
+
+def _by_word(asked: Request) -> list[frozenset[str]]:
+    """The roles of each word in a request that sets rights, in the order of the words; words that nobody has are left
+    out at its end, as versions differ in how many there are."""
+    roles = [frozenset(filter(None, str(each).split(","))) for each in arguments_of(asked)[1:]]
+    while roles and not roles[-1]:
+        roles.pop()
+    return roles
+
+
+SESSIONS: Final = "$sys.mqtt.sessions"
+
+
+def stays(view: Broker) -> Sequence[str]:
+    """What of it lies there, as sentences' parts."""
+    retained = {queue.name.removeprefix(MQTT_RETAINED): queue.depth for queue in view.queues if queue.retained}
+    topics = sorted(name for name, depth in retained.items() if depth > 0)
+    sessions = view.named[SESSIONS].depth if SESSIONS in view.named else 0
+    found = []
+    if topics:
+        found.append(f"{sum(map(retained.__getitem__, topics))} retained message(s) of MQTT ({some(topics)})")
+    if sessions > 0:
+        found.append(f"the session state of {sessions} client(s) of MQTT")
+    return found
+
+
+def of_mqtt(here: Broker, there: Broker) -> Iterator[Finding]:
+    """Tell what stays at the serving site."""
+    if stays := here.stays:
+        again = f"Publish with retain again once {there.site} serves: until then it gives what it retained itself."
+        remedies = {
+            "retained message(s) of MQTT": again,
+            "the session state of": f"Let clients subscribe again at {there.site}, as after a session that was lost.",
+        }
+        yield found(
+            "DR-MQTT-001",
+            site=here.site,
+            pair=here.pair,
+            stays=" and ".join(stays),
+            other_site=there.site,
+            advice=" ".join(remedy for kind, remedy in remedies.items() if any(kind in each for each in stays)),
+        )
+
 
 GROUP: Final = ("HAPolicy", "SharedStore", "Backup")
 """Read with each look at the broker; an old version lacks the first one."""
@@ -215,7 +531,7 @@ class ArtemisBroker(Broker):
 
     @property
     def stays(self) -> Sequence[str]:
-        return checks.stays(self)
+        return stays(self)
 
     @property
     def requests(self) -> ArtemisRequests:

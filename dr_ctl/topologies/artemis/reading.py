@@ -18,8 +18,7 @@ from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Post, Read, Read
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.broker import GROUP, read_group
-from dr_ctl.topologies.artemis.documents import IN_USER, BrokerStore
+from dr_ctl.topologies.artemis.broker import GROUP, IN_USER, BrokerStore, read_group
 from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.names import BROKERS, DOCUMENT
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Queue
@@ -321,14 +320,14 @@ def uncovered(reader: Reader, view: Broker) -> list[str]:
     lasting = view.config.lasting
     if lasting is None:
         return []
-    mine = {queue.address for queue in view.business.values()}
+    business = {queue.address for queue in view.business.values()}
     answers = reader.look([Read(beans.address(view.broker), ("RolesAsJSON",))])
     roles = {beans.parts(bean)["address"]: grants(fields.text("RolesAsJSON")) for bean, fields in answers[0].beans()}
     may = {"send", "consume"}
     return sorted(
         name
         for name, granted in roles.items()
-        if name in mine and any(may & {*granted.get(role, ())} for role in lasting.roles)
+        if name in business and any(may & {*granted.get(role, ())} for role in lasting.roles)
     )
 
 
@@ -389,7 +388,7 @@ def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tu
     return (
         *_said(rows, "Paused", "are paused: their clients get nothing", "Resume them in the console."),
         *_said(rows, "BlockedViaManagement", "are blocked by management: their senders wait", "unblock() them there."),
-        *_kept_out(at_limit, _policies(reader, view, at_limit, timeout_s), everywhere=is_full),
+        *_kept_out(at_limit, policies(reader, view, at_limit, timeout_s), everywhere=is_full),
     )
 
 
@@ -404,7 +403,8 @@ def _said(rows: Mapping[str, Fields], flag: str, what: str, remedy: str) -> Iter
         yield Obstacle(f"addresses {what}: {some(names)}", remedy, tuple(names))
 
 
-def _policies(reader: Reader, view: Broker, names: Iterable[str], timeout_s: float) -> Mapping[str, str]:
+def policies(reader: Reader, view: Broker, names: Iterable[str], timeout_s: float = READ_S) -> Mapping[str, str]:
+    """What each of these addresses does once it is full. Raises `BrokerError`."""
     asked = [*names]
     if not asked:
         return {}

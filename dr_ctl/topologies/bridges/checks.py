@@ -12,8 +12,7 @@ from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.artemis import checks as artemis
-from dr_ctl.topologies.artemis.fence import ASIDE
+from dr_ctl.topologies.artemis.broker import ASIDE, of_mqtt
 from dr_ctl.topologies.bridges.messages import COMPARED
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import failover
@@ -198,7 +197,7 @@ def of_both(case: Case[BrokerView], here: BrokerView, there: BrokerView) -> Iter
     """Compare the two brokers of a pair, for the queues that are to move."""
     move = case.move
     yield from of_pair(here, there, move.ask.includes)
-    yield from artemis.of_both(here, there)
+    yield from of_mqtt(here, there)
     if not any(queue.consumers for queue in there.arrived):
         yield found("DR-BRIDGE-010", site=there.site, pair=there.pair)
     units = here.among(move.moves)

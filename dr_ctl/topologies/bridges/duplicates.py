@@ -10,7 +10,7 @@ from typing import Final
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.ask import Ask
-from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, Message, Origin, pages
+from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, Message, Origin, listed, pages
 from dr_ctl.topologies.bridges.reading import Access, Way
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, whole
 from dr_ctl.topologies.common.idstore import WITHIN_S, NotRead, Store
@@ -20,29 +20,18 @@ PAGES: Final = 20  # of the copy: each page of a deep queue takes longer than th
 Lacking = Mapping[str, frozenset[str]]
 
 
-def count_lacking(store: Store, other: Store) -> Mapping[str, int]:
-    """How many ids `store` has and `other` lacks, by queue. The databases do the comparison; no store is written to.
-    Raises `NotRead`."""
-    try:
-        with closing(sqlite3.connect(store.uri, uri=True, timeout=WITHIN_S)) as here:
-            here.execute("ATTACH DATABASE ? AS other", (other.uri,))
-            asked = f"SELECT q, count(*) FROM ({store.rows('main')} EXCEPT {other.rows('other')}) GROUP BY q"  # noqa: S608
-            return {str(queue): int(count) for queue, count in here.execute(asked)}
-    except sqlite3.Error as error:
-        raise NotRead(f"{store.path.name} beside {other.path.name}: {error}") from error
-
-
-def ids_lacking(store: Store, other: Store, queues: Collection[str]) -> Mapping[str, frozenset[str]]:
-    """The ids of these queues that `store` has and `other` lacks, by queue. Raises `NotRead`."""
+def ids_lacking(store: Store, other: Store, queues: Collection[str] | None = None) -> Lacking:
+    """The ids that `store` has and `other` lacks, by queue: of these queues, or of all. The databases do the
+    comparison; no store is written to. Raises `NotRead`."""
     found: dict[str, set[str]] = {}
+    of = "" if queues is None else " WHERE q = ?"
+    asked = f"SELECT * FROM ({store.rows('main')}){of} EXCEPT SELECT * FROM ({other.rows('other')}){of}"  # noqa: S608
     try:
         with closing(sqlite3.connect(store.uri, uri=True, timeout=WITHIN_S)) as here:
             here.execute("ATTACH DATABASE ? AS other", (other.uri,))
-            known = f"SELECT 1 FROM ({other.rows('other')}) AS o WHERE o.q = m.q AND o.i = m.i"  # noqa: S608
-            asked = f"SELECT q, i FROM ({store.rows('main')}) AS m WHERE m.q = ? AND NOT EXISTS ({known})"  # noqa: S608
-            for queue in queues:
-                for name, each in here.execute(asked, (queue,)):
-                    found.setdefault(str(name), set()).add(str(each))
+            for names in [()] if queues is None else [(queue, queue) for queue in queues]:
+                for queue, each in here.execute(asked, names):
+                    found.setdefault(str(queue), set()).add(str(each))
     except sqlite3.Error as error:
         raise NotRead(f"{store.path.name} beside {other.path.name}: {error}") from error
     return {queue: frozenset(ids) for queue, ids in found.items()}
@@ -67,8 +56,7 @@ def missing(here: Side, there: Side, *, timeout_s: float) -> int | None:
         return queue.depth
     if queue.depth > COMPARED:
         return None
-    lying = [each for page in pages(here.access.reader(), queue, here.origin, timeout_s=timeout_s) for each in page]
-    if len(lying) + queue.scheduled != queue.depth or not all(each.named for each in lying):
+    if (lying := listed(here.access.reader(), queue, here.origin, timeout_s=timeout_s)) is None:
         return None
     forwarded = sum(each.forwarded for each in lying)
     wanted, oldest, looked = [each for each in lying if not each.forwarded], None, 0
@@ -111,7 +99,7 @@ def lacking(way: Way, copies: BrokerView, chosen: Chosen) -> Lacking | None:
     return ids_lacking(here, there, queues)
 
 
-def told(way: Way, copies: BrokerView, ids: Lacking, ask: Ask, *, timeout_s: float) -> Iterator[Finding]:
+def copies_done(way: Way, copies: BrokerView, ids: Lacking, ask: Ask, *, timeout_s: float) -> Iterator[Finding]:
     """An error for each queue whose copy holds messages of these ids, without the numbers that were accepted. Raises
     `BrokerError`."""
     here, there = way
@@ -134,7 +122,7 @@ def done_at(way: Way, copies: BrokerView, *, timeout_s: float) -> Iterator[Findi
     by id, before anybody delivers them. Where no store is named, that there may be some. Raises `BrokerError`."""
     here, there = way
     lost = lacking(way, copies, whole)
-    if lost is None or there.id_settings is None:
+    if lost is None:
         yield found("DR-RETURN-010.no_store", site=here.site, other_site=there.site)
         return
     queues = {queue.name: queue for unit in copies.among(whole) for queue in copies.queues_of(unit)}
@@ -142,7 +130,7 @@ def done_at(way: Way, copies: BrokerView, *, timeout_s: float) -> Iterator[Findi
         queue = queues[name]
         origin = copies.origin_of(queue.address) or there.site
         lying = {
-            each.id(there.id_settings.header)
+            each.id(there.id_header)
             for page in pages(there.reader(), queue, origin, timeout_s=timeout_s)
             for each in page
         }
@@ -165,10 +153,7 @@ def _lying(there: Access, copy: Queue, origin: str | None, ids: frozenset[str], 
     """At most how many messages of these ids lie in a copy: all of them, where the copy cannot be listed whole."""
     if not copy.depth:
         return 0
-    settings = there.id_settings
-    if settings is None or copy.depth > PAGES * PAGE or copy.scheduled or not copy.counted:
+    if copy.depth > PAGES * PAGE or copy.scheduled or not copy.counted:
         return len(ids)
-    listed = [each for page in pages(there.reader(), copy, origin or there.site, timeout_s=timeout_s) for each in page]
-    if len(listed) != copy.depth or not all(each.named for each in listed):
-        return len(ids)
-    return sum(each.id(settings.header) in ids for each in listed)
+    lying = listed(there.reader(), copy, origin or there.site, timeout_s=timeout_s)
+    return sum(each.id(there.id_header) in ids for each in lying) if lying is not None else len(ids)

@@ -1,13 +1,14 @@
-"""Closes queues to their clients and opens them again, proven by a look: `fence`, `unfence` and `residue`."""
+"""Closes queues to their clients and opens them again, proven by a look: `fence`, `activate`, `unfence`, `residue`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import some
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.operations import FENCE
+from dr_ctl.engine.goals import ALL, Goal
+from dr_ctl.engine.operations import FAILBACK, FENCE
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
-from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
@@ -15,13 +16,14 @@ from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import RETURNED, state_of
-from dr_ctl.topologies.common.calls import call, open_listener, request, resume, still
-from dr_ctl.topologies.common.figures import Residue
+from dr_ctl.topologies.common.calls import call, holds, left_of, open_listener, request, resume, still
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.single import paused_at
 from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.topologies.common.verbs.activate import may_open, open_beside, sides
 from dr_ctl.topologies.common.verbs.fence import acting, drafting, held
+from dr_ctl.topologies.common.verbs.plain import held_for_the_other
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.wants import AtBroker, debts
 
@@ -30,14 +32,12 @@ NOT_PAUSED: Final = "it is not paused"
 PAUSED: Final = "it is paused"
 
 
-def closes(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
+def closes(view: BrokerView, units: Sequence[str]) -> list[Call]:
     """Keep the clients' roles out of the addresses first, so that no client that is cut comes back; stop dispatch for
     good; end the connections of consumers. The bridges' role keeps working: a refused bridge stops all of them. Queues
     that a quiesce has paused stay paused."""
-    pauses = [
-        _dispatch(view, Goal.CLOSE, queue, when or NOT_PAUSED) for unit in units for queue in view.queues_of(unit)
-    ]
-    return [*view.fence.keeping_out(units, when), *pauses, *(_cut(view, unit) for unit in units)]
+    pauses = [_dispatch(view, Goal.CLOSE, queue, NOT_PAUSED) for unit in units for queue in view.queues_of(unit)]
+    return [*view.fence.keeping_out(units), *pauses, *(_cut(view, unit) for unit in units)]
 
 
 def opens(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
@@ -179,14 +179,14 @@ def residue(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     closed = _closed(tools, move.target, units.__contains__, move, context)
     if isinstance(closed, Refused):
         return closed
-    for view in tools.observer.look_at(move.target):
-        if (held := view.link.residue) is None:
-            return Refused(f"what {view.site}/{view.pair} still holds was not read")
-        tools.residue[view.pair] = held
-    total = Residue.together(tools.residue.values())
-    text = f"{total.messages} message(s) and {total.acks} processed id(s)"
-    context.notice(f"{move.target} still holds {text} for the other site")
-    return Done(text, total.figures())
+    residues = {view.pair: view.link.residue for view in tools.observer.look_at(move.target)}
+    tools.residue = {pair: each for pair, each in residues.items() if each is not None}
+    return held_for_the_other(
+        move,
+        context,
+        [*residues.values()],
+        lambda total: f"{total.messages} message(s) and {total.acks} processed id(s)",
+    )
 
 
 def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
@@ -236,3 +236,93 @@ def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
         poll_s=tools.timeouts.poll_s,
     )
     return waited.look or done
+
+
+def draft_activate(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
+    """Open queues and listeners. Listeners stay open afterwards: an open listener lets no client use a closed queue."""
+    calls: list[Call] = []
+    # A target that came back is closed before anything else.
+    returns = move.ask.operation == FAILBACK
+    for view in snapshot.views(move.target):
+        source = snapshot.view(move.source, view.pair)
+        # Open only queues that the fence closes there; a lost site that does not answer is owed its whole fence.
+        units = [unit for unit in view.among(move.moves) if source is None or source.flow(unit) is not None]
+        calls += opens(view, units, "it was closed when it came back" if returns else None)
+        again = "it is closed" if returns else None  # the return has opened them
+        calls += in_part(
+            "listeners", (open_listener(view, listener, again) for listener in view.listeners if not listener.started)
+        )
+    calls += in_part("strikes", receipts.strikes(snapshot))
+    return StepPlan(move.target, "the queues deliver, their clients are let in", tuple(calls))
+
+
+UNDO_ACTIVATE: Final = Undo(target=(clients,))
+
+
+def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    views, why = may_open(tools, move)
+    if why is not None:
+        return Refused(why)
+    admits, listeners, strikes = step.part("admit"), step.part("listeners"), step.part("strikes")
+    missing = [call for call in (*listeners, *admits) if call.thing != ALL and not holds(call, views)]
+    starts = [call for call in missing if call in listeners]
+    tools.opened = tools.opened or bool(missing)
+    outcomes = tools.change(starts, context)
+    if outcomes and all(isinstance(each, Refused) for each in outcomes):
+        return Refused(f"{move.target} could not be opened: {outcomes[0].text}")
+    if (why := _admitted(tools, step, move, context)) is not None:
+        return Refused(why)
+    if (failed := _until_held(tools, step, move, context)) is not None:
+        return failed
+    tools.change(strikes, context)
+    return Done(f"{move.target} lets clients in") if missing else NotNeeded(f"{move.target} serves already")
+
+
+def _admitted(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> str | None:
+    """Let the clients' roles in where the queues deliver; gives the reason why they are not let in. By them clients are
+    in, so the other site is looked at right before."""
+    there, here, _ = sides(tools, move)
+    paused = {view.unit_of(call.thing) for view in there for call in step.part("listeners") if not holds(call, there)}
+    admits = [call for call in step.part("admit") if call.thing not in paused]
+    if not left_of([call for call in admits if call.thing != ALL], there):
+        return None
+    return open_beside(tools, here, move) or tools.admit(move.target, admits, context, again=True)
+
+
+def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome | None:
+    """Wait until all calls are seen to hold; gives None once they do. What does not hold is asked for again: what is
+    opened twice is opened once."""
+    listeners = step.part("listeners")
+    wanted = [call for call in (*step.part("admit"), *listeners) if call.thing != ALL]
+    again_at = context.monotonic() + tools.timeouts.again_s
+
+    def look() -> list[str]:
+        nonlocal again_at
+        try:
+            if context.monotonic() > again_at:
+                again_at = context.monotonic() + tools.timeouts.again_s
+                there, here, _ = sides(tools, move)
+                if open_beside(tools, here, move) is None:
+                    tools.change([call for call in listeners if not holds(call, there)], context)
+                    _admitted(tools, step, move, context)
+            return left_of(wanted, tools.observer.look_at(move.target))
+        except BrokerError as error:
+            return [str(error)]
+
+    within_s, poll_s = tools.timeouts.activate_s, tools.timeouts.poll_s
+    waited = until(context, look, holds=lambda left: not left, within_s=within_s, poll_s=poll_s)
+    if waited.held:
+        return None
+    if step.part("admit") and _shut(tools, move):
+        return Refused(f"{move.target} could not be opened: effect not seen: {some(waited.look)}")
+    return Unknown(f"{move.target}: effect not seen: {some(waited.look)}; look at {move.target} first")
+
+
+def _shut(tools: BridgesTools, move: Move) -> bool:
+    """Whether the roles are seen to be kept out still: a queue that comes to deliver after all lets nobody in."""
+    try:
+        return all(
+            view.kept_out(unit) for view in tools.observer.look_at(move.target) for unit in view.among(move.moves)
+        )
+    except BrokerError:
+        return False

@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Reader
+from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.artemis.reading import Shown
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
@@ -21,14 +21,13 @@ from dr_ctl.topologies.common.view import Queue
 NUMBER: Final = "_AMQ_ORIG_MESSAGE_ID"
 PAGE: Final = 1000  # messages of one answer
 COMPARED: Final = PAGE  # messages of a queue that are looked for in its copy, one by one
-_DIVERTED: Final = "_AMQ_ORIG_ADDRESS"
+_DIVERTED: Final = "_AMQ_ORIG_ADDRESS"  # the peer's divert sets it on every copy
 Origin = tuple[str, int]
 DELAYED_UP_TO: Final = 1_000
 # When it is due, on the broker's clock; and how long after it came in, which is no later than so long from now.
 _AT: Final = ("_AMQ_SCHED_DELIVERY", "x-opt-delivery-time")
 _AFTER: Final = "x-opt-delivery-delay"
 COUNTED_UP_TO: Final = 20_000  # a count by filter looks at each message, and reads those that are paged
-_COPIED: Final = "_AMQ_ORIG_ADDRESS"  # the peer's divert sets it on every copy
 ANNOUNCED_UP_TO: Final = 20_000
 
 
@@ -69,6 +68,13 @@ def pages(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> Iterat
             raise BadValue(f"{reader.url}: a message of {queue.name} is not as expected: {error}") from error
 
 
+def listed(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> list[Message] | None:
+    """All messages of a queue without the delayed ones, which no listing has; None where one is left out, or its broker
+    does not show what it is called. Raises `BrokerError`."""
+    found = [each for page in pages(reader, queue, own, timeout_s=timeout_s) for each in page]
+    return found if len(found) + queue.scheduled == queue.depth and all(each.named for each in found) else None
+
+
 def _message(row: Mapping[str, Any], own: str) -> Message:
     shown = Shown.of(row)
     here = (own, shown.number)
@@ -84,23 +90,16 @@ def _message(row: Mapping[str, Any], own: str) -> Message:
 
 
 def with_due(reader: Reader, view: BrokerView) -> BrokerView:
-    return replace(view, flows=tuple(_read(reader, view)))
-
-
-def _read(reader: Reader, view: BrokerView) -> Iterator[Flow]:
-    for flow in view.flows:
+    def read(flow: Flow) -> Flow:
         if flow.buffer is None or not 0 < flow.not_due <= DELAYED_UP_TO:
-            yield flow
-            continue
+            return flow
         try:
             [answer] = reader.look([Ask(flow.buffer.bean, Listing.SCHEDULED)])
-            yield replace(flow, due_s=_due_s(answer, view.now_ms))
+            return replace(flow, due_s=tuple(_latest_s(row, view.now_ms) for row in json.loads(str(answer.value()))))
         except (BrokerError, ValueError, TypeError, AttributeError):
-            yield flow
+            return flow
 
-
-def _due_s(answer: Answer, now_ms: int) -> tuple[float, ...]:
-    return tuple(_latest_s(row, now_ms) for row in json.loads(str(answer.value())))
+    return replace(view, flows=tuple(map(read, view.flows)))
 
 
 def _latest_s(row: Mapping[str, Any], now_ms: int) -> float:
@@ -111,45 +110,30 @@ def _latest_s(row: Mapping[str, Any], now_ms: int) -> float:
 
 
 def forwarded(reader: Reader, view: BrokerView) -> Mapping[str, int]:
-    """How many lie in the queues that are served there, by unit; without those that were not read."""
-    asked = list(_asked(view))
-    counts = {unit: 0 for unit, queue, _ in _served(view) if not queue.depth}
+    """How many lie in the queues that are served there, by unit; without those that were not read. The shallowest
+    queues come first, as many as can be counted in a moment."""
+    served = [
+        (unit, queue, origin)
+        for unit in view.open_among(lambda _: True)
+        if (origin := view.origin_of(unit)) is not None
+        for queue in view.queues_of(unit)
+        if queue.counted
+    ]
+    counts = {unit: 0 for unit, queue, _ in served if not queue.depth}
+    asked, left = dict[Ask, str](), COUNTED_UP_TO
+    for unit, queue, origin in sorted((each for each in served if each[1].depth), key=lambda each: each[1].depth):
+        if (left := left - queue.depth) < 0:
+            break
+        own = origin.replace("'", "''")
+        asked[Ask(queue.bean, Listing.COUNT, (f"{ORIGIN} <> '{own}' AND {_DIVERTED} IS NULL",))] = unit
     try:
-        answers = reader.look([ask for _, ask in asked]) if asked else []
+        answers = reader.look([*asked]) if asked else []
     except BrokerError:
         return counts
-    for (unit, _), answer in zip(asked, answers, strict=True):
-        if (count := _number(answer)) is not None:
+    for unit, answer in zip(asked.values(), answers, strict=True):
+        if answer.error is None and isinstance(count := answer.value(), int):
             counts[unit] = counts.get(unit, 0) + count
     return counts
-
-
-def _asked(view: BrokerView) -> Iterator[tuple[str, Ask]]:
-    """The shallowest queues first, as many as can be counted in a moment."""
-    left = COUNTED_UP_TO
-    filled = (each for each in _served(view) if each[1].depth)
-    for unit, queue, origin in sorted(filled, key=lambda each: each[1].depth):
-        left -= queue.depth
-        if left < 0:
-            return
-        own = origin.replace("'", "''")
-        yield unit, Ask(queue.bean, Listing.COUNT, (f"{ORIGIN} <> '{own}' AND {_COPIED} IS NULL",))
-
-
-def _served(view: BrokerView) -> Iterator[tuple[str, Queue, str]]:
-    for unit in view.open_among(lambda _: True):
-        flow = view.flow(unit)
-        origin = next((each.origin for each in flow.bridges if each.origin), None) if flow is not None else None
-        if origin is not None:
-            yield from ((unit, queue, origin) for queue in view.queues_of(unit) if queue.counted)
-
-
-def _number(answer: Answer) -> int | None:
-    try:
-        number = answer.value()
-    except BrokerError:
-        return None
-    return number if isinstance(number, int) else None
 
 
 def unannounced(
@@ -175,9 +159,8 @@ def unannounced(
 def _done(reader: Reader, view: BrokerView, flow: Flow, store: Store, header: str) -> set[str] | None:
     """The ids of buffered messages that the store of the site knows."""
     assert flow.buffer is not None
-    origin = view.origin_of(flow.unit) or view.site
-    held = [each for page in pages(reader, flow.buffer, origin, timeout_s=READ_S) for each in page]
-    if len(held) != flow.buffer.depth or not all(each.named for each in held):
+    held = listed(reader, flow.buffer, view.origin_of(flow.unit) or view.site, timeout_s=READ_S)
+    if held is None or flow.buffer.scheduled:
         return None
     ids = [each.id(header) for each in held]
     return {each for queue in view.queues_of(flow.unit) for each in store.known(queue.name, ids)}

@@ -1,29 +1,400 @@
-"""Everything that an installation of diverts and bridges does for the verbs of its runbooks, row by row."""
+"""What an installation of diverts and bridges does for the verbs of its runbooks, row by row in the table.
 
+A bridge that is stopped is started. A lost site is taken in again while no queue delivers: its residue and its ids are
+let in, and compared.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 from typing import Final
 
-from dr_ctl.topologies.bridges import activate, fence, reinstate, shipping, trim
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
+from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.notation import if_known
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
+from dr_ctl.engine.waiting import until
+from dr_ctl.topologies.bridges import duplicates, fence, trim
 from dr_ctl.topologies.bridges.checks import CHECKS
-from dr_ctl.topologies.bridges.reading import READS
-from dr_ctl.topologies.bridges.tools import BridgesTools
-from dr_ctl.topologies.bridges.view import BrokerView
-from dr_ctl.topologies.common.recipe import Procedure, Row
+from dr_ctl.topologies.bridges.duplicates import Lacking, copies_done, lacking
+from dr_ctl.topologies.bridges.reading import READS, Access
+from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
+from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen, whole
+from dr_ctl.topologies.common import waiting, wants
+from dr_ctl.topologies.common.calls import START, STOP, call, pause, request, resume
+from dr_ctl.topologies.common.figures import total
+from dr_ctl.topologies.common.idstore import NotRead
+from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
+from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.topology import COMMON, Kind
+from dr_ctl.topologies.common.verbs.undoing import as_before
+from dr_ctl.topologies.common.view import Acceptor, Queue
+from dr_ctl.topologies.common.waiting import attached
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links, planning
+
+STOPPED: Final = "it is stopped"
+STOPS_S: Final = 75.0  # a bridge whose link had failed takes no start for a minute after its stop
+UNDER_WAY: Final = "messages and processed ids under way between the sites"
+SMALL: Final = 500
+AGAIN_S: Final = 2.0
+
+
+def starts(view: BrokerView, chosen: Chosen) -> list[Call]:
+    """Start stopped bridges of the queues that are asked for and of the ids. A bridge that is not connected is left to
+    its own retries: after a failed link a stop takes ten seconds, and for a minute no start is taken."""
+    return [_start(view, bridge, STOPPED) for bridge in _bridges(view, chosen)]
+
+
+def _bridges(view: BrokerView, chosen: Chosen) -> list[Bridge]:
+    return [bridge for flow in view.carrying_among(chosen) for bridge in flow.bridges]
+
+
+def _start(view: BrokerView, bridge: Bridge, when: str | None = None) -> Call:
+    asked = request(bridge.bean, START)
+    return call(view, Goal.LINK_UP, bridge.name, asked, f"start bridge {bridge.name}", when)
+
+
+def _started(at: AtBroker) -> list[Call]:
+    return starts(at.view, at.move.moves)
+
+
+def _stopped(at: AtBroker) -> list[Call]:
+    return at.missing(
+        call(at.view, Goal.LINK_DOWN, bridge.name, request(bridge.bean, STOP), f"stop bridge {bridge.name}")
+        for bridge in _bridges(at.view, at.move.ask.includes)
+    )
+
+
+def _started_again(at: AtBroker) -> list[Call]:
+    return at.missing(_start(at.view, bridge) for bridge in _bridges(at.view, at.move.ask.includes))
+
+
+draft_catch_up: Final = planning(
+    SOURCE, "{serving}the bridges connected, the buffers small", (_started, SOURCE), limits=Rules.catching_up
+)
+draft_drain: Final = planning(
+    TARGET, "all messages shipped, all processed ids applied", (_started, SOURCE), limits=Rules.draining
+)
+AGAIN: Final[Wants] = ((_started_again, SOURCE),)
+# Connected bridges too: a bridge that hangs may say that it is connected.
+draft_restart: Final = planning(
+    SOURCE,
+    "stop and start the bridges of {source}, until they are connected; clients stay where they are",
+    *((_stopped, SOURCE), *AGAIN),
+    limits=lambda _, __, move: {"within": move.ask.timeout_s or STOPS_S},
+)
+
+
+class Direction:
+    """Messages and ids of some units under way from one site to the other. Messages count until the buffers are empty;
+    with a barrier, only messages that lay there at its start count. Ids count until all noted ones are applied.
+    `accepted`: how many delayed messages of a unit may come later."""
+
+    mending = "bridges are stopped: starting them"
+
+    def __init__(
+        self,
+        here: Access,
+        there: Access,
+        chosen: Chosen,
+        ids: IdBarrier,
+        messages: MessageBarrier | None = None,
+        *,
+        accepted: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self.here, self.there, self.chosen = here, there, chosen
+        self._ids, self._messages, self._accepted = ids, messages, accepted
+
+    def left(self, here: BrokerView, there: BrokerView) -> int | None:
+        if self._messages is not None:
+            return total((self._messages.left(here, self.chosen), self._ids.left(here, there)))
+        flows = [flow.to_ship_now(self._accepted) for flow in here.flows if self.chosen(flow.unit)]
+        return total((*flows, self._ids.left(here, there)))
+
+    def why(self, here: BrokerView, there: BrokerView) -> list[str]:
+        carrying = here.carrying_among(self.chosen)
+        found = [f"the bridge of {flow.unit} at {here.site} is not connected" for flow in carrying if not flow.attached]
+        if not any(queue.consumers for queue in there.arrived):
+            found.append(f"nothing applies the ids that arrive at {there.site}")
+        return found
+
+    def mends(self, here: BrokerView, _there: object) -> list[Call]:
+        """Start stopped bridges; a bridge that is not connected is left to its own retries."""
+        return [call for call in starts(here, self.chosen) if not here.holds(call)]
+
+
+def wait(
+    tools: BridgesTools, directions: Sequence[Direction], context: StepContext, small: int = 0
+) -> waiting.Wait[BrokerView]:
+    """A wait for several directions at once. `small` is how much may be left."""
+    return waiting.Wait(tools, directions, context, UNDER_WAY, small)
+
+
+def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """While the source serves: the bridges connected, and little enough under way that a drain takes a moment."""
+    ways = tools.observer.ways(move)
+    before = _ids_lacking(tools, move)
+    waiting = wait(tools, [Direction(*way, move.moves, IdBarrier()) for way in ways], context, SMALL)
+    failed = waiting.until(tools.timeouts.link_poll_s, step.limits)
+    if failed is not None:
+        if waiting.first is not None and waiting.last is not None and waiting.last >= waiting.first > SMALL:
+            return Refused(f"the buffers grow while clients work: {waiting.first} under way, then {waiting.last}")
+        return Refused(failed.text)
+    if lost := _ids_lost(tools, move, before, waiting.last or 0):
+        return Refused(lost[0].text, findings=tuple(lost))
+    return Done(f"{if_known(waiting.last)} under way", {"under_way": waiting.last, "started": waiting.mended})
+
+
+def _ids_lacking(tools: BridgesTools, move: Move) -> dict[str, Lacking]:
+    """By pair; without the stores that cannot be read, which the gate tells."""
+    found = {}
+    for way in tools.observer.ways(move):
+        with suppress(BrokerError):
+            found[way[1].pair] = lacking(way, way[1].read(), move.moves) or {}
+    return found
+
+
+def _ids_lost(tools: BridgesTools, move: Move, before: Mapping[str, Lacking], under_way: int) -> list[Finding]:
+    """Refuse before anybody is locked out: ids that were lacking already before the wait, and are more than what is
+    under way. The gate compares again, when nothing is under way."""
+    found: list[Finding] = []
+    for way in tools.observer.ways(move) if any(before.values()) else ():
+        with suppress(BrokerError):
+            copies = way[1].read()
+            now = lacking(way, copies, move.moves) or {}
+            still_ = {queue: now.get(queue, frozenset()) & ids for queue, ids in before[way[1].pair].items()}
+            if sum(map(len, still_.values())) > under_way:
+                found += copies_done(way, copies, still_, move.ask, timeout_s=tools.timeouts.flag_s)
+    return found
+
+
+def drain(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    gate = tools.gate
+    accepted = move.ask.accept_difference
+    ways = [
+        Direction(*way, move.moves, gate.barrier(move.source, way[0].pair), accepted=accepted)
+        for way in tools.observer.ways(move)
+    ]
+    waiting = wait(tools, ways, context)
+    # The gate looks again, over its window.
+    failed = waiting.until(tools.rules.drain.poll, step.limits, lambda view: view.open_among(move.moves), calms=1)
+    return failed or Done("nothing is under way", {"started": waiting.mended})
+
+
+def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    stops = [call for call in step.calls if call.goal is Goal.LINK_DOWN]
+    tools.change(stops, context)
+    again_at = 0.0
+
+    def look() -> dict[str, str]:
+        """Name the units whose bridge is not connected. A start is refused for as long as a stop goes on, so it is sent
+        until it is seen to hold."""
+        nonlocal again_at
+        stopped, _ = tools.missing(AGAIN, move)
+        if stopped and context.monotonic() >= again_at:
+            again_at = context.monotonic() + AGAIN_S
+            tools.change(stopped, context)
+        views = tools.observer.look_at(move.source)
+        carrying = [flow for view in views for flow in view.carrying_among(move.ask.includes)]
+        return {flow.unit: "" for flow in carrying if not flow.attached}
+
+    return attached(tools, step, move, context, "the bridge", look)
+
+
+UNDO_SHIPPING: Final = Undo(source=(links,))
+
+
+HOLDS: Final = "the returned site holds something for this one"
+HELD: Final = "it was paused for what came"
+LOOK_S: Final = 30.0
+
+
+def _served(at: AtBroker) -> Iterator[Queue]:
+    """The queues that delivered before to clients who are let in."""
+    for queue in (each for flow in at.view.flows for each in at.view.queues_of(flow.unit)):
+        if not at.view.kept_out(queue.address) and queue.name not in at.was["paused"]:
+            yield queue
+
+
+def _held(at: AtBroker) -> list[Call]:
+    """Messages and ids take two bridges: a late message may arrive before the id that says that it is done."""
+    return at.missing(pause(at.view, queue, HOLDS) for queue in _served(at))
+
+
+def _delivered(at: AtBroker) -> list[Call]:
+    return at.missing(resume(at.view, queue, None if queue.paused else HELD) for queue in _served(at))
+
+
+def _all_started(at: AtBroker) -> list[Call]:
+    return starts(at.view, whole)
+
+
+def _ways_in(at: AtBroker) -> list[Call]:
+    """The listeners of a returned site: the peer's bridges use one, the processor of the ids another. The queues are
+    closed, so that no client gets in."""
+    return at.missing(_listener(at.view, Goal.LINK_UP, each) for each in (*at.view.link.listeners, *at.view.listeners))
+
+
+HELD_BACK: Final[Wants] = ((_held, wants.SOURCE),)
+LET_IN: Final[Wants] = (
+    (wants.listens, wants.SOURCE),
+    (_ways_in, wants.TARGET),
+    (_all_started, wants.SOURCE),
+    (_all_started, wants.TARGET),
+)
+DELIVERED: Final[Wants] = ((_delivered, wants.SOURCE), *wants.PAID)
+draft_reinstate: Final = wants.planning(
+    wants.TARGET,
+    "its residue and its ids are let in while nothing is delivered; both directions drain",
+    *(*HELD_BACK, *LET_IN, *DELIVERED),
+    limits=Rules.while_moving,
+)
+
+
+def as_returned(at: AtBroker) -> list[Call]:
+    """The listeners as they were when the site returned; the queues stay closed, even if the return fails."""
+    view, was = at.view, at.was["acceptors"]
+    ways = (each for each in (*view.link.listeners, *view.listeners) if not was.get(each.name))
+    return [_listener(view, Goal.LINK_DOWN, each, "it is open") for each in ways]
+
+
+def _listener(view: BrokerView, goal: Goal, listener: Acceptor, when: str | None = None) -> Call:
+    opens, requests = goal is Goal.LINK_UP, view.requests
+    asked = requests.open_listener(listener) if opens else requests.close_listener(listener)
+    return call(view, goal, listener.name, asked, f"{'open' if opens else 'close'} acceptor {listener.name}", when)
+
+
+draft_reconcile: Final = wants.planning(wants.SOURCE, "whether the returned site's copies hold what is served")
+
+
+def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    # Where nothing can come any more its clients need not wait; nor do they again where a run died after that.
+    if not _nothing_left(tools, move) and (refused := tools.reach(HELD_BACK, move, context)) is not None:
+        return refused
+    if (refused := tools.reach(LET_IN, move, context)) is not None:
+        return refused
+    sites = tools.observer.brokers
+    pairs = [(serving, sites[move.target][pair]) for pair, serving in sites[move.source].items()]
+    # A queue that the returned site alone serves gets messages all the time, and none of them is residue.
+    closed = {unit for view in tools.views(move.target) for unit, is_open in view.units.items() if not is_open}
+    back = [Direction(there, here, closed.__contains__, IdBarrier()) for here, there in pairs]
+    # Clients go on sending to the serving site: in that direction the wait covers only messages that lay there.
+    forth = [Direction(here, there, whole, IdBarrier(), MessageBarrier()) for here, there in pairs]
+    waiting = wait(tools, [*back, *forth], context)
+    if (failed := waiting.until(tools.rules.drain.poll, step.limits)) is not None:
+        return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
+    held = any(call.goal is Goal.PAUSE for call in step.calls)
+    findings = [*_done_there(tools, move)] if held else []  # before anybody delivers what came
+    if (refused := tools.reach(DELIVERED, move, context)) is not None:
+        return refused
+    return Done("what it held has arrived, and its ids are applied", _figures(tools), tuple(findings))
+
+
+def _done_there(tools: BridgesTools, move: Move) -> Iterator[Finding]:
+    """Messages that consumers of the returned site had done when it was lost, and that nobody was told of."""
+    for pair, serving in tools.observer.brokers[move.source].items():
+        way = tools.observer.brokers[move.target][pair], serving
+        try:
+            yield from duplicates.done_at(way, serving.read(), timeout_s=LOOK_S)
+        except NotRead as error:
+            yield duplicates.not_compared(error)
+
+
+def _nothing_left(tools: BridgesTools, move: Move) -> bool:
+    """True if the returned site was seen to hold no messages or ids for the other; closed queues get no new ones."""
+    held = list(tools.residue.values())
+    empty = bool(held) and not any(each.messages or each.acks for each in held)
+    return empty and total(view.link.unapplied for view in tools.views(move.source)) == 0
+
+
+def _figures(tools: BridgesTools) -> dict[str, Json]:
+    """Count the residue that was let in, unless an earlier process counted it."""
+    held = list(tools.residue.values())
+    return {
+        "recovered": total(each.messages for each in held) if held else None,
+        "ids_applied": total(each.acks for each in held) if held else None,
+    }
+
+
+def applied(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
+    """Let the ids that have arrived be applied: a message that came in without its id may be duplicates."""
+    waited = until(
+        context,
+        lambda: tools.observer.unapplied_at(move.source, timeout_s=5.0),
+        holds=lambda left: left == 0,
+        within_s=tools.timeouts.settle_s,
+        poll_s=tools.timeouts.settle_poll_s,
+    )
+    return Done("as it was", findings=tuple(_duplicates(tools, move, waited.look)))
+
+
+def _duplicates(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Finding]:
+    """Report messages that came in without their ids: at most as many as ids are left there, and as messages came; what
+    lies in the returned site's buffers did not come."""
+    views = tools.observer.answering(move.target)
+    ids = total((unapplied, *(view.ids_to_ship for view in views))) if views else None
+    held = total(each.messages for each in tools.residue.values()) if tools.residue else None
+    left = total(view.link.to_ship for view in views) if views else 0
+    came = max(0, held - (left or 0)) if held is not None else None
+    known = [each for each in (ids, came) if each is not None]
+    if known and min(known) == 0:
+        return []
+    most = f"at most {min(known)}" if known else "an unknown number of"
+    return [found("DR-RETURN-007", most=most, target=move.target, why="the ids that say they are done did not come")]
+
+
+def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: StepContext) -> Outcome:
+    """Compare the id stores where the settings name them: the serving site must know all ids that the returned site has
+    processed. An earlier step waited for the messages; copies that found no queue at the returned site are reported."""
+    findings = list(_unrouted(tools, move))
+    unknown: dict[str, Json] = {}
+    for pair, serving in tools.observer.brokers[move.source].items():
+        returned_ids, serving_ids = tools.observer.brokers[move.target][pair].ids, serving.ids
+        if returned_ids is not None and serving_ids is not None:
+            unknown[pair] = None
+            try:
+                lacking = {queue: len(ids) for queue, ids in duplicates.ids_lacking(returned_ids, serving_ids).items()}
+            except NotRead as error:
+                findings.append(duplicates.not_compared(error))
+                continue
+            unknown[pair] = {**lacking}
+            if lacking:
+                ids = some([f"{queue} {count}" for queue, count in lacking.items()])
+                findings.append(found("DR-RECONCILE-004.unknown_ids", target=move.target, source=move.source, ids=ids))
+    return Done("compared as far as it can be", {"ids_not_known": unknown or None}, tuple(findings))
+
+
+def _unrouted(tools: BridgesTools, move: Move) -> Iterator[Finding]:
+    for view in tools.observer.look_at(move.target):
+        counts = [f"{unit} {count}" for unit, count in view.unrouted.items() if count and view.flow(unit) is not None]
+        if counts:
+            yield found("DR-RECONCILE-002.unrouted", site=view.site, pair=view.pair, counts=some(counts))
+
+
+UNDO_REINSTATE: Final = Undo(
+    (wants.way_in, wants.pauses, wants.debts), (as_returned,), partial(as_before, settle=applied)
+)
+
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     **COMMON,
-    "catch-up": Row(shipping.draft_catch_up, shipping.catch_up, shipping.UNDO),
+    "catch-up": Row(draft_catch_up, catch_up, UNDO_SHIPPING),
     "fence": Row(fence.draft, fence.act, fence.UNDO),
-    "drain": Row(shipping.draft_drain, shipping.drain, shipping.UNDO),
-    "activate": Row(activate.draft, activate.act, activate.UNDO),
+    "drain": Row(draft_drain, drain, UNDO_SHIPPING),
+    "activate": Row(fence.draft_activate, fence.activate, fence.UNDO_ACTIVATE),
     "unfence": Row(fence.draft_unfence, fence.unfence, fence.UNDO_UNFENCE),
-    "restart-link": Row(shipping.draft_restart, shipping.restart, shipping.UNDO),
+    "restart-link": Row(draft_restart, restart, UNDO_SHIPPING),
     "trim": Row(trim.draft, trim.act),
     # How a lost site is taken in again.
     "residue": Row(fence.draft_of_returned, fence.residue),
-    "reinstate": Row(reinstate.draft, reinstate.act, reinstate.UNDO),
-    "reconcile": Row(reinstate.draft_reconcile, reinstate.reconcile),
+    "reinstate": Row(draft_reinstate, reinstate, UNDO_REINSTATE),
+    "reconcile": Row(draft_reconcile, reconcile),
 }
 open_: Final = Kind(
     PROCEDURE,

@@ -11,7 +11,7 @@ from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Post, Read, Reader
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.settings.artemis import BridgesBroker, BridgesIdStore
+from dr_ctl.settings.artemis import BridgesBroker
 from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.artemis import reading as parts
 from dr_ctl.topologies.artemis.broker import must_be_active
@@ -107,9 +107,9 @@ def joined(diverts: Iterable[Divert], queues: Sequence[Queue], bridges: Sequence
         filled = [queue for queue in queues if queue.address == divert.to]
         read = {bridge.queue for bridge in bridges}
         buffer = next((queue for queue in filled if queue.name in read), next(iter(filled), None))
-        mine = tuple(bridge for bridge in bridges if buffer is not None and bridge.queue == buffer.name)
-        if mine or divert.to.startswith(BUFFERS) or ORIGIN in (divert.filter or ""):
-            flows.append(Flow(divert, buffer, mine))
+        reading = tuple(bridge for bridge in bridges if buffer is not None and bridge.queue == buffer.name)
+        if reading or divert.to.startswith(BUFFERS) or ORIGIN in (divert.filter or ""):
+            flows.append(Flow(divert, buffer, reading))
     return flows
 
 
@@ -162,7 +162,7 @@ class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
     @property
     def units(self) -> Sequence[UnitSnapshot]:
         names = sorted({flow.unit for site in self.sites for view in self.views(site) for flow in view.flows})
-        brokers = {site: list(mine.values()) for site, mine in self.sites.items()}
+        brokers = {site: list(by_pair.values()) for site, by_pair in self.sites.items()}
         return [self.unit(name, brokers) for name in names]
 
     def findings(self) -> Sequence[Finding]:
@@ -188,14 +188,6 @@ def _ends(view: BrokerView) -> set[str]:
     return {queue.name for queue in view.queues if queue.address in to and view.flow(queue.address) is None}
 
 
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """The roles that a fence keeps out. The addresses are found at run time: a fence is for the queues that move."""
-
-    roles: Sequence[str]
-    matches: Sequence[str] = ()
-
-
 class Access(access.Access[BrokerView]):
     fenced_by_listener = False
 
@@ -204,31 +196,27 @@ class Access(access.Access[BrokerView]):
     apart = Part.OUTFLOW
 
     def _config(self) -> Config:
-        fence = self.settings.lasting_fence
-        return replace(super()._config(), lasting=Roles(fence.roles) if fence is not None else None)
+        return replace(super()._config(), lasting=self.settings.lasting_fence)
 
     def processed(self, queue: str, messages: Sequence[Message]) -> frozenset[Origin] | None:
         """The names of those that the id store of the site knows; None where the settings name no store. Raises
         `NotRead`."""
-        settings, store = self.id_settings, self.ids
-        if settings is None or store is None:
+        if (store := self.ids) is None:
             return None
-        ids = {each.id(settings.header): each.name for each in messages}
+        ids = {each.id(self.id_header): each.name for each in messages}
         return frozenset(ids[each] for each in store.known(queue, ids))
-
-    @property
-    def id_settings(self) -> BridgesIdStore | None:
-        return self.settings.ids
 
     @property
     def ids(self) -> Store | None:
         """The id store of the site, if the settings name it."""
-        settings = self.id_settings
-        return (
-            Store(self._installation.path(settings.sqlite), settings.table, settings.queue, settings.id)
-            if settings is not None
-            else None
-        )
+        if (settings := self.settings.ids) is None:
+            return None
+        return Store(self._installation.path(settings.sqlite), settings.table, settings.queue, settings.id)
+
+    @property
+    def id_header(self) -> str:
+        """The property by which a producer names a message; empty where the settings name no store."""
+        return self.settings.ids.header if self.settings.ids is not None else ""
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         return look(
@@ -262,8 +250,7 @@ def _with_what_is_forwarded(observer: Observer, look: Callable[[], Snapshot[Brok
         view = replace(with_due(reader, view), forwarded=forwarded(reader, view))
         if view.site not in owed:
             return view
-        header = access.id_settings.header if access.id_settings is not None else ""
-        return replace(view, unannounced=unannounced(reader, view, access.ids, header))
+        return replace(view, unannounced=unannounced(reader, view, access.ids, access.id_header))
 
     sites = {
         site: {pair: each if isinstance(each, Silent) else read(each) for pair, each in brokers.items()}

@@ -8,7 +8,7 @@ from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
-from dr_ctl.topologies.bridges.duplicates import Side, lacking, missing, not_compared, told
+from dr_ctl.topologies.bridges.duplicates import Side, copies_done, lacking, missing, not_compared
 from dr_ctl.topologies.bridges.reading import Observer
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, lying
 from dr_ctl.topologies.common.calls import still
@@ -136,7 +136,7 @@ class BridgesVerifier(Verifier[BrokerView]):
             ids = lacking(way, there, move.moves)
         except NotRead as error:
             return (), [not_compared(error)]
-        return tuple(told(way, there, ids or {}, move.ask, timeout_s=self.timeouts.flag_s)), []
+        return tuple(copies_done(way, there, ids or {}, move.ask, timeout_s=self.timeouts.flag_s)), []
 
     def _lacks(self, here: BrokerView, there: BrokerView, queue: Queue) -> int | None:
         copy = next((each for each in there.queues_of(queue.address) if each.name == queue.name), None)

@@ -123,8 +123,8 @@ def _left(
 
 def _in_one(each: Compared, here: str, there: str) -> str:
     alone = {here: len(each.serving - each.waiting), there: len(each.waiting - each.serving)}
-    told = ", ".join(f"{count} in the store of {site} alone" for site, count in alone.items() if count)
-    return f" ({told})" if told else ""
+    counts = ", ".join(f"{count} in the store of {site} alone" for site, count in alone.items() if count)
+    return f" ({counts})" if counts else ""
 
 
 def _lacking(one: BrokerView, other: BrokerView) -> str:

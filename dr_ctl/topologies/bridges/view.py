@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 from dr_ctl.core.model import Json, Role
@@ -12,9 +13,7 @@ from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.topologies.artemis.broker import ArtemisBroker, nodes, others
-from dr_ctl.topologies.artemis.fence import ListenersAndRoles
-from dr_ctl.topologies.artemis.operations import ArtemisRequests
+from dr_ctl.topologies.artemis.broker import ArtemisBroker, ArtemisRequests, ListenersAndRoles, nodes, others
 from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.calls import Request
@@ -62,28 +61,33 @@ class Queues(ListenersAndRoles):
 
 
 class BridgesLink(Link["BrokerView"]):
+    needs = "Add a divert and a bridge for {} to broker.xml, as for the other queues, and the queue at both sites."
+    captures = True
+    """The buffers take what clients send, whether bridges ship it or not."""
+
+    def __init__(self, view: BrokerView) -> None:
+        super().__init__(view)
+        bridges = [bridge for flow in view.carrying for bridge in flow.bridges]
+        self.listeners = self.only_listener(lambda each: "CORE" in each.protocols)
+        self.ships = {bridge.name: bridge.started for bridge in bridges}
+        self.peer_nodes = nodes(bridge.connectors for bridge in bridges)
+        if view.flows:
+            self.attached = all(flow.attached for flow in view.carrying)
+            self.to_ship = total(flow.to_ship for flow in view.flows)
+        buffers = {flow.unit: flow.buffer for flow in view.flows}
+        if None not in buffers.values():
+            self.shipped = {unit: buffer.removed for unit, buffer in buffers.items() if buffer is not None}
+        if view.arrived:
+            # Ids of the peer that are not in the id store of this site yet.
+            self.unapplied = total(queue.depth if queue.counted else None for queue in view.arrived)
+
     def guests(self, peer: BrokerView | None) -> list[Connection]:
         return others(self.at_listeners(), peer.link if peer is not None else None)
 
-    @property
-    def listeners(self) -> tuple[Acceptor, ...]:
-        return self.only_listener(lambda each: "CORE" in each.protocols)
-
-    @property
-    def attached(self) -> bool | None:
-        return all(flow.attached for flow in self.view.carrying) if self.view.flows else None
-
     def carries(self, queue: str) -> ReplicationScope:
         """A copy stays until it is trimmed: what is processed is told by ids, which consumers send."""
-        return (
-            ReplicationScope.MESSAGES
-            if any(flow.unit == queue for flow in self.view.flows)
-            else ReplicationScope.NOTHING
-        )
-
-    @property
-    def needs(self) -> str:
-        return "Add a divert and a bridge for {} to broker.xml, as for the other queues, and the queue at both sites."
+        copied = any(flow.unit == queue for flow in self.view.flows)
+        return ReplicationScope.MESSAGES if copied else ReplicationScope.NOTHING
 
     @property
     def hears_peer(self) -> bool:
@@ -91,19 +95,11 @@ class BridgesLink(Link["BrokerView"]):
         return any(flow.attached for flow in self.view.carrying)
 
     @property
-    def peer_nodes(self) -> Sequence[str]:
-        return nodes(bridge.connectors for flow in self.view.carrying for bridge in flow.bridges)
-
-    @property
     def arrivals(self) -> int | None:
         """Copies for queues whose clients are kept out, and ids: bridges alone bring these."""
         view = self.view
         copies = (queue for unit, is_open in view.units.items() if not is_open for queue in view.queues_of(unit))
         return sum(queue.added for queue in (*copies, *view.arrived))
-
-    @property
-    def to_ship(self) -> int | None:
-        return total(flow.to_ship for flow in self.view.flows) if self.view.flows else None
 
     def left_to_ship(self) -> Iterator[str]:
         """Messages, and the ids of processed messages: without these the peer processes them again."""
@@ -114,13 +110,6 @@ class BridgesLink(Link["BrokerView"]):
         elif ids:
             yield f"{ids} id(s) to ship at {self.view.site}"
 
-    @property
-    def unapplied(self) -> int | None:
-        """Ids of the peer that arrived and are not in the id store of this site yet."""
-        return (
-            total(queue.depth if queue.counted else None for queue in self.view.arrived) if self.view.arrived else None
-        )
-
     def unsettled(self) -> Iterator[str]:
         view = self.view
         for flow in view.carrying:
@@ -130,10 +119,6 @@ class BridgesLink(Link["BrokerView"]):
                 yield f"{view.site}: {if_known(flow.to_ship)} to ship of {flow.unit}"
         if self.unapplied != 0:
             yield f"{view.site}: {said(self.unapplied)} id(s) not applied yet"
-
-    @property
-    def ships(self) -> Mapping[str, bool]:
-        return {bridge.name: bridge.started for flow in self.view.carrying for bridge in flow.bridges}
 
     @property
     def counters(self) -> Iterable[Queue]:
@@ -152,11 +137,6 @@ class BridgesLink(Link["BrokerView"]):
         }
         return {"units": units}
 
-    @property
-    def captures(self) -> bool:
-        """The buffers take what clients send, whether bridges ship it or not."""
-        return True
-
     def holds(self, call: Call) -> bool | None:
         """Of its listeners too, which a return opens one by one."""
         listeners = {listener.name: listener.started for listener in self.view.acceptors}
@@ -166,7 +146,7 @@ class BridgesLink(Link["BrokerView"]):
 
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view = self.view
-        rate = self._rate(before, took_s)
+        rate = self.rate(before, took_s)
         started = all(self.ships.values()) if self.ships else None
         even_s = drain_s(self.to_ship, rate)
         return LinkSnapshot(
@@ -187,16 +167,6 @@ class BridgesLink(Link["BrokerView"]):
             f"bridges {state}; {said(self.to_ship)} message(s) and {said(view.ids_to_ship)} processed id(s) to ship, "
             f"{said(self.unapplied)} id(s) of the peer not applied{left}"
         )
-
-    def _rate(self, before: BrokerView | None, took_s: float) -> float | None:
-        """Messages a second that left the buffers between two looks at one start of the broker."""
-        view = self.view
-        if before is None or before.start != view.start:
-            return None
-        pairs = [(flow.buffer, was.buffer) for flow in view.flows if (was := before.flow(flow.unit)) is not None]
-        if len(pairs) < len(view.flows) or any(None in pair for pair in pairs):
-            return None
-        return sum(now.removed - was.removed for now, was in pairs if now is not None and was is not None) / took_s
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
         """The messages by unit; the ids together, as their buffer is one. What found no buffer waits for ever."""
@@ -330,7 +300,7 @@ class BrokerView(ArtemisBroker):
     _queues: Mapping[str, Sequence[Queue]] = field(init=False, repr=False, compare=False)
     _units: Mapping[str, str] = field(init=False, repr=False, compare=False)
 
-    @property
+    @cached_property
     def link(self) -> BridgesLink:
         return BridgesLink(self)
 
@@ -361,10 +331,10 @@ class BrokerView(ArtemisBroker):
         does: what a divert strips from other messages stays in these."""
         ids = self.arrived if flow is self.ids else ()
         kinds = {queue.routing for queue in (*self.queues_of(flow.unit), *ids)}
-        buffer, told = flow.buffer, flow.divert.routing
-        if buffer is None or not kinds or told is None:
+        buffer, routing = flow.buffer, flow.divert.routing
+        if buffer is None or not kinds or routing is None:
             return False
-        return buffer.routing not in {*kinds, told.lower()}
+        return buffer.routing not in {*kinds, routing.lower()}
 
     def queues_of(self, unit: str) -> Sequence[Queue]:
         """The queues from which clients take what is sent to a unit's address."""
@@ -452,10 +422,10 @@ def with_idle(
     first, second = sites
     found = {site: dict(brokers) for site, brokers in sites.items()}
     for pair in sites[first]:
-        for mine, other in ((first, second), (second, first)):
-            here, there = sites[mine][pair], sites[other][pair]
+        for site, other_site in ((first, second), (second, first)):
+            here, there = sites[site][pair], sites[other_site][pair]
             if isinstance(here, BrokerView) and isinstance(there, BrokerView):
-                found[mine][pair] = replace(here, idle=frozenset(_idle(here, there)))
+                found[site][pair] = replace(here, idle=frozenset(_idle(here, there)))
     return found
 
 

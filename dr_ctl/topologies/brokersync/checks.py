@@ -9,7 +9,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Weight, some
 from dr_ctl.engine.operations import ACTIVATE, SWAPOVER, UNFENCE
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.brokersync import listing, parity
+from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
@@ -73,7 +73,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
     yield from _copies(source, target)
     if source.role is Role.SERVING and move.ask.operation == SWAPOVER:
         yield from _residue(case, source, target)
-        deep = listing.too_deep(rules, source, target, move)
+        deep = parity.too_deep(rules, source, target, move)
         for each in parity.counts(source, target, rules.queues):
             if each.queue in deep:
                 yield not_compared(each, source.site, target.site)
@@ -114,10 +114,10 @@ def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> 
         if case.move.ask.accept_difference.get(each.queue) == each.target - each.source:
             yield possible_duplicates(each.queue, each.target - each.source, target.site)
         else:
-            yield unproven(each, copies, why, source, target)
+            yield unproven_copies(each, copies, why, source, target)
 
 
-def unproven(each: parity.Counts, copies: int, why: str, source: BrokerView, target: BrokerView) -> Finding:
+def unproven_copies(each: parity.Counts, copies: int, why: str, source: BrokerView, target: BrokerView) -> Finding:
     return found(
         "DR-SYNC-004.unproven",
         queue=each.queue,

@@ -1,26 +1,570 @@
-"""Everything that a BrokerSync installation does for the verbs of its runbooks, row by row."""
+"""What a BrokerSync installation does for the verbs of its runbooks, row by row in the table.
 
-from collections.abc import Mapping, Sequence
+Messages consumed at one site that still lie at the other are found by id, removed by evidence, and looked for again.
+The messages of a returned site are compared by id before they come in. What a person decides of copies that nothing
+proves is moved aside within the broker, or put back; none is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from dr_ctl.core.notation import matches
-from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Move, Outcome, StepContext
+from dr_ctl.core.document import document
+from dr_ctl.core.findings import found
+from dr_ctl.core.model import ExitCode, Finding, Json, some
+from dr_ctl.core.notation import if_known, matches
+from dr_ctl.core.timeouts import Timeouts
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
+from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia.client import READ_S
-from dr_ctl.topologies.brokersync import proven, reinstate, shipping
-from dr_ctl.topologies.brokersync.checks import CHECKS
-from dr_ctl.topologies.brokersync.listing import unproven
-from dr_ctl.topologies.brokersync.reading import READS, Observer
+from dr_ctl.topologies.brokersync import parity, proven
+from dr_ctl.topologies.brokersync.checks import CHECKS, not_compared, nothing_owed, possible_duplicates, unproven_copies
+from dr_ctl.topologies.brokersync.proven import covered
+from dr_ctl.topologies.brokersync.reading import READS, Access, Observer, Way
 from dr_ctl.topologies.brokersync.sync.pair import keeper
-from dr_ctl.topologies.brokersync.tools import SyncTools
-from dr_ctl.topologies.brokersync.view import BrokerView
+from dr_ctl.topologies.brokersync.sync.queue import DELETED
+from dr_ctl.topologies.brokersync.tools import SyncTools, listed, own, unproven
+from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
+from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic import verbs as classic
-from dr_ctl.topologies.common.consumed import NotWhole
-from dr_ctl.topologies.common.recipe import Procedure, Row
+from dr_ctl.topologies.classic.ids import MOST, may_remove, moves, removes, shown
+from dr_ctl.topologies.classic.operations import MOVE_MATCHING
+from dr_ctl.topologies.common.calls import START, STOP, call, request
+from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Word
+from dr_ctl.topologies.common.gate import accepting, refused
+from dr_ctl.topologies.common.names import quarantine_queue
+from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
+from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.topologies.common.tools import not_done
 from dr_ctl.topologies.common.topology import COMMON, Kind, PairTopology
 from dr_ctl.topologies.common.verbs import activate, fence, quiesce
+from dr_ctl.topologies.common.verbs.plain import closed_first, held_for_the_other
+from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
+from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.common.waiting import Wait, attached
+from dr_ctl.topologies.common.wants import PAID, SOURCE, TARGET, AtBroker, Wants, debts, listens, planning, way_in
 from dr_ctl.topologies.topology import Keeper, Unproven
+
+NOT_CONNECTED: Final = "it is not connected"
+RESTARTS: Final = 3
+UNEXPLAINED: Final = "they were consumed at the other site before, or nothing explains why they lie only there"
+CONSUMED: Final = "copies of what was consumed lie there"
+ATTACH_S: Final = 30.0  # a network connector that lost its peer tries again after up to half a minute
+SMALL: Final = 500
+UNDER_WAY: Final = "copies under way between the sites"
+
+
+def _switched(view: BrokerView, goal: Goal, when: str | None = None) -> list[Call]:
+    """Start or stop the network connector to the peer."""
+    if view.network is None:
+        return []
+    verb, operation = ("start", START) if goal is Goal.LINK_UP else ("stop", STOP)
+    asked = request(view.network.bean, operation)
+    return [call(view, goal, view.network.name, asked, f"{verb} network connector {view.network.name}", when)]
+
+
+def tries(view: BrokerView) -> list[Call]:
+    """Let a connector that is not connected try at once: by itself it tries again after up to half a minute."""
+    calls = (*_switched(view, Goal.LINK_DOWN, NOT_CONNECTED), *_switched(view, Goal.LINK_UP, NOT_CONNECTED))
+    return [replace(each, at_most=RESTARTS) for each in calls]
+
+
+def connects(at: AtBroker) -> list[Call]:
+    """What ships to the peer is connected."""
+    return tries(at.view)
+
+
+def may_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to: str | None = None) -> Call:
+    """Plan a move aside, or to another queue; the run finds out which messages."""
+    name = to or quarantine_queue(view.site, queue.name)
+    asked = request(queue.bean, MOVE_MATCHING, ("JMSMessageID IN (…)", name))
+    return call(view, Goal.MOVE, queue.name, asked, f"move them from {queue.name} to {name}", when, MOST)
+
+
+draft_catch_up: Final = planning(
+    SOURCE,
+    "{serving}the network connector connected, the copy queues small",
+    (connects, SOURCE),
+    limits=Rules.catching_up,
+)
+SHIPPED: Final = planning(
+    TARGET,
+    "all copies shipped; copies of what was consumed removed; pauses lifted meanwhile",
+    *LIFTED,
+    (connects, SOURCE),
+    limits=Rules.draining,
+)
+
+
+def draft_drain(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: Move) -> StepPlan:
+    """Consumed messages are removed by id: the removal needs no undo, whoever serves afterwards."""
+    shipped = SHIPPED(rules, step, snapshot, move)
+    removes = (
+        may_remove(there, there.named[name], CONSUMED)
+        for here in snapshot.views(move.source)
+        if (there := snapshot.view(move.target, here.pair)) is not None
+        for name in here.copying
+        if name in there.named
+    )
+    return replace(shipped, calls=(*shipped.calls, *removes))
+
+
+# A connected connector too: one that hangs may say that it is connected.
+draft_restart: Final = planning(
+    SOURCE,
+    "stop and start the network connector of {source}, until it is connected; clients stay where they are",
+    (lambda at: _switched(at.view, Goal.LINK_DOWN), SOURCE),
+    (lambda at: _switched(at.view, Goal.LINK_UP), SOURCE),
+    limits=lambda _, __, move: {"within": move.ask.timeout_s or ATTACH_S},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A queue of a fenced source and of its target, by id: what the target lacks; what may be removed there, or None;
+    what lies there alone otherwise, and why that stays."""
+
+    lacks: frozenset[str]
+    gone: Consumed | None
+    stays: frozenset[str]
+    why: str
+
+    @classmethod
+    def of(cls, tools: SyncTools, way: Way, source: BrokerView, target: BrokerView, queue: str) -> Apart:
+        """Raises `BrokerError`."""
+        views = {source.site: source, target.site: target}
+        here, there = tools.observer.together(
+            lambda access: listed(access, views[access.site], views[access.site].named.get(queue)), way
+        )
+        copies = there.whole.ids - own(way[1], target, queue, there)
+        lacks, alone = here.whole.ids - there.whole.ids, there.whole.ids - here.whole.ids
+        gone = covered(source, queue, copies, here.whole)
+        if isinstance(gone, Consumed):
+            stays = alone - gone.ids
+            why = f"{len(stays)} were sent at {target.site}, and never shipped"
+            return cls(lacks, gone if gone.ids else None, stays, why)
+        return cls(lacks, None, alone, gone)
+
+
+def cleared(
+    tools: SyncTools, way: Way, move: Move, context: StepContext, removed: dict[str, int], left: list[Finding]
+) -> Refused | None:
+    """Compare every queue by id, then remove at the target what the fenced source has consumed, where its counters
+    cover that and nobody holds; says how many those are, and what is `left`. Nothing is removed where the target lacks
+    what the source holds, or has what nothing proves. Raises `BrokerError`."""
+    source, target = (access.read() for access in way)
+    deep = parity.too_deep(tools.rules, source, target, move)
+    found: list[tuple[parity.Counts, Apart]] = []
+    for each in parity.counts(source, target, tools.observer.queues):
+        if each.queue not in source.copying or not (each.source or each.target):
+            continue
+        apart_by = abs(each.source - each.target)
+        if each.queue not in deep:
+            found.append((each, Apart.of(tools, way, source, target, each.queue)))
+        elif apart_by and apart_by != move.ask.accept_difference.get(each.queue):  # equal numbers are the gate's
+            text = f"{each.told(source.site, target.site)}: too many to compare by id in time"
+            return Refused(text, findings=(not_compared(each, source.site, target.site),))
+    for each, apart in found:
+        accepted = move.ask.accept_difference.get(each.queue)
+        if apart.lacks and len(apart.lacks) != accepted:
+            return _lacks(each.queue, apart.lacks, source, target)
+        if apart.stays and len(apart.stays) != accepted:
+            finding = unproven_copies(each, len(apart.stays), apart.why, source, target)
+            return Refused(f"{each.queue}: {apart.why}", findings=(finding,))
+        if apart.stays:
+            left.append(possible_duplicates(each.queue, len(apart.stays), target.site))
+    if any(apart.gone is not None for _, apart in found) and way[0].read().start != source.start:
+        return Refused(f"the broker of {source.site} was restarted: its counters prove nothing any more")
+    for each, apart in found:
+        count = 0
+        if apart.gone is not None:
+            refused = remove(tools, way[1], target.named[each.queue], apart.gone, context, (way[0], source))
+            if refused is not None:
+                return refused
+            removed[each.queue] = count = len(apart.gone.ids)
+        if not apart.lacks and not apart.stays:
+            tools.compared.note(source, target, each.queue, count)
+    return None
+
+
+def _lacks(queue: str, ids: frozenset[str], source: BrokerView, target: BrokerView) -> Refused:
+    return refused(
+        "DR-PARITY-004.one_queue_by_id",
+        {queue: {f"only at {source.site}": ids}},
+        count=len(ids),
+        queue=queue,
+        site=source.site,
+        other_site=target.site,
+        accepting=accepting({queue: len(ids)}),
+    )
+
+
+def remove(
+    tools: SyncTools,
+    access: Access,
+    queue: Queue,
+    gone: Consumed,
+    context: StepContext,
+    serving: tuple[Access, BrokerView],
+) -> Refused | None:
+    """Remove these copies, and look whether they are gone; gives None where they are. `serving` is the broker whose
+    clients consumed them. Raises `BrokerError`."""
+    counts, view = serving
+    # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
+    counts.note(view.start, DELETED, queue.name, len(gone.ids))
+    outcomes = tools.change(list(removes(access.names(), queue, gone)), context)
+    now = access.read().named.get(queue.name)
+    if now is None or now.depth == queue.depth - len(gone.ids):
+        return None
+    left = shown(access, now).keys() & gone.ids
+    counts.note(view.start, DELETED, queue.name, -len(left))
+    about = f"of {len(gone.ids)} message(s) could not be removed from {queue.name} at {access.site}"
+    return not_done(left, about, outcomes)
+
+
+def moved(
+    tools: SyncTools, access: Access, queue: Queue, ids: Collection[str], context: StepContext, to: str | None = None
+) -> Refused | None:
+    """Move these messages to another queue, else aside, and look whether they are gone from theirs; gives None where
+    they are. Raises `BrokerError`."""
+    name = to or quarantine_queue(access.site, queue.name)
+    outcomes = tools.change(list(moves(access.names(), queue, ids, name)), context)
+    left = shown(access, queue).keys() & {*ids}
+    return not_done(left, f"message(s) of {queue.name} at {access.site} could not be moved", outcomes)
+
+
+class Copies:
+    """The copies that one broker ships to its peer. A connector with copies to ship that is not connected is restarted,
+    a few times."""
+
+    mending = "its network connector is not connected: restarting it"
+
+    def __init__(self, here: Access, there: Access, context: StepContext, timeouts: Timeouts) -> None:
+        self.here, self.there = here, there
+        self._context, self._timeouts = context, timeouts
+        self._restarted = 0
+        self._again_at = context.monotonic() + timeouts.link_lost_s
+
+    def left(self, here: BrokerView, _there: BrokerView) -> int | None:
+        return here.link.to_ship
+
+    def why(self, here: BrokerView, _there: BrokerView) -> list[str]:
+        return (
+            [] if here.link.attached or not here.copying else [f"the network connector of {here.site} is not connected"]
+        )
+
+    def mends(self, here: BrokerView, _there: object) -> list[Call]:
+        if here.link.attached or not here.copying:
+            self._again_at = self._context.monotonic() + self._timeouts.link_lost_s
+            return []
+        if self._restarted >= RESTARTS or self._context.monotonic() < self._again_at:
+            return []
+        self._restarted += 1
+        self._again_at = self._context.monotonic() + self._timeouts.link_between_s * 2**self._restarted
+        return tries(here)
+
+
+def catch_up(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """While the source serves: connected, and little enough to ship that a drain takes a moment."""
+    wait = Wait(
+        tools, [Copies(*way, context, tools.timeouts) for way in tools.observer.ways(move)], context, UNDER_WAY, SMALL
+    )
+    failed = wait.until(tools.timeouts.link_poll_s, step.limits)
+    if failed is not None:
+        if wait.first is not None and wait.last is not None and wait.last >= wait.first > SMALL:
+            return Refused(f"the copy queues grow while clients work: {wait.first} to ship, then {wait.last}")
+        return Refused(failed.text)
+    return Done(f"{if_known(wait.last)} to ship", {"under_way": wait.last, "started": wait.mended})
+
+
+def drain(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    with lifting(tools, move, context) as lifted:
+        wait = Wait(
+            tools, [Copies(*way, context, tools.timeouts) for way in tools.observer.ways(move)], context, UNDER_WAY
+        )
+        failed = wait.until(tools.rules.drain.poll, step.limits, lambda view: [view.pair] if view.open else [])
+        outcome = failed or _cleared(tools, move, context)
+    return lifted.judged(outcome)
+
+
+def _cleared(tools: SyncTools, move: Move, context: StepContext) -> Outcome:
+    removed: dict[str, dict[str, int]] = {}
+    findings: list[Finding] = []
+    for way in tools.observer.ways(move):
+        gone = removed.setdefault(way[0].pair, {})
+        if (refused := cleared(tools, way, move, context, gone, findings)) is not None:
+            return refused
+    count = sum(sum(each.values()) for each in removed.values())
+    suffix = f"; {count} copies of what was consumed removed" if count else ""
+    return Done(f"nothing to ship{suffix}", {"removed": document(removed)}, tuple(findings))
+
+
+def restart(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    tools.change([call for call in step.calls if call.goal is Goal.LINK_DOWN], context)
+    tools.change([call for call in step.calls if call.goal is Goal.LINK_UP], context)
+
+    def away() -> dict[str, str]:
+        views = tools.observer.look_at(move.source)
+        return {f"{view.site}/{view.pair}": "" for view in views if not view.link.attached}
+
+    return attached(tools, step, move, context, "the network connector", away)
+
+
+def connected(at: AtBroker) -> list[Call]:
+    """A stopped connector and an absent peer look the same: what a step stops is started, however it was before."""
+    return _switched(at.view, Goal.LINK_UP, NOT_CONNECTED) if at.named(Goal.LINK_UP) else []
+
+
+UNDO_SHIPPING: Final = Undo(source=(connected,))
+
+
+HERE: Final = "the serving site's counters prove that they were consumed there since"
+UNPROVEN = "they do not lie at the other site, and nothing proves that they were consumed"
+
+
+def _kept_aside(at: AtBroker) -> list[Call]:
+    """At the returned site what it did not ship, at the other what that shipped and it had no more."""
+    view = at.view
+    if view.site == at.move.target:
+        return [may_move(view, each) for each in view.copying.values()]
+    return [may_move(view, view.named[name]) for name in view.copying if name in view.named]
+
+
+def _removed(at: AtBroker) -> list[Call]:
+    """What was consumed meanwhile is removed, while both directions ship."""
+    named = at.view.named
+    return [may_remove(at.view, named[name], HERE) for name in at.view.copying if name in named]
+
+
+BOTH: Final = (SOURCE, TARGET)
+LISTENING: Final[Wants] = tuple((listens, site) for site in BOTH)
+# An undo shuts the way again: no client has consumed what came in.
+draft_reinstate: Final = planning(
+    TARGET,
+    "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship",
+    *((_kept_aside, site) for site in (TARGET, SOURCE)),
+    *LISTENING,
+    *((connects, site) for site in BOTH),
+    *PAID,
+    limits=Rules.while_moving,
+)
+draft_reconcile: Final = planning(
+    TARGET, "copies of what was consumed meanwhile removed; both sites compared", (_removed, TARGET)
+)
+
+
+def residue(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Close the returned site where it is open, and count what it still holds for the other."""
+    findings = closed_first(tools, step, move, context)
+    if isinstance(findings, Refused):
+        return findings
+    residues = [view.link.residue for view in tools.views(move.target)]
+    return held_for_the_other(
+        move, context, residues, lambda total: f"{total.messages} message(s) that it did not ship", findings
+    )
+
+
+def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    if nothing_owed(tools.observer.observe(), move):
+        return NotNeeded(f"{move.target} is taken in already")
+    findings: list[Finding] = []
+    sites = tools.observer.brokers
+    for pair, serving in sites[move.source].items():
+        told_apart = _tell_apart(tools, sites[move.target][pair], serving, context)
+        if isinstance(told_apart, Refused):
+            return told_apart
+        findings += told_apart
+    if (refused := tools.reach(LISTENING, move, context)) is not None:
+        return refused
+    ways = [(here, sites[move.target][pair]) for pair, here in sites[move.source].items()]
+    back = Wait(tools, [Copies(there, here, context, tools.timeouts) for here, there in ways], context, UNDER_WAY)
+    forth = Wait(
+        tools, [Copies(here, there, context, tools.timeouts) for here, there in ways], context, UNDER_WAY, SMALL
+    )
+    for wait in (back, forth):
+        if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
+            return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
+    if (refused := tools.reach(PAID, move, context)) is not None:
+        return refused
+    return Done(tools.rejoined.text, document(tools.rejoined), tuple(findings))
+
+
+def _tell_apart(tools: SyncTools, returned: Access, serving: Access, context: StepContext) -> list[Finding] | Refused:
+    """Keep aside what would surely come twice of one pair of a returned site, before its messages are let in. The
+    counters from before the loss are gone, and nothing proves what was consumed then: no message is removed. Raises
+    `BrokerError`."""
+    there, here, rejoined = returned.read(), serving.read(), tools.rejoined
+    findings: list[Finding] = []
+    for name, copies in there.copying.items():
+        lies = listed(returned, there, there.named.get(name)).whole.ids
+        to_ship = listed(returned, there, copies).whole.ids
+        rejoined.recovered[name] = len(to_ship & lies)
+        if left := to_ship - lies:
+            rejoined.done_there[name] = len(left)
+        serves = ids.shown(serving, here.named.get(name))
+        before = frozenset(each for each, by in serves.items() if by == here.arrives_by(name)) - lies - to_ship
+        if before and not lies and not to_ship:
+            rejoined.duplicates[name] = len(before)
+            findings.append(
+                found("DR-SYNC-007.none_there", other_site=there.site, site=here.site, count=len(before), queue=name)
+            )
+            before = frozenset()
+        shipped, not_shipped = "DR-RECONCILE-002.shipped", "DR-RECONCILE-002.not_shipped"
+        for access, view, queue, messages, key in (
+            (returned, there, copies.name, left, not_shipped),
+            (serving, here, name, before, shipped),
+        ):
+            if not messages:
+                continue
+            if (refused := moved(tools, access, view.named[queue], messages, context)) is not None:
+                return refused
+            finding = found(key, count=len(messages), queue=name, lost=there.site, serving=here.site, site=access.site)
+            findings.append(finding)
+    return findings
+
+
+def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Remove what clients of the serving site have consumed since, where its counters prove that, and count the rest;
+    compare both sites by count."""
+    sites, findings = tools.observer.brokers, list[Finding]()
+    for pair, serving in sites[move.source].items():
+        returned = sites[move.target][pair]
+        here, view = serving.read(), returned.read()
+        for name, queue in view.business.items():
+            if name not in view.copying or not queue.depth:
+                continue
+            gone = _consumed(here, serving, view, returned, queue)
+            if isinstance(gone, Consumed):
+                if gone.ids and (refused := remove(tools, returned, queue, gone, context, (serving, here))) is not None:
+                    return refused
+                tools.rejoined.done_here[name] = len(gone.ids)
+            elif (more := queue.depth - _depth(here, name)) > 0:
+                tools.rejoined.duplicates[name] = tools.rejoined.duplicates.get(name, 0) + more
+                findings.append(
+                    found(
+                        "DR-SYNC-007.unproven", site=view.site, count=more, queue=name, other_site=here.site, why=gone
+                    )
+                )
+    return Done(tools.rejoined.text, document(tools.rejoined), (*findings, *_lacking(tools, move)))
+
+
+def _depth(view: BrokerView, name: str) -> int:
+    return view.named[name].depth if name in view.named else 0
+
+
+def _consumed(here: BrokerView, serving: Access, view: BrokerView, returned: Access, queue: Queue) -> Consumed | str:
+    """The copies at the returned site that were consumed, or why that cannot be told. Raises `BrokerError`."""
+    try:
+        copies = listed(returned, view, queue, tries=ids.TRIES).whole.ids
+        return covered(
+            here, queue.name, copies, listed(serving, here, here.named.get(queue.name), tries=ids.TRIES).whole
+        )
+    except NotWhole as error:
+        return str(error)
+
+
+def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
+    snapshot = tools.observer.observe()
+    for pair in snapshot.sites[move.source]:
+        here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
+        if here is None or there is None or not here.copying:
+            continue
+        wrong = parity.lacking(here, there, tools.observer.queues, snapshot.moved.get(pair, {}))
+        if wrong:
+            yield found("DR-RECONCILE-001", queues=some([each.told(move.source, move.target) for each in wrong]))
+
+
+UNDO_REINSTATE: Final = Undo(source=(way_in, debts))
+
+
+def _unproven(at: AtBroker) -> list[Call]:
+    queues = [queue for name, queue in at.view.business.items() if named(at.move, name) and queue.depth]
+    return [may_move(at.view, queue, UNPROVEN) for queue in queues if queue.dead_letter_address is None]
+
+
+def _given_back(at: AtBroker) -> list[Call]:
+    return [may_move(at.view, queue, None, to) for queue, to in kept(at.view, at.move) if to is not None]
+
+
+draft_keep_aside: Final = planning(
+    SOURCE, "copies at {source} that nothing proves are kept aside, by id", (_unproven, SOURCE)
+)
+draft_put_back: Final = planning(
+    SOURCE, "what was kept aside at {source} goes where clients get it", (_given_back, SOURCE)
+)
+
+
+def named(move: Move, queue: str) -> bool:
+    """Say whether a person named that queue; where none was named, all are meant."""
+    return move.ask.queues is None or matches((move.ask.queues,), queue)
+
+
+def kept(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
+    """Each queue that messages were kept aside in, and the queue by which clients get them: their own where this site
+    serves, and the one that ships copies where it waits. Messages that lie at a waiting site alone look consumed: None.
+    """
+    copying = {copies.name: name for name, copies in view.copying.items()}
+    prefix = quarantine_queue(view.site, "")
+    for queue in view.queues:
+        name = queue.name.removeprefix(prefix)
+        if name == queue.name or not queue.depth or not named(move, copying.get(name, name)):
+            continue
+        yield queue, copying.get(name, name) if view.open else name if name in copying else None
+
+
+def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Keep aside what nothing proves, by a person's word on these ids. Raises `BrokerError`."""
+    sites = tools.observer.brokers
+    kept_aside: dict[str, Json] = {}
+    for pair, waiting in sites[move.source].items():
+        serving = sites[move.target][pair]
+        views = serving.read(), waiting.read()
+        for name, queue in views[1].business.items():
+            if not (named(move, name) and queue.depth and name in views[0].copying):
+                continue
+            try:
+                found = unproven((serving, waiting), views, name)
+            except NotWhole as error:
+                return Refused(f"which copies of {name} nothing proves cannot be told: {error}", kept_aside)
+            if not found:
+                continue
+            by_word = Consumed(found, Word(found, move.ask.reason or ""))
+            if (refused := moved(tools, waiting, queue, by_word.ids, context)) is not None:
+                return refused
+            kept_aside[name] = [*sorted(by_word.ids)]
+    if not kept_aside:
+        return NotNeeded(f"{move.source} has no copies that nothing proves")
+    counts = [f"{len(each)} of {name}" for name, each in kept_aside.items() if isinstance(each, list)]
+    return Done(f"kept aside at {move.source}: {some(counts)}", {"kept_aside": kept_aside})
+
+
+def put_back(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Raises `BrokerError`."""
+    back: dict[str, Json] = {}
+    findings: list[Finding] = []
+    for access in tools.observer.at(move.source):
+        view = access.read()
+        for queue, to in kept(view, move):
+            if to is None:
+                findings.append(found("DR-SYNC-008", depth=queue.depth, name=queue.name, site=view.site))
+                continue
+            lie = ids.listed(access, queue).whole.ids
+            if (refused := moved(tools, access, queue, lie, context, to)) is not None:
+                return refused
+            back[to] = len(lie)
+            findings.append(found("DR-SYNC-007.put_back", site=view.site, count=len(lie), queue=to))
+    if findings and not back:
+        return Refused(findings[0].text, code=ExitCode.PRECHECK_FAILED, findings=tuple(findings))
+    if not back:
+        return NotNeeded(f"nothing is kept aside at {move.source}")
+    counts = [f"{count} to {name}" for name, count in back.items()]
+    return Done(f"put back at {move.source}: {some(counts)}", {"put_back": back}, tuple(findings))
+
 
 NOT_COPIED: Final = (
     "messages that wait in a broker's scheduler for their time: they are copied when they are sent on",
@@ -38,18 +582,18 @@ def _activate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], SyncTools]] = {
     **COMMON,
-    "catch-up": Row(shipping.draft_catch_up, shipping.catch_up, shipping.UNDO),
+    "catch-up": Row(draft_catch_up, catch_up, UNDO_SHIPPING),
     "quiesce": Row(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
-    "drain": Row(shipping.draft_drain, shipping.drain, shipping.UNDO),
+    "drain": Row(draft_drain, drain, UNDO_SHIPPING),
     "activate": Row(activate.draft, _activate, activate.UNDO),
     "probe": Row(classic.draft_probe, classic.probe),
-    "restart-link": Row(shipping.draft_restart, shipping.restart, shipping.UNDO),
-    "keep-aside": Row(reinstate.draft_keep_aside, reinstate.keep_aside),
-    "put-back": Row(reinstate.draft_put_back, reinstate.put_back),
+    "restart-link": Row(draft_restart, restart, UNDO_SHIPPING),
+    "keep-aside": Row(draft_keep_aside, keep_aside),
+    "put-back": Row(draft_put_back, put_back),
     # How a lost site is taken in again.
-    "residue": Row(fence.draft_of_returned, reinstate.residue),
-    "reinstate": Row(reinstate.draft, reinstate.act, reinstate.UNDO),
-    "reconcile": Row(reinstate.draft_reconcile, reinstate.reconcile),
+    "residue": Row(fence.draft_of_returned, residue),
+    "reinstate": Row(draft_reinstate, reinstate, UNDO_REINSTATE),
+    "reconcile": Row(draft_reconcile, reconcile),
 }
 
 

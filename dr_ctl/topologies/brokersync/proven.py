@@ -17,7 +17,7 @@ from dr_ctl.core.model import Json
 from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.runs import write
 from dr_ctl.jolokia.client import Answer, Read
-from dr_ctl.topologies.brokersync.sync.accounts import COUNTERS, DELETED, HANDED, OPENED, SHOWN, Counters, counters
+from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, DELETED, HANDED, OPENED, SHOWN, Counters, counters
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.reading import Answered
@@ -37,9 +37,9 @@ def consumed(answer: Answered, site: str, pair: str, documents: Path) -> Mapping
     agents = _remembered(documents, site, pair, start, opened)
 
     def done(what: str, queue: str) -> int:
-        own, theirs, both = (int(each.get(what, _NONE).get(queue, 0)) for each in (agents, runs, _handed(agents)))
+        by_agent, noted, handed = (int(each.get(what, _NONE).get(queue, 0)) for each in (agents, runs, _handed(agents)))
         before = _shown_before(opened, queue) if agents and what == SHOWN else 0
-        return own - before + theirs - both
+        return by_agent - before + noted - handed
 
     if answer.more:
         rows = {name: _since(row, opened.get(name)) for name, row in rows_of(answer.more[0]).items()}

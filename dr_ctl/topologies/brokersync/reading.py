@@ -83,14 +83,14 @@ class Access(access.Access[BrokerView]):
     def _listeners(self, timeout_s: float) -> tuple[Gate, Mapping[str, bool]]:
         """Where the statistics are asked for, and which of the clients' listeners are open: without a listener of the
         agent's own the clients' is all there is."""
-        mine, theirs = self.agents_listener(), self.gate()
-        assert theirs is not None  # the settings ask for one of both
-        if mine is None:
-            return theirs, dict.fromkeys(self.config.clients, True)
+        agents, clients = self.agents_listener(), self.gate()
+        assert clients is not None  # the settings ask for one of both
+        if agents is None:
+            return clients, dict.fromkeys(self.config.clients, True)
         greeting = self.greet(timeout_s=timeout_s)
         if not isinstance(greeting, Connected | Closed):
-            raise TimedOut(f"{theirs.address}: whether clients are let in cannot be told: {if_known(greeting)}")
-        return mine, dict.fromkeys(self.config.clients, isinstance(greeting, Connected))
+            raise TimedOut(f"{clients.address}: whether clients are let in cannot be told: {if_known(greeting)}")
+        return agents, dict.fromkeys(self.config.clients, isinstance(greeting, Connected))
 
     def agents_listener(self) -> Gate | None:
         """The agent's own STOMP listener, which stays open behind a fence, if the settings name one."""

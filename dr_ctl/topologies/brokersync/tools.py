@@ -1,19 +1,93 @@
-"""The gate of a BrokerSync pair, and the tools of acts at it."""
+"""The gate of a BrokerSync pair, how its queues are listed by id, and the tools of acts at it."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from dr_ctl.core.document import key
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
+from dr_ctl.jolokia.client import Read
 from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.checks import not_compared
-from dr_ctl.topologies.brokersync.listing import Compared, listed, too_deep
-from dr_ctl.topologies.brokersync.reading import Observer
-from dr_ctl.topologies.brokersync.view import BrokerView
+from dr_ctl.topologies.brokersync.parity import DEEP
+from dr_ctl.topologies.brokersync.proven import covered
+from dr_ctl.topologies.brokersync.reading import Access, Observer
+from dr_ctl.topologies.brokersync.sync.queue import SHOWN
+from dr_ctl.topologies.brokersync.view import AGENT, BrokerView
+from dr_ctl.topologies.classic import ids
+from dr_ctl.topologies.classic.ids import Listed
+from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.gate import Sample, Verifier, refused
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.tools import Sender, Tools
+from dr_ctl.topologies.common.view import Queue
+
+BEFORE: Final = "original-destination"
+_Counts = tuple[str, int, int]
+
+
+def listed(access: Access, view: BrokerView, queue: Queue | None, *, tries: int = 1) -> Listed:
+    """List a queue of that broker whole. What the peer ships may come to a closed site meanwhile. Raises
+    `BrokerError`."""
+    grows = not view.open and not view.prepared
+    if queue is None or queue.depth <= DEEP or (listener := access.agents_listener()) is None:
+        return ids.listed(access, queue, tries=tries, grows=grows)
+    before = _depth(access, queue)
+    # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
+    access.note(view.start, SHOWN, queue.name, before)
+    found: dict[str, str | None] = {}
+    for frame in ids.browsed(listener, queue.name, client=AGENT):
+        was = frame.headers.get(BEFORE)
+        found[frame.headers["message-id"]] = was.removeprefix("/queue/") if was is not None else None
+    access.note(view.start, SHOWN, queue.name, len(found) - before)
+    return ids.whole(access.site, queue.name, found, before, _depth(access, queue), grows=grows)
+
+
+def _depth(access: Access, queue: Queue) -> int:
+    answer = access.reader().look([Read(queue.bean, ("QueueSize",))])[0]
+    return ids.depth_of(answer.value())
+
+
+@dataclass(slots=True)
+class Compared:
+    """Queues that lay alike at both sites, by id, with their counters then: where nothing came or left since, both
+    sites need not be listed again."""
+
+    _alike: dict[tuple[str, str], tuple[_Counts, _Counts]] = field(default_factory=dict)
+
+    def note(self, source: BrokerView, target: BrokerView, queue: str, removed: int) -> None:
+        """Both views are from before the listing; so many copies were removed at the target after it."""
+        self._alike[source.pair, queue] = _counts(source, queue), _counts(target, queue, removed)
+
+    def alike(self, source: BrokerView, target: BrokerView, queue: str) -> bool:
+        return self._alike.get((source.pair, queue)) == (_counts(source, queue), _counts(target, queue))
+
+
+def _counts(view: BrokerView, queue: str, removed: int = 0) -> _Counts:
+    found = view.named.get(queue)
+    return (view.start, found.added, found.removed + removed) if found is not None else (view.start, 0, 0)
+
+
+def own(access: Access, view: BrokerView, queue: str, listing: Listed) -> frozenset[str]:
+    """The messages that only this broker ever had: not shipped yet, or sent here where nothing is shipped. Raises
+    `BrokerError`."""
+    if queue in view.copying:
+        copies = view.copying[queue]
+        return listed(access, view, copies).whole.ids if copies.depth else frozenset()
+    arrives = view.arrives_by(queue)
+    return frozenset(each for each, by in listing.came_by.items() if by != arrives)
+
+
+def unproven(way: tuple[Access, Access], views: tuple[BrokerView, BrokerView], queue: str) -> frozenset[str]:
+    """The copies of a queue that lie at the waiting site alone, unless the counters of the serving one cover them all.
+    Serving site first. Raises `BrokerError`."""
+    (serving, waiting), (here, there) = way, views
+    lie = listed(waiting, there, there.named.get(queue), tries=ids.TRIES)
+    copies = lie.whole.ids - own(waiting, there, queue, lie)
+    listing = listed(serving, here, here.named.get(queue), tries=ids.TRIES).whole
+    gone = covered(here, queue, copies, listing)
+    return frozenset() if isinstance(gone, Consumed) else copies - listing.ids
 
 
 class SyncVerifier(Verifier[BrokerView]):
@@ -37,7 +111,7 @@ class SyncVerifier(Verifier[BrokerView]):
         here, there = now.source, now.target
         depths: dict[str, Json] = {}
         compared, left = 0, list[Finding]()
-        deep = too_deep(self._rules, here, there, move)
+        deep = parity.too_deep(self._rules, here, there, move)
         for each in parity.counts(here, there, self.observer.queues):
             if each.source:
                 depths[each.queue] = each.source
@@ -55,12 +129,12 @@ class SyncVerifier(Verifier[BrokerView]):
     def _differ(self, queue: str, here: BrokerView, there: BrokerView) -> Refused | None:
         views = {view.site: view for view in (here, there)}
         way = [self.observer.brokers[site][here.pair] for site in views]
-        ours, theirs = self.observer.together(
+        serving, waiting = self.observer.together(
             lambda access: listed(access, views[access.site], views[access.site].named.get(queue)).whole.ids, way
         )
-        if ours == theirs:
+        if serving == waiting:
             return None
-        ids = {f"only at {here.site}": ours - theirs, f"only at {there.site}": theirs - ours}
+        ids = {f"only at {here.site}": serving - waiting, f"only at {there.site}": waiting - serving}
         counts = ", ".join(f"{len(messages)} {place}" for place, messages in ids.items())
         return refused("DR-PARITY-004.equal_counts", {queue: ids}, queue=queue, counts=counts)
 

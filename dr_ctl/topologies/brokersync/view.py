@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 
 from dr_ctl.core.notation import duration
 from dr_ctl.rpo.history.row import Row
@@ -12,7 +13,7 @@ from dr_ctl.topologies.classic.broker import ClassicBroker, Network
 from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.common.figures import Residue, said, total
 from dr_ctl.topologies.common.link import Link, ReplicationScope
-from dr_ctl.topologies.common.view import Acceptor, Queue
+from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 QUEUE = "{queue}"
@@ -20,54 +21,35 @@ AGENT = "dr-ctl-sync-"  # how the client ids of the agent begin
 
 
 class SyncLink(Link["BrokerView"]):
-    @property
-    def attached(self) -> bool | None:
-        """Say whether it ships: connected, and a consumer at each of the copy queues that hold something."""
-        view = self.view
-        if view.network is None:
-            return False if view.copying else None
-        return view.network.to is not None and all(each.consumers for each in view.copying.values() if each.depth)
+    needs = "Add a composite queue for {} to activemq.xml, as for the other queues."
+    tells_consumed = False
+    unapplied = 0
+    """The agent removes copies at the broker itself."""
+    captures = True
+    """Copies lie in their queue until they can be shipped, whatever the connector does; where nothing is copied back, a
+    check has said so."""
+
+    def __init__(self, view: BrokerView) -> None:
+        super().__init__(view)
+        self.listeners = self.only_listener(lambda each: "OPENWIRE" in each.protocols)
+        self.to_ship = total(each.depth if each.counted else None for each in view.copying.values())
+        self.shipped = {name: each.removed for name, each in view.copying.items()}
+        if view.network is not None:
+            # It ships where it is connected, and consumes each of the copy queues that hold something.
+            taken = all(each.consumers for each in view.copying.values() if each.depth)
+            self.attached = view.network.to is not None and taken
+            self.ships = {view.network.name: view.network.to is not None}
+        elif view.copying:
+            self.attached = False
 
     def carries(self, _queue: str) -> ReplicationScope:
         """Copies of consumed messages go when the agent deletes them, which may be later."""
         return ReplicationScope.MESSAGES
 
-    @property
-    def needs(self) -> str:
-        return "Add a composite queue for {} to activemq.xml, as for the other queues."
-
-    @property
-    def to_ship(self) -> int | None:
-        return total(each.depth if each.counted else None for each in self.view.copying.values())
-
-    @property
-    def unapplied(self) -> int | None:
-        """Always zero: the agent removes copies at the broker itself."""
-        return 0
-
     def unsettled(self) -> Iterator[str]:
         for name, copies in self.view.copying.items():
             if copies.depth:
                 yield f"{self.view.site}: {copies.depth} to ship of {name}"
-
-    @property
-    def ships(self) -> Mapping[str, bool]:
-        view = self.view
-        return {view.network.name: view.network.to is not None} if view.network is not None else {}
-
-    @property
-    def captures(self) -> bool:
-        """Copies lie in their queue until they can be shipped, whatever the connector does; where nothing is copied
-        back, a check has said so."""
-        return True
-
-    @property
-    def listeners(self) -> tuple[Acceptor, ...]:
-        return self.only_listener(lambda each: "OPENWIRE" in each.protocols)
-
-    @property
-    def tells_consumed(self) -> bool:
-        return False
 
     @property
     def reserved(self) -> Collection[str]:
@@ -76,7 +58,7 @@ class SyncLink(Link["BrokerView"]):
 
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view = self.view
-        rate = self._rate(before, took_s)
+        rate = self.rate(before, took_s)
         name = view.network.name if view.network is not None else None
         return LinkSnapshot(
             view.site, view.pair, name, self.attached, self.attached, self.to_ship, self.unapplied, rate,
@@ -91,12 +73,6 @@ class SyncLink(Link["BrokerView"]):
         state = f"connected to {view.network.to}" if view.network.to is not None else "not connected"
         left = f", {duration(even_s)} to drain" if even_s is not None else ""
         return f"network connector {view.network.name} {state}; {said(self.to_ship)} message(s) to ship{left}"
-
-    def _rate(self, before: BrokerView | None, took_s: float) -> float | None:
-        view = self.view
-        if before is None or before.start != view.start or before.copying.keys() != view.copying.keys():
-            return None
-        return sum(each.removed - before.copying[name].removed for name, each in view.copying.items()) / took_s
 
     @property
     def _flows(self) -> Mapping[str, Queue | None]:
@@ -193,7 +169,7 @@ class BrokerView(ClassicBroker):
     consumed: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     held: str | None = field(default=None, kw_only=True)
 
-    @property
+    @cached_property
     def link(self) -> SyncLink:
         return SyncLink(self)
 

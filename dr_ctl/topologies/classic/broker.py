@@ -1,13 +1,15 @@
 """The result of a look at a Classic broker, whatever joins it to its peer."""
 
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from dr_ctl.core.model import Role
-from dr_ctl.topologies.classic.browsing import OWN_CLIENT
 from dr_ctl.topologies.classic.operations import ClassicRequests, Permit
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.view import Broker, Connection
+
+OWN_CLIENT: Final = "dr-ctl-"
+"""How the client ids of dr-ctl's own begin: whoever else comes in by a connector of dr-ctl's is a client."""
 
 
 class Connectors(Fence):

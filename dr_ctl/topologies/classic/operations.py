@@ -7,19 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.engine.goals import Goal
 from dr_ctl.jolokia.client import MayCall
 from dr_ctl.topologies.classic import beans
-from dr_ctl.topologies.common.calls import request
+from dr_ctl.topologies.common.calls import PAUSE, RESUME, START, STOP, Requests, request
 
 if TYPE_CHECKING:
     from dr_ctl.topologies.common.calls import Request
-    from dr_ctl.topologies.common.view import Acceptor, Queue
 
-START: Final = "start()"
-STOP: Final = "stop()"
-PAUSE: Final = "pause()"
-RESUME: Final = "resume()"
 MOVE_MATCHING: Final = "moveMatchingMessagesTo(java.lang.String,java.lang.String)"
 REMOVE_MATCHING: Final = "removeMatchingMessages(java.lang.String)"
 REMOVE_QUEUE: Final = "removeQueue(java.lang.String)"
@@ -84,31 +78,12 @@ def by_ids(ids: Iterable[str], named: str = MESSAGE_ID) -> str:
     return f"{named} IN ({listed})"
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicRequests:
-    """Implements `Requests` for one broker of that name."""
+class ClassicRequests(Requests):
+    """There is no lasting pause: a restart of the broker lifts the pause."""
 
-    broker: str
-
-    def open_listener(self, listener: Acceptor) -> Request:
-        return request(listener.bean, START)
-
-    def close_listener(self, listener: Acceptor) -> Request:
-        return request(listener.bean, STOP)
-
-    def pause(self, queue: Queue) -> Request:
-        return request(queue.bean, PAUSE)
-
-    def pause_lasting(self, queue: Queue) -> Request:
-        """There is no lasting pause: a restart of the broker lifts the pause."""
-        return self.pause(queue)
-
-    def resume(self, queue: Queue) -> Request:
-        return request(queue.bean, RESUME)
-
-    def of_queues(self, goal: Goal, beginning: str) -> Request:
+    def queues(self, beginning: str) -> str:
         assert not beginning  # no such broker is asked to by the beginning of names
-        return request(beans.queue(self.broker), PAUSE if goal is Goal.PAUSE else RESUME)
+        return beans.queue(self.broker)
 
     def write(self, name: str, text: str | None) -> Request:
         return {DOCUMENT: name, TEXT: text}

@@ -88,17 +88,9 @@ class Answered:
         )
 
 
-def ask(
-    reader: Reader,
-    broker: str,
-    *,
-    timeout_s: float = READ_S,
-    more: Sequence[Read] = (),
-    permits: Sequence[Permit] = (),
-) -> Answered:
-    """Ask one broker of that name for all of it; `more` and `permits` are what one kind of brokers has beside. Raises
+def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequence[Read] = ()) -> Answered:
+    """Ask one broker of that name for all of it; `more` is what one kind of brokers has beside. Raises
     `BrokerError`."""
-    asked = (*EVERY, *permits)
     answers = reader.look(
         [
             Read(beans.broker(broker), BROKER),
@@ -108,7 +100,7 @@ def ask(
             Read(beans.all_consumers(broker), CONSUMER),
             Read(beans.all_connections(broker), CONNECTION),
             Search(beans.all_transactions(broker)),
-            *(each.asked(broker) for each in asked),
+            *(each.asked(broker) for each in EVERY),
             *more,
             # Last, so that what lies there is hardly older than the answer, whose moment is that of the look.
             Read(beans.queue(broker), QUEUE),
@@ -129,8 +121,8 @@ def ask(
         takers,
         tuple((_connection(bean, each, ports), each.flag("NetworkConnection")) for bean, each in connections.beans()),
         tuple(sorted(beans.parts(str(name))["xid"] for name in prepared.value())),
-        denied(asked, others),
-        tuple(others[len(asked) :]),
+        denied(others),
+        tuple(others[len(EVERY) :]),
     )
 
 
@@ -232,8 +224,8 @@ def queue(bean: str, fields: Fields) -> Queue:
 DEAD_LETTERS: Final = "ActiveMQ.DLQ"
 
 
-def denied(asked: Sequence[Permit], answers: Sequence[Answer]) -> frozenset[Permit]:
-    pairs = zip(asked, answers, strict=False)
+def denied(answers: Sequence[Answer]) -> frozenset[Permit]:
+    pairs = zip(EVERY, answers, strict=False)
     return frozenset(each for each, answer in pairs if isinstance(answer.error, PolicyRefused))
 
 

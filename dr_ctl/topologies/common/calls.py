@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from dr_ctl.core.model import Json, some
 from dr_ctl.engine.goals import ALL, Goal
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 Request = Mapping[str, Json]
 C = TypeVar("C", str, int)
+START: Final = "start()"
+STOP: Final = "stop()"
+PAUSE: Final = "pause()"
+RESUME: Final = "resume()"
 
 
 def request(bean: str, operation: str, arguments: tuple[Json, ...] = ()) -> Request:
@@ -45,34 +50,52 @@ def batches(names: Iterable[C], size: int) -> Iterator[list[C]]:
     return (listed[start : start + size] for start in range(0, len(listed), size))
 
 
-class Requests(Protocol):
-    """Makes the requests to one broker. Only the broker's family and the sender look inside a request."""
+@dataclass(frozen=True, slots=True)
+class Requests(ABC):
+    """Makes the requests to one broker of that name. Only the broker's family and the sender look inside a request."""
 
-    def open_listener(self, listener: Acceptor) -> Request: ...
+    broker: str
 
-    def close_listener(self, listener: Acceptor) -> Request: ...
+    @abstractmethod
+    def queues(self, beginning: str) -> str:
+        """The beans of all queues whose names begin so."""
 
-    def pause(self, queue: Queue) -> Request: ...
+    def open_listener(self, listener: Acceptor) -> Request:
+        return request(listener.bean, START)
+
+    def close_listener(self, listener: Acceptor) -> Request:
+        return request(listener.bean, STOP)
+
+    def pause(self, queue: Queue) -> Request:
+        return request(queue.bean, PAUSE)
 
     def pause_lasting(self, queue: Queue) -> Request:
-        """Pause a queue so that a restart of the broker keeps it paused."""
+        """Pause a queue so that a restart of the broker keeps it paused, where it can."""
+        return request(queue.bean, PAUSE)
 
-    def resume(self, queue: Queue) -> Request: ...
+    def resume(self, queue: Queue) -> Request:
+        return request(queue.bean, RESUME)
 
     def of_queues(self, goal: Goal, beginning: str) -> Request:
         """Of all queues whose names begin so, those too that are created after the look."""
+        return request(self.queues(beginning), PAUSE if goal is Goal.PAUSE else RESUME)
 
+    @abstractmethod
     def write(self, name: str, text: str | None) -> Request:
         """Write a document down; `text` is None while it is not known yet."""
 
+    @abstractmethod
     def remove(self, name: str) -> Request: ...
 
+    @abstractmethod
     def probe(self, name: str) -> Request:
         """Create a queue that messages pass through, and that no peer gets."""
 
+    @abstractmethod
     def canary(self, name: str) -> Request | None:
         """Create a queue as clients have them, which the peer gets; None where sending to it makes it."""
 
+    @abstractmethod
     def remove_queue(self, name: str) -> Request:
         """Remove a queue that is no document."""
 

@@ -15,8 +15,18 @@ if TYPE_CHECKING:
 class Fence:
     """A broker's fence, by one look at the broker."""
 
+    contends: Sequence[str] = ()
+    """The locks that may open it at any moment, or hold it open."""
+    awaits: Sequence[str] = ()
+    """Those of them that another holds."""
+    rests: Sequence[str] = ()
+    """Those that open it only once they are started again."""
+    boots_closed: bool | None
+    """Whether clients stay out when the broker is restarted, or None if unknown."""
+
     def __init__(self, view: Broker) -> None:
         self.view = view
+        self.boots_closed = not any(listener.opens_at_boot for listener in view.listeners)
 
     @property
     def open(self) -> bool:
@@ -31,21 +41,6 @@ class Fence:
     def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
         """The calls that keep clients out of these listeners."""
         return tuple(close_listener(self.view, listener, when) for listener in listeners)
-
-    @property
-    def contends(self) -> Sequence[str]:
-        """The locks that may open it at any moment, or hold it open."""
-        return ()
-
-    @property
-    def awaits(self) -> Sequence[str]:
-        """Those of them that another holds."""
-        return ()
-
-    @property
-    def rests(self) -> Sequence[str]:
-        """Those that open it only once they are started again."""
-        return ()
 
     def yielding(self, when: str | None = None) -> list[Call]:
         """The calls after which no lock opens it."""
@@ -73,11 +68,6 @@ class Fence:
         """Say whether the lasting fence stands."""
         lasting = self.view.config.lasting
         return lasting is not None and not any(self.view.lets_in(match) for match in lasting.matches)
-
-    @property
-    def boots_closed(self) -> bool | None:
-        """Say whether clients stay out when the broker is restarted, or None if unknown."""
-        return not any(listener.opens_at_boot for listener in self.view.listeners)
 
     @property
     def leaves_open(self) -> tuple[Acceptor, ...]:

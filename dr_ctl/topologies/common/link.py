@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dr_ctl.core.model import Json
 from dr_ctl.engine.goals import Goal
@@ -31,58 +32,58 @@ class ReplicationScope(Enum):
 
 
 class Link(ABC, Generic[V]):
-    """A broker's link, by one look at the broker; `peer` is the other broker of the pair by the same look."""
+    """A broker's link, by one look at the broker: a topology says what is plain of it when the link is made. `peer` is
+    the other broker of the pair by the same look."""
+
+    missing = False
+    """No link to the peer is configured here: nothing is ever shipped, and nobody waits for it."""
+    attached: bool | None = None
+    """Whether the broker ships to its peer now, or None if unknown."""
+    to_ship: int | None = None
+    """How much the broker still has to ship, or None if unknown."""
+    unapplied: int | None = None
+    """How many acknowledgements of the peer have arrived and are not applied, or None if unknown."""
+    shipped: Mapping[str, int] | None = None
+    """How much has left for the peer since the broker's start, by its parts, or None if unknown."""
+    ships: Mapping[str, bool] = MappingProxyType({})
+    """The connections or bridges that ship, by name, and whether each is started."""
+    listeners: tuple[Acceptor, ...] = ()
+    """The acceptors that the peer's link uses; a quarantine closes them."""
+    redelivers = True
+    """Whether a client may get at the peer what one has in delivery here."""
+    tells_consumed = True
+    """Whether the peer gets to know by the link itself what clients consume here."""
+    speaks_amqp_to: Sequence[Address] = ()
+    """Where it looks for its peer by AMQP without TLS: whoever answers there as a broker is one."""
+    peer_nodes: Sequence[str] = ()
+    """The addresses at which it looks for its peer, as far as they are told: as many nodes has the peer."""
+    needs = ""
+    """What an operator has to configure for the queue of a rehearsal, as a sentence; empty where nothing."""
+    keeps = False
+    """Whether a queue that the link carries stays, because removing it would break the link."""
 
     def __init__(self, view: V) -> None:
         self.view = view
-
-    @property
-    def missing(self) -> bool:
-        """Say whether no link to the peer is configured here: nothing is ever shipped, and nobody waits for it."""
-        return False
-
-    @property
-    @abstractmethod
-    def attached(self) -> bool | None:
-        """Say whether the broker ships to its peer now, or None if unknown."""
-
-    @property
-    @abstractmethod
-    def to_ship(self) -> int | None:
-        """How much the broker still has to ship, or None if unknown."""
-
-    @property
-    @abstractmethod
-    def unapplied(self) -> int | None:
-        """How many acknowledgements of the peer have arrived and are not applied, or None if unknown."""
 
     @abstractmethod
     def unsettled(self) -> Iterator[str]:
         """The reasons for which the gate stays shut at this broker."""
 
     @property
-    @abstractmethod
-    def ships(self) -> Mapping[str, bool]:
-        """The connections or bridges that ship, by name, and whether each is started."""
-
-    @property
-    @abstractmethod
-    def listeners(self) -> tuple[Acceptor, ...]:
-        """The acceptors that the peer's link uses; a quarantine closes them."""
-
-    @property
     def can_be_shut(self) -> bool:
         """Say whether what the peer holds can be kept out here."""
         return bool(self.listeners)
 
-    @property
-    def redelivers(self) -> bool:
-        """Say whether a client may get at the peer what one has in delivery here."""
-        return True
-
     @abstractmethod
     def linked(self, before: V | None, took_s: float) -> LinkSnapshot:
         """The link as commands show it; `before` is an earlier look at the broker, so many seconds ago."""
+
+    def rate(self, before: V | None, took_s: float) -> float | None:
+        """How much a second was shipped since an earlier look at the same start of the broker."""
+        was = before.link.shipped if before is not None and before.start == self.view.start else None
+        if self.shipped is None or was is None or not was.keys() >= self.shipped.keys():
+            return None
+        return sum(count - was[name] for name, count in self.shipped.items()) / took_s
 
     @abstractmethod
     def rows(self, peer: V | None, at: datetime) -> Iterable[Row]:
@@ -97,16 +98,6 @@ class Link(ABC, Generic[V]):
         """How much comes in when the broker is let in, or None if unknown before."""
         return None
 
-    @property
-    def speaks_amqp_to(self) -> Sequence[Address]:
-        """Where it looks for its peer by AMQP without TLS: whoever answers there as a broker is one."""
-        return ()
-
-    @property
-    def peer_nodes(self) -> Sequence[str]:
-        """The addresses at which it looks for its peer, as far as they are told: as many nodes has the peer."""
-        return ()
-
     def guests(self, _peer: V | None) -> list[Connection]:
         """The connections at the listeners of the link that are neither the peer's nor of the site's own brokers."""
         return []
@@ -116,11 +107,6 @@ class Link(ABC, Generic[V]):
         """Say whether the peer gets all that clients send here once they are let in, now or later, as far as a link is
         configured."""
         return self.missing or (bool(self.ships) and all(self.ships.values()))
-
-    @property
-    def tells_consumed(self) -> bool:
-        """Say whether the peer gets to know by the link itself what clients consume here."""
-        return True
 
     @property
     def hears_peer(self) -> bool:
@@ -147,19 +133,11 @@ class Link(ABC, Generic[V]):
         """What of a rehearsal's messages in that queue can be seen at the peer."""
         return ReplicationScope.ALL
 
-    @property
-    def needs(self) -> str:
-        """What an operator has to configure for the queue of a rehearsal, as a sentence; empty where nothing."""
-        return ""
-
     def holds_of(self, queue: str) -> int | None:
         """How many messages of a queue lie here, wherever the link keeps those that arrived; None without that queue,
         or where it is not counted."""
         lying = self.view.named.get(queue)
         return lying.depth if lying is not None and lying.counted else None
-
-    keeps: ClassVar[bool] = False
-    """Whether a queue that the link carries stays, because removing it would break the link."""
 
     @property
     def counters(self) -> Iterable[Queue]:
@@ -205,39 +183,16 @@ class Link(ABC, Generic[V]):
 class NoLink(Link[V]):
     """Brokers that nothing joins: neither ships, and neither waits for the other."""
 
+    to_ship: int | None = 0
+    unapplied: int | None = 0
+    captures = True
+    can_be_shut = True
+
     def carries(self, _queue: str) -> ReplicationScope:
         return ReplicationScope.NOTHING
 
-    @property
-    def attached(self) -> bool | None:
-        return None
-
-    @property
-    def to_ship(self) -> int | None:
-        return 0
-
-    @property
-    def unapplied(self) -> int | None:
-        return 0
-
     def unsettled(self) -> Iterator[str]:
         return iter(())
-
-    @property
-    def ships(self) -> Mapping[str, bool]:
-        return {}
-
-    @property
-    def captures(self) -> bool:
-        return True
-
-    @property
-    def can_be_shut(self) -> bool:
-        return True
-
-    @property
-    def listeners(self) -> tuple[Acceptor, ...]:
-        return ()
 
 
 AnyLink = Link[Any]

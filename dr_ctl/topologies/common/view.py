@@ -161,7 +161,7 @@ class Peer(Enum):
 Grants = Mapping[str, Sequence[str]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Broker(ABC):
     """A broker as it answered. `grants`, by match, and `users` with their roles are only asked for where the settings
     name a lasting fence; `users` is None too where the broker cannot show them. `usual` are the rights by the broker's

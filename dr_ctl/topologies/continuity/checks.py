@@ -8,7 +8,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.artemis import checks as artemis
+from dr_ctl.topologies.artemis.broker import of_mqtt
 from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.figures import Residue, total
@@ -86,7 +86,7 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
 def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
     here, there = source.service, target.service
     yield from of_pair(source, target)
-    yield from artemis.of_both(source, target)
+    yield from of_mqtt(source, target)
     if here is None or there is None:
         return
     if here.site_id == there.site_id:

@@ -14,7 +14,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
 from dr_ctl.jolokia.http import BadValue
-from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.reading import policies
 from dr_ctl.topologies.common.calls import batches, call, request
 from dr_ctl.topologies.common.consumed import Consumed, Covered, LiesThere, Whole
 from dr_ctl.topologies.common.view import Queue
@@ -32,7 +32,7 @@ CALLS: Final = 200
 REMOVE: Final = "removeMessages(java.lang.String)"
 MOVE_ALL: Final = "moveMessages(java.lang.String,java.lang.String)"
 _ID: Final = "_AMQ_DUPL_ID"
-_NONE: Final[Mapping[str, frozenset[str]]] = {}
+NONE: Final[Mapping[str, frozenset[str]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,16 +172,18 @@ def one_sided(source: SiteView, target: SiteView) -> list[str]:
 
 
 def compare(
-    here: Reader, there: Reader, source: SiteView, target: SiteView, had: Mapping[str, frozenset[str]] = _NONE
+    here: Reader, there: Reader, source: SiteView, target: SiteView, had: Mapping[str, frozenset[str]] = NONE
 ) -> list[Compared]:
     """Compare every flow that holds something anywhere. `had`: by queue, see `Compared`. Raises `BrokerError`."""
     flows = [flow for flow in target.flows if source.lies(flow.queue) or target.lies(flow.queue)]
     shallow = [flow for flow in flows if max(source.lies(flow.queue), target.lies(flow.queue)) <= IDS_UP_TO]
-    mine = _both(ids(here, [queue for flow in shallow for queue in source.places(flow.queue)]))
-    theirs = _both(ids(there, [queue for flow in shallow for queue in target.places(flow.queue)]))
+    at_source = _both(ids(here, [queue for flow in shallow for queue in source.places(flow.queue)]))
+    at_target = _both(ids(there, [queue for flow in shallow for queue in target.places(flow.queue)]))
     compared = [
-        Compared(flow.queue, *ours, *others, had.get(flow.queue, frozenset()), source.business[flow.queue].acked)
-        for flow, ours, others in zip(shallow, mine, theirs, strict=True)
+        Compared(
+            flow.queue, *source_ids, *target_ids, had.get(flow.queue, frozenset()), source.business[flow.queue].acked
+        )
+        for flow, source_ids, target_ids in zip(shallow, at_source, at_target, strict=True)
     ]
     deep = {flow.queue for flow in flows} - {flow.queue for flow in shallow}
     return compared + [Compared(name, None, None, None, None) for name in sorted(deep)]
@@ -191,20 +193,16 @@ def still_to_deliver(here: Reader, there: Reader, source: SiteView, target: Site
     """Ids that are staged at a serving site, not in its queue, and at the other site: see `Compared.undelivered`.
     Staged ids are read first: a message that moves on meanwhile is found in the queue."""
     lying, staged = source.places(queue)
-    behind, mine = present(here, [staged, lying])
-    return (behind - mine) & frozenset().union(*present(there, target.places(queue)))
+    behind, delivered = present(here, [staged, lying])
+    return (behind - delivered) & frozenset().union(*present(there, target.places(queue)))
 
 
 def refuses_only_what_it_had(here: Reader, source: SiteView, queue: str) -> bool:
     """Say so of a queue that takes what others send and nothing of what is staged for it. Only an address that pages
     takes from everybody at any time: one that fails or drops sends while it is full may have refused then what it would
     take now, and one that blocks may starve the bridge while it serves others. Raises `BrokerError`."""
-    bean, address = beans.server(source.broker), source.business[queue].address
-    [settings] = _told(here, [Ask(bean, Listing.ADDRESS_SETTINGS, (address,))])
-    policy = settings.get("addressFullMessagePolicy") if isinstance(settings, dict) else None
-    if not isinstance(policy, str):
-        raise BadValue(f"{here.url}: the settings of address {address} do not tell what it does when it is full")
-    return policy == "PAGE"
+    address = source.business[queue].address
+    return policies(here, source, [address])[address] == "PAGE"
 
 
 def _both(sets: Sequence[frozenset[str] | None]) -> list[tuple[frozenset[str] | None, frozenset[str] | None]]:

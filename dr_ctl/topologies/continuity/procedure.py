@@ -1,16 +1,512 @@
-"""Everything that an installation that the continuity plugin joins does for the verbs of its runbooks, row by row."""
+"""What an installation that the continuity plugin joins does for the verbs of its runbooks, row by row in the table.
 
+`catch-up` and `drain` wait until little is under way, and, behind the fence, until both sites hold the same; after an
+activation its delivery is waited for, and then watched until no late command can undo it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
+from dr_ctl.core.model import ExitCode, Finding, Json, some
+from dr_ctl.core.notation import duration, if_known
+from dr_ctl.engine.plan import PlannedStep, in_part
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.waiting import Waited, until
+from dr_ctl.jolokia.client import READ_S
+from dr_ctl.topologies.common.consumed import NotWhole
+from dr_ctl.topologies.common.figures import evidence, total
+from dr_ctl.topologies.common.gate import Sample, clients_of, moved, why_not_yet
 from dr_ctl.topologies.common.recipe import Procedure, Row
+from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.topology import COMMON, Kind
-from dr_ctl.topologies.common.verbs import activate, fence
-from dr_ctl.topologies.continuity import activate as own_activate
-from dr_ctl.topologies.continuity import reinstate, shipping
+from dr_ctl.topologies.common.verbs import activate, fence, proving
+from dr_ctl.topologies.common.verbs.activate import peer_of
+from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
+from dr_ctl.topologies.common.view import Peer
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, planning
+from dr_ctl.topologies.continuity import copies, reinstate
 from dr_ctl.topologies.continuity.checks import CHECKS
-from dr_ctl.topologies.continuity.reading import READS
-from dr_ctl.topologies.continuity.tools import ContinuityTools
-from dr_ctl.topologies.continuity.view import ContinuitySnapshot
+from dr_ctl.topologies.continuity.reading import READS, Way
+from dr_ctl.topologies.continuity.tools import Both, ContinuityTools, PluginTimeouts, compare
+from dr_ctl.topologies.continuity.view import WAITS_MS, ContinuitySnapshot, Flow, SiteView
+
+SMALL: Final = 500
+CALM: Final = 2
+
+
+draft_catch_up: Final = planning(
+    SOURCE,
+    "{serving}all bridges connected, the outflow small, nothing left to deliver from staging; second copies at "
+    "{target} removed by id",
+    (copies.second_removed, TARGET),
+    limits=Rules.catching_up,
+)
+draft_drain: Final = planning(
+    TARGET,
+    "everything shipped and applied, in both directions; copies that must not be delivered removed by id; pauses "
+    "lifted meanwhile",
+    *LIFTED,
+    (copies.done_removed, TARGET),
+    limits=Rules.draining,
+)
+
+
+def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Wait, while the source serves, until bridges are connected, little is under way, and staged messages are
+    delivered."""
+    ways = tools.observer.ways(move)
+    if not ways:
+        return Done("nothing is under way", {"under_way": 0})
+    ends_s = context.monotonic() + step.limits["within"]
+    known: list[int] = []
+    idle = _Idle(tools.waits, tools.had)
+
+    def look() -> _Look:
+        pairs = tools.look(ways)
+        left = under_way(pairs)
+        why = [
+            reason for way, both in zip(ways, pairs, strict=True) for reason in idle.why(way, both, context.monotonic())
+        ]
+        why += [
+            f"a bridge of {view.site} is not connected" for both in pairs for view in both if not view.link.attached
+        ]
+        if left is None:
+            why.append("what is under way was not read: the continuity plugin has not started")
+        else:
+            known.append(left)
+        context.sample(evidence((view.site, view.link) for both in pairs for view in both))
+        context.waiting("under way between the sites", left, some(why) if why else None)
+        return _Look(pairs, left, why)
+
+    def until_little() -> Waited[_Look]:
+        within_s, poll_s = ends_s - context.monotonic(), tools.waits.poll_s
+        return until(context, look, holds=lambda now: now.little, within_s=within_s, poll_s=poll_s)
+
+    waited, removed = until_little(), 0
+    if waited.held and (removed := _without_echoes(tools, ways, waited.look.pairs, context)):
+        waited = until_little()  # the removal took a moment, in which clients worked on
+    left, why = waited.look.left, waited.look.why
+    if waited.held:
+        beside = f"; {removed} second copies removed at {move.target}" if removed else ""
+        had = {queue: ids for flows in tools.had.values() for queue, ids in flows.items() if ids}
+        if had:
+            numbers = some([f"{queue}: {len(ids)}" for queue, ids in had.items()])
+            beside += f"; staged at {move.source} and refused there, for they were delivered before: {numbers}"
+        named: dict[str, Json] = {queue: [*sorted(ids)] for queue, ids in had.items()}
+        return Done(f"{if_known(left)} under way{beside}", {"under_way": left, "removed": removed, "had": named})
+    if why:
+        return Refused(f"not caught up: {some(why)}", findings=tuple(_not_taken(waited.look.pairs)))
+    if min(known) >= known[0]:
+        return Refused(f"the outflow grows while clients work: {known[0]}, then {if_known(left)}")
+    return Done(f"{if_known(left)} under way, less and less", {"under_way": left})
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look at all pairs: the number that is under way, and the reasons why it is not little."""
+
+    pairs: Sequence[Both]
+    left: int | None
+    why: list[str]
+
+    @property
+    def little(self) -> bool:
+        return self.left is not None and self.left <= SMALL and not self.why
+
+
+def under_way(pairs: Sequence[Both]) -> int | None:
+    """Count the messages to ship and the acknowledgements to apply, or None if a count was not read."""
+    return total(each for both in pairs for view in both for each in (view.link.to_ship, view.link.unapplied))
+
+
+def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
+    """Report the messages each serving site has staged and its queues do not take, with a remedy."""
+    for source, _ in pairs:
+        staged = [f"{flow.queue}: {flow.in_mirror.depth}" for flow in source.flows if flow.in_mirror.depth]
+        if staged:
+            yield found("DR-CONT-017.not_taken", source=source.site, queues=some(staged))
+
+
+def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence[Both], context: StepContext) -> int:
+    """Remove staged messages that also lie in the target's queue, and count how many were seen to be gone. Remove no
+    message where the ids could not be read, for the drain compares all of them."""
+    removed = 0
+    for (_, there), (_, target) in zip(ways, pairs, strict=True):
+        try:
+            if twice := copies.echoes(there.reader(), target):
+                places = [(target.places(name)[1], gone) for name, gone in twice.items()]
+                tools.change([call for staged, gone in places for call in copies.remove(target, staged, gone)], context)
+                left = copies.echoes(there.reader(), target)
+                removed += sum(
+                    len(gone.ids - (left[name].ids if name in left else set())) for name, gone in twice.items()
+                )
+        except BrokerError as error_:
+            context.notice(f"second copies at {target.site} are left for the drain: {error_}")
+    return removed
+
+
+@dataclass(frozen=True, slots=True)
+class _Still:
+    """The staged and confirmed counts of a flow; since when they are the same, and how many messages the queue had been
+    given by then."""
+
+    staged: int
+    confirmed: int
+    since_s: float
+    added: int
+
+
+class _Idle:
+    """Messages staged at a serving site that do not move: `had` by pair and queue the ids that the site had before."""
+
+    def __init__(self, waits: PluginTimeouts, had: dict[str, dict[str, frozenset[str]]]) -> None:
+        self._waits, self._had = waits, had
+        self._still: dict[tuple[str, str], _Still] = {}
+
+    def why(self, way: Way, both: Both, now_s: float) -> list[str]:
+        """Name the messages still being delivered, except messages long refused that this site had before."""
+        source, found = both[0], []
+        for flow in source.flows:
+            queue = source.business.get(flow.queue)
+            now = _Still(flow.in_mirror.depth, flow.target_bridge.acked, now_s, queue.added if queue is not None else 0)
+            was = self._still.get((source.pair, flow.queue), now)
+            if (now.staged, now.confirmed) != (was.staged, was.confirmed):
+                was = now
+            self._still[source.pair, flow.queue] = was
+            for_s = now_s - was.since_s
+            stuck = flow.stuck and for_s >= self._waits.stuck_s
+            takes = for_s >= self._waits.refused_s and now.added > was.added
+            unread = ""
+            try:
+                refused = stuck and self._refused(way, both, flow.queue, takes=takes)
+            except BrokerError as error_:
+                refused, unread = False, f" (whether it refuses them was not read: {error_})"
+            if now.staged and not refused:
+                found.append(f"{source.site} still delivers {now.staged} staged message(s) of {flow.queue}{unread}")
+        return found
+
+    def _refused(self, way: Way, both: Both, queue: str, *, takes: bool) -> bool:
+        """True if a queue that takes no staged message also lacks none. A message in neither its queue nor at the other
+        site was consumed. A message still at the other site but not in this queue was had here, if the queue takes
+        other messages; otherwise the address or the disk may be full."""
+        here, there = way
+        if queue in copies.one_sided(*both):
+            return False
+        left = copies.still_to_deliver(here.reader(), there.reader(), *both, queue)
+        if left and not (takes and copies.refuses_only_what_it_had(here.reader(), both[0], queue)):
+            return False
+        self._had.setdefault(both[0].pair, {})[queue] = left
+        return True
+
+
+def drain(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Lift the pauses beside it; wait, compare by id, remove, and wait again for what that set going."""
+    drain = _Drain(tools, step, move, context)
+    # The gate's window may begin with the first look: the lifts look too, and a broker answers one after the other.
+    drain.look()
+    with lifting(tools, move, context) as lifted:
+        outcome = drain.until_same()
+    tools.gate.begun = drain.begun
+    return lifted.judged(outcome)
+
+
+class _Drain:
+    """How far one drain is. `begun`: by pair the first look after which nothing was on its way, nor came in, then the
+    last of those at which the gate held. The time in which bridges confirm late runs while what has arrived waits for
+    the staging delay."""
+
+    def __init__(self, tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> None:
+        self._tools, self._step, self._move, self._context = tools, step, move, context
+        self._ways = tools.observer.ways(move)
+        self.begun: dict[str, list[Sample[SiteView]]] = {}
+        self._began = self._moved_at = context.monotonic()
+        # How long a look may take: more after each that took longer, for a console may be slow and a look that hangs
+        # is rare.
+        self._look_s = tools.waits.look_s
+        self._pairs: list[Both] = []
+        self._reasons: list[str] = []
+        self._left: int | None = None
+        self._unread: str | None = None
+        self._calm = 0
+        self._same = False  # the last comparison left nothing to remove, and nothing was on its way since
+        self._removed: dict[str, set[str]] = {}  # the ids, by queue
+
+    def look(self) -> None:
+        """Look at both sites, and note what is to be kept of it."""
+        try:
+            self._pairs = self._tools.look(self._ways, timeout_s=self._look_s)
+        except BrokerError as error_:
+            self._pairs, self._reasons, self.begun = [], [str(error_)], {}
+            self._look_s = min(2 * self._look_s, READ_S)
+            return
+        views = [view for both in self._pairs for view in both]
+        self._reasons = [reason for view in views for reason in view.link.unsettled()]
+        self._reasons += [f"{view.site} was opened" for view in views if view.open]
+        staged = sum(flow.in_mirror.scheduled for _, target in self._pairs for flow in target.flows)
+        left = total([under_way(self._pairs), staged])
+        if left != self._left:
+            self._left, self._moved_at = left, self._context.monotonic()
+        self._context.sample(evidence((view.site, view.link) for view in views))
+        for source, target in self._pairs:
+            self._note_begun(source, target)
+
+    def _note_begun(self, source: SiteView, target: SiteView) -> None:
+        # The time when the look ended, as its numbers may be that young: a window that is too short would prove
+        # nothing.
+        now = Sample(self._context.monotonic(), source, target)
+        was = self.begun.get(source.pair)
+        if not all(view.link.attached and not view.open and not [*view.under_way()] for view in (source, target)):
+            self.begun.pop(source.pair, None)
+        elif was is None or moved(was[0], now):
+            self.begun[source.pair] = [now]
+        else:
+            self.begun[source.pair] = [*was, now] if not why_not_yet(now, was[0]) else was[:1]
+
+    def until_same(self) -> Outcome:
+        # A law of its own: the first look is from before the lifts, and what a comparison removes begins the calm anew.
+        while self._ways:
+            views = [view for both in self._pairs for view in both]
+            quiet, why = not self._reasons, some(self._reasons) if self._reasons else None
+            still = quiet or (bool(views) and not any([*view.uncomparable(), *clients_of(view)] for view in views))
+            self._context.waiting("reasons that keep the drain going", len(self._reasons), why)
+            # Compared once they were still for long enough, and have not been since.
+            self._calm, self._same = self._calm + 1 if still else 0, self._same and still
+            if self._calm >= CALM and not self._same and (refused := self._compare()) is not None and quiet:
+                return refused
+            if self._same and quiet:
+                break
+            if (late := self._why_late(why or self._unread or "it was not still for long enough")) is not None:
+                return late
+            self._context.wait(self._tools.waits.poll_s)
+            self.look()
+        removed: dict[str, Json] = {queue: len(ids) for queue, ids in self._removed.items()}
+        suffix = f"; {sum(map(len, self._removed.values()))} message(s) removed that had been done" if removed else ""
+        return Done(f"nothing is under way, and both sites hold the same{suffix}", {"removed": removed})
+
+    def _why_late(self, why: str) -> Refused | None:
+        now, stall_s = self._context.monotonic(), self._step.limits["stall"]
+        if (took := now - self._began) > self._step.limits["within"]:
+            return Refused(f"not drained after {duration(took)}: {why}", code=ExitCode.DRAIN_TIMEOUT)
+        if now - self._moved_at > stall_s:
+            return Refused(f"nothing moved for {duration(stall_s)}: {why}", code=ExitCode.DRAIN_TIMEOUT)
+        return None
+
+    def _compare(self) -> Refused | None:
+        """Remove messages that must not be delivered; a removal has to settle. Gives the reason against the move."""
+        tools, move, removed = self._tools, self._move, False
+        for (here, there), (source, target) in zip(self._ways, self._pairs, strict=True):
+            compared, refused = compare(tools.observer, source, target, move, tools.had.get(source.pair, {}))
+            unread = [each.queue for each in compared if not each.known]
+            if unread and _differs(source, target, unread, move):
+                self._unread = (
+                    f"{some(unread)} could not be compared by id, and a count does not show what would be lost"
+                )
+                return None
+            if refused is not None:
+                return refused
+            if started := [flow.queue for flow in target.flows if flow.target_bridge.started]:
+                return Refused(f"{target.site}: its delivery of {some(started)} is started although it is not active")
+            gone = {each.queue: each.surplus | each.done for each in compared if each.surplus or each.done}
+            if not gone:
+                continue
+            [(later, _)] = tools.look([(here, there)])
+            try:
+                calls = list(copies.removals(later, target, compared))
+            except NotWhole as error_:
+                self._unread = str(error_)
+                return None
+            tools.change(calls, self._context)
+            for queue, ids in gone.items():
+                self._removed.setdefault(queue, set()).update(ids)
+            self._calm, self._moved_at = 0, self._context.monotonic()
+            self.begun = {pair: looks[:1] for pair, looks in self.begun.items()}
+            removed = True
+        self._same = not removed
+        return None
+
+
+def _differs(source: SiteView, target: SiteView, queues: Sequence[str], move: Move) -> bool:
+    """True if a queue that only has a count differs from the accepted number, or has no accepted number."""
+    accepted = move.ask.accept_difference
+    return any(source.business[name].depth - target.lies(name) != accepted.get(name) for name in queues)
+
+
+UNDONE: Final = "a command that was under way has deactivated the site"
+AGAIN_AT_MOST: Final = 10
+
+
+def draft_probe(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
+    common = proving.draft_probe(rules, step, snapshot, move)
+    again = [
+        replace(call, at_most=AGAIN_AT_MOST)
+        for view in snapshot.views(move.target)
+        for call in view.fence.opening(view.listeners, Peer.NOT_DRAINED, UNDONE)
+    ]
+    about = f"{common.about}; then watched until no late command can undo the activation"
+    return replace(common, about=about, calls=(*common.calls, *in_part("again", again)))
+
+
+def activate_and_wait(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    _let_begin(tools, step, move, context)
+    return activate.act(tools, step, move, context)
+
+
+def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> None:
+    """Wait for a delivery that is about to begin. An activation sent before a crash is not sent again, for each
+    activation tells the other site to stop. Where no client is let in, the activation has failed, and waiting is
+    useless. A gate that was seen to hold saw the target closed: no delivery is about to begin there."""
+    if tools.gate.samples:
+        return
+    within_s = WAITS_MS[peer_of(move.ask.operation)] / 1000 if step.part("listeners") else 0.0
+    until(
+        context,
+        lambda: tools.observer.look_at(move.target),
+        holds=lambda views: not any(view.half_open for view in views),
+        hopeless=lambda _: not tools.listeners.let_in(tools.observer.at(move.target)),
+        within_s=within_s + tools.waits.watch_poll_s,
+        poll_s=tools.waits.watch_poll_s,
+    )
+
+
+def probe(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    outcome = proving.probe(tools, step, move, context)
+    if isinstance(outcome, Refused) and not all(view.delivers for view in tools.observer.look_at(move.target)):
+        # A command was quicker than the message.
+        if not isinstance(watched := _watch(tools, step, move, context), Done):
+            return watched
+        outcome = proving.probe(tools, step, move, context)
+        outcome = replace(outcome, text=f"{watched.text}; {outcome.text}")
+    if not isinstance(outcome, Done | NotNeeded):
+        return outcome
+    taken_back = _watch(tools, step, move, context)
+    if isinstance(taken_back, Refused | Unknown):
+        return taken_back
+    text = f"{outcome.text}; {taken_back.text}"
+    return replace(outcome, text=text, findings=(*outcome.findings, *taken_back.findings))
+
+
+@dataclass(frozen=True, slots=True)
+class _Activated:
+    """The brokers of the target after an activation, and those of the source that answer."""
+
+    views: Sequence[SiteView]
+    others: Sequence[SiteView]
+
+    @property
+    def undone(self) -> list[SiteView]:
+        return [view for view in self.views if not view.delivers]
+
+    @property
+    def shut(self) -> set[str]:
+        """The pairs that have to be activated again. A pair that is activated again delivers by itself: another call
+        would begin its wait for the peer anew, and tell that once more to stop."""
+        return {view.pair for view in self.undone if not view.half_open}
+
+    @property
+    def open_beside(self) -> bool:
+        return bool(self.undone) and any(view.open for view in self.others)
+
+    @property
+    def commands(self) -> list[int | None]:
+        """The commands that are under way. Of a site that is away nothing comes, and what waits for it is kept."""
+        return [_commands(view) for view in (*self.views, *self.others)] if self.others else [None]
+
+    def undelivered(self) -> str | None:
+        return f"{min(view.pair for view in self.undone)} does not deliver yet" if self.undone else None
+
+    def why_not_calm(self) -> str | None:
+        return "commands of the plugin are still under way" if any(self.commands) else self.undelivered()
+
+
+def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Until no command is under way any more: activate again what one has deactivated."""
+    began_s = calm_s = context.monotonic()
+    again = 0
+
+    def look() -> _Activated:
+        nonlocal again, calm_s
+        now = _Activated(tools.observer.look_at(move.target), tools.observer.look_once().views(move.source))
+        if now.shut and not now.open_beside:
+            again += 1
+            if again <= AGAIN_AT_MOST:
+                context.notice(f"{move.target}: {min(now.shut)} was deactivated by a command: activating it again")
+                tools.change([call for call in step.part("again") if call.unit in now.shut], context)
+        calm_s = context.monotonic() if now.why_not_calm() is not None else calm_s
+        why = now.undelivered() or (None if now.others else f"{move.source} does not answer")
+        context.waiting("commands of the plugin under way, which could undo the activation", total(now.commands), why)
+        return now
+
+    def held_s(views: Sequence[SiteView]) -> float:
+        """How long it has to be calm."""
+        intervals = [view.service.interval_ms / 1000 for view in views if view.service is not None]
+        return max(tools.waits.watch_s, tools.waits.watch_intervals * max(intervals, default=0.0))
+
+    waited = until(
+        context,
+        look,
+        holds=lambda now: now.why_not_calm() is None and context.monotonic() - calm_s >= held_s(now.views),
+        hopeless=lambda now: now.open_beside or again > AGAIN_AT_MOST or calm_s - began_s > tools.waits.watch_at_most_s,
+        within_s=None,  # a calm that began in time is watched to its end
+        poll_s=tools.waits.watch_poll_s,
+    )
+    if waited.look.open_beside:
+        return Unknown(f"{move.target} was deactivated by a command, and {move.source} is open")
+    if not waited.held:
+        # A late command may still undo it: a person has to look.
+        often = again > AGAIN_AT_MOST
+        why = "it is deactivated again and again" if often else if_known(waited.look.why_not_calm())
+        finding = found("DR-CONT-016", target=move.target, why=why)
+        return Refused(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)
+    findings = _left_staged(tools, move, context)
+    if not again:
+        return Done("no command undid the activation", findings=findings)
+    try:
+        closed = tools.listeners.why_not(move.target, serving=True)
+    except BrokerError as error:
+        closed = str(error)
+    if closed is not None:
+        return Unknown(f"{move.target} was deactivated and activated again, and {closed}: look at {move.target} first")
+    return Done(f"activated again {again} time(s) after a late command", findings=findings)
+
+
+def _left_staged(tools: ContinuityTools, move: Move, context: StepContext) -> tuple[Finding, ...]:
+    """Report messages that were handed to their queue and are not taken, for longer than bridges confirm late."""
+    first = _handed(tools.observer.look_at(move.target))
+    if not first:
+        return ()
+    context.wait(tools.waits.window_s)
+    now = _handed(tools.observer.look_at(move.target))
+    left = [flow for key, flow in now.items() if key in first and _stands(first[key]) == _stands(flow)]
+    if not left:
+        return ()
+    numbers = some([f"{flow.queue}: {flow.in_mirror.depth}" for flow in left])
+    return (
+        found(
+            "DR-CONT-018", target=move.target, numbers=numbers, left=some([flow.target_bridge.name for flow in left])
+        ),
+    )
+
+
+def _handed(views: Sequence[SiteView]) -> dict[tuple[str, str], Flow]:
+    """The flows all of whose staged messages have been handed over, by pair and queue."""
+    return {(view.pair, flow.queue): flow for view in views for flow in view.flows if flow.stuck}
+
+
+def _stands(flow: Flow) -> tuple[int, int]:
+    """How many wait, and how many were confirmed."""
+    return flow.in_mirror.depth, flow.target_bridge.acked
+
+
+def _commands(view: SiteView) -> int | None:
+    """Count the commands under way, if the plugin has started."""
+    return view.commands.out.depth + view.commands.into.depth if view.commands is not None else None
+
 
 # Losses of the plugin's way between the sites.
 LOST_ON_THE_WAY: Final = (
@@ -23,11 +519,11 @@ BY_CONSOLE: Final = "activateSite of the continuity plugin, which starts its cli
 
 PROCEDURE: Final[Procedure[ContinuitySnapshot, ContinuityTools]] = {
     **COMMON,
-    "catch-up": Row(shipping.draft_catch_up, shipping.catch_up),
+    "catch-up": Row(draft_catch_up, catch_up),
     "quarantine": reinstate.QUARANTINE,
-    "drain": Row(shipping.draft_drain, shipping.drain),
-    "activate": Row(activate.draft, own_activate.act, activate.UNDO),
-    "probe": Row(own_activate.draft_probe, own_activate.probe),
+    "drain": Row(draft_drain, drain),
+    "activate": Row(activate.draft, activate_and_wait, activate.UNDO),
+    "probe": Row(draft_probe, probe),
     # How a lost site is taken in again.
     "residue": Row(fence.draft_of_returned, reinstate.count_residue),
     "reinstate": Row(reinstate.draft, reinstate.act, reinstate.UNDO),

@@ -15,8 +15,7 @@ from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.view import Config, Queue
-from dr_ctl.topologies.continuity.plugin import InFilter
-from dr_ctl.topologies.continuity.view import PREFIX, Bridge, Commands, Flow, Service, SiteView
+from dr_ctl.topologies.continuity.view import PREFIX, Bridge, Commands, Flow, InFilter, Service, SiteView
 
 # the age of its oldest message is read under this name only.
 MIRRORED: Final = ".out.mirror"
@@ -95,9 +94,9 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
             bridge.name: bridge for asked in bridging for bridge in (_bridge(bean, row) for bean, row in asked.beans())
         }
         flows = [_flow(row, queues, bridges) for _, row in flowing.beans()] if plugin is not None else []
-        theirs = {queue.name for flow in flows for queue in (*flow.outflow, flow.in_mirror, flow.in_acks)}
+        of_plugin = {queue.name for flow in flows for queue in (*flow.outflow, flow.in_mirror, flow.in_acks)}
         commands = _commands(plugin, queues, bridges)
-        theirs |= {commands.out.name, commands.into.name} if commands is not None else set()
+        of_plugin |= {commands.out.name, commands.into.name} if commands is not None else set()
         keeping = InFilter(plugin.prefix if plugin is not None else PREFIX)
         documents = parts.documents(keeping, [row for row in whole if beans.parts(row[0])["queue"].startswith(OWN)])
         view = SiteView(
@@ -107,7 +106,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
             broker=broker,
             **values,
             queues=tuple(
-                replace(queue, internal=queue.internal or name in theirs) for name, queue in sorted(queues.items())
+                replace(queue, internal=queue.internal or name in of_plugin) for name, queue in sorted(queues.items())
             ),
             documents=documents.own,
             forged=documents.others,

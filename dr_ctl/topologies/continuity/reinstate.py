@@ -1,6 +1,6 @@
 """How a lost site is kept out and taken in again: messages in, then acknowledgements, then the rest is delivered."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -14,15 +14,14 @@ from dr_ctl.engine.plan import Call, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.documents import CREATE_FILTERED
-from dr_ctl.topologies.artemis.operations import START, STOP
-from dr_ctl.topologies.common.calls import call, document, left_of, pause, pause_lasting, request, resume
+from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
+from dr_ctl.topologies.common.calls import START, STOP, call, document, left_of, pause, pause_lasting, request, resume
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, LiesThere
 from dr_ctl.topologies.common.figures import Residue, total
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.verbs import quarantine
-from dr_ctl.topologies.common.verbs.plain import closed_first
+from dr_ctl.topologies.common.verbs.plain import closed_first, held_for_the_other
 from dr_ctl.topologies.common.wants import PAID, SOURCE, TARGET, AtBroker, Wants, debts, listens, planning, way_in
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.checks import nothing_owed
@@ -49,17 +48,30 @@ def commands(at: AtBroker) -> Iterator[Call]:
 QUARANTINE: Final = quarantine.row(_untold, about=", and what the plugin would tell it", undo=(commands,))
 
 
-def _held(at: AtBroker) -> Iterator[Call]:
-    """What is staged is not delivered, and nobody obeys the commands of the outage."""
+def _held(at: AtBroker) -> list[Call]:
+    """What is staged is not delivered."""
     # Bridges stop first: messages that a bridge has taken could not be removed from a queue that is only paused.
-    yield from in_part("hold", (stop(at.view, flow.target_bridge) for flow in at.view.flows))
-    yield from in_part("hold", (pause(at.view, flow.in_mirror) for flow in at.view.flows))
-    yield from _without_commands(at.view)
+    stops = [stop(at.view, flow.target_bridge) for flow in at.view.flows]
+    return at.missing([*stops, *(pause(at.view, flow.in_mirror) for flow in at.view.flows)])
 
 
-def _acks_held(at: AtBroker) -> list[Call]:
-    held = in_part("hold acks", (stop(at.view, flow.acks_bridge, NOT_IN) for flow in at.view.flows))
-    return [*held, *_without_commands(at.view)]
+def _acks_held(at: AtBroker) -> Iterator[Call]:
+    """Acknowledgements stay where their messages are not all shipped."""
+    return (stop(at.view, flow.acks_bridge, NOT_IN) for flow in at.view.flows)
+
+
+def _behind(at: AtBroker) -> list[Call]:
+    """Where all messages are in, as of a run that is resumed, its acknowledgements may come."""
+    return at.missing(stop(at.view, flow.acks_bridge) for flow in at.view.flows if flow.out_mirror.depth)
+
+
+def _forgotten(at: AtBroker) -> list[Call]:
+    """Nobody obeys the plugin's commands of the outage: obeyed now, they could leave both sites inactive."""
+    commands = at.view.commands
+    if commands is None or not commands.out.depth:
+        return []
+    text = f"remove the commands of the outage from {commands.out.name}"
+    return [call(at.view, Goal.REMOVE, commands.out.name, request(commands.out.bean, REMOVE_ALL), text)]
 
 
 def _delivers(at: AtBroker) -> list[Call]:
@@ -73,13 +85,19 @@ def _talks(at: AtBroker) -> list[Call]:
     return at.missing([resume(at.view, at.view.commands.out)]) if at.view.commands is not None else []
 
 
+def acks_shipped(at: AtBroker) -> Iterator[Call]:
+    return (start(at.view, flow.acks_bridge, "ship by", "it is stopped") for flow in at.view.flows)
+
+
+HELD: Final[Wants] = ((_held, SOURCE), (_behind, TARGET))
 LISTENING: Final[Wants] = ((listens, SOURCE), (listens, TARGET))
+SHIPPED: Final[Wants] = ((lambda at: at.missing(acks_shipped(at)), TARGET),)
 DELIVERED: Final[Wants] = ((_delivers, SOURCE), (_talks, SOURCE), (_talks, TARGET), *PAID)
 draft: Final = planning(
     TARGET,
     "its messages are let in, then its acknowledgements; only what was never done is delivered",
-    *((_held, SOURCE), (listens, SOURCE), (_acks_held, TARGET), (listens, TARGET)),
-    (lambda at: in_part("ship acks", shipped(at)), TARGET),
+    *((_held, SOURCE), (_forgotten, SOURCE), (listens, SOURCE), (_acks_held, TARGET), (_forgotten, TARGET)),
+    *((listens, TARGET), (acks_shipped, TARGET)),
     (lambda at: _removing(at.view, at.move), SOURCE),
     *DELIVERED,
     limits=lambda rules, _, move: {"within": rules.within(move)},
@@ -94,10 +112,6 @@ def staged(at: AtBroker) -> Iterator[Call]:
     yield from in_part("deliver", (start(at.view, each, "deliver again by", "it is stopped") for each in bridges))
 
 
-def shipped(at: AtBroker) -> Iterator[Call]:
-    return (start(at.view, flow.acks_bridge, "ship by", "it is stopped") for flow in at.view.flows)
-
-
 def start(view: SiteView, bridge: Bridge, about: str, when: str | None = None) -> Call:
     return call(view, Goal.LINK_UP, bridge.name, request(bridge.bean, START), f"{about} {bridge.name}", when)
 
@@ -110,15 +124,6 @@ def _removing(view: SiteView, move: Move) -> list[Call]:
     """Plan the removals from staging, before anything was compared."""
     when = f"it was acknowledged at {move.target}, or is duplicated at {view.site}"
     return [copies.may_remove(view, flow.in_mirror, when) for flow in view.flows]
-
-
-def _without_commands(view: SiteView) -> list[Call]:
-    """Remove the plugin's commands of the outage: obeyed now, they could leave both sites inactive."""
-    if view.commands is None or not view.commands.out.depth:
-        return []
-    out = view.commands.out
-    text = f"remove the commands of the outage from {out.name}"
-    return in_part("forget", [call(view, Goal.REMOVE, out.name, request(out.bean, REMOVE_ALL), text)])
 
 
 def _set_aside(at: AtBroker) -> Iterator[Call]:
@@ -143,17 +148,13 @@ def count_residue(tools: ContinuityTools, step: PlannedStep, move: Move, context
     findings = closed_first(tools, step, move, context)
     if isinstance(findings, Refused):
         return findings
-    counted = [_residue(access) for access in tools.observer.at(move.target)]
-    known = [each for each in counted if each is not None]
-    if len(known) < len(counted):
-        return Refused(f"what {move.target} still holds was not read: the continuity plugin has not started")
-    residue = Residue.together(known)
-    text = f"{residue.messages} message(s) and {residue.acks} acknowledgement(s)"
-    most = if_known(residue.duplicates)
-    context.notice(f"{move.target} still holds {text} for the other site; at most {most} come as duplicates")
-    return Done(
-        f"{text}; at most {if_known(residue.duplicates)} come as duplicates", residue.figures(), tuple(findings)
-    )
+
+    def about(residue: Residue) -> str:
+        text = f"{residue.messages} message(s) and {residue.acks} acknowledgement(s)"
+        return f"{text}; at most {if_known(residue.duplicates)} come as duplicates"
+
+    residues = [_residue(access) for access in tools.observer.at(move.target)]
+    return held_for_the_other(move, context, residues, about, findings, ": the continuity plugin has not started")
 
 
 def _residue(access: Access) -> Residue | None:
@@ -196,21 +197,16 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
     if nothing_owed(tools.observer.observe(), move):
         tools.compares = True
         return NotNeeded(f"{move.target} is taken in already")
-    # Where all messages are in, as of a run that is resumed, its acknowledgements may come.
-    views = tools.observer.look_at(move.target)
-    behind = {(view.pair, flow.acks_bridge.name) for view in views for flow in view.flows if flow.out_mirror.depth}
-    held = [
-        *step.part("hold"),
-        *(each for each in step.part("hold acks") if (each.unit, each.thing) in behind),
-    ]
-    forget = step.part("forget")
-    if (refused := tools.make(held, context, move.source, move.target)) is not None:
+    if (refused := tools.reach(HELD, move, context)) is not None:
         return refused
-    tools.change(forget, context)
-    views = tools.views(move.source, move.target)
-    held_back = {(view.site, view.pair) for view in views if view.commands is not None and view.commands.out.depth}
-    if left := [each.about for each in forget if (each.site, each.unit) in held_back]:
-        return Refused(f"effect not seen: {some(left)}")
+
+    def kept() -> list[Call]:
+        views = tools.views(move.source, move.target)
+        return [call for view in views for call in _forgotten(tools.at(view, move))]
+
+    tools.change(kept(), context)
+    if left := kept():
+        return Refused(f"effect not seen: {some([call.about for call in left])}")
     if (refused := _bring_in(tools, step, move, context)) is not None:
         return refused
     done = f"a client at {move.target} may have done some of them, unrecorded"
@@ -231,40 +227,35 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
 
 def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Refused | None:
     """Bring in messages, then acknowledgements, then remove messages that were done; the delivery stays held."""
-    hold, ship_acks = step.part("hold"), step.part("ship acks")
     tools.reach(LISTENING, move, context)
     applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
-    if (late := _until_calm(tools, _messages_in, hold, step, move, context)) is not None:
+    if (late := _until_calm(tools, _messages_in, step, move, context)) is not None:
         return late
-    if (refused := tools.make(ship_acks, context, move.source, move.target)) is not None:
+    if (refused := tools.reach(SHIPPED, move, context)) is not None:
         return refused
 
     def all_applied(both: Both) -> list[str]:
         return [*_acks_in(both), *applied[both[0].pair].why_not(both)]
 
-    if (late := _until_calm(tools, all_applied, hold, step, move, context)) is not None:
+    if (late := _until_calm(tools, all_applied, step, move, context)) is not None:
         return late
     return _remove_done(tools, move, context)
 
 
 def _until_calm(
-    tools: ContinuityTools,
-    why: Callable[[Both], list[str]],
-    holds: Sequence[Call],
-    step: PlannedStep,
-    move: Move,
-    context: StepContext,
+    tools: ContinuityTools, why: Callable[[Both], list[str]], step: PlannedStep, move: Move, context: StepContext
 ) -> Refused | None:
     """Wait until no reason is left to wait, several polls in a row; make the holds again with each poll."""
+    bridges = [call for call in step.calls if call.goal is Goal.LINK_DOWN and call.site == move.source]
 
     def look() -> tuple[list[str], list[str]]:
         """Say what keeps it from going on, and which queues were deleted."""
         pairs = tools.look(tools.observer.between(move.source, move.target))
-        views = {(view.site, view.pair): view for both in pairs for view in both}
-        if gone := [call.thing for call in holds if views[call.site, call.unit].gone_with_its_queue(call)]:
+        serving = {here.pair: here for here, _ in pairs}
+        if gone := [call.thing for call in bridges if serving[call.unit].gone_with_its_queue(call)]:
             return gone, gone
         reasons = [reason for both in pairs for reason in why(both)]
-        if again := [call for call in holds if left_of([call], [*views.values()])]:
+        if again := [call for here, _ in pairs for call in _held(tools.at(here, move))]:
             tools.change(again, context)
             reasons.append(f"{move.source} had begun to deliver again")
         left = total(count for here, there in pairs for count in (there.link.to_ship, here.link.unapplied))
@@ -319,18 +310,21 @@ def _compared(tools: ContinuityTools, way: Way, context: StepContext) -> str | N
     later = there.read()
     found: dict[str, frozenset[str]] = {}
     surplus: dict[str, list[Consumed]] = {}
-    for flow, mine, theirs, ours in zip(flows, staged, still, lying, strict=True):
+    for flow, staged_ids, left_there, delivered in zip(flows, staged, still, lying, strict=True):
         # The queue may grow less meanwhile: consumers of the serving site go on, and their acknowledgements come in.
         depth, now = returned.business[flow.queue].depth, later.business.get(flow.queue)
-        if mine is None or now is None or not now.depth <= len(theirs) <= depth:
+        if staged_ids is None or now is None or not now.depth <= len(left_there) <= depth:
             return f"{flow.queue}: who its messages are could not be read at both sites"
         other = returned.flow(flow.queue)
-        left = mine - ours - theirs
+        left = staged_ids - delivered - left_there
         shipped = _Shipped(left, other.mirror_bridge.acked if other is not None else 0)
         proven = left if shipped.proves(left) else frozenset[str]()
-        found[flow.queue] = mine - ours - proven
+        found[flow.queue] = staged_ids - delivered - proven
         tools.unproven[flow.queue] = left - proven
-        grounds: list[tuple[frozenset[str], Evidence]] = [(mine & ours, LiesThere(flow.queue, ours)), (proven, shipped)]
+        grounds: list[tuple[frozenset[str], Evidence]] = [
+            (staged_ids & delivered, LiesThere(flow.queue, delivered)),
+            (proven, shipped),
+        ]
         surplus[flow.queue] = [Consumed(ids, by) for ids, by in grounds if ids]
     for flow in flows:
         for gone in surplus[flow.queue]:
@@ -392,7 +386,7 @@ def _acks_in(both: Both) -> list[str]:
 
 
 # Closed first: nothing more comes in that would be delivered with what is held.
-UNDO: Final = Undo((way_in, staged, debts), (shipped,), undo)
+UNDO: Final = Undo((way_in, staged, debts), (acks_shipped,), undo)
 
 
 def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -457,14 +451,16 @@ def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], fro
     for (here, there), (serving, returned) in zip(ways, tools.look(ways), strict=True):
         lying = [flow.queue for flow in returned.flows if flow.queue in returned.business]
         names = [name for name in lying if returned.business[name].depth]
-        mine = copies.present(there.reader(), [returned.business[name] for name in names])
+        returned_ids = copies.present(there.reader(), [returned.business[name] for name in names])
         # A queue that is gone there has nothing.
         places = [(name, queue) for name in names for queue in serving.lying(name)]
-        theirs = dict.fromkeys(names, frozenset[str]())
+        serving_ids = dict.fromkeys(names, frozenset[str]())
         for (name, _), ids in zip(places, copies.present(here.reader(), [queue for _, queue in places]), strict=True):
-            theirs[name] |= ids
+            serving_ids[name] |= ids
         found |= {
-            (serving.pair, name): only for name, ours in zip(names, mine, strict=True) if (only := ours - theirs[name])
+            (serving.pair, name): only
+            for name, ids_ in zip(names, returned_ids, strict=True)
+            if (only := ids_ - serving_ids[name])
         }
     return found
 

@@ -1,24 +1,26 @@
 """The tools of acts at a pair of the continuity plugin: its waits, its gate, and what they remember of a return."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
+from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity, some
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.jolokia.client import READ_S
-from dr_ctl.topologies.common.gate import Sample, Verifier, refused
+from dr_ctl.topologies.common.gate import Sample, Verifier, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.copies import Compared
-from dr_ctl.topologies.continuity.plugin import WAITS_MS
 from dr_ctl.topologies.continuity.reading import Observer, Way
-from dr_ctl.topologies.continuity.view import SiteView
+from dr_ctl.topologies.continuity.view import WAITS_MS, SiteView
 
 Both = tuple[SiteView, SiteView]
+_NAMED: Final = 5  # ids of a queue, in a finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,51 +70,64 @@ class ContinuityVerifier(Verifier[SiteView]):
 
     def same(self, now: Sample[SiteView], move: Move) -> Outcome:
         source, target = now.source, now.target
-        here, there = (self.observer.brokers[site][source.pair].reader() for site in (move.source, move.target))
-        if lacking := copies.one_sided(source, target):
-            return Refused.of(
-                found("DR-CONT-005.one_sided", source=move.source, target=move.target, queues=some(lacking))
-            )
-        compared = copies.compare(here, there, source, target)
-        if waiting := [each.queue for each in compared if each.undelivered]:
-            return Refused.of(found("DR-CONT-017.undelivered", source=move.source, messages=some(waiting)))
-        wrong = [
-            f"{each.queue}: {len(each.missing)} only at {move.source}, {len(_too_many(each))} too many at {move.target}"
-            for each in compared
-            if each.known
-            and (
-                each.surplus
-                or each.done
-                or any(_refused(len(ids), each.queue, move) for ids in (each.missing, each.unproven))
-            )
-        ]
+        compared, wrong = compare(self.observer, source, target, move)
+        if wrong is not None:
+            return wrong
         if unread := [
             each.queue for each in compared if not each.known and each.queue not in move.ask.accept_difference
         ]:
             return Refused.of(found("DR-CONT-014.not_named", queues=some(unread)))
-        if wrong:
-            apart = {
-                each.queue: {f"only at {move.source}": each.missing, f"too many at {move.target}": _too_many(each)}
-                for each in compared
-            }
-            return refused("DR-PARITY-004.differ", apart, queues=some(wrong))
+        where = f"too many at {move.target}"
+        if more := {each.queue: {where: gone} for each in compared if (gone := each.surplus | each.done)}:
+            counts = [f"{queue}: {len(ids[where])} {where}" for queue, ids in more.items()]
+            return refused("DR-PARITY-004.differ", more, queues=some(counts))
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
         ids = sum(len(each.here) for each in compared if each.here is not None)
         return Done("the gate holds", {"ids_compared": ids, "depths": depths}, tuple(_by_count(compared)))
+
+
+def compare(
+    observer: Observer, source: SiteView, target: SiteView, move: Move, had: Mapping[str, frozenset[str]] = copies.NONE
+) -> tuple[list[Compared], Refused | None]:
+    """Compare every flow of a pair by id, and say what speaks against a move whatever is removed: messages that the
+    source never delivered, as nobody can have done them and their copies must stay; messages that would be lost; and
+    copies that may be the last of their messages. Of the latter two exactly as many can be accepted. Raises
+    `BrokerError`."""
+    if lacking := copies.one_sided(source, target):
+        return [], Refused.of(
+            found("DR-CONT-005.one_sided", source=source.site, target=target.site, queues=some(lacking))
+        )
+    here, there = (observer.brokers[view.site][view.pair].reader() for view in (source, target))
+    compared = copies.compare(here, there, source, target, had)
+    known, accepted = [each for each in compared if each.known], move.ask.accept_difference
+
+    def apart(ids: Callable[[Compared], frozenset[str]]) -> dict[str, list[str]]:
+        return {each.queue: sorted(ids(each)) for each in known if len(ids(each)) not in (0, accepted.get(each.queue))}
+
+    wrong = None
+    if waiting := {each.queue: sorted(each.undelivered) for each in known if each.undelivered}:
+        finding = found("DR-CONT-017.undelivered", source=move.source, messages=_named(waiting))
+        wrong = Refused.of(finding, evidence={"undelivered": document(waiting)})
+    elif missing := apart(lambda each: each.missing):
+        finding = found("DR-CONT-013", source=move.source, target=move.target, messages=_named(missing))
+        wrong = Refused.of(finding, evidence={"missing": document(missing)})
+    elif unproven := apart(lambda each: each.unproven):
+        options, copied = accepting({name: len(ids) for name, ids in unproven.items()}), _named(unproven)
+        finding = found("DR-CONT-019.unproven", source=move.source, target=move.target, options=options, copies=copied)
+        wrong = Refused.of(finding, evidence={"unproven": document(unproven)})
+    return compared, wrong
+
+
+def _named(messages: Mapping[str, Sequence[str]]) -> str:
+    """Count the messages of each queue, and name the first ids: the journal has all."""
+    counts = {name: f"{len(ids)} ({', '.join(ids[:_NAMED])}" for name, ids in messages.items()}
+    return some([f"{name}: {text}{', …' if len(messages[name]) > _NAMED else ''})" for name, text in counts.items()])
 
 
 def _by_count(compared: Sequence[Compared]) -> Iterator[Finding]:
     """Find the queues that were not compared by id."""
     if names := [each.queue for each in compared if not each.known]:
         yield found("DR-CONT-014.by_count", severity=Severity.WARNING, compared=copies.IDS_UP_TO, queues=some(names))
-
-
-def _too_many(each: Compared) -> frozenset[str]:
-    return each.surplus | each.done | each.unproven
-
-
-def _refused(number: int, queue: str, move: Move) -> bool:
-    return number > 0 and move.ask.accept_difference.get(queue) != number
 
 
 @dataclass

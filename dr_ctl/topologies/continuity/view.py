@@ -1,25 +1,132 @@
-"""A broker with the continuity plugin as one look has shown it: frozen values, and facts that follow from them."""
+"""A broker with the continuity plugin as one look has shown it: frozen values, and facts that follow from them.
+
+What is the plugin's own: it opens and closes all client listeners at once, and leaves documents in a filter alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 from dr_ctl.core.model import Json, Role
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
+from dr_ctl.jolokia.values import Fields, parts
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.topologies.artemis.broker import ArtemisBroker, nodes, others
-from dr_ctl.topologies.common.calls import resume
+from dr_ctl.topologies.artemis.broker import (
+    CREATE_FILTERED,
+    UPDATE_FILTERED,
+    ArtemisBroker,
+    BrokerStore,
+    ListenersAndRoles,
+    Operation,
+    nodes,
+    others,
+)
+from dr_ctl.topologies.common.calls import call, request, resume
 from dr_ctl.topologies.common.figures import Residue, said, total
 from dr_ctl.topologies.common.link import Link
+from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.view import Acceptor, Connection, Queue
-from dr_ctl.topologies.continuity.plugin import InFilter, Plugin
+from dr_ctl.topologies.common.view import Acceptor, Connection, Peer, Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
+
+_WORD: Final = "dr_ctl_says"
+_HELD: Final = re.compile(rf"{_WORD} = '(.*)'", re.DOTALL)
+# How long the plugin waits for its peer to be drained before it delivers anyway: short where the gate has shown that it
+# is, or nothing can come any more. The plugin itself takes the peer for drained only once all of its queues were empty
+# in one moment, which clients that are let in meanwhile keep from coming: their acknowledgements go there.
+WAITS_MS: Final = {Peer.DRAINED: 1_000, Peer.CLOSED: 20_000, Peer.NOT_DRAINED: 5_000, Peer.AWAY: 1_000}
+# The one call that opens or closes all client listeners of a site's broker.
+ACTIVATE_SITE: Final = "activateSite(java.lang.Long)"
+DEACTIVATE_SITE: Final = "deactivateSite()"
+
+
+@dataclass(frozen=True)
+class InFilter(BrokerStore):
+    """`prefix` is the plugin's own for its commands: addresses that contain it carry no flow."""
+
+    prefix: str
+    attributes = ("Name", "Filter")
+
+    def create(self, name: str, text: str, *, kind: str | None = None) -> Operation:
+        address = f"{kind or name}.{self.prefix}"
+        return CREATE_FILTERED, (address, "ANYCAST", name, _filter(text), True, 0, False, True)
+
+    def update(self, name: str, text: str, *, kind: str) -> Operation:
+        del kind
+        return UPDATE_FILTERED, (name, "ANYCAST", _filter(text), 0, False, False, *(None,) * 6)
+
+    def probe(self, name: str) -> Operation:
+        # The queue is not durable: a queue that is not durable never becomes a flow, whatever its address.
+        return CREATE_FILTERED, (name, "ANYCAST", name, None, False, -1, False, True)
+
+    def keep(self, name: str) -> Operation:
+        """A durable queue for messages that are kept out of the way, and are shipped to nobody."""
+        return CREATE_FILTERED, (f"{name}.{self.prefix}", "ANYCAST", name, None, True, -1, False, True)
+
+    def canary(self, name: str) -> Operation:
+        """A durable queue as clients have them: the plugin makes a flow of it, at both sites."""
+        return CREATE_FILTERED, (name, "ANYCAST", name, None, True, -1, False, True)
+
+    def text(self, fields: Fields) -> str:
+        found = _HELD.fullmatch(fields.any_text("Filter"))
+        return found[1].replace("''", "'") if found is not None else ""
+
+    def is_own(self, bean: str, fields: Fields) -> bool:
+        """A client that sends or receives makes a queue with its name as address, and without our filter."""
+        address = parts(bean)["address"]
+        named = address.startswith(OWN) and address.endswith(f".{self.prefix}")
+        return named and _HELD.fullmatch(fields.any_text("Filter")) is not None
+
+
+def _filter(text: str) -> str:
+    return f"{_WORD} = '{text.replace(chr(39), chr(39) * 2)}'"
+
+
+class Plugin(ListenersAndRoles):
+    view: SiteView
+
+    def __init__(self, view: SiteView) -> None:
+        super().__init__(view)
+        # The plugin closes its listeners at every start; whether it opens them again when the peer talks, it keeps.
+        self.boots_closed = None
+
+    @property
+    def open(self) -> bool:
+        """Clients may get in as soon as the plugin is activated, delivering or not."""
+        service = self.view.service
+        return any(listener.started for listener in self.view.listeners) or (service is not None and service.activated)
+
+    def opening(self, listeners: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
+        if not (list(listeners) or self.view.half_open):
+            return ()
+        return (self._call(Goal.OPEN, (ACTIVATE_SITE, (WAITS_MS[peer],)), "activate the site", when),)
+
+    def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
+        activated = self.view.service is not None and self.view.service.activated
+        if not (list(listeners) or activated):
+            return ()
+        return (self._call(Goal.CLOSE, (DEACTIVATE_SITE, ()), "deactivate the site", when),)
+
+    def holds(self, call: Call) -> bool | None:
+        match call.goal:
+            case Goal.OPEN if call.thing == ALL:
+                return self.view.delivers and all(listener.started for listener in self.view.listeners)
+            case Goal.CLOSE if call.thing == ALL:
+                return not self.open
+        return super().holds(call)
+
+    def _call(self, goal: Goal, operation: Operation, about: str, when: str | None) -> Call:
+        """The plugin opens and closes all client listeners of its broker at once."""
+        bean = self.view.service.bean if self.view.service is not None else ""
+        return call(self.view, goal, ALL, request(bean, *operation), about, when)
+
 
 PREFIX: Final = "continuity.cmd"
 
@@ -57,37 +164,35 @@ def late(view: SiteView, flow: Flow) -> int | None:
 
 
 class ContinuityLink(Link["SiteView"]):
+    # The plugin goes on asking for the queues of a flow that were removed, until its broker is started again.
+    keeps = True
+
+    def __init__(self, view: SiteView) -> None:
+        super().__init__(view)
+        outflow = [queue for flow in view.flows for queue in flow.outflow]
+        self.listeners = self.only_listener(lambda each: each.port is not None)
+        self.ships = {bridge.name: bridge.started for flow in view.flows for bridge in flow.shipping}
+        if view.commands is not None:
+            # A bridge that is connected is a consumer of the queue that it ships.
+            self.attached = all(queue.consumers for queue in (*outflow, view.commands.out))
+            self.ships |= {view.commands.bridge.name: view.commands.bridge.started}
+        if view.service is not None:
+            self.to_ship = total(map(depth_of, outflow))
+            self.unapplied = total(depth_of(flow.in_acks) for flow in view.flows)
+            self.peer_nodes = nodes([view.service.connectors])
+            self.shipped = {flow.queue: sum(bridge.acked for bridge in flow.shipping) for flow in view.flows}
+
     def guests(self, peer: SiteView | None) -> list[Connection]:
         return others(self.at_listeners(), peer.link if peer is not None else None)
-
-    @property
-    def listeners(self) -> tuple[Acceptor, ...]:
-        return self.only_listener(lambda each: each.port is not None)
 
     @property
     def reserved(self) -> Collection[str]:
         """Listeners without a port, too: the plugin's own sessions use one."""
         return {*super().reserved, *(each.name for each in self.view.acceptors if each.port is None)}
 
-    @property
-    def attached(self) -> bool | None:
-        """A bridge that is connected is a consumer of the queue that it ships."""
-        view = self.view
-        if view.commands is None:
-            return None
-        return all(queue.consumers for flow in view.flows for queue in flow.outflow) and view.commands.out.consumers > 0
-
-    @property
-    def peer_nodes(self) -> Sequence[str]:
-        return nodes([self.view.service.connectors] if self.view.service is not None else [])
-
     def holds_of(self, queue: str) -> int | None:
         """Messages that have arrived lie staged until this site is activated."""
-        lying = self.view.lying(queue)
-        return sum(each.depth for each in lying) if lying and all(each.counted for each in lying) else None
-
-    # The plugin goes on asking for the queues of a flow that were removed, until its broker is started again.
-    keeps = True
+        return lying(self.view, queue) if self.view.lying(queue) else None
 
     @property
     def hears_peer(self) -> bool:
@@ -99,26 +204,6 @@ class ContinuityLink(Link["SiteView"]):
     @property
     def arrivals(self) -> int | None:
         return sum(queue.added for flow in self.view.flows for queue in (flow.in_mirror, flow.in_acks))
-
-    @property
-    def to_ship(self) -> int | None:
-        if self.view.service is None:
-            return None
-        return total(depth_of(queue) for flow in self.view.flows for queue in flow.outflow)
-
-    @property
-    def unapplied(self) -> int | None:
-        if self.view.service is None:
-            return None
-        return total(depth_of(flow.in_acks) for flow in self.view.flows)
-
-    @property
-    def ships(self) -> Mapping[str, bool]:
-        view = self.view
-        bridges = {bridge.name: bridge.started for flow in view.flows for bridge in flow.shipping}
-        return bridges | (
-            {view.commands.bridge.name: view.commands.bridge.started} if view.commands is not None else {}
-        )
 
     @property
     def counters(self) -> Iterable[Queue]:
@@ -151,7 +236,7 @@ class ContinuityLink(Link["SiteView"]):
         """The bridges as one link, with the four figures that the plugin's own design asked for: loss risk, duplicate
         risk, recovery point, recovery time."""
         view = self.view
-        rate = self._shipping_rate(before, took_s)
+        rate = self.rate(before, took_s)
         messages = acks = unapplied = even_s = oldest_s = None
         if view.service is not None:
             messages = total(depth_of(flow.out_mirror) for flow in view.flows)
@@ -179,21 +264,6 @@ class ContinuityLink(Link["SiteView"]):
         return LinkSnapshot(
             view.site, view.pair, "bridges", started, self.attached, self.to_ship, unapplied, rate, (line,), more
         )
-
-    def _shipping_rate(self, before: SiteView | None, took_s: float) -> float | None:
-        """Messages a second that were confirmed between two looks at one start of the broker."""
-        view = self.view
-        if before is None or before.start != view.start or view.service is None or before.service is None:
-            return None
-        was = {flow.queue: flow for flow in before.flows}
-        if any(flow.queue not in was for flow in view.flows):
-            return None
-        shipped = sum(
-            bridge.acked - old.acked
-            for flow in view.flows
-            for bridge, old in zip(flow.shipping, was[flow.queue].shipping, strict=True)
-        )
-        return shipped / took_s
 
     def rows(self, peer: SiteView | None, at: datetime) -> Iterator[Row]:
         """The flows carry messages and acknowledgements by themselves.
@@ -322,7 +392,7 @@ class SiteView(ArtemisBroker):
     _flows: Mapping[str, Flow] = field(init=False, repr=False, compare=False)
     bridges: Mapping[str, Bridge] = field(init=False, repr=False, compare=False)
 
-    @property
+    @cached_property
     def link(self) -> ContinuityLink:
         return ContinuityLink(self)
 

@@ -12,8 +12,7 @@ from dr_ctl.core.system import growing_s
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.classic import ids
-from dr_ctl.topologies.classic.browsing import browsed, connected
-from dr_ctl.topologies.classic.ids import BATCH, MOST
+from dr_ctl.topologies.classic.ids import BATCH, MOST, browsed, connected
 from dr_ctl.topologies.common.access import Gate
 from dr_ctl.topologies.common.calls import batches, call
 from dr_ctl.topologies.fanout.view import BrokerView

@@ -18,7 +18,7 @@ from dr_ctl.settings.classic import ClassicFanout, FanoutBroker
 from dr_ctl.settings.model import Installation
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.classic import access
-from dr_ctl.topologies.classic.browsing import OWN_CLIENT
+from dr_ctl.topologies.classic.broker import OWN_CLIENT
 from dr_ctl.topologies.classic.reading import ask
 from dr_ctl.topologies.common.access import Gate, gate
 from dr_ctl.topologies.common.calls import items

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.topologies.classic.broker import ClassicBroker
-from dr_ctl.topologies.classic.browsing import OWN_CLIENT
+from dr_ctl.topologies.classic.broker import OWN_CLIENT, ClassicBroker
 from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.fence import Fence
@@ -41,14 +41,17 @@ def _named(client: Connection) -> str:
 
 
 class FanoutLink(NoLink["BrokerView"]):
+    tells_consumed = False
+
+    def __init__(self, view: BrokerView) -> None:
+        super().__init__(view)
+        # A consumer writes down what it has done, where those of the peer look.
+        self.redelivers = not view.tells_done
+
     @property
     def counters(self) -> Iterable[Queue]:
         """By what left them: producers go on while clients are out, and what they add lies at both sites."""
         return [replace(each, depth=0, added=0) for each in self.view.business.values()]
-
-    @property
-    def tells_consumed(self) -> bool:
-        return False
 
     @property
     def hears_peer(self) -> bool:
@@ -59,11 +62,6 @@ class FanoutLink(NoLink["BrokerView"]):
     def reserved(self) -> Collection[str]:
         """The producers' listeners and dr-ctl's own."""
         return {*self.view.own.producers, *filter(None, [self.view.own.connector])}
-
-    @property
-    def redelivers(self) -> bool:
-        """A consumer writes down what it has done, where those of the peer look."""
-        return not self.view.tells_done
 
     def linked(self, _before: BrokerView | None, _took_s: float) -> LinkSnapshot:
         view = self.view
@@ -163,7 +161,7 @@ class BrokerView(ClassicBroker):
     own: FanoutConfig = field(kw_only=True)
     counted: Mapping[str, Counted] = field(default_factory=dict, kw_only=True)
 
-    @property
+    @cached_property
     def link(self) -> FanoutLink:
         return FanoutLink(self)
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, Weight, some
-from dr_ctl.topologies.artemis import checks as artemis
+from dr_ctl.topologies.artemis.broker import of_mqtt
 from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_locks, of_pair, of_queues
 from dr_ctl.topologies.common.failover import nothing_owed
@@ -22,7 +22,7 @@ _NONE: Final = "no link is configured"
 
 def of_both(case: Case[BrokerView], here: BrokerView, there: BrokerView) -> Iterator[Finding]:
     yield from _pair(case, here, there)
-    yield from artemis.of_both(here, there)
+    yield from of_mqtt(here, there)
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:

@@ -18,8 +18,7 @@ from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, StepP
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.documents import CREATE_QUEUE, internal_queue
-from dr_ctl.topologies.artemis.operations import MOVE
+from dr_ctl.topologies.artemis.broker import CREATE_QUEUE, MOVE, internal_queue
 from dr_ctl.topologies.common.calls import call, request
 from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.names import quarantine_queue

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -21,28 +22,25 @@ from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 if TYPE_CHECKING:
-    from dr_ctl.topologies.common.view import Acceptor, Connection
+    from dr_ctl.topologies.common.view import Connection
 
 
 class MirrorLink(Link["BrokerView"]):
-    @property
-    def missing(self) -> bool:
-        return not self.view.amqp_links
-
-    @property
-    def attached(self) -> bool:
-        """Say whether the link ships now: connected by its flag, and its outflow has the link as consumer."""
-        link, outflow = self.view.broker_connection, self.view.outflow
-        return link is not None and link.connected and outflow is not None and outflow.consumers > 0
-
-    @property
-    def to_ship(self) -> int | None:
-        outflow = self.view.outflow
-        return outflow.depth if outflow is not None and outflow.counted else None
-
-    @property
-    def unapplied(self) -> int | None:
-        return self.view.pending_acks if self.view.pending_acks >= 0 else None
+    def __init__(self, view: BrokerView) -> None:
+        super().__init__(view)
+        link, outflow = view.broker_connection, view.outflow
+        self.missing = not view.amqp_links
+        self.listeners = self.only_listener(lambda each: "AMQP" in each.protocols)
+        # It ships where it is connected by its flag, and its outflow has it as consumer.
+        self.attached = link is not None and link.connected and outflow is not None and outflow.consumers > 0
+        self.to_ship = outflow.depth if outflow is not None and outflow.counted else None
+        self.shipped = {outflow.name: outflow.removed} if outflow is not None else None
+        self.unapplied = view.pending_acks if view.pending_acks >= 0 else None
+        if link is not None:
+            self.ships = {link.name: link.started}
+            found = [urlsplit(each) for each in link.uri.split("#")]
+            self.speaks_amqp_to = [Address(each.hostname, each.port) for each in found if each.hostname and each.port]
+            self.peer_nodes = [f"{each.host}:{each.port}" for each in self.speaks_amqp_to]
 
     def unsettled(self) -> Iterator[str]:
         view = self.view
@@ -61,31 +59,10 @@ class MirrorLink(Link["BrokerView"]):
             yield f"{view.site}: {view.pending_acks} acknowledgement(s) not applied yet"
 
     @property
-    def ships(self) -> Mapping[str, bool]:
-        link = self.view.broker_connection
-        return {link.name: link.started} if link is not None else {}
-
-    @property
-    def listeners(self) -> tuple[Acceptor, ...]:
-        return self.only_listener(lambda each: "AMQP" in each.protocols)
-
-    @property
     def hears_peer(self) -> bool:
         """By the peer's link at its listener, too."""
         guests = self.guests(None)
         return self.attached or any(each not in guests for each in self.at_listeners())
-
-    @property
-    def speaks_amqp_to(self) -> Sequence[Address]:
-        link = self.view.broker_connection
-        found = [urlsplit(each) for each in link.uri.split("#")] if link is not None else []
-        return [
-            Address(each.hostname, each.port) for each in found if each.hostname is not None and each.port is not None
-        ]
-
-    @property
-    def peer_nodes(self) -> Sequence[str]:
-        return [f"{each.host}:{each.port}" for each in self.speaks_amqp_to]
 
     def guests(self, peer: BrokerView | None) -> list[Connection]:
         """A broker is known by its node's id, at both ends of a link; as what this broker's own link is attached to,
@@ -101,12 +78,11 @@ class MirrorLink(Link["BrokerView"]):
 
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
         view = self.view
-        named, outflow = view.broker_connection, view.outflow
+        named = view.broker_connection
         if named is None:
             line = f"no link to {view.config.peer}: not configured" if self.missing else "which link it is is not known"
             return LinkSnapshot(view.site, view.pair, None, None, None, None, self.unapplied, None, (line,))
-        was = before.outflow if before is not None and before.start == view.start else None
-        rate = (outflow.removed - was.removed) / took_s if outflow is not None and was is not None else None
+        rate = self.rate(before, took_s)
         name, started = named.name, named.started
         state = "attached" if self.attached else "started, not attached" if started else "not started"
         left_s = drain_s(self.to_ship, rate)
@@ -147,7 +123,7 @@ class BrokerView(ArtemisBroker):
     pending_acks: int
     links: tuple[BrokerConnection, ...]
 
-    @property
+    @cached_property
     def link(self) -> MirrorLink:
         return MirrorLink(self)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final, Self
 
 from dr_ctl.core.findings import found
@@ -14,9 +15,8 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.broker import ClassicBroker
-from dr_ctl.topologies.classic.operations import STOP
 from dr_ctl.topologies.common import snapshot
-from dr_ctl.topologies.common.calls import call, request
+from dr_ctl.topologies.common.calls import STOP, call, request
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.link import NoLink
@@ -29,13 +29,10 @@ RUN: Final = "process"
 
 
 class StoreLink(NoLink["BrokerView"]):
-    @property
-    def to_ship(self) -> int | None:
-        """The messages that a replica has not got; zero without a replica, as the sites use one store."""
-        view = self.view
-        if not view.own.replicated:
-            return 0
-        return view.lag.messages if view.lag is not None else None
+    def __init__(self, view: BrokerView) -> None:
+        super().__init__(view)
+        if view.own.replicated:  # what the replica has not got; without one the sites use one store
+            self.to_ship = view.lag.messages if view.lag is not None else None
 
     def unsettled(self) -> Iterator[str]:
         view = self.view
@@ -153,7 +150,7 @@ class BrokerView(ClassicBroker):
         found = {name: queue.depth - stored.get(name, 0) for name, queue in self.business.items()}
         return {name: count for name, count in found.items() if count > 0}
 
-    @property
+    @cached_property
     def link(self) -> StoreLink:
         return StoreLink(self)
 

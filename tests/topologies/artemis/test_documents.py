@@ -15,9 +15,8 @@ from dr_ctl.engine.lease import Forbidden
 from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.http import BadValue, OperationFailed
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis.broker import Group, must_be_active, others, read_group
-from dr_ctl.topologies.artemis.checks import of_both
-from dr_ctl.topologies.artemis.documents import IN_USER, Documents
+from dr_ctl.topologies.artemis.access import Documents
+from dr_ctl.topologies.artemis.broker import IN_USER, Group, must_be_active, of_mqtt, others, read_group
 from dr_ctl.topologies.common.access import EVERYTHING, FOR_FENCE, Part
 from dr_ctl.topologies.common.debts import debts_of, document, is_debt
 from dr_ctl.topologies.common.names import numbered
@@ -271,8 +270,8 @@ def test_retained_messages_and_kept_sessions_stay(queues: list[Queue], stays: tu
 )
 def test_what_stays_is_a_warning_at_the_serving_site_alone(kept: Queue, what: str, remedy: str) -> None:
     keeps, keeps_not = broker("london", kept), broker("paris")
-    [finding] = of_both(keeps, keeps_not)
+    [finding] = of_mqtt(keeps, keeps_not)
     assert (finding.id, finding.remedy[: len(remedy)]) == ("DR-MQTT-001", remedy)
     assert finding.remedy.count(".") == 1
     assert finding.text == f"london/orders-1: {what} stay there and do not come to paris"
-    assert list(of_both(keeps_not, keeps)) == []
+    assert list(of_mqtt(keeps_not, keeps)) == []

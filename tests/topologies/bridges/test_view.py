@@ -21,14 +21,15 @@ from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Move, StepPlan
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
+from dr_ctl.settings.artemis import ClientRoles
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges import procedure
 from dr_ctl.topologies.bridges.checks import CHECKS, SKIPS_PER_S
-from dr_ctl.topologies.bridges.duplicates import count_lacking
+from dr_ctl.topologies.bridges.duplicates import ids_lacking
 from dr_ctl.topologies.bridges.messages import COMPARED, _latest_s, _message
-from dr_ctl.topologies.bridges.reading import BridgesSnapshot, Roles, joined
-from dr_ctl.topologies.bridges.reinstate import HELD
+from dr_ctl.topologies.bridges.procedure import HELD
+from dr_ctl.topologies.bridges.reading import BridgesSnapshot, joined
 from dr_ctl.topologies.bridges.tools import IdBarrier
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle
 from dr_ctl.topologies.common.checks import Case
@@ -85,7 +86,7 @@ def broker(site: str, *, closed: bool | None = None, **more: Any) -> BrokerView:
     shut = site == "paris" if closed is None else closed
     units = more.pop("among", UNITS)
     usual = {
-        "config": Config(("clients",), ("bridge",), None, lasting=Roles(("app",))),
+        "config": Config(("clients",), ("bridge",), None, lasting=ClientRoles(roles=("app",))),
         "acceptors": (listener("clients", CLIENTS, site), listener("bridge", BRIDGES, site)),
         "queues": tuple(queue(unit, site=site, paused=shut) for unit in units),
         "connections": (connection("bridge", BRIDGES),),
@@ -369,11 +370,12 @@ def store(path: Path, *rows: tuple[str, str], table: str = "processed") -> Store
     return Store(path, table, "queue", "id")
 
 
-def test_what_one_knows_and_the_other_does_not_is_counted_by_queue(tmp_path: Path) -> None:
+def test_what_one_knows_and_the_other_does_not_is_named_by_queue(tmp_path: Path) -> None:
     here = store(tmp_path / "here it is.sqlite", ("FOO", "1"), ("FOO", "2"), ("FOO", "3"), ("BAR", "1"))
     there = store(tmp_path / "there.sqlite", ("FOO", "1"), ("BAR", "1"), ("BAR", "9"), table="done")
-    assert count_lacking(here, there) == {"FOO": 2}
-    assert count_lacking(there, here) == {"BAR": 1}
+    assert ids_lacking(here, there) == {"FOO": {"2", "3"}}
+    assert ids_lacking(there, here, ["BAR"]) == {"BAR": {"9"}}
+    assert ids_lacking(there, here, ["FOO"]) == {}
 
 
 @pytest.mark.parametrize("wrong", ["nothing is there", "no such table", "no database"])
@@ -387,7 +389,7 @@ def test_one_that_cannot_be_read_is_never_empty(tmp_path: Path, wrong: str) -> N
 
     for pair in ((here, there), (there, here)):
         with pytest.raises(NotRead):
-            count_lacking(*pair)
+            ids_lacking(*pair)
     assert path.exists() is (wrong != "nothing is there")
 
 

@@ -16,7 +16,7 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.brokersync import parity, proven, reading
 from dr_ctl.topologies.brokersync.procedure import open_
-from dr_ctl.topologies.brokersync.sync.accounts import SHOWN, Counters
+from dr_ctl.topologies.brokersync.sync.queue import SHOWN, Counters
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncConfig
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.operations import CLOSES, PAUSES, REMOVES

@@ -44,7 +44,7 @@ def test_whether_an_operation_may_be_called_is_asked_of_a_bean_that_nobody_has()
         MayCall(CONNECTOR, "stop()")
     # Only a refusal by the policy denies, and says the line of the policy to change.
     answers = [Answer(PolicyRefused("no") if each is PAUSES else NoSuchBean("none")) for each in EVERY]
-    assert reading.denied(EVERY, answers) == frozenset({PAUSES})
+    assert reading.denied(answers) == frozenset({PAUSES})
     assert CLOSES.line == (
         "<allow><mbean><name>org.apache.activemq:type=Broker,brokerName=*,connector=clientConnectors,connectorName=*</name>"
         "<operation>stop</operation></mbean></allow>"

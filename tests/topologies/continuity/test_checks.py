@@ -19,7 +19,7 @@ from dr_ctl.jolokia.client import Answer, Listing, Read, Search
 from dr_ctl.jolokia.http import BadValue, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.artemis.documents import CREATE_FILTERED, created
+from dr_ctl.topologies.artemis.broker import CREATE_FILTERED, created
 from dr_ctl.topologies.common.access import change
 from dr_ctl.topologies.common.checks import Case
 from dr_ctl.topologies.common.consumed import NotWhole
@@ -28,7 +28,7 @@ from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs import proving
 from dr_ctl.topologies.common.view import Config, Peer
-from dr_ctl.topologies.continuity import procedure, reinstate, shipping
+from dr_ctl.topologies.continuity import procedure, reinstate
 from dr_ctl.topologies.continuity.checks import CHECKS
 from dr_ctl.topologies.continuity.copies import (
     BATCH,
@@ -42,10 +42,16 @@ from dr_ctl.topologies.continuity.copies import (
     in_calls,
     removals,
 )
-from dr_ctl.topologies.continuity.plugin import ACTIVATE_SITE, DEACTIVATE_SITE, InFilter
 from dr_ctl.topologies.continuity.reading import look, serving
 from dr_ctl.topologies.continuity.tools import ContinuityVerifier, PluginTimeouts
-from dr_ctl.topologies.continuity.view import ContinuitySnapshot, Flow, SiteView
+from dr_ctl.topologies.continuity.view import (
+    ACTIVATE_SITE,
+    DEACTIVATE_SITE,
+    ContinuitySnapshot,
+    Flow,
+    InFilter,
+    SiteView,
+)
 from tests.topologies import made
 from tests.topologies.continuity.views import PAIR, bridge, broker, flow, listener, queue, service, snapshot
 
@@ -335,7 +341,7 @@ def test_however_many_are_removed_the_calls_are_few_and_each_is_removed_once(num
 @pytest.mark.parametrize(
     ("staged_here", "flows", "told"),
     [
-        ((["b"], []), (flow("orders"),), "staged at london and never delivered there: orders"),
+        ((["b"], []), (flow("orders"),), "staged at london and never delivered there: orders: 1 (b)"),
         (([], []), (flow("others"),), "messages in flows that only one of london and paris has: orders"),
     ],
 )
@@ -522,7 +528,7 @@ def test_one_of_several_brokers_that_was_not_read_makes_the_figures_of_its_site_
 @pytest.mark.parametrize(
     ("act", "text", "refused"),
     [
-        (shipping.catch_up, "was not read: the continuity plugin has not started", True),
+        (procedure.catch_up, "was not read: the continuity plugin has not started", True),
         (proving.settle, "which acknowledgements from london are not applied at paris was not read", False),
         (reinstate.count_residue, "what paris still holds was not read: the continuity plugin has not started", True),
     ],
@@ -532,7 +538,7 @@ def test_a_step_that_rests_on_it_waits_and_never_ends_well(act: Any, text: str, 
     ended: Outcome = act(world, STEP, THERE, world)
     assert text in ended.text
     assert isinstance(ended, Refused) or not refused
-    if act is shipping.catch_up:
+    if act is procedure.catch_up:
         assert ({*world.depths}, world.sampled[0]["paris"]["outflow"]) == ({None}, None)
     if act is proving.settle:
         assert {each["paris"]["pending"] for each in world.sampled} == {None}

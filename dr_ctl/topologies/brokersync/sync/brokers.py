@@ -13,11 +13,10 @@ from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Frame
 from dr_ctl.topologies.brokersync.reading import Access
-from dr_ctl.topologies.brokersync.sync.accounts import COUNTERS, counters
-from dr_ctl.topologies.brokersync.sync.readings import Count, Glance, Listed, Opened, There
+from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, Count, Glance, Listed, Opened, There, counters
 from dr_ctl.topologies.brokersync.view import AGENT
 from dr_ctl.topologies.classic import beans
-from dr_ctl.topologies.classic.browsing import browse, connected
+from dr_ctl.topologies.classic.ids import browse, connected
 from dr_ctl.topologies.classic.operations import REMOVE_MATCHING, by_ids
 from dr_ctl.topologies.classic.reading import find_broker, open_listeners, opened
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Whole
@@ -163,7 +162,6 @@ class Primary(End):
             Fields(self.site, itself.value()).text("BrokerId"),
             bool(opened(connectors, self._settings.clients)),
             {name: counters(each) for name, each in copied.items()},
-            {name: _count(each) for name, each in copied.items()},
             {name: _count(rows[self.copy(name)]) for name in copied},
         )
 

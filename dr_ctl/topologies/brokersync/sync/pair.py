@@ -1,7 +1,7 @@
 """The agents of all pairs: each follows what is consumed, believes it once the counters agree, deletes the copies."""
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -14,13 +14,26 @@ from dr_ctl.engine.debts import Debt
 from dr_ctl.jolokia.http import PolicyRefused
 from dr_ctl.topologies.brokersync import proven
 from dr_ctl.topologies.brokersync.reading import Observer
-from dr_ctl.topologies.brokersync.sync.accounts import DELETED, HANDED, OPENED, SHOWN, SURE, Account
 from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
-from dr_ctl.topologies.brokersync.sync.queue import Queue, Waiting
-from dr_ctl.topologies.brokersync.sync.readings import NOTHING, RAISE, Comparison, Glance, Opened, There
+from dr_ctl.topologies.brokersync.sync.queue import (
+    DELETED,
+    HANDED,
+    NOTHING,
+    OPENED,
+    RAISE,
+    SHOWN,
+    SURE,
+    Account,
+    Comparison,
+    Glance,
+    Opened,
+    Queue,
+    There,
+    Waiting,
+)
 from dr_ctl.topologies.classic.operations import REMOVES
 from dr_ctl.topologies.common.debts import debts_of
-from dr_ctl.topologies.topology import Kept, QueueKept
+from dr_ctl.topologies.topology import Kept
 
 HEAR_S: Final = 0.05
 LOOK_EVERY_S: Final = 0.4
@@ -90,8 +103,7 @@ class Pair:
 
     def go_on(self) -> None:
         """Forget what vanished now; the next look, which is at once, forgets what the counters say then."""
-        self._goes_on = True
-        self._look_at = 0.0
+        self._goes_on, self._look_at = True, 0.0
         for queue in self.queues.values():
             queue.vanished = queue.excess = 0
             queue.forget()
@@ -406,58 +418,44 @@ class PairsKeeper:
 
     def _kept(self) -> Kept:
         over = [f"{self._primary}, {pair.name}: {pair.over}" for pair in self._pairs if pair.over is not None]
-        reasons = {self._primary: lambda pair: pair.primary_silent, self._standby: lambda pair: pair.standby_silent}
-        silent = {
-            site: "; ".join(filter(None, map(why, self._pairs)))
-            for site, why in reasons.items()
-            if any(map(why, self._pairs))
+        reasons = {
+            self._primary: [pair.primary_silent for pair in self._pairs if pair.primary_silent],
+            self._standby: [pair.standby_silent for pair in self._pairs if pair.standby_silent],
         }
-        queues = self._seen()
-        return Kept(
-            queues,
-            over="; ".join(over) or None,
-            silent=silent,
-            findings=self._findings(queues),
-            remembers={pair.name: pair.remembers() for pair in self._pairs},
-        )
-
-    def _seen(self) -> list[QueueKept]:
-        """No queue is kept clean whole where its copies may not be deleted."""
-        return [
+        # No queue is kept clean whole where its copies may not be deleted.
+        queues = [
             replace(queue.snapshot, whole=False) if pair.refused is not None else queue.snapshot
             for pair in self._pairs
             for queue in pair.queues.values()
         ]
+        return Kept(
+            queues,
+            over="; ".join(over) or None,
+            silent={site: "; ".join(why) for site, why in reasons.items() if why},
+            findings=[*self._findings()],
+            remembers={pair.name: pair.remembers() for pair in self._pairs},
+        )
 
-    def _findings(self, queues: Sequence[QueueKept]) -> list[Finding]:
+    def _findings(self) -> Iterator[Finding]:
         primary, standby = self._primary, self._standby
-        excess = [queue for pair in self._pairs for queue in pair.queues.values() if queue.excess]
-        names = {(each.pair, each.name) for each in excess}
-        findings = [
-            found("DR-AGENT-001.vanished", count=each.vanished, queue=each.name, site=primary)
-            for each in queues
-            if each.vanished and (each.pair, each.name) not in names
-        ]
-        findings += [
-            found("DR-AGENT-001.beyond", count=each.excess, queue=each.name, standby=standby, primary=primary)
-            for each in excess
-        ]
-        findings += [found("DR-AGENT-002", why=each.why_not) for each in queues if each.why_not]
-        findings += [
-            found("DR-AGENT-006", unheard=each.unheard, name=each.name, site=primary) for each in queues if each.unheard
-        ]
-        findings += [
-            found("DR-AGENT-007", unproven=each.unproven, name=each.name, site=standby)
-            for each in queues
-            if each.unproven
-        ]
+        for pair in self._pairs:
+            for queue in pair.queues.values():
+                name, kept = queue.name, queue.snapshot
+                if queue.excess:
+                    yield found("DR-AGENT-001.beyond", count=queue.excess, queue=name, standby=standby, primary=primary)
+                elif kept.vanished:
+                    yield found("DR-AGENT-001.vanished", count=kept.vanished, queue=name, site=primary)
+                if kept.why_not:
+                    yield found("DR-AGENT-002", why=kept.why_not)
+                if kept.unheard:
+                    yield found("DR-AGENT-006", unheard=kept.unheard, name=name, site=primary)
+                if kept.unproven:
+                    yield found("DR-AGENT-007", unproven=kept.unproven, name=name, site=standby)
+            if pair.refused is not None:
+                name, what, line = REMOVES.name, REMOVES.what, REMOVES.line
+                yield found("DR-AGENT-003", site=standby, why=pair.refused, name=name, what=what, line=line)
         if (why := self._owed()) is not None:
-            findings.append(found("DR-AGENT-005", why=why, lost=why.split(" ")[0]))
-        refusals = [pair.refused for pair in self._pairs if pair.refused is not None]
-        return findings + [
-            found("DR-AGENT-003", site=standby, why=why, name=REMOVES.name, what=REMOVES.what, line=REMOVES.line)
-            for why in refusals
-        ]
+            yield found("DR-AGENT-005", why=why, lost=why.split(" ")[0])
 
 
 def keeper(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> PairsKeeper:
@@ -466,9 +464,9 @@ def keeper(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> P
     pairs = []
     for access in observer.at(primary):
         here, there = Primary(access), Standby(observer.brokers[standby][access.pair])
-        mine: Mapping[str, Json] = remembered.get(access.pair, {})
+        memory: Mapping[str, Json] = remembered.get(access.pair, {})
         noted = partial(proven.by_runs, observer.documents, primary, access.pair)
-        pairs.append(Pair(access.pair, here, there, observer.clock, mine, noted))
+        pairs.append(Pair(access.pair, here, there, observer.clock, memory, noted))
 
     def debts() -> list[Debt]:
         return [debt for access in observer.all() for debt in debts_of(access.document_files.texts())]

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.http import PolicyRefused
-from dr_ctl.topologies.brokersync.sync.accounts import Counters
-from dr_ctl.topologies.brokersync.sync.readings import Count, Glance, Listed, Opened, There
+from dr_ctl.topologies.brokersync.sync.queue import Count, Counters, Glance, Listed, Opened, There
 from dr_ctl.topologies.common.consumed import Consumed, Whole
 
 Q = "orders.in"
@@ -122,7 +121,6 @@ class FakePrimary:
             sites.start,
             sites.is_open,
             {Q: Counters(sites.dequeued, 0, sites.dispatched, 0)},
-            {Q: Count(len(sites.held), sites.sent, sites.dequeued)},
             {Q: Count(len(sites.on_their_way), 0, 0)},
         )
 

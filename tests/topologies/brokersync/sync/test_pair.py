@@ -11,11 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dr_ctl.engine.debts import Debt, DebtKind
-from dr_ctl.topologies.brokersync.sync.accounts import FEW, SURE, Account, Counters
 from dr_ctl.topologies.brokersync.sync.pair import LOST_S, Pair, PairsKeeper
-from dr_ctl.topologies.brokersync.sync.queue import AT_MOST, OVERDUE, Queue, Waiting
+from dr_ctl.topologies.brokersync.sync.queue import (
+    AT_MOST,
+    FEW,
+    OVERDUE,
+    SURE,
+    Account,
+    Count,
+    Counters,
+    Glance,
+    Listed,
+    Queue,
+    There,
+    Waiting,
+)
 from dr_ctl.topologies.brokersync.sync.queue import BATCH_AT_MOST as LARGEST
-from dr_ctl.topologies.brokersync.sync.readings import Count, Glance, Listed, There
 from dr_ctl.topologies.common.consumed import Consumed, Whole, Word
 from tests.topologies.brokersync.sync.fakes import Q, Sites, Time
 
@@ -327,10 +338,9 @@ class Many:
 
     def glance(self) -> Glance:
         self.looks += 1
-        consumed, one = Counters(1, 0, 1, 0), Count(1, 2, 1)
+        consumed = Counters(1, 0, 1, 0)
         return Glance(
-            "first", True, dict.fromkeys(self.names, consumed), dict.fromkeys(self.names, one),
-            dict.fromkeys(self.names, Count(0, 2, 2)),
+            "first", True, dict.fromkeys(self.names, consumed), dict.fromkeys(self.names, Count(0, 2, 2)),
         )  # fmt: skip
 
     def counts(self) -> There:
