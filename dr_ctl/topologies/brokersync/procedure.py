@@ -517,26 +517,37 @@ def kept(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
         yield queue, copying.get(name, name) if view.open else name if name in copying else None
 
 
-def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """Keep aside what nothing proves, by a person's word on these ids. Raises `BrokerError`."""
-    sites = tools.observer.brokers
-    kept_aside: dict[str, Json] = {}
-    for pair, waiting in sites[move.source].items():
-        serving = sites[move.target][pair]
-        views = serving.read(), waiting.read()
+def _nothing_proves(
+    observer: Observer, serving: str, waiting: str, pattern: str | None
+) -> Iterator[tuple[Access, Queue, Unproven]]:
+    """Of each queue that the pattern names the copies at the waiting site that nothing proves to be consumed. Raises
+    `BrokerError`."""
+    for pair, access in observer.brokers[waiting].items():
+        way = observer.brokers[serving][pair], access
+        views = way[0].read(), access.read()
         for name, queue in views[1].business.items():
-            if not (named(move, name) and queue.depth and name in views[0].copying):
+            if not (queue.depth and name in views[0].copying and (pattern is None or matches((pattern,), name))):
                 continue
             try:
-                found = unproven((serving, waiting), views, name)
+                copies = Unproven(pair, name, sorted(unproven(way, views, name)))
             except NotWhole as error:
-                return Refused(f"which copies of {name} nothing proves cannot be told: {error}", kept_aside)
-            if not found:
-                continue
-            by_word = Consumed(found, Word(found, move.ask.reason or ""))
-            if (refused := moved(tools, waiting, queue, by_word.ids, context)) is not None:
-                return refused
-            kept_aside[name] = [*sorted(by_word.ids)]
+                copies = Unproven(pair, name, (), str(error))
+            if copies.ids or copies.why_not is not None:
+                yield access, queue, copies
+
+
+def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Keep aside what nothing proves, by a person's word on these ids. Raises `BrokerError`."""
+    kept_aside: dict[str, Json] = {}
+    for access, queue, copies in _nothing_proves(tools.observer, move.target, move.source, move.ask.queues):
+        if copies.why_not is not None:
+            text = f"which copies of {copies.name} nothing proves cannot be told: {copies.why_not}"
+            return Refused(text, kept_aside)
+        messages = frozenset(copies.ids)
+        by_word = Consumed(messages, Word(messages, move.ask.reason or ""))
+        if (refused := moved(tools, access, queue, by_word.ids, context)) is not None:
+            return refused
+        kept_aside[copies.name] = [*copies.ids]
     if not kept_aside:
         return NotNeeded(f"{move.source} has no copies that nothing proves")
     counts = [f"{len(each)} of {name}" for name, each in kept_aside.items() if isinstance(each, list)]
@@ -606,22 +617,7 @@ class SyncTopology(PairTopology[BrokerView]):
 
     def unproven(self, waiting: str, pattern: str | None) -> Sequence[Unproven]:
         serving = next(site for site in self._observer.brokers if site != waiting)
-        found = []
-        for pair, there in self._observer.brokers[waiting].items():
-            way = self._observer.brokers[serving][pair], there
-            views = way[0].read(), there.read()
-            for name, queue in views[1].business.items():
-                if (
-                    not queue.depth
-                    or name not in views[0].copying
-                    or not (pattern is None or matches((pattern,), name))
-                ):
-                    continue
-                try:
-                    found.append(Unproven(pair, name, sorted(unproven(way, views, name))))
-                except NotWhole as error:
-                    found.append(Unproven(pair, name, (), str(error)))
-        return [each for each in found if each.ids or each.why_not is not None]
+        return [copies for _, _, copies in _nothing_proves(self._observer, serving, waiting, pattern)]
 
 
 open_: Final = Kind(PROCEDURE, CHECKS, READS, SyncTools, "start its clients' connectors", NOT_COPIED, made=SyncTopology)

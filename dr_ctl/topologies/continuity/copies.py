@@ -116,31 +116,28 @@ def _read(
     reader: Reader, queues: Sequence[Queue], *listings: Listing
 ) -> list[tuple[dict[str, int], list[dict[str, Any]]]]:
     """How often each id lies in each queue, and the rows of its listings: in one POST, but for what is deep."""
-    at_once = [ask for queue in queues if queue.depth <= AT_ONCE for ask in _asks(queue, "", listings)]
-    answers, width = _told(reader, at_once), 1 + len(listings)
-    shallow = iter([answers[start : start + width] for start in range(0, len(answers), width)])
+    asked = [_asks(queue, listings) for queue in queues]
+    at_once = [ask for queue, asks in zip(queues, asked, strict=True) if queue.depth <= AT_ONCE for ask in asks]
+    answers = dict(zip(at_once, _answered(reader, at_once), strict=True))
+    for queue, asks in zip(queues, asked, strict=True):
+        for ask in asks if queue.depth > AT_ONCE else ():
+            [answers[ask]] = _answered(reader, [ask], queue.depth)
     try:
-        found = []
-        for queue in queues:
-            counts, *more = next(shallow) if queue.depth <= AT_ONCE else _sliced(reader, queue, listings)
-            found.append((dict(counts), [row for listed in more for row in _rows(listed)]))
+        return [
+            (
+                {id_: count for ask in asks if ask.arguments for id_, count in answers[ask].items()},
+                [row for ask in asks if not ask.arguments for row in _rows(answers[ask])],
+            )
+            for asks in asked
+        ]
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise BadValue(f"{reader.url}: a list of ids is not as expected: {error}") from error
-    return found
 
 
-def _asks(queue: Queue, chosen_by: str, listings: Sequence[Listing] = ()) -> list[Ask]:
-    return [Ask(queue.bean, Listing.COUNT_BY, (chosen_by, _ID)), *(Ask(queue.bean, each) for each in listings)]
-
-
-def _sliced(reader: Reader, queue: Queue, listings: Sequence[Listing]) -> list[Any]:
-    """Read a deep queue slice by slice, with the same result."""
-    first, *others = slices()
-    counts, *more = _told(reader, _asks(queue, first, listings), queue.depth)
-    for each in others:
-        [slice_counts] = _told(reader, _asks(queue, each), queue.depth)
-        counts |= slice_counts
-    return [counts, *more]
+def _asks(queue: Queue, listings: Sequence[Listing]) -> list[Ask]:
+    """The questions for its ids, of a deep queue slice by slice, and for its listings."""
+    counts = [Ask(queue.bean, Listing.COUNT_BY, (each, _ID)) for each in (slices() if queue.depth > AT_ONCE else [""])]
+    return [*counts, *(Ask(queue.bean, each) for each in listings)]
 
 
 def slices() -> list[str]:
@@ -148,7 +145,7 @@ def slices() -> list[str]:
     return [*(f"{_ID} LIKE '{digit}%'" for digit in _DIGITS), " AND ".join(f"{_ID} NOT LIKE '{d}%'" for d in _DIGITS)]
 
 
-def _told(reader: Reader, asked: Sequence[Ask], depth: int = 0) -> list[Any]:
+def _answered(reader: Reader, asked: Sequence[Ask], depth: int = 0) -> list[Any]:
     if not asked:
         return []
     answers = reader.look(asked, timeout_s=READ_S + depth / _SCANNED_A_SECOND)
