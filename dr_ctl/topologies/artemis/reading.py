@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from sys import intern
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from dr_ctl.core.model import Json, some
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Post, Read, Reader, Search
@@ -137,8 +137,7 @@ class Basis:
         values["disk_used"] = disk_used(server)
         values["obstacles"] = limits_of_server(server, self.now_ms - self._start_ms)
         if self._kept is not None and dialect.documents is not None:
-            kept = documents(dialect.documents, self._kept.beans())
-            values |= {"documents": kept.own, "forged": kept.others}
+            values |= documents(dialect.documents, self._kept.beans())
         if self._clients is not None:
             connections, consumers, prepared_ = self._clients
             values["connections"] = tuple(map(connection, rows(connections.answer())))
@@ -156,24 +155,18 @@ def as_expected(url: str) -> Iterator[None]:
         raise BadValue(f"{url}: a listing is not as expected: {type(error).__name__}: {error}") from error
 
 
-class Documents(NamedTuple):
-    """The texts of what dr-ctl keeps at a broker, by name; and queues of such names that clients can have made."""
-
-    own: dict[str, str]
-    others: tuple[str, ...]
-
-
-def documents(document_queue: BrokerStore, queues: Iterable[tuple[str, Fields]]) -> Documents:
-    """Tell dr-ctl's own documents from queues that only have such a name."""
+def documents(document_queue: BrokerStore, queues: Iterable[tuple[str, Fields]]) -> dict[str, Any]:
+    """The texts of dr-ctl's own documents, and queues of such names that clients can have made, by the names of a
+    view."""
     own: dict[str, str] = {}
-    others = []
+    forged = []
     for bean, fields in queues:
         name = beans.parts(bean)["queue"]
         if DOCUMENT.match(name) and not document_queue.is_own(bean, fields):
-            others.append(name)
+            forged.append(name)
         else:
             own[name] = document_queue.text(fields)
-    return Documents(own, tuple(sorted(others)))
+    return {"documents": own, "forged": tuple(sorted(forged))}
 
 
 def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
@@ -84,9 +84,12 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
         context.waiting("under way between the sites", left, some(why) if why else None)
         return _Look(pairs, left, why)
 
+    def little(now: _Look) -> bool:
+        return now.left is not None and now.left <= SMALL and not now.why
+
     def until_little() -> Waited[_Look]:
         within_s, poll_s = ends_s - context.monotonic(), tools.waits.poll_s
-        return until(context, look, holds=lambda now: now.little, within_s=within_s, poll_s=poll_s)
+        return until(context, look, holds=little, within_s=within_s, poll_s=poll_s)
 
     waited, removed = until_little(), 0
     if waited.held and (removed := _without_echoes(tools, ways, waited.look.pairs, context)):
@@ -107,17 +110,12 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
     return Done(f"{if_known(left)} under way, less and less", {"under_way": left})
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(NamedTuple):
     """A look at all pairs: the number that is under way, and the reasons why it is not little."""
 
     pairs: Sequence[Both]
     left: int | None
     why: list[str]
-
-    @property
-    def little(self) -> bool:
-        return self.left is not None and self.left <= SMALL and not self.why
 
 
 def under_way(pairs: Sequence[Both]) -> int | None:
@@ -393,35 +391,12 @@ def probe(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCo
 
 @dataclass(frozen=True, slots=True)
 class _Activated:
-    """The brokers of the target after an activation, and those of the source that answer."""
+    """A reading after an activation: why it is not calm, whether the source is open beside a target that does not
+    deliver, and for how long it has to be calm."""
 
-    views: Sequence[SiteView]
-    others: Sequence[SiteView]
-
-    @property
-    def undone(self) -> list[SiteView]:
-        return [view for view in self.views if not view.delivers]
-
-    @property
-    def shut(self) -> set[str]:
-        """The pairs that have to be activated again. A pair that is activated again delivers by itself: another call
-        would begin its wait for the peer anew, and tell that once more to stop."""
-        return {view.pair for view in self.undone if not view.half_open}
-
-    @property
-    def open_beside(self) -> bool:
-        return bool(self.undone) and any(view.open for view in self.others)
-
-    @property
-    def commands(self) -> list[int | None]:
-        """The commands that are under way. Of a site that is away nothing comes, and what waits for it is kept."""
-        return [_commands(view) for view in (*self.views, *self.others)] if self.others else [None]
-
-    def undelivered(self) -> str | None:
-        return f"{min(view.pair for view in self.undone)} does not deliver yet" if self.undone else None
-
-    def why_not_calm(self) -> str | None:
-        return "commands of the plugin are still under way" if any(self.commands) else self.undelivered()
+    why_not_calm: str | None
+    open_beside: bool
+    calm_for_s: float
 
 
 def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -431,26 +406,32 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
 
     def look() -> _Activated:
         nonlocal again, calm_s
-        now = _Activated(tools.observer.look_at(move.target), tools.observer.look_once().views(move.source))
-        if now.shut and not now.open_beside:
+        views, others = tools.observer.look_at(move.target), tools.observer.look_once().views(move.source)
+        undone = [view for view in views if not view.delivers]
+        open_beside = bool(undone) and any(view.open for view in others)
+        # A pair that is activated again delivers by itself: another call would begin its wait for the peer anew, and
+        # tell that once more to stop.
+        shut = {view.pair for view in undone if not view.half_open}
+        if shut and not open_beside:
             again += 1
             if again <= AGAIN_AT_MOST:
-                context.notice(f"{move.target}: {min(now.shut)} was deactivated by a command: activating it again")
-                tools.change([call for call in step.part("again") if call.unit in now.shut], context)
-        calm_s = context.monotonic() if now.why_not_calm() is not None else calm_s
-        why = now.undelivered() or (None if now.others else f"{move.source} does not answer")
-        context.waiting("commands of the plugin under way, which could undo the activation", total(now.commands), why)
-        return now
-
-    def held_s(views: Sequence[SiteView]) -> float:
-        """How long it has to be calm."""
+                context.notice(f"{move.target}: {min(shut)} was deactivated by a command: activating it again")
+                tools.change([call for call in step.part("again") if call.unit in shut], context)
+        # Of a site that is away nothing comes, and what waits for it is kept.
+        commands = [_commands(view) for view in (*views, *others)] if others else [None]
+        undelivered = f"{min(view.pair for view in undone)} does not deliver yet" if undone else None
+        why_not_calm = "commands of the plugin are still under way" if any(commands) else undelivered
+        calm_s = context.monotonic() if why_not_calm is not None else calm_s
+        why = undelivered or (None if others else f"{move.source} does not answer")
+        context.waiting("commands of the plugin under way, which could undo the activation", total(commands), why)
         intervals = [view.service.interval_ms / 1000 for view in views if view.service is not None]
-        return max(tools.waits.watch_s, tools.waits.watch_intervals * max(intervals, default=0.0))
+        calm_for_s = max(tools.waits.watch_s, tools.waits.watch_intervals * max(intervals, default=0.0))
+        return _Activated(why_not_calm, open_beside, calm_for_s)
 
     waited = until(
         context,
         look,
-        holds=lambda now: now.why_not_calm() is None and context.monotonic() - calm_s >= held_s(now.views),
+        holds=lambda now: now.why_not_calm is None and context.monotonic() - calm_s >= now.calm_for_s,
         hopeless=lambda now: now.open_beside or again > AGAIN_AT_MOST or calm_s - began_s > tools.waits.watch_at_most_s,
         within_s=None,  # a calm that began in time is watched to its end
         poll_s=tools.waits.watch_poll_s,
@@ -460,7 +441,7 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
     if not waited.held:
         # A late command may still undo it: a person has to look.
         often = again > AGAIN_AT_MOST
-        why = "it is deactivated again and again" if often else if_known(waited.look.why_not_calm())
+        why = "it is deactivated again and again" if often else if_known(waited.look.why_not_calm)
         finding = found("DR-CONT-016", target=move.target, why=why)
         return Refused(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)
     findings = _left_staged(tools, move, context)

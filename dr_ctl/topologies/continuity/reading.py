@@ -98,7 +98,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
         commands = _commands(plugin, queues, bridges)
         of_plugin |= {commands.out.name, commands.into.name} if commands is not None else set()
         keeping = InFilter(plugin.prefix if plugin is not None else PREFIX)
-        documents = parts.documents(keeping, [row for row in whole if beans.parts(row[0])["queue"].startswith(OWN)])
+        own = [row for row in whole if beans.parts(row[0])["queue"].startswith(OWN)]
         view = SiteView(
             pair=pair,
             site=site,
@@ -108,8 +108,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
             queues=tuple(
                 replace(queue, internal=queue.internal or name in of_plugin) for name, queue in sorted(queues.items())
             ),
-            documents=documents.own,
-            forged=documents.others,
+            **parts.documents(keeping, own),
             service=plugin,
             flows=tuple(sorted(flows, key=lambda flow: flow.queue)),
             commands=commands,
