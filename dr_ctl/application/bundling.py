@@ -68,7 +68,7 @@ def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: b
     try:
         installation = caller.installation() if has_settings else None
     except SettingsError as error:
-        findings.append(_missing(f"the settings could not be read: {str(error).splitlines()[0]}"))
+        findings.append(found("DR-BUNDLE-001", why=str(error).splitlines()[0]))
     parts, missing = _parts(files, installation)
     findings += missing
     secret = frozenset() if installation is None else texts(installation)
@@ -106,12 +106,12 @@ def _parts(files: RunFiles, installation: Installation | None) -> tuple[dict[str
         except FileNotFoundError:
             continue  # an open run has no result
         except OSError as problem:
-            findings.append(_missing(f"{path.name} could not be read: {problem.strerror or problem}"))
+            findings.append(found("DR-BUNDLE-001.file", file=path.name, why=problem.strerror or problem))
     parts[files.report.name] = render(run_page(read_run(files))).encode("utf-8", "backslashreplace")
     about = record(files)
     parts["versions.json"] = _json(_versions(parts))
     if installation is None:
-        findings.append(_missing("there are no settings here: they and the history are missing"))
+        findings.append(found("DR-BUNDLE-001.no_settings"))
         return parts, findings
     parts["settings.yaml"] = _settings(installation)
     looks, more = _looks(installation, about)
@@ -127,18 +127,15 @@ def _settings(installation: Installation) -> bytes:
 def _looks(installation: Installation, about: Record) -> tuple[dict[str, bytes], list[Finding]]:
     history = installation.history
     if about.began is None or (history.folder is not None and not history.folder.is_dir()):
-        when = "a monitor recorded no samples at that time"
-        return {}, [
-            _missing(when if about.began else "no samples of a monitor: the journal does not say when the run began")
-        ]
+        return {}, [found("DR-BUNDLE-001.no_samples" if about.began else "DR-BUNDLE-001.no_begin")]
     try:
         from dr_ctl.rpo.history.newest import excerpt  # noqa: PLC0415 - a run is bundled without pyarrow too
     except ModuleNotFoundError as error:
-        return {}, [_missing(f"the monitor's samples were not read: {error.name or error} is not installed")]
+        return {}, [found("DR-BUNDLE-001.no_package", package=error.name or error)]
     until = (about.ended or about.began + BEFORE) + AFTER
     looks, torn = excerpt(history, tuple(installation.settings.sites), about.began - BEFORE, until)
     if not looks:
-        torn.append(_missing("a monitor recorded no samples at that time"))
+        torn.append(found("DR-BUNDLE-001.no_samples"))
     return {f"history/{name}": content for name, content in looks.items()}, torn
 
 
@@ -179,10 +176,6 @@ def _packed(folder: str, parts: Mapping[str, bytes], now: datetime) -> bytes:
 
 def _json(document: Mapping[str, Json]) -> bytes:
     return (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")
-
-
-def _missing(text: str) -> Finding:
-    return found("DR-BUNDLE-001", why=text)
 
 
 def redacted(part: Part) -> dict[str, Json]:

@@ -306,18 +306,18 @@ def _told(caller: Caller, opened: Opened, result: Result) -> list[Finding]:
         "state_dir": str(caller.state()),
     }
     findings: list[Finding] = []
-    waiting = [*listeners]
+    waiting, run = [*listeners], if_known(result.run)
     with stoppable() as stop:  # as in a run, no closed terminal ends this
         try:
             while waiting:
                 caller.say(f"telling {waiting[0].run[0]}")
                 if (why := _why_not(place, waiting[0], facts, document, stop)) is not None:
-                    findings.append(_finding(f"a command was not told how the run ended: {why}", result))
+                    findings.append(found("DR-HOOK-002", run=run, why=why))
                 waiting.pop(0)
         except Stopped as stopped:
             stop.over()
             late = ", ".join(each.run[0] for each in waiting)
-            findings.append(_finding(f"{stopped} before these were told how the run ended: {late}", result))
+            findings.append(found("DR-HOOK-002.stopped", run=run, why=stopped, late=late))
     return findings
 
 
@@ -329,10 +329,6 @@ def _why_not(
     except (OSError, ValueError) as error:  # no room for its input, or a word that no variable can hold
         return f"{each.run[0]} could not be started: {error}"
     return None if isinstance(outcome, Done) else outcome.text
-
-
-def _finding(text: str, result: Result) -> Finding:
-    return found("DR-HOOK-002", run=if_known(result.run), why=text)
 
 
 def installation_facts(installation: Installation) -> dict[str, Json]:

@@ -91,18 +91,16 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
     ]
     proposals = [proposal for _, _, proposal in pairs if proposal is not None]
     if len(proposals) < len(pairs) or len({proposal.topology for proposal in proposals}) != 1:
-        text = (
-            "what joins these brokers was not recognized" if not proposals else "the pairs are joined in several ways"
-        )
         seen = some([f"{place.site}: {_seen(place)}" for place in places])
-        text += f" as {wanted.topology}" if wanted.topology is not None else ""
         if silent := [place.url for place in places if place.probed is None]:
-            finding = found("DR-INIT-001.refused", what=text, seen=seen, addresses=some(silent))
+            finding = found("DR-INIT-001.refused", seen=seen, addresses=some(silent))
+        elif proposals:
+            finding = found("DR-INIT-001.several", seen=seen)
         elif wanted.topology is not None:
-            finding = found("DR-INIT-001.not_as_named", what=text, seen=seen)
+            finding = found("DR-INIT-001.not_as_named", topology=wanted.topology, seen=seen)
         else:
-            finding = found("DR-INIT-001.not_recognized", what=text, seen=seen)
-        return Result(ExitCode.UNKNOWN, f"nothing was written: {text}", (finding,))
+            finding = found("DR-INIT-001.not_recognized", seen=seen)
+        return Result(ExitCode.UNKNOWN, f"nothing was written: {finding.text}", (finding,))
     text = _document(wanted, [(at_first, at_second, each) for at_first, at_second, each in pairs if each is not None])
     write_text(wanted.out, text)
     decide = [line.strip() for line in text.splitlines() if f"# {DECIDE}: " in line]

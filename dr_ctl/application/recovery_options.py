@@ -90,13 +90,15 @@ def left_open(declined: Result, files: RunFiles) -> Result:
     return replace(declined, summary=text, run=files.name)
 
 
-def why_not_undone(past: History, snapshot: Snapshot) -> str | None:
+def why_not_undone(past: History, snapshot: Snapshot, run: str) -> Finding | None:
     """Why a run cannot be undone: the run or somebody else may have opened its target."""
     target = past.ask.target
     role = part_of(snapshot, past.ask).roles[target]
     if not past.activation and (role is Role.STANDBY or target in past.serving):
         return None
-    return f"{target} is {role.value} and may have been opened by the run: it cannot be undone"
+    if refused_onward(past, snapshot):
+        return found("DR-RUN-005.given_up", target=target, role=role.value, run=run)
+    return found("DR-RUN-005", target=target, role=role.value)
 
 
 def refused_onward(past: History, snapshot: Snapshot) -> bool:
@@ -175,7 +177,7 @@ class Interrupted:
         )
 
     def _ways(self, past: History, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Iterator[RecoveryOption]:
-        undone = why_not_undone(past, snapshot) is None
+        undone = why_not_undone(past, snapshot, self.run.files.name) is None
         refused = refused_onward(past, snapshot)
         onward = not refused and (not undone or self._forward(past, links))
         answers = all(role in (Role.SERVING, Role.STANDBY) for role in snapshot.roles.values())

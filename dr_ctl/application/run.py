@@ -14,7 +14,7 @@ from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import taken_over
 from dr_ctl.application.plans import PlanData
-from dr_ctl.application.recovery_options import left_open, no_open_run, refused_onward, still_open, why_not_undone
+from dr_ctl.application.recovery_options import left_open, no_open_run, still_open, why_not_undone
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Result
 from dr_ctl.application.standing import owed_now
@@ -359,14 +359,8 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
 
 
 def _past_no_return(past: History, snapshot: Snapshot, files: RunFiles) -> Result | None:
-    if (text := why_not_undone(past, snapshot)) is None:
-        return None
-    finding = (
-        found("DR-RUN-005.given_up", why=text, run=files.name)
-        if refused_onward(past, snapshot)
-        else found("DR-RUN-005", why=text)
-    )
-    return Result.of(ExitCode.PRECHECK_FAILED, finding, run=files.name)
+    finding = why_not_undone(past, snapshot, files.name)
+    return None if finding is None else Result.of(ExitCode.PRECHECK_FAILED, finding, run=files.name)
 
 
 def cost(plan: Plan, snapshot: Snapshot, exposure: LossBound | None, runs: Runs) -> str:

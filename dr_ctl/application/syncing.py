@@ -16,10 +16,11 @@ from dr_ctl.application.result import Result
 from dr_ctl.core.document import optional
 from dr_ctl.core.errors import LoginRefused, Stopped
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Json, Role, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.operations import KEEP_ASIDE
+from dr_ctl.engine.roles import stand
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Kept
 
@@ -59,8 +60,7 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
             refused = (broker.silent for broker in snapshot.brokers if isinstance(broker.silent, LoginRefused))
             if (error := next(refused, None)) is not None:
                 return _not_let_in(error)
-            summary = ", ".join(f"{site} is {role.value}" for site, role in roles.items())
-            return _refused(f"which site serves cannot be told: {summary}")
+            return _refused(found("DR-AGENT-004", roles=stand(snapshot)))
         primary, standby = serving[0], opened.other(serving[0])
         with closing(opened.topology.keeper(primary, _remembered(notes, runs, primary))) as keeper:
             agent = SyncAgent(keeper, runs, notes, clock, {"primary": primary, "standby": standby})
@@ -101,10 +101,9 @@ def settle(caller: Caller, asked: Ask, how: RunOptions) -> Result:
         return run.run(caller, asked, how)
     with Opened.of(caller) as opened:
         waiting = opened.other(asked.target)
-        roles = opened.topology.look().roles
-        if (roles[asked.target], roles[waiting]) != (Role.SERVING, Role.STANDBY):
-            summary = ", ".join(f"{site} is {role.value}" for site, role in roles.items())
-            return _refused(f"copies that nothing proves lie at a site that waits: {summary}")
+        snapshot = opened.topology.look()
+        if (snapshot.roles[asked.target], snapshot.roles[waiting]) != (Role.SERVING, Role.STANDBY):
+            return _refused(found("DR-AGENT-004.settle", roles=stand(snapshot)))
         unproven = opened.topology.unproven(waiting, asked.queues)
     texts = [copies.why_not or f"{len(copies.ids)} of {copies.name}, the first {copies.ids[0]}" for copies in unproven]
     text = f"{waiting}: nothing proves that these copies were consumed: {some(texts)}" if texts else ""
@@ -152,8 +151,8 @@ def _ended(standing: Standing) -> Result:
     return Result(ExitCode.OK, text, kept.findings, SettleData(deleted=deleted, left=left, queues=kept.queues))
 
 
-def _refused(why: str) -> Result:
-    return Result.of(ExitCode.PRECHECK_FAILED, found("DR-AGENT-004", why=why))
+def _refused(finding: Finding) -> Result:
+    return Result.of(ExitCode.PRECHECK_FAILED, finding)
 
 
 def _not_let_in(error: LoginRefused) -> Result:

@@ -150,10 +150,8 @@ def _alone(snapshot: Observation, ask: Ask, *, cut_off: bool, under_way: bool) -
     if (surprise := unexpected(snapshot, ask)) is not None:
         return surprise
     if ask.operation in (QUIESCE, RESTART) and not answers:
-        what = (
-            f"{source} cannot be quiesced" if ask.operation == QUIESCE else f"the link of {source} cannot be restarted"
-        )
-        return found("DR-ROLE-009.restart", what=what, source=source, roles=summary)
+        key = "DR-ROLE-009.quiesce" if ask.operation == QUIESCE else "DR-ROLE-009.restart"
+        return found(key, source=source, roles=summary)
     if ask.operation == FENCE and not answers and not cut_off:
         return found("DR-FENCE-003", site=source, summary=summary)
     if ask.operation == TRIM and not (answers and snapshot.roles[ask.target] is Role.SERVING):

@@ -185,8 +185,14 @@ class _Findings:
         self._path = path
         self._list: list[tuple[int, Finding]] = []
 
-    def add(self, line: int, text: str, id_: str = "DR-BOOK-001", *, severity: Severity = Severity.ERROR) -> None:
-        self._list.append((line, found(id_, severity=severity, line=f"{self._path.name}:{line}", wrong=text)))
+    def add(self, line: int, text: str, *, severity: Severity = Severity.ERROR) -> None:
+        self.put(line, found("DR-BOOK-001", severity=severity, line=self.place(line), wrong=text))
+
+    def place(self, line: int) -> str:
+        return f"{self._path.name}:{line}"
+
+    def put(self, line: int, finding: Finding) -> None:
+        self._list.append((line, finding))
 
     def errors(self) -> bool:
         return any(finding.severity is Severity.ERROR for _, finding in self._list)
@@ -303,22 +309,23 @@ def _order(operation: str, rules: Sequence[Rule], steps: Sequence[RunbookStep], 
     place: dict[str, int] = {}
     for number, step in enumerate(steps):
         if step.verb in at and step.verb not in ("observe", "hook", "ask", "hold"):
-            findings.add(step.line, f"{step.verb} stands a second time", "DR-BOOK-002")
+            findings.put(step.line, found("DR-BOOK-002", line=findings.place(step.line), verb=step.verb))
         for name in (step.verb, _hooked(step)):
             at.setdefault(name, step)
             place.setdefault(name, number)
     for first, then, because in rules:
-        if then not in at and first not in at:
-            continue
         if then not in at:
-            if then in ("activate", "probe", "verify", "drain", "fence"):
-                findings.add(line, f"{then} is missing after {first}: {because}", "DR-BOOK-003")
-        elif first not in at:
-            findings.add(at[then].line, f"{then} without {first} before it: {because}", "DR-BOOK-003")
-        elif place[first] > place[then]:
-            findings.add(at[then].line, f"{then} stands before {first}: {because}", "DR-BOOK-003")
+            if first in at and then in ("activate", "probe", "verify", "drain", "fence"):
+                at_line, key = line, "DR-BOOK-003.missing"
+            else:
+                continue
+        elif first not in at or place[first] > place[then]:
+            at_line, key = at[then].line, "DR-BOOK-003" if first in at else "DR-BOOK-003.without"
+        else:
+            continue
+        findings.put(at_line, found(key, line=findings.place(at_line), first=first, then=then, because=because))
     if operation in ORDER and "activate" not in at:
-        findings.add(line, "activate is missing: the target would never serve", "DR-BOOK-003")
+        findings.put(line, found("DR-BOOK-003.no_activate", line=findings.place(line)))
     for step in steps:
         if step.verb == "check" and step.words.get("operation", operation) != operation:
             findings.add(step.line, f"check: is for {step.words['operation']}, but the runbook is for {operation}")

@@ -17,7 +17,15 @@ def of_permits(view: ClassicBroker, more: Sequence[Permit] = ()) -> Iterator[Fin
         return
     for each in (CLOSES, OPENS, *more):
         if each in view.denied:
-            yield found("DR-POLICY-001", refused=_refused(view, each), allow=_allow(view, each))
+            yield found(
+                "DR-POLICY-001",
+                broker=f"{view.site}/{view.pair}",
+                site=view.site,
+                operation=each.operation,
+                what=each.what,
+                name=each.name,
+                line=each.line,
+            )
 
 
 def of_pausing(view: ClassicBroker, case: Case[Any] | None) -> Iterator[Finding]:
@@ -25,21 +33,25 @@ def of_pausing(view: ClassicBroker, case: Case[Any] | None) -> Iterator[Finding]
     denied = [each for each in (PAUSES, RESUMES) if each in view.denied]
     if case is None or view.role is not Role.SERVING or not denied or not view.managed:
         return
-    if not case.move.ask.cut_in_flight:
-        yield found("DR-POLICY-002.refused", refused=_refused(view, denied[0]), allow=_allow(view, denied[0]))
+    broker, refused = f"{view.site}/{view.pair}", denied[0]
+    if case.move.ask.cut_in_flight:
+        yield found(
+            "DR-POLICY-002.not_needed",
+            severity=Severity.WARNING,
+            broker=broker,
+            operation=refused.operation,
+            what=refused.what,
+        )
     else:
-        yield found("DR-POLICY-002.not_needed", severity=Severity.WARNING, refused=_refused(view, denied[0]))
-
-
-def _refused(view: ClassicBroker, permit: Permit) -> str:
-    return f"{view.site}/{view.pair}: the policy of its console refuses {permit.operation} of {permit.what}"
-
-
-def _allow(view: ClassicBroker, permit: Permit) -> str:
-    return (
-        f"In jolokia-access.xml of {view.site}, take <operation>{permit.name}</operation> out of <deny> for these "
-        f"beans and see that this stands there: {permit.line}"
-    )
+        yield found(
+            "DR-POLICY-002.refused",
+            broker=broker,
+            site=view.site,
+            operation=refused.operation,
+            what=refused.what,
+            name=refused.name,
+            line=refused.line,
+        )
 
 
 def _denied(view: ClassicBroker) -> str:
