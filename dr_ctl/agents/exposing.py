@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import inf, nan
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from dr_ctl.core.document import HIDDEN, derived, key, optional
+from dr_ctl.core.document import HIDDEN, derived, document, key, optional
 from dr_ctl.core.errors import EnvironmentFault, UsageError
-from dr_ctl.core.model import Json, Role
+from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import growing_s, stamp
 from dr_ctl.topologies.topology import Snapshot
@@ -47,13 +47,14 @@ class Metric:
 @dataclass(frozen=True, slots=True)
 class Shown:
     """`well`: the agent does its work. `ready`: what it shows rests on a reading, of which `health` tells; it is recent
-    for `good_for_s`."""
+    for `good_for_s`. `problems`: what is wrong with the sites."""
 
     well: bool
     health: Mapping[str, Json]
     metrics: Sequence[Metric]
     ready: bool = True
     good_for_s: float = inf
+    problems: Sequence[Finding] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +187,11 @@ def _handler(board: Board) -> type[BaseHTTPRequestHandler]:
                 encode, kind = choose_encoder(self.headers.get("Accept", ""))
                 self._answer(200, kind, encode(registry))
             elif self.path in ("/health", "/ready"):
-                good = shown.well if self.path == "/health" else board.ready
-                self._answer(200 if good else 503, "application/json", json.dumps(dict(shown.health)).encode())
+                good, answer = shown.well, dict(shown.health)
+                if self.path == "/ready":
+                    good = board.ready
+                    answer |= {} if shown.problems is None else {"problems": document(shown.problems)}
+                self._answer(200 if good else 503, "application/json", json.dumps(answer).encode())
             else:
                 self._answer(404, "text/plain", b"/metrics, /health or /ready\n")
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from dr_ctl.agents.exposing import Metric, Sample, Shown
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
-from dr_ctl.core.model import ExitCode
+from dr_ctl.core.model import ExitCode, Finding
 from dr_ctl.core.system import Clock, SystemClock, Work, beside, growing_s, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.rpo.estimate.request import Estimating, Request
@@ -178,9 +178,11 @@ class Monitor:
         return self._take([row for row in rows if row.kind in GLANCED], glance.snapshot, at)
 
 
-def shown(monitor: Monitor, look: Sample, figures: Sequence[Metric] = ()) -> Shown:
-    """The metrics for Prometheus on the monitor and its history, beside `figures` of what it looks at. Ready once some
-    broker has answered."""
+def shown(
+    monitor: Monitor, look: Sample, figures: Sequence[Metric] = (), problems: Sequence[Finding] | None = None
+) -> Shown:
+    """The metrics for Prometheus on the monitor and its history, beside `figures` and `problems` of what it looks at.
+    Ready once some broker has answered."""
     own = [
         Metric("dr_ctl_monitor_readings_total", "full readings", monitor.looks),
         Metric("dr_ctl_monitor_reading_seconds", "duration of the last full reading", round(monitor.cost_s, 6)),
@@ -192,7 +194,7 @@ def shown(monitor: Monitor, look: Sample, figures: Sequence[Metric] = ()) -> Sho
     ]
     answers = any(broker.silent is None for broker in look.snapshot.brokers)
     good_for_s = max(RECENT_S, 3 * monitor.every_s)
-    return Shown(look.trouble is None, document(look), [*own, *figures], ready=answers, good_for_s=good_for_s)
+    return Shown(look.trouble is None, document(look), [*own, *figures], answers, good_for_s, problems)
 
 
 def _state(snapshot: Snapshot) -> object:

@@ -1,6 +1,7 @@
 """What is wrong, as findings by one snapshot and the history, each with the command that helps now. `status` prints all
-of them; `check` answers by those for which the catalogue lets a monitor wake somebody (`Finding.page`), and adds what
-is owed and what a failover would meet; `validate` takes those that bear on what it answers."""
+of them; `check` and the monitor's `/ready` answer by those for which the catalogue lets a monitor wake somebody
+(`Finding.page`), with what is owed and what a failover would meet; `validate` and `verify` take those that bear on what
+they answer."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -18,7 +19,7 @@ from dr_ctl.application.lost_site import (
     unwatched,
     without_rights,
 )
-from dr_ctl.application.recovery_options import Interrupted, open_run_findings
+from dr_ctl.application.recovery_options import open_run_findings
 from dr_ctl.application.standing import of_agent
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.core.errors import Between
@@ -40,22 +41,28 @@ OVERDUE: Final = timedelta(days=1)
 
 def diagnose(judge: Judge, last_look: LastSample, now: datetime) -> list[Finding]:
     """Everything that a person must know of the sites, their brokers, runs, locks and the monitor."""
-    opened, snapshot, run = judge.opened, judge.snapshot, judge.open_run
-    interrupted = Interrupted.of(run) if run is not None and not run.lives else None
+    opened, snapshot, interrupted = judge.opened, judge.snapshot, judge.interrupted
     return [
         *filter(None, [renamed_sites(snapshot)]),
-        *_open_again(snapshot, interrupted),
+        *open_again(judge),
         *snapshot.findings(),
         *silent(snapshot),
         *opened.unverified(),
         *of_agent(opened, snapshot),
-        *open_run_findings(run, snapshot, judge.links),
+        *open_run_findings(judge.open_run, snapshot, judge.links),
         *lock.holders(snapshot, interrupted.run.files.name if interrupted is not None else None),
         *_pauses(snapshot),
         *_links(judge),
         *who_serves(judge),
         *unwatched(opened.installation, last_look, now),
     ]
+
+
+def paged(judge: Judge, debts: Sequence[Debt], last_look: LastSample, now: datetime) -> list[Finding]:
+    """What a monitor may wake somebody for by the catalogue, the worst first."""
+    every = dict.fromkeys([*diagnose(judge, last_look, now), *owed(debts, now), *unready(judge, last_look)])
+    ranked = [(finding.page.rank, finding) for finding in every if finding.page is not None]
+    return [finding for _, finding in sorted(ranked, key=lambda each: each[0], reverse=True)]
 
 
 def silent(snapshot: Snapshot) -> list[Finding]:
@@ -93,8 +100,8 @@ def unready(judge: Judge, last_look: LastSample) -> Iterator[Finding]:
     elif (refused := judge.if_lost(site).refused_today(Ask(FAILOVER, other))) is not None:
         yield refused
     yield from never_watched(last_look)
-    document, _, _ = with_age(installation, site)
-    if isinstance(document, dict) and document.get("verdict") == "missed":
+    estimate, _, _ = with_age(installation, site)
+    if estimate is not None and estimate.data.get("verdict") == "missed":
         yield found("DR-RPO-027")
 
 
@@ -105,9 +112,10 @@ def owed(debts: Sequence[Debt], now: datetime) -> Iterator[Finding]:
         yield found("DR-DEBT-002.overdue" if late else "DR-DEBT-002", since=debt.since, debt=debt.text)
 
 
-def _open_again(snapshot: Snapshot, interrupted: Interrupted | None) -> Iterator[Finding]:
+def open_again(judge: Judge) -> Iterator[Finding]:
     """A lost site that serves again although it was to be kept closed. Beside an open run nothing else begins than what
     closes a site."""
+    snapshot, interrupted = judge.snapshot, judge.interrupted
     about = {debt.about: debt.kept_at for debt in snapshot.debts if snapshot.roles.get(debt.about) is Role.SERVING}
     for site, survivor in about.items():
         closed = snapshot.roles.get(survivor) is Role.STANDBY
@@ -164,14 +172,14 @@ def _none_serves(judge: Judge) -> Iterator[Finding]:
         yield from unread
     elif undecided or told_elsewhere or not waiting:
         unsure = any(role in (Role.UNKNOWN, Role.SICK) for role in roles.values())
-        yield found("DR-ROLE-021" if unsure else "DR-ROLE-021.shown", roles=stand(snapshot))
+        yield found("DR-ROLE-005.unsure" if unsure else "DR-ROLE-005.none_waits", roles=stand(snapshot))
     elif len(waiting) == len(roles) and run is not None:
         key = "DR-ROLE-015.under_way" if run.lives else "DR-ROLE-015.open_run"
         yield found(key, sites=" and ".join(roles))
     elif len(waiting) == len(roles):
         yield _closed(judge)
     elif run is not None and run.lives:
-        yield found("DR-ROLE-016.under_way", roles=stand(snapshot))
+        yield found("DR-ROLE-005.under_way", roles=stand(snapshot))
     else:
         yield _one_waits(judge, waiting[0])
 
@@ -182,9 +190,9 @@ def _one_waits(judge: Judge, site: str) -> Finding:
     if (unread := not_read(snapshot, away)) is not None:
         return unread
     if snapshot.roles[away] is Role.SICK and snapshot.one_store:
-        return found("DR-ROLE-016.holder", roles=stand(snapshot), waits=site)
+        return found("DR-ROLE-005.holder", roles=stand(snapshot), waits=site)
     reason = " --reason TEXT" if judge.open_run is not None else ""
-    key = "DR-ROLE-016" if snapshot.roles[away] is Role.DOWN else "DR-ROLE-016.silent"
+    key = "DR-ROLE-005.down" if snapshot.roles[away] is Role.DOWN else "DR-ROLE-005.silent"
     verdict = judge.verdict(FAILOVER, site).text
     return found(key, roles=stand(snapshot), away=away, waits=site, reason=reason, verdict=verdict)
 

@@ -11,49 +11,23 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, Final, Generic, TypeVar, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from pydantic import Field, TypeAdapter, WithJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
-from typing_extensions import TypedDict
 
-from dr_ctl.application.result import SCHEMA, Result
+from dr_ctl.application.result import Envelope, Result
 from dr_ctl.core.document import derived_of, key
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import ExitCode, Finding, Health
+from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.debts import Debt
 from dr_ctl.settings.loader import schema as of_settings
 
 GROUP: Final = "dr_ctl.documents"
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
-C = TypeVar("C")
-D = TypeVar("D")
-
-
-def words(*every: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "enum": list(dict.fromkeys(every))})
-
-
 Nothing = Annotated[dict[str, Any], Field(max_length=0, description="where the command ended before it had any data")]
 """An object without keys."""
-
-
-class Envelope(TypedDict, Generic[C, D]):
-    """The one document of a command."""
-
-    schema: Annotated[str, words(SCHEMA)]
-    command: C
-    outcome: Annotated[str, words(*(code.outcome for code in ExitCode), *(health.value for health in Health))]
-    exit_code: Annotated[
-        int,
-        WithJsonSchema({"type": "integer", "enum": sorted({*map(int, ExitCode), *(health.code for health in Health)})}),
-    ]
-    run: Annotated[str | None, Field(description="the run that the command made, or speaks of")]
-    summary: str
-    findings: list[Finding]
-    debts: list[Debt]
-    data: D
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +182,11 @@ def schema_of(command: str | None) -> dict[str, Any]:
         text = f"{command} is no command with a document" if command else "no command was named"
         raise UsageError(text, remedy=f"The commands are {', '.join(sorted(every))}.")
     envelope: Any = Envelope
-    document = envelope[Annotated[str, words(command)], _types(every[command]) | Nothing]
+    document = envelope[Literal[command], Debt, _types(every[command]) | Nothing]
     title = f"the document of dr-ctl {command}"
     if lines := LINES.get(command):
         # A line of a run is that run's document.
-        types = [envelope[str, _named(each)] if each == _RUN else _named(each) for each in lines.split()]
+        types = [envelope[str, Debt, _named(each)] if each == _RUN else _named(each) for each in lines.split()]
         document, title = reduce(or_, types, document), f"{title}, or a line before it"
     made = TypeAdapter[Any](document).json_schema(schema_generator=_OfDocuments, mode="serialization")
     return {"$schema": DRAFT, **made, "title": title}

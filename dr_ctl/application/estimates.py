@@ -8,12 +8,13 @@ from typing import Any, Final, NamedTuple
 
 from dr_ctl.application.plans import StoredFigures
 from dr_ctl.application.result import Result
+from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity, some
 from dr_ctl.core.notation import duration
 from dr_ctl.core.system import Clock, system
 from dr_ctl.engine.ports import Done, NotNeeded, Outcome
-from dr_ctl.rpo.estimate.request import FRESH_S, Estimating, Found, Request, Stored, stored
+from dr_ctl.rpo.estimate.request import FRESH_S, AgedEstimate, Estimating, Found, Request, Stored, stored
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.settings.model import Installation
 
@@ -67,8 +68,8 @@ def figure(value: Json) -> str:
     return "not known" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def with_age(installation: Installation, site: str) -> tuple[Json, str, list[Finding]]:
-    """The estimate of a site for `status` and plans: the document (null without one), the lines, the findings."""
+def with_age(installation: Installation, site: str) -> tuple[AgedEstimate | None, str, list[Finding]]:
+    """The estimate of a site for `status` and plans, the lines on it, the findings."""
     answer, now = of_site(installation, site), system().now()
     if answer.stored is None:
         return None, "", list(answer.findings)
@@ -76,7 +77,7 @@ def with_age(installation: Installation, site: str) -> tuple[Json, str, list[Fin
     stale = []
     if answer.stored.age_s(now) > FRESH_S:
         stale.append(found("DR-RPO-018", site=site, age=duration(round(answer.stored.age_s(now)))))
-    return answer.stored.as_json(now), line, stale
+    return answer.stored.as_of(now), line, stale
 
 
 def beside_plan(installation: Installation, result: Result) -> Result:
@@ -84,8 +85,8 @@ def beside_plan(installation: Installation, result: Result) -> Result:
     its own bounds."""
     if result.plan is None:
         return result
-    document, line, findings = with_age(installation, result.plan.source)
-    data = replace(result.data, stored=StoredFigures(document))
+    estimate, line, findings = with_age(installation, result.plan.source)
+    data = replace(result.data, stored=StoredFigures(estimate))
     return replace(result, data=data, findings=[*result.findings, *findings], text=result.text or line)
 
 
@@ -107,12 +108,12 @@ class StoredEstimate(_AtHand):
 
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
         del within_s, wait
-        document, _, findings = with_age(self._installation, self._lost)
-        if document is None:
+        estimate, _, findings = with_age(self._installation, self._lost)
+        if estimate is None:
             text = f"no estimate of {self._lost} is stored; the bounds come from the last samples"
             return NotNeeded(text, findings=tuple(findings))
         text = f"what {self._lost} was estimated to lose while it lived is in the report; the bounds hold now"
-        return Done(text, {"estimate": document}, tuple(findings))
+        return Done(text, {"estimate": document(estimate)}, tuple(findings))
 
 
 class SkippedEstimate(_AtHand):
@@ -272,7 +273,7 @@ def _stored(estimate: Stored, limits: Objectives | None) -> Outcome:
     now = system().now()
     text = _summary({"data": estimate.data}, limits)
     text = f"{text}; as stored {duration(round(estimate.age_s(now)))} ago"
-    return Done(text, {"estimate": estimate.as_json(now)}, _findings(estimate.findings))
+    return Done(text, {"estimate": document(estimate.as_of(now))}, _findings(estimate.findings))
 
 
 def _outcome(answer: dict[str, Any], limits: Objectives | None) -> Outcome:

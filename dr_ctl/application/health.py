@@ -7,7 +7,7 @@ from typing import Final
 
 from dr_ctl.application import lost_site, rehearsing
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.diagnosis import diagnose, owed, unready
+from dr_ctl.application.diagnosis import paged
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.standing import owed_now
@@ -62,11 +62,8 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     now, debts = caller.clock.now(), owed_now(caller, snapshot).debts
     last_look = lost_site.last_look(opened.installation)
     judge = Judge.of(caller, opened, snapshot, snapshot.links())
-    findings = dict.fromkeys([*diagnose(judge, last_look, now), *owed(debts, now), *unready(judge, last_look)])
-    paged = [(finding.page, finding) for finding in findings if finding.page is not None]
-    paged.sort(key=lambda each: each[0].rank, reverse=True)
-    health = paged[0][0] if paged else Health.OK
-    worst_first = [each for _, each in paged]
+    problems = paged(judge, debts, last_look, now)
+    health = problems[0].page or Health.OK if problems else Health.OK
     site, run = judge.served_by, judge.open_run
     bounds = judge.if_lost(site).now() if site is not None else None
     read_at = bounds.lost.read_at if bounds is not None else None
@@ -75,15 +72,15 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     texts = [
         f"{site} serves" if site is not None and not any(each.is_split for each in snapshot.brokers) else "",
         f"both sites serve: {served_where(snapshot)}" if is_split(snapshot) else "",
-        *(each.text for each in worst_first),
-        "failover ready" if site is not None and not paged else "",
+        *(problem.text for problem in problems),
+        "failover ready" if site is not None and not problems else "",
         f"newest sample {duration(round(look_s, 1))} old" if look_s is not None and look_s <= lost_site.LATE_S else "",
         _rehearsed(rehearsed, now) if rehearsed is not None else "",
     ]
     data = CheckData(
         {site: SiteRole(role) for site, role in snapshot.roles.items()},
         snapshot.units,
-        worst_first,
+        problems,
         run.files.name if run is not None else None,
         look_s,
         rehearsed,
@@ -91,7 +88,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     )
     code = ExitCode.OK if health is Health.OK else ExitCode.UNKNOWN
     line = f"{health.name} - {'; '.join(filter(None, texts))}"
-    return Result(code, line, worst_first, data, debts=debts, health=health)
+    return Result(code, line, problems, data, debts=debts, health=health)
 
 
 def _rehearsed(at: datetime, now: datetime) -> str:

@@ -1,7 +1,7 @@
 """The monitor as a command: samples both sites, keeps the stored estimate fresh, shows figures to Prometheus, and takes
 a lost site that is back in again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,8 +11,9 @@ from dr_ctl import __version__
 from dr_ctl.agents import exposing as own_exposing
 from dr_ctl.agents.exposing import Metric, MonitorData, ReinstateRun, Sample, exposing
 from dr_ctl.agents.monitor import Monitor, Refresher, shown, stays_by_default
-from dr_ctl.application import estimates, rehearsing
+from dr_ctl.application import estimates, lost_site, rehearsing
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.diagnosis import paged
 from dr_ctl.application.estimates import request
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result, of_error
@@ -68,7 +69,7 @@ def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, me
                     caller.say(why)
                 recorded.tell(look)
                 if figures is not None:
-                    board.shown = shown(watching, look, figures.of(look.snapshot, look.at))
+                    board.shown = shown(watching, look, figures.of(look.snapshot, look.at), figures.problems)
                 own_exposing.notify(own_exposing.READY, own_exposing.ALIVE, f"STATUS={look.line}")
                 caller.line(document(look), look.line)
                 if reinstating is not None:
@@ -127,6 +128,7 @@ class Figures:
 
     caller: Caller
     opened: Opened
+    problems: Sequence[Finding] | None = None
     _seldom: tuple[float, list[Metric]] | None = None
 
     def of(self, snapshot: Snapshot, at: datetime) -> list[Metric]:
@@ -141,6 +143,8 @@ class Figures:
                 *self._ready(snapshot, judge),
             ]
             self._seldom = now, figures
+            debts, looked = owed_now(self.caller, snapshot).debts, lost_site.last_look(self.opened.installation)
+            self.problems = paged(judge, debts, looked, self.caller.clock.now())
         return [*self._seen(snapshot, at), *self._seldom[1]]
 
     def _seen(self, snapshot: Snapshot, at: datetime) -> Iterator[Metric]:

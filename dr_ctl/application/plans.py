@@ -28,6 +28,7 @@ from dr_ctl.engine.record import ABORTED, NEVER_BEGAN, how_ended, record
 from dr_ctl.engine.runs import Runs, write
 from dr_ctl.processes import ssh
 from dr_ctl.rpo.bounds.result import Bounds
+from dr_ctl.rpo.estimate.request import AgedEstimate
 from dr_ctl.settings.model import Installation
 
 RESIDUE: Final = "what a returned site still holds for the other"
@@ -66,7 +67,7 @@ def save(plan: Plan, out: Path) -> None:
 class StoredFigures:
     """The stored estimate beside a plan; None: there is none."""
 
-    estimate: Json
+    estimate: AgedEstimate | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from dr_ctl.application import estimates, lock, lost_site, rehearsing
+from dr_ctl.application import lock, lost_site, rehearsing
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.diagnosis import silent, silent_of, who_serves
+from dr_ctl.application.diagnosis import open_again, silent, silent_of, who_serves
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.installation import Opened, folder, unverified_at
 from dr_ctl.application.lost_site import lost_pairs, not_read
@@ -148,9 +148,9 @@ def _unprepared(judge: Judge, looked: lost_site.LastSample, now: datetime) -> It
     yield from lost_site.unwatched(judge.opened.installation, looked, now)
     if judge.served_by is None or looked.at is None:
         return
-    document, _, findings = with_age(judge.opened.installation, judge.served_by)
+    estimate, _, findings = with_age(judge.opened.installation, judge.served_by)
     yield from findings
-    if document is None and not findings:
+    if estimate is None and not findings:
         yield found("DR-RPO-040", site=judge.served_by)
 
 
@@ -194,7 +194,7 @@ def verify(caller: Caller, asked: Ask) -> Result:
         if any(role in _UNANSWERED for role in snapshot.roles.values()):
             return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {roles}", silent(snapshot), data)
         if any(role is Role.SERVING for role in part_of(snapshot, asked).roles.values()):
-            return _nothing_to_verify(opened, snapshot, asked, data)
+            return _nothing_to_verify(caller, opened, snapshot, asked, data)
         limits = {"within": asked.timeout_s or VERIFY_S, "stable": float(opened.installation.settings.drain.stable)}
         step = PlannedStep(1, VERIFY, asked.target, "the whole gate", limits=limits)
         context = Onlooker(caller.clock, caller.listener())
@@ -206,7 +206,7 @@ def verify(caller: Caller, asked: Ask) -> Result:
     return Result(code, outcome.text, outcome.findings, data)
 
 
-def _nothing_to_verify(opened: Opened, snapshot: Snapshot, asked: Ask, data: VerifyData) -> Result:
+def _nothing_to_verify(caller: Caller, opened: Opened, snapshot: Snapshot, asked: Ask, data: VerifyData) -> Result:
     """While a site serves the gate has not to hold: a swapover closes it. A fence is advised to nobody who moves
     nothing."""
     part, named = part_of(snapshot, asked), "" if asked.units is None else f" {some(asked.units)}"
@@ -216,8 +216,8 @@ def _nothing_to_verify(opened: Opened, snapshot: Snapshot, asked: Ask, data: Ver
         moved = found("DR-VERIFY-001.as_moved", target=asked.target, units=served_where(part))
         return Result.of(ExitCode.PRECHECK_FAILED, *with_queues([moved], asked), data=data)
     if all(role is Role.SERVING for role in snapshot.roles.values()):
-        both = found("DR-VERIFY-001.both_serve", roles=stand(snapshot))
-        return Result.of(ExitCode.PRECHECK_FAILED, both, data=data)
+        judge = Judge.of(caller, opened, snapshot, snapshot.links())
+        return Result.of(ExitCode.PRECHECK_FAILED, *open_again(judge), *who_serves(judge), data=data)
     away = [link.site for link in snapshot.links() if link.attached is False][:1]
     first = "".join(f"The link of {site} first: {opened.mending(site)} " for site in away)
     is_open = found("DR-VERIFY-001.open", roles=stand(snapshot), first=first, target=asked.target)
@@ -302,8 +302,8 @@ def _as_a_whole(judge: Judge) -> Iterator[Check]:
     owed = [debt.text for debt in snapshot.debts]
     yield Check("nothing is owed", name, "; ".join(owed) or "no debt")
     if site is not None:
-        document, line, findings = estimates.with_age(opened.installation, site)
-        yield Check("an estimate is stored, and fresh", name, line if document is not None else None, findings)
+        estimate, line, findings = with_age(opened.installation, site)
+        yield Check("an estimate is stored, and fresh", name, line if estimate is not None else None, findings)
 
 
 def validate_offline(caller: Caller, *, verbose: bool = False) -> Result:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from dr_ctl.core.document import document
+from dr_ctl.core.document import document, key
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Health, Json, Severity
 
@@ -15,7 +15,26 @@ if TYPE_CHECKING:
     from dr_ctl.engine.plan import Plan
     from dr_ctl.engine.ports import Check
 
-SCHEMA = "dr-ctl/1"
+C = TypeVar("C")
+W = TypeVar("W")
+D = TypeVar("D")
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope(Generic[C, W, D]):
+    """The one document of a command; its type says which command, and of which class debts and data are."""
+
+    schema: Literal["dr-ctl/1"] = field(default="dr-ctl/1", init=False)
+    command: C
+    outcome: str = field(
+        metadata=key(shape=Literal[*dict.fromkeys((*(code.outcome for code in ExitCode), *(h.value for h in Health)))])
+    )
+    exit_code: int = field(metadata=key(shape=Literal[*sorted({*map(int, ExitCode), *(h.code for h in Health)})]))
+    run: str | None = field(metadata=key(description="the run that the command made, or speaks of"))
+    summary: str
+    findings: Sequence[Finding]
+    debts: Sequence[W]
+    data: D
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +100,10 @@ class Result:
         return self
 
     def envelope(self, command: str) -> dict[str, Json]:
-        return {
-            "schema": SCHEMA,
-            "command": command,
-            "outcome": self.code.outcome if self.health is None else self.health.value,
-            "exit_code": self.exit_code,
-            "run": self.run,
-            "summary": self.summary,
-            "findings": document(self.findings),
-            "debts": document(self.debts),
-            "data": document(self.data),
-        }
+        outcome = self.code.outcome if self.health is None else self.health.value
+        shown = (self.exit_code, self.run, self.summary, self.findings, self.debts, self.data)
+        made: dict[str, Json] = document(Envelope(command, outcome, *shown))
+        return made
 
 
 def of_error(error: DrCtlError) -> Result:

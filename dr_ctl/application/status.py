@@ -3,25 +3,25 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
 from dr_ctl.application import lock, lost_site, verdicts
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import diagnose
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.installation import Looking, Opened
-from dr_ctl.application.recovery_options import Interrupted, RecoveryOption
+from dr_ctl.application.recovery_options import RecoveryOption
 from dr_ctl.application.result import Result
 from dr_ctl.application.standing import owed_now
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.core.document import MOMENT, key
 from dr_ctl.core.errors import LoginRefused, Throttled
-from dr_ctl.core.model import ExitCode, Json, Role, some
+from dr_ctl.core.model import ExitCode, Role, some
 from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.parts import by_site, is_split, served_where
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import stand_of
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
+from dr_ctl.rpo.estimate.request import AgedEstimate
 from dr_ctl.topologies.topology import (
     LinkSnapshot,
     NodeReading,
@@ -52,12 +52,7 @@ class StatusData:
     last_served: str | None = field(metadata=MOMENT)
     last_look: datetime | None = field(metadata=key(description="of the monitor"))
     locks: Sequence[lock.HeldLock]
-    estimate: Json = field(
-        metadata=key(
-            shape=dict[str, Any] | None,
-            description="`made_at`, `age_s`, and the data of `rpo estimate` as the version made it that stored it",
-        )
-    )
+    estimate: AgedEstimate | None
     bounds: Bounds | None = field(metadata=key(description=IF_LOST))
 
 
@@ -81,7 +76,7 @@ def status(caller: Caller, looked: Looking) -> Status:
     links = snapshot.links()
     judge = Judge.of(caller, opened, snapshot, links)
     run, site = judge.open_run, judge.served_by
-    interrupted = Interrupted.of(run) if run is not None and not run.lives else None
+    interrupted = judge.interrupted
     serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
     last_look = lost_site.last_look(opened.installation)
     findings = diagnose(judge, last_look, caller.clock.now())

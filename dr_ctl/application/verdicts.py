@@ -17,7 +17,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import Since
-from dr_ctl.application.recovery_options import OpenRun, still_open
+from dr_ctl.application.recovery_options import Interrupted, OpenRun, still_open
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Result
 from dr_ctl.core.document import HIDDEN, document, key
@@ -85,6 +85,11 @@ class Judge:
         """The site that serves alone."""
         serving = [site for site, role in self.snapshot.roles.items() if role is Role.SERVING]
         return serving[0] if len(serving) == 1 else None
+
+    @property
+    def interrupted(self) -> Interrupted | None:
+        """The open run, where its process is gone."""
+        return None if self.open_run is None or self.open_run.lives else Interrupted.of(self.open_run)
 
     def verdict(self, operation: str, to: str | None) -> Verdict:
         if to is None:

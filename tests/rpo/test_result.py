@@ -117,7 +117,7 @@ def test_what_was_stored_is_read_with_its_age(tmp_path: Path) -> None:
     found = stored(tmp_path, "london")
 
     assert found.findings == ()
-    told = found.stored.as_json(NOW + timedelta(seconds=90))
+    told = document(found.stored.as_of(NOW + timedelta(seconds=90)))
     assert (told["made_at"], told["age_s"]) == ("2026-03-01T12:00:00.000Z", 90.0)
     assert {key: told[key] for key in answer().data} == answer().data
     assert stat.S_IMODE(place(tmp_path, "london").stat().st_mode) == 0o600

@@ -95,13 +95,13 @@ def test_london_is_killed_and_a_limit_was_given(twin: PlayedTwin, types: Person)
     twin.kill("london")
 
     first = types("status")
-    asked = types(COMMAND.findall(first.remedy("DR-ROLE-016"))[0])
+    asked = types(COMMAND.findall(first.remedy("DR-ROLE-005"))[0])
     agreed = types(accepting)
     moment = stamp(last + timedelta(seconds=1))
     ended = types(f"{accepting} --silent-since {moment} --reason 'the pager'")
 
     assert f"no site serves; london was last seen serving at {stamp(last)}" in first.out
-    assert re.search(r"It is refused without .*--accept-loss \d+.*likely \d+, at most \d+", first.remedy("DR-ROLE-016"))
+    assert re.search(r"It is refused without .*--accept-loss \d+.*likely \d+, at most \d+", first.remedy("DR-ROLE-005"))
     assert (asked.code, agreed.code) == (11, 11)
     assert "The owner of that limit decides" in asked.remedy("DR-LOSS-001")
     assert "With 100 accepted london must have ended by" in agreed.remedy("DR-LOSS-001")

@@ -101,7 +101,7 @@ def test_a_store_that_nobody_takes_ends_with_a_command_that_helps(
 
     assert (stranded.code, serving(twin)) == (23, ()), stranded.document
     assert "unfence" not in stranded.rows("DR-RUN-001")[0]["remedy"]
-    assert (shown.code, shown.ids) == (22, ["DR-STORE-012", "DR-ROLE-021"])
+    assert (shown.code, shown.ids) == (22, ["DR-STORE-012", "DR-ROLE-005"])
     assert "start broker paris on its host" in shown.rows("DR-STORE-012")[0]["remedy"]
     twin.start("paris")
     until(lambda: serving(twin) == ("paris",))
@@ -119,7 +119,7 @@ def test_two_dead_processes_are_no_answer_and_the_command_that_is_named_starts_o
     shown = dr_ctl("status")
     told = shown.rows("DR-STORE-012")[0]
 
-    assert (shown.code, shown.ids) == (22, ["DR-STORE-012", "DR-ROLE-021"])
+    assert (shown.code, shown.ids) == (22, ["DR-STORE-012", "DR-ROLE-005"])
     assert told["text"].count("its process does not run") == 2
     subprocess.run(["/bin/sh", "-c", told["remedy"].split("`")[1]], check=True, timeout=30)
     until(lambda: serving(twin) == ("london",))

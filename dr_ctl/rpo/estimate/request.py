@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from dr_ctl.core.document import document
+from dr_ctl.core.document import document, key
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json
@@ -157,6 +157,16 @@ _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
+class AgedEstimate:
+    """A stored estimate, and how old it is: the data of `rpo estimate` as the version made it that stored it, with the
+    `stale_s` of then."""
+
+    made_at: datetime
+    age_s: float = field(metadata=key(digits=3))
+    data: Mapping[str, Any] = field(metadata=key(flat=True))
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """An estimate as it was made at `made_at`: `data` and `findings` as `rpo estimate` gave them then."""
 
@@ -167,9 +177,8 @@ class Stored:
     def age_s(self, now: datetime) -> float:
         return max(0.0, (now - self.made_at).total_seconds())
 
-    def as_json(self, now: datetime) -> dict[str, Json]:
-        """The estimate's own keys, and when it was made. The `stale_s` in it is as of then."""
-        return {"made_at": stamp(self.made_at), "age_s": round(self.age_s(now), 3), **self.data}
+    def as_of(self, now: datetime) -> AgedEstimate:
+        return AgedEstimate(self.made_at, self.age_s(now), self.data)
 
 
 @dataclass(frozen=True, slots=True)
