@@ -231,7 +231,7 @@ def _with_queues(row: Row, queues: Sequence[Row]) -> Row:
         return row
     acked = [queue.removed if queue.acked is None else queue.acked for queue in queues]
     return replace(
-        row, queues_added=sum(queue.added or 0 for queue in queues), queues_acked=sum(each or 0 for each in acked)
+        row, queues_added=sum(queue.added or 0 for queue in queues), queues_acked=sum(count or 0 for count in acked)
     )
 
 

@@ -61,8 +61,8 @@ class Standing:
     def line(self) -> str:
         queues = self.kept.queues
         counts = [
-            f"{sum(each.deleted for each in queues)} deleted",
-            f"{sum(each.waiting + each.unconfirmed for each in queues)} waiting",
+            f"{sum(queue.deleted for queue in queues)} deleted",
+            f"{sum(queue.waiting + queue.unconfirmed for queue in queues)} waiting",
         ]
         silent = [f"{site} does not answer: {why}" for site, why in self.kept.silent.items()]
         return "; ".join([f"{self.phase.value}{': ' if self.why else ''}{self.why}", *counts, *silent])

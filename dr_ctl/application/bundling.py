@@ -72,7 +72,7 @@ def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: b
     parts, missing = _parts(files, installation)
     findings += missing
     secret = frozenset() if installation is None else texts(installation)
-    whole = {name: content for name, content in parts.items() if not any(each in content for each in secret)}
+    whole = {name: content for name, content in parts.items() if not any(password in content for password in secret)}
     for name in parts.keys() - whole.keys():
         findings.append(found("DR-BUNDLE-001.secret", file=name))
     sealed = check(files)
@@ -142,7 +142,7 @@ def _looks(installation: Installation, about: Record) -> tuple[dict[str, bytes],
 def _versions(parts: Mapping[str, bytes]) -> dict[str, Json]:
     """Versions here now, and those of the brokers when the plan was made."""
     try:
-        names = [match[0] for each in requires("dr-ctl") or () if (match := _PACKAGE.match(each))]
+        names = [match[0] for requirement in requires("dr-ctl") or () if (match := _PACKAGE.match(requirement))]
     except PackageNotFoundError:
         names = []
     packages: dict[str, Json] = {}
@@ -194,7 +194,7 @@ def texts(installation: Installation) -> frozenset[bytes]:
     """Each password of the settings that can be had without a command, in every form that a file may hold it in. One
     that is also an open word of the settings, as `admin` of a user, cannot be told from that word."""
     settings = installation.settings
-    secrets = [each for each in _parts_of(settings) if isinstance(each, Secret)]
+    secrets = [part for part in _parts_of(settings) if isinstance(part, Secret)]
     values = {value for secret in secrets if secret.command is None if (value := _value(secret, installation))}
     open_words = {*_words(redacted(settings))}
     users = {user for user in (getattr(part, "username", None) for part in _parts_of(settings)) if user}
@@ -208,11 +208,11 @@ def _shown(name: str, value: object) -> Json:
     if isinstance(value, Part):
         return redacted(value)
     if isinstance(value, dict):
-        return {str(key): _shown(name, each) for key, each in value.items()}
+        return {str(key): _shown(name, inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         if name in _COMMANDS and value:
             return [address(str(value[0])), *[MASK] * (len(value) - 1)]
-        return [_shown(name, each) for each in value]
+        return [_shown(name, inner) for inner in value]
     if isinstance(value, str):
         return address(value)
     return value if value is None or isinstance(value, bool | int | float) else str(value)
@@ -257,11 +257,11 @@ def _within(value: object) -> Iterator[Part]:
     if isinstance(value, Part):
         yield from _parts_of(value)
     elif isinstance(value, dict):
-        for each in value.values():
-            yield from _within(each)
+        for inner in value.values():
+            yield from _within(inner)
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _within(each)
+        for inner in value:
+            yield from _within(inner)
 
 
 def _words(value: Json) -> Iterator[str]:
@@ -269,8 +269,8 @@ def _words(value: Json) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for each in value.values():
-            yield from _words(each)
+        for inner in value.values():
+            yield from _words(inner)
     elif isinstance(value, list):
-        for each in value:
-            yield from _words(each)
+        for inner in value:
+            yield from _words(inner)

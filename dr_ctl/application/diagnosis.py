@@ -62,7 +62,7 @@ def paged(judge: Judge, debts: Sequence[Debt], last_look: LastSample, now: datet
     """What a monitor may wake somebody for by the catalogue, the worst first."""
     every = dict.fromkeys([*diagnose(judge, last_look, now), *owed(debts, now), *unready(judge, last_look)])
     ranked = [(finding.page.rank, finding) for finding in every if finding.page is not None]
-    return [finding for _, finding in sorted(ranked, key=lambda each: each[0], reverse=True)]
+    return [finding for _, finding in sorted(ranked, key=lambda pair: pair[0], reverse=True)]
 
 
 def silent(snapshot: Snapshot) -> list[Finding]:
@@ -71,7 +71,7 @@ def silent(snapshot: Snapshot) -> list[Finding]:
 
 
 def silent_of(broker: BrokerSnapshot, snapshot: Snapshot) -> list[Finding]:
-    beside = any(each.site == broker.site and each.silent is None for each in snapshot.brokers)
+    beside = any(other.site == broker.site and other.silent is None for other in snapshot.brokers)
     name, error = f"{broker.site}/{broker.pair}", broker.silent
     return [] if error is None else [no_answer(name, broker.role, error, beside=beside)]
 
@@ -222,14 +222,14 @@ def _closed(judge: Judge) -> Finding:
 
 def _pauses(snapshot: Snapshot) -> list[Finding]:
     findings = []
-    for each in snapshot.brokers:
-        by = lock.pausers(snapshot, each)
-        for run in sorted({by.get(name, "") for name in each.paused}):
-            names = [name for name in each.paused if by.get(name, "") == run]
-            broker, paused = f"{each.site}/{each.pair}", some(names)
+    for broker in snapshot.brokers:
+        by = lock.pausers(snapshot, broker)
+        for run in sorted({by.get(queue, "") for queue in broker.paused}):
+            names = [queue for queue in broker.paused if by.get(queue, "") == run]
+            name, paused = f"{broker.site}/{broker.pair}", some(names)
             findings.append(
-                found("DR-QUEUE-001.by_run", broker=broker, run=run, paused=paused, site=each.site)
+                found("DR-QUEUE-001.by_run", broker=name, run=run, paused=paused, site=broker.site)
                 if run
-                else found("DR-QUEUE-001", broker=broker, paused=paused)
+                else found("DR-QUEUE-001", broker=name, paused=paused)
             )
     return findings

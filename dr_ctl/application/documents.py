@@ -105,18 +105,18 @@ class _OfDocuments(GenerateJsonSchema):
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
         made, of = super().dataclass_schema(schema), schema["cls"]
         inner = schema["schema"]
-        types = {each["name"]: each["schema"] for each in inner.get("schema", inner)["fields"]}
+        types = {member["name"]: member["schema"] for member in inner.get("schema", inner)["fields"]}
         made.pop("additionalProperties", None)
         if not str(of.__doc__).startswith(f"{of.__name__}("):  # which a dataclass without a docstring gives itself
             made["description"] = str(of.__doc__).replace("None", "null")
         properties, required = {**made.get("properties", {})}, list[str]()
-        for each in fields(of):
-            name, how = each.metadata.get("alias", each.name), each.metadata
+        for member in fields(of):
+            name, how = member.metadata.get("alias", member.name), member.metadata
             if "shape" in how:
                 shown = self.generate_inner(TypeAdapter(how["shape"]).core_schema)
                 properties[name] = {**shown, "description": how["description"]} if "description" in how else shown
             if "flat" in how:
-                flat = self._flat(types[each.name] if how["flat"] is True else TypeAdapter(how["flat"]).core_schema)
+                flat = self._flat(types[member.name] if how["flat"] is True else TypeAdapter(how["flat"]).core_schema)
                 properties.pop(name)
                 properties |= flat.get("properties", {})
                 required += () if "optional" in how else flat.get("required", ())
@@ -131,7 +131,7 @@ class _OfDocuments(GenerateJsonSchema):
                     properties[name] = _without_null(properties[name])
                 else:
                     required.append(name)
-        hints = {name: get_type_hints(each.fget)["return"] for name, each in derived_of(of).items()}
+        hints = {name: get_type_hints(property_.fget)["return"] for name, property_ in derived_of(of).items()}
         properties |= {name: self.generate_inner(TypeAdapter(hint).core_schema) for name, hint in hints.items()}
         return {**made, "properties": properties, "required": [*required, *hints]}
 
@@ -150,7 +150,7 @@ class _OfDocuments(GenerateJsonSchema):
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Of a value that has no key where it is null."""
-    kinds = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     if not kinds:
         return schema
     bare = {word: value for word, value in schema.items() if word != "anyOf"}
@@ -159,7 +159,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def data_types() -> Mapping[str, Any]:
     """`data` by command, with the commands of other packages."""
-    return {**DATA, **{name: each for entry in entry_points(group=GROUP) for name, each in entry.load().items()}}
+    return {**DATA, **{name: kind for entry in entry_points(group=GROUP) for name, kind in entry.load().items()}}
 
 
 def _types(names: Any) -> Any:
@@ -186,7 +186,7 @@ def schema_of(command: str | None) -> dict[str, Any]:
     title = f"the document of dr-ctl {command}"
     if lines := LINES.get(command):
         # A line of a run is that run's document.
-        types = [envelope[str, Debt, _named(each)] if each == _RUN else _named(each) for each in lines.split()]
+        types = [envelope[str, Debt, _named(kind)] if kind == _RUN else _named(kind) for kind in lines.split()]
         document, title = reduce(or_, types, document), f"{title}, or a line before it"
     made = TypeAdapter[Any](document).json_schema(schema_generator=_OfDocuments, mode="serialization")
     return {"$schema": DRAFT, **made, "title": title}

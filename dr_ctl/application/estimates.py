@@ -154,7 +154,9 @@ def limits(objectives: Objectives | None) -> Mapping[tuple[str, ...], Mapping[st
         return {}
     by_queues = {(): objectives.loss, **{loss_class.queues: loss_class.loss for loss_class in objectives.classes}}
     pairs = {queues: {"loss": limit.messages, "age_s": limit.age_s} for queues, limit in by_queues.items()}
-    return {queues: {key: most for key, most in each.items() if most is not None} for queues, each in pairs.items()}
+    return {
+        queues: {key: most for key, most in of_scope.items() if most is not None} for queues, of_scope in pairs.items()
+    }
 
 
 def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
@@ -166,11 +168,11 @@ def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
         return "objectives missed" if word == "missed" else "objectives: not known"
     limits = list(_limited(data, objectives))
     if word == "missed":
-        return f"objectives missed: {some([each.missed for each in limits if each.is_missed])}"
+        return f"objectives missed: {some([limit.missed for limit in limits if limit.is_missed])}"
     if all(limit.most is not None for limit in limits):
         which = [limit.untold for limit in limits if limit.is_untold]
         return f"objectives: cannot tell: {some(which)}" if which else f"objectives: not known{TOO_FEW}"
-    return f"objectives: not known: {some([each.untold for each in limits if each.is_untold])}"
+    return f"objectives: not known: {some([limit.untold for limit in limits if limit.is_untold])}"
 
 
 class _Limited(NamedTuple):

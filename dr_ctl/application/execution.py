@@ -293,7 +293,7 @@ def _told(caller: Caller, opened: Opened, result: Result) -> list[Finding]:
     if result.ended is None:
         return []
     words = {result.code.outcome, *([DEBT] if result.debts else [])}
-    listeners = [each for each in opened.installation.settings.after if words.intersection(each.on)]
+    listeners = [command for command in opened.installation.settings.after if words.intersection(command.on)]
     if not listeners:
         return []
     caller.say(f"{result.code.outcome}: {result.summary}")
@@ -316,18 +316,18 @@ def _told(caller: Caller, opened: Opened, result: Result) -> list[Finding]:
                 waiting.pop(0)
         except Stopped as stopped:
             stop.over()
-            late = ", ".join(each.run[0] for each in waiting)
+            late = ", ".join(command.run[0] for command in waiting)
             findings.append(found("DR-HOOK-002.stopped", run=run, why=stopped, late=late))
     return findings
 
 
 def _why_not(
-    place: Place, each: After, facts: dict[str, Json], document: dict[str, Json], stop: StopRequest
+    place: Place, command: After, facts: dict[str, Json], document: dict[str, Json], stop: StopRequest
 ) -> str | None:
     try:
-        outcome = place.run(each.run[0], each.run, each.timeout, facts, document, stop)
+        outcome = place.run(command.run[0], command.run, command.timeout, facts, document, stop)
     except (OSError, ValueError) as error:  # no room for its input, or a word that no variable can hold
-        return f"{each.run[0]} could not be started: {error}"
+        return f"{command.run[0]} could not be started: {error}"
     return None if isinstance(outcome, Done) else outcome.text
 
 

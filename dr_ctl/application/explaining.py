@@ -120,7 +120,9 @@ def _exit_codes() -> str:
 def _what_to_type() -> str:
     """Exit codes that need an action, as items of a list."""
     asking = [(code, meaning) for code, meaning in MEANINGS.items() if meaning.tone is not Tone.GOOD]
-    return "\n".join(_filled(f"- **`{code.outcome}` ({int(code)})**, {each.brief}. {each.do}") for code, each in asking)
+    return "\n".join(
+        _filled(f"- **`{code.outcome}` ({int(code)})**, {meaning.brief}. {meaning.do}") for code, meaning in asking
+    )
 
 
 def _sections(entries: Mapping[str, Entry]) -> str:
@@ -147,7 +149,7 @@ def _filled(text: str) -> str:
 _PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "exit codes": _exit_codes,
     "what to type": _what_to_type,
-    "codes at length": lambda: _sections({f"{int(code)}, `{code.outcome}`": each for code, each in codes().items()}),
+    "codes at length": lambda: _sections({f"{int(code)}, `{code.outcome}`": entry for code, entry in codes().items()}),
     "findings": lambda: _sections(findings()),
 }
 

@@ -70,7 +70,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     look_s = (now - read_at).total_seconds() if read_at is not None else None
     rehearsed = rehearsing.last(caller.runs())
     texts = [
-        f"{site} serves" if site is not None and not any(each.is_split for each in snapshot.brokers) else "",
+        f"{site} serves" if site is not None and not any(broker.is_split for broker in snapshot.brokers) else "",
         f"both sites serve: {served_where(snapshot)}" if is_split(snapshot) else "",
         *(problem.text for problem in problems),
         "failover ready" if site is not None and not problems else "",

@@ -124,8 +124,8 @@ def history(runs: Sequence[RunFiles], installation: Installation | None, since: 
     """The turns in order. Without an installation, from the runs alone."""
     records = [record(files) for files in runs]
     spells, findings = _looks(installation, since)
-    all_ = sorted([*_by_runs(records, spells), *_by_no_run(records, spells)], key=lambda each: each.at)
-    turns = [each for each in all_ if since is None or each.at >= since]
+    all_ = sorted([*_by_runs(records, spells), *_by_no_run(records, spells)], key=lambda turn: turn.at)
+    turns = [turn for turn in all_ if since is None or turn.at >= since]
     data = HistoryData(turns, len(spells) > 0)
     last = turns[-1] if turns else None
     summary = "nothing is known" if last is None else f"{last.serves} serves since {stamp(last.at)}"
@@ -158,10 +158,10 @@ def loss(spells: Sequence[Spell], lost: str, let_in: datetime) -> Out:
     """How long clients were out of a site that was lost until they were let in elsewhere: from the first reading that
     saw it serve no more, at least; from the last that saw it serve, at most."""
     before = [spell for spell in spells if spell.site == lost and spell.first <= let_in]
-    last = next((each for each in reversed(before) if each.role == Role.SERVING.value), None)
+    last = next((spell for spell in reversed(before) if spell.role == Role.SERVING.value), None)
     if last is None:
         return Out(None, None)
-    after = next((each for each in before if each.first > last.last), None)
+    after = next((spell for spell in before if spell.first > last.last), None)
     gone = None if after is None or after.role not in _SERVES_NOT else _seconds(after.first, let_in)
     return Out(gone, _seconds(min(last.last, let_in), let_in))
 
@@ -171,55 +171,55 @@ _SERVES_NOT: Final = (Role.DOWN.value, Role.STANDBY.value)
 
 def _by_runs(records: Sequence[Record], spells: Sequence[Spell]) -> list[Turn]:
     turns = []
-    for each in records:
-        if each.outcome == NEVER_BEGAN:
+    for run in records:
+        if run.outcome == NEVER_BEGAN:
             continue
-        what = f"{each.operation} {each.outcome}" if each.outcome != "ok" else each.operation
-        text = f"{what}{f': {each.reason}' if each.reason else ''} ({each.run})"
-        opened = each.let_in if each.let_in is not None and each.let_in.site else None
-        if each.fenced is not None and (opened is None or opened.at < each.fenced.at):
-            last, opened = each.fenced, None
+        what = f"{run.operation} {run.outcome}" if run.outcome != "ok" else run.operation
+        text = f"{what}{f': {run.reason}' if run.reason else ''} ({run.run})"
+        opened = run.let_in if run.let_in is not None and run.let_in.site else None
+        if run.fenced is not None and (opened is None or opened.at < run.fenced.at):
+            last, opened = run.fenced, None
         elif opened is not None:
             last = opened
         else:
             continue
-        serving, known, left = _served(each, opened)
-        out = _out(each, spells, last.at) if opened is not None else None
-        turns.append(Turn(last.at, serving, f"{text}{left}", out, each, known=known))
+        serving, known, left = _served(run, opened)
+        out = _out(run, spells, last.at) if opened is not None else None
+        turns.append(Turn(last.at, serving, f"{text}{left}", out, run, known=known))
     return turns
 
 
-def _served(each: Record, opened: Listener | None) -> tuple[str | None, bool, str]:
+def _served(run: Record, opened: Listener | None) -> tuple[str | None, bool, str]:
     """Where clients were served after a run, whether that is known, and what is served nowhere: by its result. A run
     without one is judged by its last step: a fence takes the service from the site that served before, and from no
     other."""
-    if each.served is not None:
-        sites = list(dict.fromkeys(site for site in each.served.values() if site is not None))
-        known = bool(sites) or each.outcome != ExitCode.UNKNOWN.outcome
-        nowhere = [unit for unit, site in each.served.items() if site is None]
+    if run.served is not None:
+        sites = list(dict.fromkeys(site for site in run.served.values() if site is not None))
+        known = bool(sites) or run.outcome != ExitCode.UNKNOWN.outcome
+        nowhere = [unit for unit, site in run.served.items() if site is None]
         left = f"; {some(nowhere)} served nowhere" if sites and nowhere else ""
         return " and ".join(sorted(sites)) or None, known, left
     if opened is not None:
         return opened.site, True, ""
-    others = [site for site in each.served_before if each.fenced is None or site != each.fenced.site]
+    others = [site for site in run.served_before if run.fenced is None or site != run.fenced.site]
     return " and ".join(others) or None, True, ""
 
 
-def _out(each: Record, spells: Sequence[Spell], let_in: datetime) -> Out | None:
-    if each.out is None and each.operation == FAILOVER and each.source:
-        return loss(spells, each.source, let_in)
-    return each.out
+def _out(run: Record, spells: Sequence[Spell], let_in: datetime) -> Out | None:
+    if run.out is None and run.operation == FAILOVER and run.source:
+        return loss(spells, run.source, let_in)
+    return run.out
 
 
 def _by_no_run(records: Sequence[Record], spells: Sequence[Spell]) -> list[Turn]:
     """Sites that were seen to begin to serve while no run let clients in there."""
-    opened = [each.let_in for each in records if each.let_in is not None]
+    opened = [run.let_in for run in records if run.let_in is not None]
     turns, served_spells = [], serving(spells)
     for place, now in enumerate(served_spells):
         before = max((spell.last for spell in served_spells[:place]), default=None)
         was = next((spell for spell in reversed(served_spells[:place]) if spell.last == before), None)
         begin = (before or now.first) - _CLOCKS
-        if any(each.site == now.site and begin <= each.at <= now.first + _CLOCKS for each in opened):
+        if any(listener.site == now.site and begin <= listener.at <= now.first + _CLOCKS for listener in opened):
             continue
         if was is None or before is None:
             turns.append(Turn(now.first, now.site, "seen serving at the first sample"))
@@ -245,24 +245,24 @@ def _ends(records: Sequence[Record], spells: Sequence[Spell]) -> Iterator[Turn]:
         if not after or after[0].role not in _SERVES_NOT:
             continue
         end = after[0].first
-        if any(each.site != was.site and each.first <= end <= each.last for each in serving(spells)):
+        if any(spell.site != was.site and spell.first <= end <= spell.last for spell in serving(spells)):
             continue
-        if any(_under_way(each, was.last, end) for each in records):
+        if any(_under_way(run, was.last, end) for run in records):
             continue
         text = f"{was.site} was seen {after[0].role}; it was last seen serving at {stamp(was.last)}"
         yield Turn(end, None, text, about=True)
 
 
-def _under_way(each: Record, begin: datetime, end: datetime) -> bool:
+def _under_way(run: Record, begin: datetime, end: datetime) -> bool:
     """Whether a run may have kept clients out in this time. A failover comes after the loss that it is for."""
-    if each.operation == FAILOVER or each.began is None or each.began > end + _CLOCKS:
+    if run.operation == FAILOVER or run.began is None or run.began > end + _CLOCKS:
         return False
-    return each.ended is None or each.ended >= begin - _CLOCKS
+    return run.ended is None or run.ended >= begin - _CLOCKS
 
 
 def _closed_between(spells: Sequence[Spell], was: Spell, now: Spell) -> Spell | None:
     own = [spell for spell in spells if spell.site == now.site and was.last < spell.first < now.first]
-    return next((each for each in own if each.role in _SERVES_NOT), None)
+    return next((spell for spell in own if spell.role in _SERVES_NOT), None)
 
 
 def _between(spells: Sequence[Spell], was: Spell, now: Spell) -> Out:

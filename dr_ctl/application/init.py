@@ -101,11 +101,13 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
         else:
             finding = found("DR-INIT-001.not_recognized", seen=seen)
         return Result(ExitCode.UNKNOWN, f"nothing was written: {finding.text}", (finding,))
-    text = _document(wanted, [(at_first, at_second, each) for at_first, at_second, each in pairs if each is not None])
+    text = _document(
+        wanted, [(at_first, at_second, proposal) for at_first, at_second, proposal in pairs if proposal is not None]
+    )
     write_text(wanted.out, text)
     decide = [line.strip() for line in text.splitlines() if f"# {DECIDE}: " in line]
     findings = [found("DR-INIT-002", lines=len(decide), file=wanted.out)] if decide else []
-    findings += [each for proposal in proposals for each in _shared(proposal)]
+    findings += [finding for proposal in proposals for finding in _shared(proposal)]
     data = InitData(
         wanted.out,
         proposals[0].topology,
@@ -227,7 +229,9 @@ def _broker(place: Place, name: str, wanted: Wanted, proposal: Proposal) -> Iter
     listeners = next((key.value for key in own if key.name == "clients"), [])
     yield Key("name", name, "the same name at both sites makes a pair")
     yield Key("jolokia", place.url, _seen(place))
-    if (listener := stomp(place, [str(each) for each in listeners] if isinstance(listeners, list) else [])) is not None:
+    if (
+        listener := stomp(place, [str(listener) for listener in listeners] if isinstance(listeners, list) else [])
+    ) is not None:
         yield listener
     yield Key("username", wanted.username)
     yield Key("password", {"env": variable(place.site)}, "or {file: PATH}, {command: [ARGV]}")
@@ -280,12 +284,12 @@ def write_examples(out: Path) -> Result:
 
     if out.exists():
         raise UsageError(f"{out} is there already", remedy="Name a directory that is not. Nothing was written.")
-    written = sorted(each for each in machine.shipped("examples").iterdir() if each.is_file())
+    written = sorted(file for file in machine.shipped("examples").iterdir() if file.is_file())
     out.mkdir(parents=True)
-    for each in written:
-        copy(each, out / each.name)  # with its mode: some are commands
+    for file in written:
+        copy(file, out / file.name)  # with its mode: some are commands
     schemas = [f"schemas/{name}" for name in write_schemas(out / "schemas")]
-    data = InitData(directory=out, files=[*(each.name for each in written), *schemas])
+    data = InitData(directory=out, files=[*(file.name for file in written), *schemas])
     return Result(ExitCode.OK, f"{len(written)} examples, and the schemas, are in {out}", data=data)
 
 

@@ -46,7 +46,7 @@ class Opened:
         return tuple(self.installation.settings.sites)
 
     def other(self, site: str) -> str:
-        return next(each for each in self.sites if each != site)
+        return next(name for name in self.sites if name != site)
 
     def must_know(self, *sites: str | None) -> None:
         """Raise `UsageError` where a site that was named is not in the settings."""

@@ -109,7 +109,7 @@ def changed(before: Snapshot, now: Snapshot) -> Finding | None:
 def standing(snapshot: Snapshot) -> list[tuple[Look, LockDocument]]:
     """The newest lock of each broker that has not been released, or still names what its run has left paused."""
     newest = [(look, look.highest) for look in snapshot.locks]
-    return [(look, each) for look, each in newest if each is not None and (each.paused or not each.released)]
+    return [(look, lock) for look, lock in newest if lock is not None and (lock.paused or not lock.released)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +137,14 @@ def shown(snapshot: Snapshot) -> list[HeldLock]:
         HeldLock(
             look.site,
             look.pair,
-            *(each.epoch, each.run, each.what, each.holder, each.host, each.pid),
-            live=each.live(look.now_ms),
-            released=each.released,
-            left_s=max(each.expires_ms - look.now_ms, 0) / 1000 if each.holder else None,
-            paused_before=each.paused_before,
-            paused=each.paused,
+            *(lock.epoch, lock.run, lock.what, lock.holder, lock.host, lock.pid),
+            live=lock.live(look.now_ms),
+            released=lock.released,
+            left_s=max(lock.expires_ms - look.now_ms, 0) / 1000 if lock.holder else None,
+            paused_before=lock.paused_before,
+            paused=lock.paused,
         )
-        for look, each in standing(snapshot)
+        for look, lock in standing(snapshot)
     ]
 
 
@@ -152,20 +152,20 @@ def holders(snapshot: Snapshot, but: str | None = None) -> list[Finding]:
     """Name each run that holds a lock, or held one and never released it; once, wherever it holds it. `but`: not this
     one, of which more is said."""
     findings: dict[str, Finding] = {}
-    for look, each in standing(snapshot):
-        if each.released or each.run == but:
+    for look, lock in standing(snapshot):
+        if lock.released or lock.run == but:
             continue
-        if each.live(look.now_ms):
-            finding = found("DR-LOCK-003.held", severity=Severity.INFO, holder=each.described)
+        if lock.live(look.now_ms):
+            finding = found("DR-LOCK-003.held", severity=Severity.INFO, holder=lock.described)
         else:
             finding = found(
                 "DR-LOCK-003.ran_out",
                 severity=Severity.WARNING,
-                holder=each.described,
-                host=each.host,
-                person=each.holder,
+                holder=lock.described,
+                host=lock.host,
+                person=lock.holder,
             )
-        findings[each.run] = finding
+        findings[lock.run] = finding
     return list(findings.values())
 
 
@@ -173,9 +173,9 @@ def pausers(snapshot: Snapshot, broker: BrokerSnapshot) -> dict[str, str]:
     """Which run paused which queue of a broker, by its lock."""
     return {
         queue: run
-        for look, each in standing(snapshot)
+        for look, lock in standing(snapshot)
         if (look.site, look.pair) == (broker.site, broker.pair)
-        for run, queues in each.paused.items()
+        for run, queues in lock.paused.items()
         for queue in queues
     }
 

@@ -99,11 +99,13 @@ class LossBound:
         silent = [broker.silent for broker in self._brokers(snapshot)]
         self._differing |= {*snapshot.differing()}
         # Where no link ships the producers themselves go on sending to the site that waits.
-        waits = all(each is not Role.SERVING for each in snapshot.roles.values())
+        waits = all(role is not Role.SERVING for role in snapshot.roles.values())
         is_shipped = waits and any(link.outflow is not None for link in snapshot.links())
         rows = snapshot.rows(now) if is_shipped else ()
         self._live = [row for row in rows if row.site != self.lost and row.kind == "queue"]
-        self._host_lives = role is Role.DOWN and all(isinstance(each, Unreachable) and each.refused for each in silent)
+        self._host_lives = role is Role.DOWN and all(
+            isinstance(error, Unreachable) and error.refused for error in silent
+        )
 
     def bounds(self) -> Mapping[str, Json]:
         bounds: Mapping[str, Json] = document(self.now())
@@ -141,7 +143,7 @@ class LossBound:
         if self._begun:
             adds = f"`dr-ctl failover --to {ask.target} {accepting} --reason TEXT` in place of the open run."
         # Beneath the sentence that is refused with, which the end of the command says once more.
-        more = tuple(f"      {each}" for each in (now.because, bounds_text(document(now)), doubles) if each is not None)
+        more = tuple(f"      {line}" for line in (now.because, bounds_text(document(now)), doubles) if line is not None)
         return found(
             "DR-LOSS-001",
             more=(*more, *_beneath(now, doubled=doubles is not None)),
@@ -311,10 +313,10 @@ class _Closed:
 
     def bounds(self) -> Bounds:
         limits, apart, depths = objectives(self.installation), self._apart(), self._depths()
-        held_lost = _total([each.lost for each in self.held])
-        held_duplicates = _total([each.duplicates for each in self.held])
+        held_lost = _total([stake.lost for stake in self.held])
+        held_duplicates = _total([stake.duplicates for stake in self.held])
         # One stream for all queues says of none of them what it holds: the queues themselves do.
-        is_stream = any(each.queues is None for each in self.held)
+        is_stream = any(stake.queues is None for stake in self.held)
         more_at_site = {name: count for name, count in apart.items() if count > 0}
         more_at_other = {name: -count for name, count in apart.items() if count < 0 and is_stream}
         untold = set[str]()
@@ -350,11 +352,11 @@ class _Closed:
         self, name: str, lost: int | None, duplicates: int | None, depths: Mapping[str, int | None]
     ) -> tuple[int | None, int | None]:
         """By its own outflows; without those at most the site's total and the queue's depth."""
-        own = [each.queues for each in self.held]
-        if any(each is None for each in own):
+        own = [stake.queues for stake in self.held]
+        if any(queues is None for queues in own):
             return _least(lost, depths.get(name, 0)), duplicates
-        counts = [each.get(name, (0, 0)) for each in own if each is not None]
-        return sum(each for each, _ in counts), _total([each for _, each in counts])
+        counts = [queues.get(name, (0, 0)) for queues in own if queues is not None]
+        return sum(loss for loss, _ in counts), _total([doubles for _, doubles in counts])
 
     def _depths(self) -> Mapping[str, int | None]:
         depths: dict[str, int | None] = {}

@@ -91,11 +91,11 @@ def _answered(decided: Decision, ask: Ask, snapshot: Snapshot, left: str) -> Ref
 def not_read(snapshot: Snapshot, site: str) -> Finding | None:
     """The finding for a site of which nothing is known because of this machine or its settings: no failover is offered
     for that."""
-    for each in (broker for broker in snapshot.brokers if broker.site == site):
-        if each.silent is None and each.role is Role.UNKNOWN:
-            return found("DR-ROLE-019.not_told", site=site, pair=each.pair)
-        if each.silent is not None and each.silent.lies_here:
-            return found("DR-ROLE-019.not_read", remedy=each.silent.remedy, site=site, why=each.silent)
+    for broker in (own for own in snapshot.brokers if own.site == site):
+        if broker.silent is None and broker.role is Role.UNKNOWN:
+            return found("DR-ROLE-019.not_told", site=site, pair=broker.pair)
+        if broker.silent is not None and broker.silent.lies_here:
+            return found("DR-ROLE-019.not_read", remedy=broker.silent.remedy, site=site, why=broker.silent)
     if (hints := snapshot.hints.get(site, NO_HINTS)).takeovers:
         return found("DR-NODE-004", accepted=True, site=site, nodes="; ".join(hints.takeovers))
     if hints.signs:
@@ -111,7 +111,7 @@ def offered_for_what_is_lost(decided: Decision, ask: Ask, snapshot: Snapshot) ->
     if first is None or first.id not in ("DR-ROLE-005", "DR-ROLE-004"):
         return decided
     sites = [ask.target] if first.id == "DR-ROLE-004" else [*snapshot.roles.keys() - {ask.target}]
-    unread = next((each for site in sites if (each := not_read(snapshot, site))), None)
+    unread = next((finding for site in sites if (finding := not_read(snapshot, site))), None)
     if unread is None:
         return decided
     return replace(decided, findings=(replace(first, remedy=unread.remedy), unread, *decided.findings[1:]))
@@ -131,7 +131,7 @@ def without_rights(snapshot: Snapshot) -> Iterator[Finding]:
     """The brokers of serving sites whose listeners are open to clients that may do nothing there. Beside a site that
     serves nobody gives them their rights again."""
     fenced = behind_rights(snapshot)
-    for broker in [each for each in snapshot.brokers if each.site != fenced]:
+    for broker in [broker for broker in snapshot.brokers if broker.site != fenced]:
         if broker.role is Role.SERVING and broker.kept_out and any(broker.listeners.values()):
             yield found("DR-ROLE-020", site=broker.site, pair=broker.pair)
 
@@ -156,7 +156,7 @@ def taken_over(ask: Ask, snapshot: Snapshot, opened: Opened, runs: Runs) -> str 
     if ask.operation != FAILOVER or not snapshot.one_store or snapshot.roles[left] is Role.SERVING:
         return None
     at = _last_seen(opened.installation, left, Role.SERVING)
-    ended = [each.result.stat().st_mtime for each in runs.all() if each.result.exists()]
+    ended = [run.result.stat().st_mtime for run in runs.all() if run.result.exists()]
     if at is None or any(moment >= at.timestamp() for moment in ended):
         return None
     return f"{ask.target} serves already: it took the store by itself, at about {stamp(at)} or soon after"
@@ -269,14 +269,14 @@ def links(
         missing_package(error)
         lost = {}
     else:
-        lost = {(each.site, each.pair): link_lost(installation.history, each.site, each.pair) for each in down}
+        lost = {(link.site, link.pair): link_lost(installation.history, link.site, link.pair) for link in down}
     kept = {
         debt.about: debt.kept_at
         for debt in snapshot.debts
         if debt.kind is DebtKind.QUARANTINE and snapshot.roles.get(debt.about) is Role.STANDBY
     }
     return {
-        (each.site, each.pair): _of(lost.get((each.site, each.pair)), each.site, kept.get(each.site)) for each in down
+        (link.site, link.pair): _of(lost.get((link.site, link.pair)), link.site, kept.get(link.site)) for link in down
     }
 
 
@@ -333,7 +333,7 @@ def _looks(
         return None, None
     served_us = int(serving[-1])
     later = [looks.saw(role) for role in (Role.DOWN, Role.STANDBY)]
-    gone = [int(each[each > served_us][0]) for each in later if len(each) and each[-1] > served_us]
+    gone = [int(times[times > served_us][0]) for times in later if len(times) and times[-1] > served_us]
     return moment(served_us), moment(min(gone)) if gone else None
 
 

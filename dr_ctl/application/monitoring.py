@@ -150,9 +150,9 @@ class Figures:
     def _seen(self, snapshot: Snapshot, at: datetime) -> Iterator[Metric]:
         yield Metric("dr_ctl_last_reading_timestamp_seconds", "when both sites were read last", at)
         for site, role in snapshot.roles.items():
-            for each in Role:
-                labels = (("site", site), ("role", each.value))
-                yield Metric("dr_ctl_site_role", "1 for the role that a site has", role is each, labels)
+            for possible in Role:
+                labels = (("site", site), ("role", possible.value))
+                yield Metric("dr_ctl_site_role", "1 for the role that a site has", role is possible, labels)
         links = {(link.site, link.pair): link.attached for link in snapshot.links()}
         for broker in snapshot.brokers:
             labels = (("site", broker.site), ("pair", broker.pair))

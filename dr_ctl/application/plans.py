@@ -158,8 +158,8 @@ def _changes(was: Json | Mapping[str, Any], now: Json | Mapping[str, Any], at: s
         for key in dict.fromkeys([*was, *now]):
             yield from _changes(was.get(key), now.get(key), f"{at} {key}".strip())
     elif isinstance(was, list) and isinstance(now, list):
-        gone = [str(each) for each in was if each not in now]
-        new = [str(each) for each in now if each not in was]
+        gone = [str(item) for item in was if item not in now]
+        new = [str(item) for item in now if item not in was]
         if gone or new:
             parts = [f"without {', '.join(gone)}"] * bool(gone) + [f"with {', '.join(new)}"] * bool(new)
             yield f"{_place(at)} now {' and '.join(parts)}"
@@ -203,7 +203,7 @@ class Approvals:
 
     @property
     def names(self) -> list[str]:
-        return [each.signer.name for each in self.by]
+        return [signature.signer.name for signature in self.by]
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +320,7 @@ def _beside(installation: Installation, saved: Saved) -> tuple[Approvals, tuple[
             signer = f"not read: {problem.strerror or problem}"
         if isinstance(signer, str):
             others.append(found("DR-APPROVAL-003.signature", path=path, why=signer))
-        elif not any({*signer.names} & {*each.signer.names} or signer.key == each.signer.key for each in by):
+        elif not any({*signer.names} & {*other.signer.names} or signer.key == other.signer.key for other in by):
             by.append(Signature(signer, text))
     return Approvals(hashlib.sha256(saved.content).hexdigest(), tuple(by)), tuple(others)
 

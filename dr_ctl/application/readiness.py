@@ -110,8 +110,8 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
     )
     lines = [verdict.line for verdict in verdicts]
     groups = [
-        replace(each, findings=_since_the_loss(snapshot, each.findings))
-        for each in grouped(opened.installation, findings, checks, verdicts, verbose=verbose)
+        replace(group, findings=_since_the_loss(snapshot, group.findings))
+        for group in grouped(opened.installation, findings, checks, verdicts, verbose=verbose)
     ]
     findings = _since_the_loss(snapshot, findings)
     return Result(verdicts[0].code, "; ".join(lines), findings, data, closing="\n".join(lines), groups=groups)
@@ -245,8 +245,8 @@ def grouped(
         Group(
             f"installation {title}" if title == own else title,
             sorted(
-                (each for each, place in zip(findings, places, strict=True) if place == title),
-                key=lambda each: _ORDER.index(each.severity),
+                (finding for finding, place in zip(findings, places, strict=True) if place == title),
+                key=lambda finding: _ORDER.index(finding.severity),
             ),
             [check for check in checks if check.where == title] if verbose else (),
         )

@@ -212,12 +212,12 @@ class Interrupted:
         if away:
             return f"the link of {', '.join(away)} is not attached, so it cannot drain now"
         left = [link.outflow for link in links]
-        if left and not any(each is None or each for each in left):
+        if left and not any(count is None or count for count in left):
             return "both hold the same now, a few seconds"
         takes = [link.drain_s for link in links]
         if not takes or None in takes:
             return "how long the drain takes is not known"
-        return f"about {duration(max(each or 0.0 for each in takes))} to drain"
+        return f"about {duration(max(seconds or 0.0 for seconds in takes))} to drain"
 
 
 def _after(past: History) -> str | None:

@@ -255,7 +255,7 @@ def _planned(decided: Plan, request: Request) -> Result:
 
 def _trimmed(caller: Caller, planned: Result, decided: Plan, request: Request) -> Result:
     """With what the trim itself would find now, as it looks before it removes."""
-    [step] = [each for each in decided.steps if each.verb == TRIM]
+    [step] = [step for step in decided.steps if step.verb == TRIM]
     move = Move(decided.ask, decided.source, decided.baseline)
     try:
         outcome = request.opened.topology.driver().apply(step, move, Onlooker(caller.clock, caller.listener()))
@@ -393,7 +393,7 @@ def _time(plan: Plan, snapshot: Snapshot, runs: Runs) -> str:
         between = f"{duration(min(took))} to {duration(max(took))}" if len(took) > 1 else duration(took[0])
         return f"about {duration(median(took))} ({moves}: {between})"
     ships = [link.outflow for link in snapshot.links() if link.site == plan.source]
-    now = "" if None in ships or not ships else f" ({sum(each or 0 for each in ships)} to ship now)"
+    now = "" if None in ships or not ships else f" ({sum(count or 0 for count in ships)} to ship now)"
     return f"unknown, no move from here was measured yet{now}"
 
 

@@ -83,8 +83,8 @@ def _said(last: Mapping[str, Any], site: str) -> Iterator[Finding]:
     """The findings of the agent itself, as of its last word."""
     if last.get("primary") != site:
         return
-    for each in last.get("findings", []):
-        yield Finding(each["id"], Severity(each["severity"]), each["text"], each["remedy"])
+    for row in last.get("findings", []):
+        yield Finding(row["id"], Severity(row["severity"]), row["text"], row["remedy"])
 
 
 def _at(last: Mapping[str, Any]) -> datetime:

@@ -93,7 +93,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         findings += verdicts.differing(opened, snapshot, exposed, judge.if_lost(exposed).differ())
     data = StatusData(
         sites={name: _at_work(snapshot, name, role) for name, role in snapshot.roles.items()},
-        nodes={f"{each.site}/{each.pair}": each.nodes for each in snapshot.brokers if each.nodes},
+        nodes={f"{broker.site}/{broker.pair}": broker.nodes for broker in snapshot.brokers if broker.nodes},
         pairs=snapshot.units,
         links=[
             link if silence is None else replace(link, more={**link.more, "last_attached": silence.at})
@@ -122,7 +122,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         summary, code = "split brain: both sites let clients in" if serving else nobody_serves, ExitCode.OK
     if (fenced := lost_site.behind_rights(snapshot)) is not None:
         summary = f"split brain: clients can connect at both sites; the lasting fence of {fenced} keeps its roles out"
-    if split := [f"{each.site}/{each.pair}" for each in snapshot.brokers if each.is_split]:
+    if split := [f"{broker.site}/{broker.pair}" for broker in snapshot.brokers if broker.is_split]:
         summary = f"split brain: two nodes of {some(split)} are active; {summary}"
     debts = owed_now(caller, snapshot)
     serves = by_site(snapshot.units) if opened.topology.recipe.moves_parts else {}
@@ -134,5 +134,5 @@ def _at_work(snapshot: Snapshot, site: str, role: Role) -> SiteAtWork:
     brokers = [broker for broker in snapshot.brokers if broker.site == site]
     clients = [broker.clients for broker in brokers]
     traffic = [broker.traffic for broker in brokers]
-    come, go = (None if None in traffic else sum(each[at] for each in traffic if each is not None) for at in (0, 1))
-    return SiteAtWork(role, None if None in clients else sum(each or 0 for each in clients), come, go)
+    come, go = (None if None in traffic else sum(rates[at] for rates in traffic if rates is not None) for at in (0, 1))
+    return SiteAtWork(role, None if None in clients else sum(count or 0 for count in clients), come, go)

@@ -115,7 +115,7 @@ class Judge:
             )
             if judged.code is ExitCode.OK:
                 return replace(judged, text=text, code=ExitCode.PRECHECK_FAILED, findings=refused.findings)
-        if exposure is None or not any(each.startswith("--accept") for each in judged.needs):
+        if exposure is None or not any(option.startswith("--accept") for option in judged.needs):
             return judged
         bounds = bounds_text(exposure.bounds())
         text = f"refused without {' '.join(judged.needs)}: {bounds}; the owner of that limit decides"
@@ -227,7 +227,7 @@ class Judge:
         if ask.operation == FAILOVER and all(role is Role.STANDBY for role in self.snapshot.roles.values()):
             text += "; both sites answer: `dr-ctl status` names the command that opens one without a failover"
         if ask.operation in (SWAPOVER, FAILBACK) and stuck:
-            waits = some([f"{if_known(each.outflow)} to ship from {each.site}/{each.pair}" for each in stuck])
+            waits = some([f"{if_known(link.outflow)} to ship from {link.site}/{link.pair}" for link in stuck])
             text += f"; {waits}, and none moved during this reading: a move is undone if its drain does not end"
         if ask.operation == SWAPOVER and is_split(self.snapshot):
             served = by_site(self.snapshot.units)
@@ -311,7 +311,7 @@ def headline(judge: Judge, site: str, away: Collection[Since], now: datetime) ->
         cost += f" (reading of {duration(round(max(0.0, (now - read_at).total_seconds()), 1))} ago)"
     if not away:
         return cost if read_at is not None else ""
-    since = [each.at for each in away if each.at is not None]
+    since = [since.at for since in away if since.at is not None]
     when = f"since {min(since)}" if len(since) == len(away) else "for a time that nobody knows"
     return f"nothing has reached {judge.opened.other(site)} {when}; {cost}"
 
@@ -320,8 +320,8 @@ def differing(opened: Opened, snapshot: Snapshot, site: str, by_history: Sequenc
     """That the sites differ by more than what was on its way, by this reading; where it does not tell, by the
     history."""
     move = Move(Ask(SWAPOVER, opened.other(site)), site, {})
-    findings = [each for check in opened.topology.recipe.checks(snapshot, move) for each in check.found]
-    own = [replace(each, severity=Severity.WARNING) for each in findings if each.id == "DR-PARITY-001"]
+    findings = [finding for check in opened.topology.recipe.checks(snapshot, move) for finding in check.found]
+    own = [replace(finding, severity=Severity.WARNING) for finding in findings if finding.id == "DR-PARITY-001"]
     return own or by_history
 
 
@@ -353,7 +353,7 @@ def planned_as_if_lost(opened: Opened, asked: Ask, lost: str) -> Result:
         code = ExitCode.OK if isinstance(decided, AlreadyThere) else ExitCode.PRECHECK_FAILED
         summary = f"as if {lost} was lost: a failover to {asked.target} is {word}: {why}"
         return Result(code, summary, [*decided.findings, *findings], data)
-    own = [each for each in besides(decided.findings, lost) if each.id != "DR-PARITY-001"]
+    own = [finding for finding in besides(decided.findings, lost) if finding.id != "DR-PARITY-001"]
     plan = replace(decided, as_if_lost=lost, findings=(*own, *findings))
     exposure = bounds_text(document(bounds))
     summary = f"as if {lost} was lost: {len(plan.steps)} steps to {asked.target}; {exposure}"

@@ -93,7 +93,7 @@ class Group(TyperGroup):
 
     def _rows(self, ctx: Any) -> dict[str, str]:
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        return {name: each.get_short_help_str(_WHOLE) for name, each in commands.items() if each is not None}
+        return {name: command.get_short_help_str(_WHOLE) for name, command in commands.items() if command is not None}
 
 
 class Whole(Group):
@@ -115,7 +115,9 @@ class Whole(Group):
 
     def _rows(self, ctx: Any) -> dict[str, str]:
         own = {name: super(Whole, self).get_command(ctx, name) for name in super().list_commands(ctx)}
-        return {name: each.get_short_help_str(_WHOLE) for name, each in own.items() if each is not None} | TEXTS
+        return {
+            name: command.get_short_help_str(_WHOLE) for name, command in own.items() if command is not None
+        } | TEXTS
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         rows = self._rows(ctx)
@@ -175,19 +177,23 @@ def command(
 
     def register(function: Callable[..., Result]) -> Callable[..., Result]:
         signature = inspect.signature(function, locals=_UNREAD, eval_str=True)
-        own = [each for each in signature.parameters.values() if each.name not in ("session", "asked", "how")]
+        own = [
+            parameter
+            for parameter in signature.parameters.values()
+            if parameter.name not in ("session", "asked", "how")
+        ]
         parameters = [*asks, *own, *changes]
-        taken = {each.name for each in parameters}
-        every = [each for each in everywhere(before=False) if each.name not in taken]
+        taken = {parameter.name for parameter in parameters}
+        every = [parameter for parameter in everywhere(before=False) if parameter.name not in taken]
 
         def run(ctx: typer.Context, **options: Any) -> None:
-            session = _with(ctx.obj.called(whole), {each.name: options.pop(each.name) for each in every})
+            session = _with(ctx.obj.called(whole), {parameter.name: options.pop(parameter.name) for parameter in every})
             try:
                 if asks or changes:
                     from dr_ctl.cli import asking  # noqa: PLC0415
 
-                    request = {each.name: options.pop(each.name) for each in asks}
-                    how = asking.run_options({each.name: options.pop(each.name) for each in changes})
+                    request = {parameter.name: options.pop(parameter.name) for parameter in asks}
+                    how = asking.run_options({parameter.name: options.pop(parameter.name) for parameter in changes})
                     options |= {"asked": asking.asked(session, whole, request, how.reason)} if asks else {}
                     options |= {"how": how} if changes else {}
                 result = function(session, **options)

@@ -90,7 +90,9 @@ COMPLETED: Final[Mapping[str, Callable[..., list[str]]]] = {
     "COMMAND": _documented,
 }
 
-FIELDS: Final = {each.name: each.metadata for each in (*fields(RunOptions), *fields(Ask)) if "typed" in each.metadata}
+FIELDS: Final = {
+    member.name: member.metadata for member in (*fields(RunOptions), *fields(Ask)) if "typed" in member.metadata
+}
 _KINDS: Final[dict[str, Any]] = {"": bool, "FILE": Path | None, "DIR": Path | None, "QUEUE=N": list[str] | None}
 
 

@@ -89,7 +89,7 @@ def findings_and_debts(result: Result) -> Iterator[str]:
 def _closing(result: Result) -> str:
     if not result.groups:
         return page(result.closing.split("\n"))
-    return "\n".join(_wrapped(each, _width(), then="  ") for each in result.closing.split("\n"))
+    return "\n".join(_wrapped(text, _width(), then="  ") for text in result.closing.split("\n"))
 
 
 def as_line(document: Mapping[str, Json]) -> str:
@@ -156,13 +156,13 @@ def _group(group: Group, columns: int | None) -> Iterator[str]:
 
 def _finding(finding: Finding, columns: int | None) -> Iterator[str]:
     yield _wrapped(finding.text, columns, f"{MARKS[finding.severity]} {finding.id}  ", " " * 6)
-    yield from (_wrapped(each, columns, " " * 6) for each in finding.more)
+    yield from (_wrapped(text, columns, " " * 6) for text in finding.more)
     if finding.remedy:
         yield _wrapped(finding.remedy, columns, "      -> ")
 
 
 def _check(check: Check, columns: int | None) -> str:
-    ids = f"; {', '.join(dict.fromkeys(each.id for each in check.found))}" if check.found else ""
+    ids = f"; {', '.join(dict.fromkeys(finding.id for finding in check.found))}" if check.found else ""
     evidence = check.evidence if check.evidence is not None else "no answer"
     return _wrapped(f"{check.name} ({evidence}){ids}", columns, f"   {check.verdict:<8}  ")
 

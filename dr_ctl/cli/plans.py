@@ -24,9 +24,9 @@ def plan_text(plan: Plan) -> str:
         when = " before the point of no return" if returns else ""
         lines.append(f"If it fails{when}, this is undone: {', '.join(undone)}.")
     if plan.not_replicated:
-        lines += ["Not replicated:", *(f"  - {each}" for each in plan.not_replicated)]
+        lines += ["Not replicated:", *(f"  - {sentence}" for sentence in plan.not_replicated)]
     if plan.cannot_know:
-        lines += ["What a plan cannot know:", *(f"  - {each}" for each in plan.cannot_know)]
+        lines += ["What a plan cannot know:", *(f"  - {sentence}" for sentence in plan.cannot_know)]
     return page(lines)
 
 

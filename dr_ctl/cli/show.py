@@ -61,7 +61,7 @@ def _text(state: Status) -> str:
                 lines.append(f"    {lacking}")
             if (down := state.down.get((site, broker.pair))) is not None:
                 lines.append(f"    {down.text}")
-        lines += [f"  workload {each.line}" for each in state.snapshot.workloads if each.site == site]
+        lines += [f"  workload {workload.line}" for workload in state.snapshot.workloads if workload.site == site]
     return page(lines)
 
 
@@ -71,16 +71,16 @@ def _nodes(broker: BrokerSnapshot) -> list[str]:
 
 def _at_work(broker: BrokerSnapshot) -> str:
     """Whether clients are there, and work."""
-    come, go = ("not known", "not known") if broker.traffic is None else (f"{each:.1f}/s" for each in broker.traffic)
+    come, go = ("not known", "not known") if broker.traffic is None else (f"{rate:.1f}/s" for rate in broker.traffic)
     return f"{if_known(broker.clients)} client connection(s); {come} in, {go} consumed"
 
 
 def _lacking(state: Status, broker: BrokerSnapshot) -> str | None:
     """How many messages the peer lacks at least, by the depths: it may hold others that were consumed here. An outflow
     counts events, acknowledgements included, but an operator asks for messages."""
-    link = next((each for each in state.links if (each.site, each.pair) == (broker.site, broker.pair)), None)
+    link = next((link for link in state.links if (link.site, link.pair) == (broker.site, broker.pair)), None)
     peer = next(
-        (each for each in state.snapshot.brokers if each.pair == broker.pair and each.site != broker.site), None
+        (other for other in state.snapshot.brokers if other.pair == broker.pair and other.site != broker.site), None
     )
     if link is None or not link.outflow or link.messages_alone or peer is None or peer.silent is not None:
         return None

@@ -101,7 +101,10 @@ def without(error: ModuleNotFoundError) -> PartMissing | None:
     if package is None:
         return None
     # Whoever needs one of these needs the other.
-    packages = [package, *(each for each in _TOGETHER if package in _TOGETHER and each != package and not _there(each))]
+    packages = [
+        package,
+        *(module for module in _TOGETHER if package in _TOGETHER and module != package and not _there(module)),
+    ]
     are = "s {} are" if len(packages) > 1 else " {} is"
     text = f"the Python package{are.format(' and '.join(packages))} not installed"
     return PartMissing(text, remedy=f"{_installing(packages)} installs {'them' if len(packages) > 1 else 'it'}.")

@@ -75,7 +75,7 @@ def lost_alone(debts: Iterable[Debt]) -> str | None:
 def known(path: Path) -> list[Debt]:
     """Read the debts that STATE remembers. Raises EnvironmentFault."""
     try:
-        return [read(Debt, each) for each in json.loads(path.read_text(encoding="utf-8"))]
+        return [read(Debt, row) for row in json.loads(path.read_text(encoding="utf-8"))]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -84,6 +84,6 @@ class Reserve:
 
 def private(folder: Path) -> None:
     """Make a folder, and each that is missing above it, for this user alone."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
+    missing = [directory for directory in (folder, *folder.parents) if not directory.exists()]
+    for directory in reversed(missing):
+        directory.mkdir(mode=0o700, exist_ok=True)

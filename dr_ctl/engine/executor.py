@@ -229,7 +229,7 @@ class _Run(Generic[O]):
             return self._ended(ExitCode.INCOMPLETE, text)
         past = self._journal.history()
         if not to_undo(past):
-            if any(each.step.verb == operations.KEEPS and each.succeeded for each in past.steps):
+            if any(done.step.verb == operations.KEEPS and done.succeeded for done in past.steps):
                 to = self._move.target
                 text = f"{text}; {to} stays taken in: `dr-ctl swapover --to {to}` moves the service when it is wanted"
             return self._ended(ExitCode.DECLINED, text)

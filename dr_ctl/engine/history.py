@@ -59,7 +59,7 @@ class Entry:
     previous: str
 
     def body(self) -> dict[str, Json]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return {member.name: getattr(self, member.name) for member in fields(self)}
 
     def hash(self) -> str:
         text = json.dumps(self.body(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))

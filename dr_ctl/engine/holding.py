@@ -72,7 +72,7 @@ class Lease:
 
     def __init__(self, stores: Iterable[Store], who: LockDocument, clock: Clock) -> None:
         """`who` is the document to be, without its times and its epoch."""
-        self._slots = [BrokerLock(store) for store in sorted(stores, key=lambda each: (each.site, each.pair))]
+        self._slots = [BrokerLock(store) for store in sorted(stores, key=lambda store: (store.site, store.pair))]
         self._who, self._clock = who, clock
         self.facts: Callable[[], tuple[str, int]] = lambda: ("", 0)  # the journal's last hash and count
         self._lost: tuple[str, LockDocument] | None = None
@@ -118,8 +118,8 @@ class Lease:
                 if not break_lock:
                     return slot.name, other, True
                 live = [document for document in look.documents if document.live(look.now_ms)]
-                broken += [each for each in live if not any(each.same(known) for known in broken)]
-        self.broken += [each for each in broken if not any(each.same(known) for known in self.broken)]
+                broken += [lock for lock in live if not any(lock.same(known) for known in broken)]
+        self.broken += [lock for lock in broken if not any(lock.same(known) for known in self.broken)]
         self._who = replace(self._who, epoch=next_epoch(look for _, look in looks))
         taken: list[BrokerLock] = []
         done = False
@@ -197,7 +197,7 @@ class Lease:
     def why_not(self, site: str, pair: str, timeout_s: float) -> str | None:
         """Say why no call may go out to that broker now, or return None if a call that takes `timeout_s` may. An old
         look is made anew; a lock with too little time left is renewed."""
-        slot = next(each for each in self._slots if each.key == (site, pair))
+        slot = next(slot for slot in self._slots if slot.key == (site, pair))
         try:
             if slot.forbidden is None and (self._old(slot) or self._left_s(slot) < timeout_s):
                 with slot.mutex:
@@ -242,7 +242,7 @@ class Lease:
 
     def paused(self, site: str, pair: str, names: Iterable[str]) -> str | None:
         """Write down which queues are about to be paused; says why not where that cannot be done."""
-        slot = next(each for each in self._slots if each.key == (site, pair))
+        slot = next(slot for slot in self._slots if slot.key == (site, pair))
         with slot.mutex:
             slot.own = tuple(sorted({*slot.own, *names}))
             if slot.held is None:
@@ -255,7 +255,7 @@ class Lease:
 
     def still_paused(self, site: str, pair: str, names: Collection[str]) -> None:
         """Note which queues of a broker were seen paused at the end: the lock forgets what runs have lifted."""
-        slot = next(each for each in self._slots if each.key == (site, pair))
+        slot = next(slot for slot in self._slots if slot.key == (site, pair))
         with slot.mutex:
             slot.own = tuple(name for name in slot.own if name in names)
             if slot.held is not None:
@@ -398,8 +398,8 @@ def tended(stores: Sequence[Store], who: LockDocument, clock: Clock) -> Iterator
         yield lease
     finally:
         over.set()
-        for each in keeping:
-            each.wait()
+        for work in keeping:
+            work.wait()
         for store in stores:
             store.close()
 

@@ -75,7 +75,7 @@ class LockDocument:
 
     def same(self, other: LockDocument) -> bool:
         """Say whether both are of the same holding, whatever was written into it since."""
-        own_id, other_id = ((each.epoch, each.run, each.host, each.pid, each.state) for each in (self, other))
+        own_id, other_id = ((lock.epoch, lock.run, lock.host, lock.pid, lock.state) for lock in (self, other))
         return own_id == other_id
 
     def to_text(self) -> str:
@@ -114,7 +114,7 @@ def _moment(value: Any) -> int:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise TypeError("not a list of names")
     return tuple(value)
 
@@ -131,7 +131,7 @@ class Look:
 
     @property
     def highest(self) -> LockDocument | None:
-        return max(self.documents, key=lambda each: each.epoch, default=None)
+        return max(self.documents, key=lambda lock: lock.epoch, default=None)
 
 
 class Forbidden(BrokerError):
@@ -175,9 +175,9 @@ def against(look: Look, me: LockDocument, broken: Collection[LockDocument] = ())
     """The lock that keeps this run out, if any. A lock broken at one broker counts as broken at the others too."""
     return next(
         (
-            each
-            for each in sorted(look.documents, key=lambda each: -each.epoch)
-            if each.live(look.now_ms) and not ended(each, me) and not any(each.same(other) for other in broken)
+            lock
+            for lock in sorted(look.documents, key=lambda lock: -lock.epoch)
+            if lock.live(look.now_ms) and not ended(lock, me) and not any(lock.same(other) for other in broken)
         ),
         None,
     )
@@ -197,17 +197,17 @@ def ended(lock: LockDocument, me: LockDocument) -> bool:
 def next_epoch(looks: Iterable[Look]) -> int:
     """The next free number above every epoch seen."""
     snapshot = list(looks)
-    highest = max((each.epoch for look in snapshot for each in look.documents), default=0)
+    highest = max((lock.epoch for look in snapshot for lock in look.documents), default=0)
     taken = frozenset[int]().union(*(look.taken for look in snapshot))
     return next(number for number in itertools.count(highest + 1) if number not in taken)
 
 
 def lost_to(look: Look, me: LockDocument) -> LockDocument | None:
     """The lock of another run that replaced this run's lock; returns None while this run still holds its own."""
-    others = [each for each in look.documents if each.epoch >= me.epoch and not each.same(me)]
+    others = [lock for lock in look.documents if lock.epoch >= me.epoch and not lock.same(me)]
     if others:
-        return max(others, key=lambda each: each.epoch)
-    return None if any(each.same(me) for each in look.documents) else LockDocument(me.epoch, _GONE)
+        return max(others, key=lambda lock: lock.epoch)
+    return None if any(lock.same(me) for lock in look.documents) else LockDocument(me.epoch, _GONE)
 
 
 def conflict(look: Look, me: LockDocument, broken: Collection[LockDocument] = ()) -> LockDocument | None:
@@ -218,8 +218,8 @@ def conflict(look: Look, me: LockDocument, broken: Collection[LockDocument] = ()
 def inherited(look: Look) -> dict[str, tuple[str, ...]]:
     """Queues that earlier runs paused and no run has resumed yet, by run. Whichever run comes next must resume them."""
     paused: dict[str, tuple[str, ...]] = {}
-    for each in look.documents:
-        for run, names in each.paused.items():
+    for lock in look.documents:
+        for run, names in lock.paused.items():
             paused[run] = tuple(sorted({*paused.get(run, ()), *names}))
     return paused
 

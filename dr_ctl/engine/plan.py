@@ -50,8 +50,8 @@ class Call:
 def _gathered(row: Mapping[str, Json]) -> dict[str, Any]:
     """The row of a call with the keys of its request as one."""
     return {
-        **{name: each for name, each in row.items() if name in _CALL},
-        "request": {name: each for name, each in row.items() if name not in _CALL},
+        **{name: value for name, value in row.items() if name in _CALL},
+        "request": {name: value for name, value in row.items() if name not in _CALL},
     }
 
 

@@ -154,9 +154,9 @@ def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere |
     if operation == FAILOVER and recipe.holds_already(snapshot, move) is None:
         return None  # somebody else opened the target; the lost site's messages must still be kept out, at a price
     findings = [
-        replace(each, severity=_milder(each))
-        for each in recipe.why_not(snapshot, move)
-        if each.severity is not Severity.ERROR or Weight.WHERE_IT_SERVES in each.weighs
+        replace(finding, severity=_milder(finding))
+        for finding in recipe.why_not(snapshot, move)
+        if finding.severity is not Severity.ERROR or Weight.WHERE_IT_SERVES in finding.weighs
     ]
     return AlreadyThere(f"{target} serves{_named(snapshot, move.ask)} already; nothing was changed", tuple(findings))
 

@@ -180,13 +180,13 @@ class Check:
     def verdict(self) -> Literal["holds", "warns", "fails", "not read"]:
         if self.evidence is None:
             return "not read"
-        worst = {each.severity for each in self.found}
+        worst = {finding.severity for finding in self.found}
         return "fails" if Severity.ERROR in worst else "warns" if Severity.WARNING in worst else "holds"
 
     @derived
     def findings(self) -> list[str]:
         """Their ids."""
-        return [each.id for each in self.found]
+        return [finding.id for finding in self.found]
 
     def aged(self, age_s: float) -> Check:
         """Copy that was read so long ago."""

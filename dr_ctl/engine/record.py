@@ -125,11 +125,13 @@ def record(files: RunFiles) -> Record:
     begun = [mapping(row.get("evidence")) for row in rows if row.get("kind") in ("run", "lock")]
     plans = [mapping(evidence["plan"]) for evidence in begun if "plan" in evidence]
     by = [mapping(evidence.get("by")) for evidence in begun]
-    signed = [mapping(each["approved"]) for each in by if "approved" in each]
+    signed = [mapping(author["approved"]) for author in by if "approved" in author]
     plan = plans[0] if plans else of_file(files.plan) or {}
     ask, data = mapping(plan.get("ask")), mapping(result.get("data"))
     sites = _sites(plans)
-    epochs = [number({**mapping(mapping(each.get("by")).get("lock")), **each}.get("epoch")) for each in begun]
+    epochs = [
+        number({**mapping(mapping(evidence.get("by")).get("lock")), **evidence}.get("epoch")) for evidence in begun
+    ]
     return Record(
         run=files.name,
         outcome=outcome,
@@ -141,18 +143,18 @@ def record(files: RunFiles) -> Record:
         reason=text(ask.get("reason")),
         began=moment(rows[0].get("time")) if rows else None,
         ended=moment(rows[-1].get("time")) if rows and outcome != OPEN else None,
-        authors=tuple(_author(each) for each in by if each),
+        authors=tuple(_author(author) for author in by if author),
         approved_by=approvers(by),
-        plan_sha256=next((text(each.get("plan_sha256")) for each in signed), None),
+        plan_sha256=next((text(approval.get("plan_sha256")) for approval in signed), None),
         exit_code=None if (code := number(result.get("exit_code"))) is None else int(code),
         out=_out(data),
         debts=tuple(text(mapping(debt).get("text")) for debt in items(result.get("debts"))),
-        epoch=max((int(each) for each in epochs if each is not None), default=None),
+        epoch=max((int(epoch) for epoch in epochs if epoch is not None), default=None),
         let_in=_let_in(rows, sites),
         fenced=_fenced(rows, sites),
         served=_served(data),
         served_before=tuple(map(text, items(plan.get("serving")))),
-        about=next((mapping(each["about"]) for each in by if "about" in each), None),
+        about=next((mapping(author["about"]) for author in by if "about" in author), None),
     )
 
 
@@ -173,7 +175,7 @@ def how_ended(files: RunFiles) -> tuple[str, str, Mapping[str, Any]]:
 
 def approvers(by: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """The people whose signatures stand under the plan of a run, by its journal."""
-    signed = [mapping(row) for each in by for row in items(mapping(each.get("approved")).get("by"))]
+    signed = [mapping(row) for author in by for row in items(mapping(author.get("approved")).get("by"))]
     return tuple(dict.fromkeys(text(row.get("name")) for row in signed if text(row.get("name"))))
 
 
@@ -200,7 +202,7 @@ def _fenced(rows: Sequence[Mapping[str, Any]], sites: Mapping[str, str]) -> List
 
 def _served(data: Mapping[str, Any]) -> Mapping[str, str | None] | None:
     units = {
-        text(each.get("name")): text(each.get("serving")) or None for each in map(mapping, items(data.get("pairs")))
+        text(unit.get("name")): text(unit.get("serving")) or None for unit in map(mapping, items(data.get("pairs")))
     }
     return units or None
 

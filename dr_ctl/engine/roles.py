@@ -283,7 +283,7 @@ def not_lost(snapshot: Observation, ask: Ask, *, under_way: bool, cut_off: bool)
     """Say why the site to leave is not taken for lost: it lives, or another node of it may. See `alive`."""
     if (lives := alive(snapshot, ask, under_way=under_way, cut_off=cut_off)) is not None:
         return (lives, *presumed(snapshot, ask))
-    return tuple(each for each in may_take_over(snapshot, ask) if each.severity is Severity.ERROR)
+    return tuple(finding for finding in may_take_over(snapshot, ask) if finding.severity is Severity.ERROR)
 
 
 def presumed(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
@@ -369,7 +369,7 @@ def _renamed(basis: Mapping[str, Any], past: History) -> Finding | None:
         for unit in sorted({*units} - {*now.get(site, units)}):
             node = past.basis.get(NODES, {}).get(site, {}).get(unit)
             today = next(
-                (name for name, each in nodes.get(site, {}).items() if node is not None and each == node), None
+                (name for name, identity in nodes.get(site, {}).items() if node is not None and identity == node), None
             )
             is_now = "" if today is None else f"; that broker is called {today} now"
             return found("DR-ROLE-017.renamed", site=site, unit=unit, is_now=is_now)

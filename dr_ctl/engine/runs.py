@@ -256,7 +256,7 @@ class Runs:
         """The oldest first; a name tells the second in which its run began, and no more."""
         folder = self._state / "runs"
         runs = [RunFiles(path.name, path) for path in folder.iterdir()] if folder.is_dir() else []
-        return sorted(runs, key=lambda each: (each.name.partition("-")[0], _written_ns(each.plan), each.name))
+        return sorted(runs, key=lambda run: (run.name.partition("-")[0], _written_ns(run.plan), run.name))
 
     def find(self, name: str | None) -> RunFiles:
         """Find a run by its name, a unique beginning of it, or the last one; raises `UsageError`."""

@@ -266,4 +266,4 @@ class _Teller:
 def calls_of(story: Story) -> Iterator[tuple[Act, CallMade]]:
     """Every call that went out, in order, with the step it belongs to."""
     made = [(act, call) for act in story.acts for call in act.calls]
-    return iter(sorted(made, key=lambda each: each[1].seq))
+    return iter(sorted(made, key=lambda pair: pair[1].seq))
