@@ -66,7 +66,7 @@ class ReinstateRun:
 
 @dataclass(frozen=True, slots=True)
 class MonitorData:
-    looks: int
+    readings: int
     rows: int
     reinstated: Sequence[ReinstateRun] | None = optional()
 

@@ -78,7 +78,7 @@ class Monitor:
         self._tidying: Work[bool] | None = None
         self._next = self._whole_at = self._glance_at = self._clock.monotonic()
         self._state: object = None
-        self.looks = 0
+        self.readings = 0
         self.rows = 0
         self.cost_s = 0.0
 
@@ -120,7 +120,7 @@ class Monitor:
             glance = Glance(snapshot, 0.0, self._clock.monotonic() - began)
         at = self._moment(glance)
         is_new = self._take(history_rows(glance.snapshot, at, glance.took_s), glance.snapshot, at)
-        self.looks += 1
+        self.readings += 1
         self.cost_s = self._clock.monotonic() - began - glance.ago_s
         self._whole_at = began + self.apart_s
         self._glance_at = began + (self._outflow_s or 0.0)
@@ -184,7 +184,7 @@ def shown(
     """The metrics for Prometheus on the monitor and its history, beside `figures` and `problems` of what it looks at.
     Ready once some broker has answered."""
     own = [
-        Metric("dr_ctl_monitor_readings_total", "full readings", monitor.looks),
+        Metric("dr_ctl_monitor_readings_total", "full readings", monitor.readings),
         Metric("dr_ctl_monitor_reading_seconds", "duration of the last full reading", round(monitor.cost_s, 6)),
         Metric("dr_ctl_monitor_apart_seconds", "interval between full readings", round(monitor.apart_s, 6)),
         Metric("dr_ctl_monitor_rows_total", "rows of the history that were seen", monitor.rows),

@@ -39,7 +39,7 @@ from dr_ctl.topologies.topology import (
 OVERDUE: Final = timedelta(days=1)
 
 
-def diagnose(judge: Judge, last_look: LastSample, now: datetime) -> list[Finding]:
+def diagnose(judge: Judge, last_sample: LastSample, now: datetime) -> list[Finding]:
     """Everything that a person must know of the sites, their brokers, runs, locks and the monitor."""
     opened, snapshot, interrupted = judge.opened, judge.snapshot, judge.interrupted
     return [
@@ -54,13 +54,13 @@ def diagnose(judge: Judge, last_look: LastSample, now: datetime) -> list[Finding
         *_pauses(snapshot),
         *_links(judge),
         *who_serves(judge),
-        *unwatched(opened.installation, last_look, now),
+        *unwatched(opened.installation, last_sample, now),
     ]
 
 
-def paged(judge: Judge, debts: Sequence[Debt], last_look: LastSample, now: datetime) -> list[Finding]:
+def paged(judge: Judge, debts: Sequence[Debt], last_sample: LastSample, now: datetime) -> list[Finding]:
     """What a monitor may wake somebody for by the catalogue, the worst first."""
-    every = dict.fromkeys([*diagnose(judge, last_look, now), *owed(debts, now), *unready(judge, last_look)])
+    every = dict.fromkeys([*diagnose(judge, last_sample, now), *owed(debts, now), *unready(judge, last_sample)])
     ranked = [(finding.page.rank, finding) for finding in every if finding.page is not None]
     return [finding for _, finding in sorted(ranked, key=lambda pair: pair[0], reverse=True)]
 
@@ -89,7 +89,7 @@ def _links(judge: Judge) -> Iterator[Finding]:
             yield found("DR-LINK-010", links=names, mending=judge.opened.mending(site))
 
 
-def unready(judge: Judge, last_look: LastSample) -> Iterator[Finding]:
+def unready(judge: Judge, last_sample: LastSample) -> Iterator[Finding]:
     """What a failover from the site that serves alone would meet, and what nobody would know then."""
     installation, site = judge.opened.installation, judge.served_by
     if site is None:
@@ -99,7 +99,7 @@ def unready(judge: Judge, last_look: LastSample) -> Iterator[Finding]:
         yield found("DR-ROLE-004.no_failover", state=stand_of(judge.snapshot, other), target=other)
     elif (refused := judge.if_lost(site).refused_today(Ask(FAILOVER, other))) is not None:
         yield refused
-    yield from never_watched(last_look)
+    yield from never_watched(last_sample)
     estimate, _, _ = with_age(installation, site)
     if estimate is not None and estimate.data.get("verdict") == "missed":
         yield found("DR-RPO-027")

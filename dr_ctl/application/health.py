@@ -35,7 +35,7 @@ class CheckData:
     pairs: Sequence[UnitSnapshot]
     problems: Sequence[Finding]
     open_run: str | None
-    newest_look_s: float | None
+    newest_sample_age_s: float | None
     rehearsed_at: datetime | None
     bounds: Bounds | None
 
@@ -60,21 +60,23 @@ def unknown(error: DrCtlError) -> Result:
 
 def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     now, debts = caller.clock.now(), owed_now(caller, snapshot).debts
-    last_look = lost_site.last_look(opened.installation)
+    last_sample = lost_site.last_sample(opened.installation)
     judge = Judge.of(caller, opened, snapshot, snapshot.links())
-    problems = paged(judge, debts, last_look, now)
+    problems = paged(judge, debts, last_sample, now)
     health = problems[0].page or Health.OK if problems else Health.OK
     site, run = judge.served_by, judge.open_run
     bounds = judge.if_lost(site).now() if site is not None else None
     read_at = bounds.lost.read_at if bounds is not None else None
-    look_s = (now - read_at).total_seconds() if read_at is not None else None
+    sample_s = (now - read_at).total_seconds() if read_at is not None else None
     rehearsed = rehearsing.last(caller.runs())
     texts = [
         f"{site} serves" if site is not None and not any(broker.is_split for broker in snapshot.brokers) else "",
         f"both sites serve: {served_where(snapshot)}" if is_split(snapshot) else "",
         *(problem.text for problem in problems),
         "failover ready" if site is not None and not problems else "",
-        f"newest sample {duration(round(look_s, 1))} old" if look_s is not None and look_s <= lost_site.LATE_S else "",
+        f"newest sample {duration(round(sample_s, 1))} old"
+        if sample_s is not None and sample_s <= lost_site.LATE_S
+        else "",
         _rehearsed(rehearsed, now) if rehearsed is not None else "",
     ]
     data = CheckData(
@@ -82,7 +84,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
         snapshot.units,
         problems,
         run.files.name if run is not None else None,
-        look_s,
+        sample_s,
         rehearsed,
         bounds,
     )

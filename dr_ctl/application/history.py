@@ -117,7 +117,7 @@ class Turn:
 @dataclass(frozen=True, slots=True)
 class HistoryData:
     history: Sequence[Turn]
-    looks: bool = field(metadata=key(description="whether a monitor has recorded any"))
+    has_samples: bool = field(metadata=key(description="whether a monitor has recorded any"))
 
 
 def history(runs: Sequence[RunFiles], installation: Installation | None, since: datetime | None) -> Result:

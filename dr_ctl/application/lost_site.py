@@ -227,7 +227,7 @@ class LastSample(NamedTuple):
     silent: Sequence[Finding] = ()
 
 
-def last_look(installation: Installation) -> LastSample:
+def last_sample(installation: Installation) -> LastSample:
     history = installation.history
     if history.folder is not None and not history.folder.exists():
         return LastSample(None)

@@ -63,7 +63,7 @@ def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, me
     ):
         figures = Figures(caller, opened) if metrics is not None else None
         try:
-            while until is None or clock.monotonic() < until or not watching.looks:
+            while until is None or clock.monotonic() < until or not watching.readings:
                 look = watching.sample()
                 if refreshing is not None and watching.is_on_disk and (why := refreshing.look()) is not None:
                     caller.say(why)
@@ -79,10 +79,10 @@ def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, me
             pass
     own_exposing.notify(own_exposing.STOPPING)
     place = installation.history.shown
-    text = f"{watching.looks} reading(s), {watching.rows} row(s) written to {place}"
+    text = f"{watching.readings} reading(s), {watching.rows} row(s) written to {place}"
     if reinstating is not None:
         text += f"; {len(reinstating.runs)} run(s) to reinstate a lost site"
-    data = MonitorData(watching.looks, watching.rows, reinstating.runs if reinstating is not None else None)
+    data = MonitorData(watching.readings, watching.rows, reinstating.runs if reinstating is not None else None)
     return Result(ExitCode.OK, text, recorded.findings, data=data)
 
 
@@ -143,7 +143,7 @@ class Figures:
                 *self._ready(snapshot, judge),
             ]
             self._seldom = now, figures
-            debts, looked = owed_now(self.caller, snapshot).debts, lost_site.last_look(self.opened.installation)
+            debts, looked = owed_now(self.caller, snapshot).debts, lost_site.last_sample(self.opened.installation)
             self.problems = paged(judge, debts, looked, self.caller.clock.now())
         return [*self._seen(snapshot, at), *self._seldom[1]]
 

@@ -51,7 +51,7 @@ class ValidateData:
     operations: Mapping[str, Verdict]
     pairs: Sequence[UnitSnapshot]
     fence: Mapping[str, str | None] = field(metadata=key(description="by site: how strong a fence can be there"))
-    last_look: datetime | None
+    last_sample: datetime | None
     rehearsed_at: datetime | None
     bounds: Bounds | None = field(metadata=key(description=IF_LOST))
     checks: Sequence[Check] | None = optional("with --verbose")
@@ -86,7 +86,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         move = Move(Ask(SWAPOVER, target), opened.other(target), {})
         # The installation's own first.
         checks = [*_installed(judge, forbidden), *opened.topology.recipe.checks(snapshot, move)]
-        looked = lost_site.last_look(opened.installation)
+        looked = lost_site.last_sample(opened.installation)
         findings = list(
             dict.fromkeys(
                 [
@@ -103,7 +103,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         operations={verdict.operation: verdict for verdict in verdicts},
         pairs=snapshot.units,
         fence={site: snapshot.fence_strength(site) for site in snapshot.roles},
-        last_look=looked.at,
+        last_sample=looked.at,
         rehearsed_at=rehearsing.last(caller.runs()),
         bounds=judge.if_lost(judge.served_by).now() if judge.served_by is not None else None,
         checks=[check.aged(age_s) for check in checks] if verbose else None,

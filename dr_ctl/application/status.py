@@ -50,7 +50,7 @@ class StatusData:
     open_run: str | None
     ways_out: Sequence[RecoveryOption]
     last_served: str | None = field(metadata=MOMENT)
-    last_look: datetime | None = field(metadata=key(description="of the monitor"))
+    last_sample: datetime | None = field(metadata=key(description="of the monitor"))
     locks: Sequence[lock.HeldLock]
     estimate: AgedEstimate | None
     bounds: Bounds | None = field(metadata=key(description=IF_LOST))
@@ -78,8 +78,8 @@ def status(caller: Caller, looked: Looking) -> Status:
     run, site = judge.open_run, judge.served_by
     interrupted = judge.interrupted
     serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
-    last_look = lost_site.last_look(opened.installation)
-    findings = diagnose(judge, last_look, caller.clock.now())
+    last_sample = lost_site.last_sample(opened.installation)
+    findings = diagnose(judge, last_sample, caller.clock.now())
     estimated, line, stale = with_age(opened.installation, site) if site is not None else (None, "", [])
     exposed = None if is_split(snapshot) else site
     unsure = [stand_of(snapshot, site) for site, role in snapshot.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
@@ -104,7 +104,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         open_run=run.files.name if run is not None else None,
         ways_out=interrupted.ways(snapshot, links) if interrupted is not None else (),
         last_served=out.at if out is not None else None,
-        last_look=last_look.at,
+        last_sample=last_sample.at,
         locks=lock.shown(snapshot),
         estimate=estimated,
         bounds=judge.if_lost(exposed).now() if exposed is not None else None,

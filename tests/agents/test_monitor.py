@@ -315,7 +315,7 @@ def test_a_death_that_a_full_disk_does_not_take_is_on_disk_once_it_can(
     assert (look.trouble, look.dropped) == (None, 0)
     assert shown(monitor, look).well
     monitor.close()
-    assert on_disk(tmp_path) == ["serving", *["down"] * (monitor.looks - 1)]
+    assert on_disk(tmp_path) == ["serving", *["down"] * (monitor.readings - 1)]
 
 
 def test_what_a_disk_does_not_take_in_the_end_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

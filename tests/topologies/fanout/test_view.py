@@ -342,7 +342,7 @@ def test_what_the_store_knows_costs_a_failover_no_duplicates_as_long_as_it_can_b
     failover = "failover", "--to", "paris", "--yes"
     story.play("send a b c; consume london a b")
     with recording(load(twin.settings_path), every_s=0.1):
-        until(lambda: dr_ctl("status").document["data"]["last_look"] is not None)
+        until(lambda: dr_ctl("status").document["data"]["last_sample"] is not None)
         twin.kill("london")
         until(lambda: dr_ctl(*failover, "--dry-run").code == 0)
     hidden = store.rename(store.with_suffix(".gone"))
