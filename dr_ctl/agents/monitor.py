@@ -19,7 +19,7 @@ from dr_ctl.agents.exposing import Metric, Sample, Shown
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import ExitCode, Finding
-from dr_ctl.core.system import Clock, SystemClock, Work, beside, growing_s, system
+from dr_ctl.core.system import Clock, SystemClock, Work, growing_s, in_background, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.rpo.estimate.request import Estimating, Request
 from dr_ctl.rpo.history.row import GLANCED, Row
@@ -134,7 +134,7 @@ class Monitor:
         self.rows += len(rows)
         if self._writer.add(rows) and (self._tidying is None or self._tidying.wait(0)):
             self._tidied()
-            self._tidying = beside(partial(self._upkeep.step, at), "upkeep")  # to join an hour takes seconds
+            self._tidying = in_background(partial(self._upkeep.step, at), "upkeep")  # to join an hour takes seconds
         state = _state(snapshot)
         is_new = self._state not in (None, state)
         self._state = state
@@ -254,7 +254,7 @@ def recording(installation: Installation, *, every_s: float) -> Iterator[None]:
         finally:
             begun.set()
 
-    recorded = beside(record, "monitor")
+    recorded = in_background(record, "monitor")
     begun.wait()
     try:
         yield

@@ -1,6 +1,6 @@
 """What is wrong, as findings by one snapshot and the history, each with the command that helps now. `status` prints all
 of them; `check` and the monitor's `/ready` answer by those for which the catalogue lets a monitor wake somebody
-(`Finding.page`), with what is owed and what a failover would meet; `validate` and `verify` take those that bear on what
+(`Finding.page`), with the debts and what a failover would meet; `validate` and `verify` take those that bear on what
 they answer."""
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +21,8 @@ from dr_ctl.application.lost_site import (
 )
 from dr_ctl.application.recovery_options import open_run_findings
 from dr_ctl.application.standing import of_agent
-from dr_ctl.application.verdicts import Judge
-from dr_ctl.core.errors import Between
+from dr_ctl.application.verdicts import Assessment
+from dr_ctl.core.errors import StartingOrEnding
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.engine.ask import Ask
@@ -39,28 +39,30 @@ from dr_ctl.topologies.topology import (
 OVERDUE: Final = timedelta(days=1)
 
 
-def diagnose(judge: Judge, last_sample: LastSample, now: datetime) -> list[Finding]:
+def diagnose(assessment: Assessment, last_sample: LastSample, now: datetime) -> list[Finding]:
     """Everything that a person must know of the sites, their brokers, runs, locks and the monitor."""
-    opened, snapshot, interrupted = judge.opened, judge.snapshot, judge.interrupted
+    opened, snapshot, interrupted = assessment.opened, assessment.snapshot, assessment.interrupted
     return [
         *filter(None, [renamed_sites(snapshot)]),
-        *open_again(judge),
+        *open_again(assessment),
         *snapshot.findings(),
         *silent(snapshot),
         *opened.unverified(),
         *of_agent(opened, snapshot),
-        *open_run_findings(judge.open_run, snapshot, judge.links),
+        *open_run_findings(assessment.open_run, snapshot, assessment.links),
         *lock.holders(snapshot, interrupted.run.files.name if interrupted is not None else None),
         *_pauses(snapshot),
-        *_links(judge),
-        *who_serves(judge),
+        *_links(assessment),
+        *serving_problems(assessment),
         *unwatched(opened.installation, last_sample, now),
     ]
 
 
-def paged(judge: Judge, debts: Sequence[Debt], last_sample: LastSample, now: datetime) -> list[Finding]:
+def paged(assessment: Assessment, debts: Sequence[Debt], last_sample: LastSample, now: datetime) -> list[Finding]:
     """What a monitor may wake somebody for by the catalogue, the worst first."""
-    every = dict.fromkeys([*diagnose(judge, last_sample, now), *owed(debts, now), *unready(judge, last_sample)])
+    every = dict.fromkeys(
+        [*diagnose(assessment, last_sample, now), *pending(debts, now), *unready(assessment, last_sample)]
+    )
     ranked = [(finding.page.rank, finding) for finding in every if finding.page is not None]
     return [finding for _, finding in sorted(ranked, key=lambda pair: pair[0], reverse=True)]
 
@@ -76,28 +78,28 @@ def silent_of(broker: BrokerSnapshot, snapshot: Snapshot) -> list[Finding]:
     return [] if error is None else [no_answer(name, broker.role, error, beside=beside)]
 
 
-def _links(judge: Judge) -> Iterator[Finding]:
+def _links(assessment: Assessment) -> Iterator[Finding]:
     """The links that are not attached. One to a broker that did not answer says nothing more than that, and of one that
     a quarantine keeps out the debt tells."""
-    snapshot = judge.snapshot
+    snapshot = assessment.snapshot
     silent = {(broker.site, broker.pair) for broker in snapshot.brokers if broker.silent is not None}
     kept_out = {debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
     for site in [site for site in snapshot.roles if site not in kept_out]:
-        away = [link.pair for link in judge.links if link.site == site and link.attached is False]
-        names = some([f"{site}/{pair}" for pair in away if (judge.opened.other(site), pair) not in silent])
+        away = [link.pair for link in assessment.links if link.site == site and link.attached is False]
+        names = some([f"{site}/{pair}" for pair in away if (assessment.opened.other(site), pair) not in silent])
         if names:
-            yield found("DR-LINK-010", links=names, mending=judge.opened.mending(site))
+            yield found("DR-LINK-010", links=names, mending=assessment.opened.mending(site))
 
 
-def unready(judge: Judge, last_sample: LastSample) -> Iterator[Finding]:
+def unready(assessment: Assessment, last_sample: LastSample) -> Iterator[Finding]:
     """What a failover from the site that serves alone would meet, and what nobody would know then."""
-    installation, site = judge.opened.installation, judge.served_by
+    installation, site = assessment.opened.installation, assessment.served_by
     if site is None:
         return
-    other = judge.opened.other(site)
-    if judge.snapshot.roles[other] is not Role.STANDBY:
-        yield found("DR-ROLE-004.no_failover", state=stand_of(judge.snapshot, other), target=other)
-    elif (refused := judge.if_lost(site).refused_today(Ask(FAILOVER, other))) is not None:
+    other = assessment.opened.other(site)
+    if assessment.snapshot.roles[other] is not Role.STANDBY:
+        yield found("DR-ROLE-004.no_failover", state=stand_of(assessment.snapshot, other), target=other)
+    elif (refused := assessment.if_lost(site).refused_today(Ask(FAILOVER, other))) is not None:
         yield refused
     yield from never_watched(last_sample)
     estimate, _, _ = with_age(installation, site)
@@ -105,17 +107,17 @@ def unready(judge: Judge, last_sample: LastSample) -> Iterator[Finding]:
         yield found("DR-RPO-027")
 
 
-def owed(debts: Sequence[Debt], now: datetime) -> Iterator[Finding]:
+def pending(debts: Sequence[Debt], now: datetime) -> Iterator[Finding]:
     """The debts. One of yesterday is no longer the end of an incident, but something forgotten."""
     for debt in debts:
         late = now - datetime.fromisoformat(debt.since) > OVERDUE
         yield found("DR-DEBT-002.overdue" if late else "DR-DEBT-002", since=debt.since, debt=debt.text)
 
 
-def open_again(judge: Judge) -> Iterator[Finding]:
+def open_again(assessment: Assessment) -> Iterator[Finding]:
     """A lost site that serves again although it was to be kept closed. Beside an open run nothing else begins than what
     closes a site."""
-    snapshot, interrupted = judge.snapshot, judge.interrupted
+    snapshot, interrupted = assessment.snapshot, assessment.interrupted
     about = {debt.about: debt.kept_at for debt in snapshot.debts if snapshot.roles.get(debt.about) is Role.SERVING}
     for site, survivor in about.items():
         closed = snapshot.roles.get(survivor) is Role.STANDBY
@@ -129,23 +131,23 @@ def open_again(judge: Judge) -> Iterator[Finding]:
 
 
 def _survivors(snapshot: Snapshot) -> set[str]:
-    """The sites that a failover has opened, and whose peer is not taken in again."""
+    """The sites that a failover has opened, and whose peer is not reinstated."""
     return {debt.kept_at for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
 
 
-def who_serves(judge: Judge) -> Iterator[Finding]:
+def serving_problems(assessment: Assessment) -> Iterator[Finding]:
     """Clients are served by both sites, or by none, and what to type then."""
-    snapshot, run = judge.snapshot, judge.open_run
+    snapshot, run = assessment.snapshot, assessment.open_run
     serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
     lost = [debt.about for debt in snapshot.debts if debt.kind is DebtKind.FENCE]
     if run is None:
-        yield from unserved(snapshot, parts=judge.opened.topology.recipe.moves_parts)
+        yield from unserved(snapshot, parts=assessment.opened.topology.recipe.moves_parts)
         yield from lost_pairs(snapshot)
         yield from without_rights(snapshot)
     if any(len(unit.open_at) > 1 for unit in snapshot.units) and not {*lost} & {*serving}:
         sites = snapshot.roles if run is None else ()  # beside an open run a fence is judged by itself
         against = [
-            [finding for finding in judge.verdict(FENCE, site).findings if finding.severity is Severity.ERROR]
+            [finding for finding in assessment.verdict(FENCE, site).findings if finding.severity is Severity.ERROR]
             for site in sites
         ]
         refused = against and all(against)
@@ -155,17 +157,17 @@ def who_serves(judge: Judge) -> Iterator[Finding]:
         else:
             yield both_open(snapshot) if fenced is None else found("DR-ROLE-001.rights", site=fenced)
         yield from chain(*against)
-    elif is_split(snapshot) and not judge.opened.topology.recipe.moves_parts:
+    elif is_split(snapshot) and not assessment.opened.topology.recipe.moves_parts:
         yield found("DR-ROLE-014.pairs", units=served_where(snapshot))
     elif not serving:
-        yield from _none_serves(judge)
+        yield from _none_serves(assessment)
 
 
-def _none_serves(judge: Judge) -> Iterator[Finding]:
+def _none_serves(assessment: Assessment) -> Iterator[Finding]:
     """No site was seen serving: why, and what to type then."""
-    snapshot, run, roles = judge.snapshot, judge.open_run, judge.snapshot.roles
+    snapshot, run, roles = assessment.snapshot, assessment.open_run, assessment.snapshot.roles
     waiting = [site for site, role in roles.items() if role is Role.STANDBY]
-    undecided = any(isinstance(broker.silent, Between) for broker in snapshot.brokers)
+    undecided = any(isinstance(broker.silent, StartingOrEnding) for broker in snapshot.brokers)
     told_elsewhere = all(broker.silent is None and not broker.listeners for broker in snapshot.brokers)
     unread = [finding for site in roles if (finding := not_read(snapshot, site)) is not None]
     if unread and not waiting:
@@ -177,29 +179,29 @@ def _none_serves(judge: Judge) -> Iterator[Finding]:
         key = "DR-ROLE-015.under_way" if run.lives else "DR-ROLE-015.open_run"
         yield found(key, sites=" and ".join(roles))
     elif len(waiting) == len(roles):
-        yield _closed(judge)
+        yield _closed(assessment)
     elif run is not None and run.lives:
         yield found("DR-ROLE-005.under_way", roles=stand(snapshot))
     else:
-        yield _one_waits(judge, waiting[0])
+        yield _one_waits(assessment, waiting[0])
 
 
-def _one_waits(judge: Judge, site: str) -> Finding:
+def _one_waits(assessment: Assessment, site: str) -> Finding:
     """One site is closed, and the other one was not seen serving."""
-    snapshot, away = judge.snapshot, judge.opened.other(site)
+    snapshot, away = assessment.snapshot, assessment.opened.other(site)
     if (unread := not_read(snapshot, away)) is not None:
         return unread
     if snapshot.roles[away] is Role.SICK and snapshot.one_store:
         return found("DR-ROLE-005.holder", roles=stand(snapshot), waits=site)
-    reason = " --reason TEXT" if judge.open_run is not None else ""
+    reason = " --reason TEXT" if assessment.open_run is not None else ""
     key = "DR-ROLE-005.down" if snapshot.roles[away] is Role.DOWN else "DR-ROLE-005.silent"
-    verdict = judge.verdict(FAILOVER, site).text
+    verdict = assessment.verdict(FAILOVER, site).text
     return found(key, roles=stand(snapshot), away=away, waits=site, reason=reason, verdict=verdict)
 
 
-def _closed(judge: Judge) -> Finding:
+def _closed(assessment: Assessment) -> Finding:
     """Both sites are closed: the commands that open one, as far as each would be taken now."""
-    snapshot, (first, second) = judge.snapshot, judge.snapshot.roles
+    snapshot, (first, second) = assessment.snapshot, assessment.snapshot.roles
     away = lost_alone(snapshot.debts)
     if snapshot.debts and away is None:
         return found("DR-ROLE-015.each_lost", sites=f"{first} and {second}")
@@ -207,7 +209,7 @@ def _closed(judge: Judge) -> Finding:
     closed = [
         site
         for site, other in ((first, second), (second, first))
-        if site != away and site in answering and judge.verdict(UNFENCE, other).code is ExitCode.OK
+        if site != away and site in answering and assessment.verdict(UNFENCE, other).code is ExitCode.OK
     ]
     if closed:
         which = "the site that served last" if len(closed) > 1 else closed[0]

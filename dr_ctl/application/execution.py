@@ -20,7 +20,7 @@ from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import OutOfLost
 from dr_ctl.application.plans import RESIDUE, Approvals
 from dr_ctl.application.result import Result, of_error
-from dr_ctl.application.standing import owed
+from dr_ctl.application.standing import pending
 from dr_ctl.core.document import document, key, mapping, optional
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.findings import found
@@ -31,7 +31,6 @@ from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.context import StopAtOnce, StopRequest, stoppable
 from dr_ctl.engine.disk import NoRoom
 from dr_ctl.engine.executor import Callbacks, RunResult
-from dr_ctl.engine.history import Entry, History, JournalDamaged, fenced_at, let_in_at, outage_s
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
@@ -39,6 +38,7 @@ from dr_ctl.engine.parts import option
 from dr_ctl.engine.plan import Plan
 from dr_ctl.engine.ports import Done, Estimator, UnitSnapshot
 from dr_ctl.engine.record import approvers
+from dr_ctl.engine.replay import Entry, JournalDamaged, RunState, fenced_at, let_in_at, outage_s
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.processes.hooks import HookRunner, Place
 from dr_ctl.processes.secrets import variables
@@ -91,7 +91,7 @@ class Run:
         residue: Mapping[str, Json] | None,
         superseded: RunFiles | None = None,
     ) -> Result:
-        """Execute a plan; `residue`, the messages that a return brings, goes into the result. A `superseded` run is
+        """Execute a plan; `residue`, what a lost site brings back, goes into the result. A `superseded` run is
         closed once this one has begun."""
         listener = self.caller.listener()
         lock.note_pauses(self.lease, decided.baseline)
@@ -117,7 +117,7 @@ class Run:
 
         return self._journaled(act, _about(decided.ask, decided.source), residue, decided, exposure)
 
-    def undo(self, past: History) -> Result:
+    def undo(self, past: RunState) -> Result:
         """Put back what the run has changed."""
         listener = self.caller.listener()
         lock.note_pauses(self.lease, past.baseline)
@@ -210,7 +210,7 @@ class Run:
 
     def _result(self, ended: RunResult[Snapshot], next_steps: Sequence[str]) -> Result:
         answered = [site for site, role in ended.snapshot.roles.items() if role in (Role.SERVING, Role.STANDBY)]
-        debts = owed(self.caller.state(), ended.snapshot.debts, answered)
+        debts = pending(self.caller.state(), ended.snapshot.debts, answered)
         findings = (*ended.findings, *debts.findings)
         next_steps = next_steps if ended.code is ExitCode.OK else ()
         data = OperationData(

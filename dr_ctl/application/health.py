@@ -10,8 +10,8 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import paged
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
-from dr_ctl.application.standing import owed_now
-from dr_ctl.application.verdicts import Judge
+from dr_ctl.application.standing import pending_debts
+from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode, Finding, Health, Role
 from dr_ctl.core.notation import duration
@@ -59,13 +59,13 @@ def unknown(error: DrCtlError) -> Result:
 
 
 def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
-    now, debts = caller.clock.now(), owed_now(caller, snapshot).debts
+    now, debts = caller.clock.now(), pending_debts(caller, snapshot).debts
     last_sample = lost_site.last_sample(opened.installation)
-    judge = Judge.of(caller, opened, snapshot, snapshot.links())
-    problems = paged(judge, debts, last_sample, now)
+    assessment = Assessment.of(caller, opened, snapshot, snapshot.links())
+    problems = paged(assessment, debts, last_sample, now)
     health = problems[0].page or Health.OK if problems else Health.OK
-    site, run = judge.served_by, judge.open_run
-    bounds = judge.if_lost(site).now() if site is not None else None
+    site, run = assessment.served_by, assessment.open_run
+    bounds = assessment.if_lost(site).now() if site is not None else None
     read_at = bounds.lost.read_at if bounds is not None else None
     sample_s = (now - read_at).total_seconds() if read_at is not None else None
     rehearsed = rehearsing.last(caller.runs())

@@ -13,7 +13,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
-from dr_ctl.core.system import Clock, Work, beside
+from dr_ctl.core.system import Clock, Work, in_background
 from dr_ctl.engine import runbook
 from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, HOOK, REINSTATE, RESTART, single_step
@@ -131,7 +131,7 @@ def looking(caller: Caller) -> Iterator[Looking]:
     """Begin to look. The topology is closed after the block, which also ends a reading that still runs."""
     installation = caller.installation()
     topology = registry.opened(installation, caller.clock, caller.timeouts, caller.runs().documents)
-    snapshot = beside(lambda: topology.look(over_s=caller.timeouts.rates_s), "both looks")
+    snapshot = in_background(lambda: topology.look(over_s=caller.timeouts.rates_s), "both looks")
     try:
         with closing(topology):
             yield Looking(installation, topology, snapshot)

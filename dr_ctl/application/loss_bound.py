@@ -19,7 +19,7 @@ from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity, some
 from dr_ctl.core.notation import matches
-from dr_ctl.core.system import Clock, beside, stamp
+from dr_ctl.core.system import Clock, in_background, stamp
 from dr_ctl.engine.ask import Accepted, Ask
 from dr_ctl.engine.ending import bounds_text
 from dr_ctl.rpo.bounds.result import QUOTED_FOR_S, Bound, Bounds, ClassBound, Loss, QueueBound
@@ -81,7 +81,7 @@ class LossBound:
         }  # a run that began with `unknown` began while it was so
         self._kept_at: datetime | None = None  # the time of a reading that showed one store for both sites
         # Loading the Parquet reader takes a tenth of a second: load it beside the first reading.
-        beside(_load_bounds, "load bounds")
+        in_background(_load_bounds, "load bounds")
 
     def saw(self, snapshot: Snapshot) -> None:
         """Note a reading. A site that is down sends no more, so its bounds stop growing. A closed site that answers

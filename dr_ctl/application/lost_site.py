@@ -16,10 +16,10 @@ from dr_ctl.core.model import ExitCode, Finding, Role, some
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.history import fenced_at, history, outage_s, read_entries
 from dr_ctl.engine.operations import ACTIVATING, FAILOVER, UNFENCE
 from dr_ctl.engine.plan import Decision, Plan, Refusal
 from dr_ctl.engine.ports import NO_HINTS
+from dr_ctl.engine.replay import fenced_at, outage_s, read_entries, replay
 from dr_ctl.engine.roles import lives_by, presumed
 from dr_ctl.engine.runs import Runs
 from dr_ctl.rpo.history.row import micros, moment
@@ -41,49 +41,49 @@ def reword_refusal(
 
     A site that is silent and was sick lately is refused as a sick one. A person's word still counts: a host that was
     switched off is as silent as a process that froze for good, and waiting would only keep the service down."""
-    left = opened.other(ask.target)
-    silent = snapshot.roles[left] is Role.UNKNOWN
-    if (refused := _answered(decided, ask, snapshot, left)) is not None:
+    lost = opened.other(ask.target)
+    silent = snapshot.roles[lost] is Role.UNKNOWN
+    if (refused := _answered(decided, ask, snapshot, lost)) is not None:
         return refused
     if isinstance(decided, Plan):
-        return replace(decided, findings=(*_by_word(snapshot, left, opened), *decided.findings)) if silent else decided
+        return replace(decided, findings=(*_by_word(snapshot, lost, opened), *decided.findings)) if silent else decided
     if not isinstance(decided, Refusal):
         return decided
     away = [link.site for link in snapshot.links() if link.attached is False]
-    is_whole = all(broker.silent is None for broker in snapshot.brokers if broker.site == left)
+    is_whole = all(broker.silent is None for broker in snapshot.brokers if broker.site == lost)
     first, *others = decided.findings
     if under_way and first.id == "DR-ALIVE-001":
         return decided
-    if first.id == "DR-ALIVE-001" and snapshot.roles[left] is Role.SERVING and is_whole and away:
-        first = found("DR-ALIVE-001.cut_off", site=left, mending=opened.mending(away[0]))
-    if first.id == "DR-ALIVE-001" and snapshot.roles[left] is Role.SICK and snapshot.one_store:
+    if first.id == "DR-ALIVE-001" and snapshot.roles[lost] is Role.SERVING and is_whole and away:
+        first = found("DR-ALIVE-001.cut_off", site=lost, mending=opened.mending(away[0]))
+    if first.id == "DR-ALIVE-001" and snapshot.roles[lost] is Role.SICK and snapshot.one_store:
         first = found("DR-ALIVE-001.holder", text=first.text, waits=ask.target)
-    if first.id == "DR-ALIVE-002" and (at := _lately_sick(left, opened)) is not None:
-        first = found("DR-ALIVE-002.lately_sick", refused=first.text, at=stamp(at), site=left)
+    if first.id == "DR-ALIVE-002" and (at := _lately_sick(lost, opened)) is not None:
+        first = found("DR-ALIVE-002.lately_sick", refused=first.text, at=stamp(at), site=lost)
         decided = replace(decided, code=ExitCode.SERVING_SITE_ALIVE)
     return replace(decided, findings=(first, *others))
 
 
-def _by_word(snapshot: Snapshot, left: str, opened: Opened) -> Iterator[Finding]:
+def _by_word(snapshot: Snapshot, lost: str, opened: Opened) -> Iterator[Finding]:
     """What speaks against a person's word that a silent site serves nobody."""
-    if (unread := not_read(snapshot, left)) is not None and unread.id != "DR-NODE-004":  # the plan says so itself
+    if (unread := not_read(snapshot, lost)) is not None and unread.id != "DR-NODE-004":  # the plan says so itself
         yield unread
-    if (at := _lately_sick(left, opened)) is not None:
-        yield found("DR-ALIVE-004", site=left, at=stamp(at))
+    if (at := _lately_sick(lost, opened)) is not None:
+        yield found("DR-ALIVE-004", site=lost, at=stamp(at))
 
 
-def _answered(decided: Decision, ask: Ask, snapshot: Snapshot, left: str) -> Refusal | None:
+def _answered(decided: Decision, ask: Ask, snapshot: Snapshot, lost: str) -> Refusal | None:
     """The refusal of a failover that rests on nothing but a person's word, or on nothing yet, beside a site that
     refused a login: its process lives."""
     refused = isinstance(decided, Refusal)
     above = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
-    worded = ask.presume_down == left and (above or isinstance(decided, Plan))
+    worded = ask.presume_down == lost and (above or isinstance(decided, Plan))
     silent = refused and decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
-    if not (worded or silent) or snapshot.roles[left] is not Role.UNKNOWN or snapshot.roles[ask.target] is Role.SERVING:
+    if not (worded or silent) or snapshot.roles[lost] is not Role.UNKNOWN or snapshot.roles[ask.target] is Role.SERVING:
         return None
     for broker in snapshot.brokers:
-        if broker.site == left and broker.silent is not None and broker.silent.shows_life:
-            answers = found("DR-ALIVE-001.answers", remedy=broker.silent.remedy, site=left, why=broker.silent)
+        if broker.site == lost and broker.silent is not None and broker.silent.shows_life:
+            answers = found("DR-ALIVE-001.answers", remedy=broker.silent.remedy, site=lost, why=broker.silent)
             return Refusal((answers, *presumed(snapshot, ask)), ExitCode.SERVING_SITE_ALIVE)
     return None
 
@@ -152,10 +152,10 @@ def lost_pairs(snapshot: Snapshot) -> Iterator[Finding]:
 def taken_over(ask: Ask, snapshot: Snapshot, opened: Opened, runs: Runs) -> str | None:
     """Since when the target serves a store that it took by itself, for a person who finds that so; None where a run of
     this STATE moved the service since, or the history does not tell."""
-    left = opened.other(ask.target)
-    if ask.operation != FAILOVER or not snapshot.one_store or snapshot.roles[left] is Role.SERVING:
+    lost = opened.other(ask.target)
+    if ask.operation != FAILOVER or not snapshot.one_store or snapshot.roles[lost] is Role.SERVING:
         return None
-    at = _last_seen(opened.installation, left, Role.SERVING)
+    at = _last_seen(opened.installation, lost, Role.SERVING)
     ended = [run.result.stat().st_mtime for run in runs.all() if run.result.exists()]
     if at is None or any(moment >= at.timestamp() for moment in ended):
         return None
@@ -208,7 +208,7 @@ def _closed_by(runs: Runs) -> tuple[datetime | None, str]:
     for files in islice(reversed(runs.all()), SO_MANY):
         try:
             entries = read_entries(files.journal)
-            past = history(entries)
+            past = replay(entries)
         except (DrCtlError, OSError):
             break
         if (at := fenced_at(entries)) is not None:

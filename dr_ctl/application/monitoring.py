@@ -18,8 +18,8 @@ from dr_ctl.application.estimates import request
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.run import run
-from dr_ctl.application.standing import of_agent, owed_now
-from dr_ctl.application.verdicts import Judge, targets
+from dr_ctl.application.standing import of_agent, pending_debts
+from dr_ctl.application.verdicts import Assessment, targets
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.findings import found
@@ -135,16 +135,16 @@ class Figures:
         """The figures of one reading."""
         now = self.caller.clock.monotonic()
         if self._seldom is None or now - self._seldom[0] >= SELDOM_S:
-            judge = Judge.of(self.caller, self.opened, snapshot, snapshot.links())
+            assessment = Assessment.of(self.caller, self.opened, snapshot, snapshot.links())
             figures = [
                 *self._standing(snapshot),
-                *self._estimate(judge),
+                *self._estimate(assessment),
                 *self._runs(),
-                *self._ready(snapshot, judge),
+                *self._ready(snapshot, assessment),
             ]
             self._seldom = now, figures
-            debts, looked = owed_now(self.caller, snapshot).debts, lost_site.last_sample(self.opened.installation)
-            self.problems = paged(judge, debts, looked, self.caller.clock.now())
+            debts, looked = pending_debts(self.caller, snapshot).debts, lost_site.last_sample(self.opened.installation)
+            self.problems = paged(assessment, debts, looked, self.caller.clock.now())
         return [*self._seen(snapshot, at), *self._seldom[1]]
 
     def _seen(self, snapshot: Snapshot, at: datetime) -> Iterator[Metric]:
@@ -181,13 +181,13 @@ class Figures:
         }
         for name, most in wanted.items():
             yield Metric(f"dr_ctl_objective_{name}", "what the settings allow at most", most)
-        debts = owed_now(self.caller, snapshot).debts
+        debts = pending_debts(self.caller, snapshot).debts
         for kind in DebtKind:
             since = [datetime.fromisoformat(debt.since) for debt in debts if debt.kind is kind]
             labels = (("kind", kind.value),)
             oldest = min(since, default=None)
-            yield Metric("dr_ctl_debts", "debts that are not paid", len(since), labels)
-            yield Metric("dr_ctl_debt_oldest_timestamp_seconds", "since when the oldest is owed", oldest, labels)
+            yield Metric("dr_ctl_debts", "debts that are pending", len(since), labels)
+            yield Metric("dr_ctl_debt_oldest_timestamp_seconds", "since when the oldest is pending", oldest, labels)
         text = "1 if the agent of `sync` does its work; NaN without one"
         yield Metric("dr_ctl_agent_healthy", text, self._agent(snapshot))
 
@@ -198,8 +198,8 @@ class Figures:
             return None
         return not of_agent(self.opened, snapshot)
 
-    def _estimate(self, judge: Judge) -> Iterator[Metric]:
-        site = judge.served_by
+    def _estimate(self, assessment: Assessment) -> Iterator[Metric]:
+        site = assessment.served_by
         stored = estimates.of_site(self.opened.installation, site).stored if site is not None else None
         made = stored.made_at if stored is not None else None
         yield Metric("dr_ctl_estimate_timestamp_seconds", "when the stored estimate was made", made)
@@ -214,11 +214,11 @@ class Figures:
                 for quantile in QUANTILES:
                     yield Metric(name, text, of.get(quantile), (("basis", basis), ("of", quantile)))
         # A failover's own bound, as if the serving site was lost at the newest sample.
-        bounds = judge.if_lost(site).now() if site is not None else None
+        bounds = assessment.if_lost(site).now() if site is not None else None
         unread = Bound(None, None)
         lost, duplicates = (unread, unread) if bounds is None else (bounds.lost, bounds.duplicates)
         for key, what, bound in (("lost", "loss", lost), ("duplicates", "duplicate", duplicates)):
-            name, text = f"dr_ctl_failover_{what}_messages", f"what a failover now would announce as {key}"
+            name, text = f"dr_ctl_failover_{what}_messages", f"what a failover now would state as {key}"
             yield Metric(name, text, bound.at_most, (("basis", "bound"),))
             yield Metric(name, text, bound.likely, (("basis", "likely"),))
 
@@ -239,9 +239,9 @@ class Figures:
         text = "when the last rehearsal that went well began"
         yield Metric("dr_ctl_rehearsal_timestamp_seconds", text, rehearsing.last(runs))
 
-    def _ready(self, snapshot: Snapshot, judge: Judge) -> Iterator[Metric]:
+    def _ready(self, snapshot: Snapshot, assessment: Assessment) -> Iterator[Metric]:
         for operation in ALL:
-            code = judge.verdict(operation, targets(snapshot, operation)).code
+            code = assessment.verdict(operation, targets(snapshot, operation)).code
             text = "1 if `validate` calls the operation ready, 0 if it is refused"
             yield Metric("dr_ctl_ready", text, _READY.get(code), (("operation", operation),))
 
@@ -257,7 +257,7 @@ def _newest(runs: Runs, operation: str) -> Record | None:
 
 
 def reinstatable(snapshot: Snapshot) -> tuple[str, ...]:
-    """The sites that a debt is owed for, that answer, and that need no person: the debt stands where the highest epoch
+    """The sites of pending debts, that answer, and that need no person: the debt stands where the highest epoch
     is, and the site that took over is seen serving in the same look."""
     if renamed_sites(snapshot) is not None or len({debt.kept_at for debt in snapshot.debts}) > 1:
         return ()  # lost in turn: which of them really serves is for a person to say
@@ -290,7 +290,7 @@ class AutoReinstate:
         for site in reinstatable(snapshot):
             if clock.monotonic() < self._not_before.get(site, 0.0):
                 continue
-            self.caller.say(f"{site} is back: taking it in again")
+            self.caller.say(f"{site} is back: reinstating it")
             result = self._reinstate(site)
             if result.code is not ExitCode.OK:
                 self._not_before[site] = clock.monotonic() + AGAIN_S

@@ -12,7 +12,7 @@ from typing import Final
 
 from dr_ctl.application import lock, lost_site, rehearsing
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.diagnosis import open_again, silent, silent_of, who_serves
+from dr_ctl.application.diagnosis import open_again, serving_problems, silent, silent_of
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.installation import Opened, folder, unverified_at
 from dr_ctl.application.lost_site import lost_pairs, not_read
@@ -20,7 +20,7 @@ from dr_ctl.application.plans import why_no_approval
 from dr_ctl.application.recovery_options import open_run_findings
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Group, Result, counted
-from dr_ctl.application.verdicts import Judge, Verdict, targets
+from dr_ctl.application.verdicts import Assessment, Verdict, targets
 from dr_ctl.core.document import key, optional
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
@@ -79,22 +79,24 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         snapshot: Snapshot = opened.topology.observe()
         began = caller.clock.monotonic()
         links = opened.topology.look(over_s=caller.timeouts.rates_s).links()
-        judge = Judge.of(caller, opened, snapshot, links)
-        verdicts = [judge.verdict(name, to or targets(snapshot, name)) for name in ([operation] if operation else ALL)]
+        assessment = Assessment.of(caller, opened, snapshot, links)
+        verdicts = [
+            assessment.verdict(name, to or targets(snapshot, name)) for name in ([operation] if operation else ALL)
+        ]
         forbidden = lock.forbidden(opened, snapshot)
         target = to or targets(snapshot, SWAPOVER) or next(iter(snapshot.roles))
         move = Move(Ask(SWAPOVER, target), opened.other(target), {})
         # The installation's own first.
-        checks = [*_installed(judge, forbidden), *opened.topology.recipe.checks(snapshot, move)]
+        checks = [*_installed(assessment, forbidden), *opened.topology.recipe.checks(snapshot, move)]
         looked = lost_site.last_sample(opened.installation)
         findings = list(
             dict.fromkeys(
                 [
-                    *_findings(judge, verdicts, forbidden, move),
+                    *_findings(assessment, verdicts, forbidden, move),
                     *_exposures(snapshot, verdicts),
                     *(finding for check in checks if check.where == SETTINGS for finding in check.found),
                     *_unheard(opened, snapshot),
-                    *_unprepared(judge, looked, caller.clock.now()),
+                    *_unprepared(assessment, looked, caller.clock.now()),
                 ]
             )
         )
@@ -105,7 +107,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         fence={site: snapshot.fence_strength(site) for site in snapshot.roles},
         last_sample=looked.at,
         rehearsed_at=rehearsing.last(caller.runs()),
-        bounds=judge.if_lost(judge.served_by).now() if judge.served_by is not None else None,
+        bounds=assessment.if_lost(assessment.served_by).now() if assessment.served_by is not None else None,
         checks=[check.aged(age_s) for check in checks] if verbose else None,
     )
     lines = [verdict.line for verdict in verdicts]
@@ -119,7 +121,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
 
 def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Finding]:
     """The findings, of which none is an error that the failover from a lost site has made: while the other one serves
-    that site is away, and no move goes there until it is taken in."""
+    that site is away, and no move goes there until it is reinstated."""
     lost = lost_alone(snapshot.debts)
     if lost is None or [site for site, role in snapshot.roles.items() if role is Role.SERVING] in ([], [lost]):
         return [*findings]
@@ -142,16 +144,16 @@ def _exposures(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> Iterator[Find
         yield from (verdict.exposure for verdict in verdicts if verdict.exposure is not None)
 
 
-def _unprepared(judge: Judge, looked: lost_site.LastSample, now: datetime) -> Iterator[Finding]:
+def _unprepared(assessment: Assessment, looked: lost_site.LastSample, now: datetime) -> Iterator[Finding]:
     """What nobody would know of the loss of the serving site: no monitor looks, or its estimate is missing or old."""
     yield from lost_site.never_watched(looked)
-    yield from lost_site.unwatched(judge.opened.installation, looked, now)
-    if judge.served_by is None or looked.at is None:
+    yield from lost_site.unwatched(assessment.opened.installation, looked, now)
+    if assessment.served_by is None or looked.at is None:
         return
-    estimate, _, findings = with_age(judge.opened.installation, judge.served_by)
+    estimate, _, findings = with_age(assessment.opened.installation, assessment.served_by)
     yield from findings
     if estimate is None and not findings:
-        yield found("DR-RPO-040", site=judge.served_by)
+        yield found("DR-RPO-040", site=assessment.served_by)
 
 
 def _unheard(opened: Opened, snapshot: Snapshot) -> list[Finding]:
@@ -169,17 +171,17 @@ def _unheard(opened: Opened, snapshot: Snapshot) -> list[Finding]:
 
 
 def _findings(
-    judge: Judge, verdicts: Sequence[Verdict], forbidden: Mapping[tuple[str, str], Finding], move: Move
+    assessment: Assessment, verdicts: Sequence[Verdict], forbidden: Mapping[tuple[str, str], Finding], move: Move
 ) -> list[Finding]:
     """The obstacles to the operations, each once. The brokers' own findings are included even where the roles alone
     refuse a move."""
-    snapshot, recipe = judge.snapshot, judge.opened.topology.recipe
-    findings = open_run_findings(judge.open_run, snapshot, judge.links)
+    snapshot, recipe = assessment.snapshot, assessment.opened.topology.recipe
+    findings = open_run_findings(assessment.open_run, snapshot, assessment.links)
     if len(verdicts) == 1 and verdicts[0].findings and verdicts[0].operation != SWAPOVER:
         return list(dict.fromkeys([*findings, *verdicts[0].findings]))
-    if judge.open_run is None:
+    if assessment.open_run is None:
         findings += [*unserved(snapshot, parts=recipe.moves_parts), *lost_pairs(snapshot)]
-    findings += Request(move.ask, judge.opened).decide(snapshot).findings
+    findings += Request(move.ask, assessment.opened).decide(snapshot).findings
     return list(dict.fromkeys([*findings, *recipe.why_not(snapshot, move), *forbidden.values()]))
 
 
@@ -216,8 +218,8 @@ def _nothing_to_verify(caller: Caller, opened: Opened, snapshot: Snapshot, asked
         moved = found("DR-VERIFY-001.as_moved", target=asked.target, units=served_where(part))
         return Result.of(ExitCode.PRECHECK_FAILED, *with_queues([moved], asked), data=data)
     if all(role is Role.SERVING for role in snapshot.roles.values()):
-        judge = Judge.of(caller, opened, snapshot, snapshot.links())
-        return Result.of(ExitCode.PRECHECK_FAILED, *open_again(judge), *who_serves(judge), data=data)
+        assessment = Assessment.of(caller, opened, snapshot, snapshot.links())
+        return Result.of(ExitCode.PRECHECK_FAILED, *open_again(assessment), *serving_problems(assessment), data=data)
     away = [link.site for link in snapshot.links() if link.attached is False][:1]
     first = "".join(f"The link of {site} first: {opened.mending(site)} " for site in away)
     is_open = found("DR-VERIFY-001.open", roles=stand(snapshot), first=first, target=asked.target)
@@ -271,13 +273,13 @@ def _rank(installation: Installation) -> Callable[[str], tuple[int, str]]:
     return rank
 
 
-def _installed(judge: Judge, forbidden: Mapping[tuple[str, str], Finding]) -> Iterator[Check]:
+def _installed(assessment: Assessment, forbidden: Mapping[tuple[str, str], Finding]) -> Iterator[Check]:
     """Checks beside the brokers' own figures."""
-    snapshot = judge.snapshot
+    snapshot = assessment.snapshot
     for broker in snapshot.brokers:
         read = broker.role.value if broker.silent is None else None
         yield Check("the broker answers", f"{broker.site}/{broker.pair}", read, silent_of(broker, snapshot))
-    yield from _as_a_whole(judge)
+    yield from _as_a_whole(assessment)
     for site in snapshot.roles:
         yield Check("a fence can be made", site, snapshot.fence_strength(site))
     for broker in snapshot.brokers:
@@ -285,22 +287,22 @@ def _installed(judge: Judge, forbidden: Mapping[tuple[str, str], Finding]) -> It
         against = [forbidden[broker.site, broker.pair]] if (broker.site, broker.pair) in forbidden else []
         answered = broker.silent is None
         yield Check("a lock can be created", where, ("no" if against else "yes") if answered else None, against)
-    yield from checked(judge.opened.installation)
+    yield from checked(assessment.opened.installation)
 
 
-def _as_a_whole(judge: Judge) -> Iterator[Check]:
-    opened, snapshot = judge.opened, judge.snapshot
-    name, roles, site = opened.installation.settings.name, stand(snapshot), judge.served_by
+def _as_a_whole(assessment: Assessment) -> Iterator[Check]:
+    opened, snapshot = assessment.opened, assessment.snapshot
+    name, roles, site = opened.installation.settings.name, stand(snapshot), assessment.served_by
     known = all(role in (Role.SERVING, Role.STANDBY, Role.DOWN) for role in snapshot.roles.values())
     yield Check("the roles of both sites are known", name, roles if known else None)
     moved = opened.topology.recipe.moves_parts and is_split(snapshot)
     who = f"each queue at one site: {served_where(snapshot)}" if moved else roles
-    yield Check("one site serves", name, who if site is not None or known else None, list(who_serves(judge)))
-    run = judge.open_run
+    yield Check("one site serves", name, who if site is not None or known else None, list(serving_problems(assessment)))
+    run = assessment.open_run
     yield Check("no run is open", name, run.files.name if run else "none", open_run_findings(run))
-    yield Check("no run holds the lock", name, judge.held or "nobody does", lock.holders(snapshot))
-    owed = [debt.text for debt in snapshot.debts]
-    yield Check("nothing is owed", name, "; ".join(owed) or "no debt")
+    yield Check("no run holds the lock", name, assessment.held or "nobody does", lock.holders(snapshot))
+    debts = [debt.text for debt in snapshot.debts]
+    yield Check("no debt is pending", name, "; ".join(debts) or "no debt")
     if site is not None:
         estimate, line, findings = with_age(opened.installation, site)
         yield Check("an estimate is stored, and fresh", name, line if estimate is not None else None, findings)

@@ -19,10 +19,10 @@ from dr_ctl.core.notation import duration
 from dr_ctl.core.system import Clock
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.executor import to_undo
-from dr_ctl.engine.history import History, history, is_held, read_entries
 from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOVER, REINSTATE, RETURNS
+from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOVER, REINSTATE, REINSTATING
 from dr_ctl.engine.parts import part_of
+from dr_ctl.engine.replay import RunState, is_held, read_entries, replay
 from dr_ctl.engine.roles import alive, open_again, source_of
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
@@ -63,13 +63,13 @@ def begun(runs: Runs, how: RunOptions) -> RunFiles | None:
     return unfinished
 
 
-def past(files: RunFiles, clock: Clock, how: RunOptions) -> History:
+def past(files: RunFiles, clock: Clock, how: RunOptions) -> RunState:
     """Read what the interrupted run wrote. Opening the journal for writing shows that its process is gone."""
     if how.dry_run:
-        return history(read_entries(files.journal))
+        return replay(read_entries(files.journal))
     journal = Journal(files.journal, clock)
     try:
-        return journal.history()
+        return journal.replay()
     finally:
         journal.close()
 
@@ -90,7 +90,7 @@ def left_open(declined: Result, files: RunFiles) -> Result:
     return replace(declined, summary=text, run=files.name)
 
 
-def why_not_undone(past: History, snapshot: Snapshot, run: str) -> Finding | None:
+def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | None:
     """Why a run cannot be undone: the run or somebody else may have opened its target."""
     target = past.ask.target
     role = part_of(snapshot, past.ask).roles[target]
@@ -101,7 +101,7 @@ def why_not_undone(past: History, snapshot: Snapshot, run: str) -> Finding | Non
     return found("DR-RUN-005", target=target, role=role.value)
 
 
-def refused_onward(past: History, snapshot: Snapshot) -> bool:
+def refused_onward(past: RunState, snapshot: Snapshot) -> bool:
     """Say whether what the sites show refuses to go on. One that is silent may answer again."""
     ask = replace(past.ask, expect_serving=None)
     part = part_of(snapshot, ask)
@@ -136,12 +136,12 @@ class Interrupted:
     read."""
 
     run: OpenRun
-    past: History | None
+    past: RunState | None
 
     @classmethod
     def of(cls, run: OpenRun) -> Interrupted:
         try:
-            return cls(run, history(read_entries(run.files.journal)))
+            return cls(run, replay(read_entries(run.files.journal)))
         except (DrCtlError, OSError):
             return cls(run, None)
 
@@ -176,7 +176,7 @@ class Interrupted:
             f"abort --forget {self.run.files.name} --reason TEXT", _one(serving), "gives it up, undoes nothing"
         )
 
-    def _ways(self, past: History, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Iterator[RecoveryOption]:
+    def _ways(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Iterator[RecoveryOption]:
         undone = why_not_undone(past, snapshot, self.run.files.name) is None
         refused = refused_onward(past, snapshot)
         onward = not refused and (not undone or self._forward(past, links))
@@ -199,20 +199,20 @@ class Interrupted:
             cost = f"only if {away} is lost: `--dry-run` says what that costs"
             yield RecoveryOption(f"failover --to {other} --reason TEXT", other, cost)
 
-    def _forward(self, past: History, links: Sequence[LinkSnapshot]) -> bool:
+    def _forward(self, past: RunState, links: Sequence[LinkSnapshot]) -> bool:
         """Going on is the better way where both sites hold the same, or the run is no move that could wait."""
-        if past.ask.operation in (FAILOVER, *RETURNS):
+        if past.ask.operation in (FAILOVER, *REINSTATING):
             return True
         return bool(links) and all(link.attached and link.outflow == 0 for link in links)
 
-    def _onward(self, past: History, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> str:
+    def _onward(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> str:
         if past.ask.target in [site for site, role in snapshot.roles.items() if role is Role.SERVING]:
             return "what is left of it is done, nobody is cut off"
         away = [f"{link.site}/{link.pair}" for link in links if link.attached is False]
         if away:
             return f"the link of {', '.join(away)} is not attached, so it cannot drain now"
-        left = [link.outflow for link in links]
-        if left and not any(count is None or count for count in left):
+        outflows = [link.outflow for link in links]
+        if outflows and not any(outflow is None or outflow for outflow in outflows):
             return "both hold the same now, a few seconds"
         takes = [link.drain_s for link in links]
         if not takes or None in takes:
@@ -220,7 +220,7 @@ class Interrupted:
         return f"about {duration(max(seconds or 0.0 for seconds in takes))} to drain"
 
 
-def _after(past: History) -> str | None:
+def _after(past: RunState) -> str | None:
     """The site that serves once the run has reached its end."""
     ask = past.ask
     if ask.operation in ALONE:

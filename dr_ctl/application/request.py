@@ -20,7 +20,6 @@ from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.core.notation import matches
 from dr_ctl.engine.ask import Ask
-from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import (
     ALONE,
     AT_SOURCE,
@@ -31,8 +30,8 @@ from dr_ctl.engine.operations import (
     PUT_BACK,
     QUIESCE,
     REINSTATE,
+    REINSTATING,
     RESTART,
-    RETURNS,
     TRIM,
     UNFENCE,
     single_step,
@@ -40,6 +39,7 @@ from dr_ctl.engine.operations import (
 from dr_ctl.engine.parts import is_split, with_queues
 from dr_ctl.engine.plan import Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
+from dr_ctl.engine.replay import RunState
 from dr_ctl.topologies.topology import Snapshot
 
 LOST_S: Final = 5.0
@@ -54,12 +54,12 @@ class Request:
     ask: Ask
     opened: Opened
     exposure: LossBound | None = None
-    past: History | None = None
+    past: RunState | None = None
     saved: plans.Saved | None = None
     anew: bool = False
 
     @classmethod
-    def of(cls, ask: Ask, opened: Opened, *, past: History | None = None, saved: plans.Saved | None = None) -> Request:
+    def of(cls, ask: Ask, opened: Opened, *, past: RunState | None = None, saved: plans.Saved | None = None) -> Request:
         """Check what is asked; raises `UsageError` for a site or a step that there is not, or queues where whole sites
         move. From here on a lost site is waited for within bounds."""
         opened.must_know(ask.target, ask.expect_serving, ask.presume_down)
@@ -146,9 +146,9 @@ class Request:
         return self.exposure.differ() if self.exposure is not None and (is_above or isinstance(decided, Plan)) else ()
 
     def residue(self, snapshot: Snapshot) -> Mapping[str, Json] | None:
-        """The messages that a return brings, and how many may be duplicates. None for other operations, and where the
-        topology cannot count beforehand."""
-        return (snapshot.residue(self.ask.target) or None) if self.ask.operation in RETURNS else None
+        """The messages that a lost site brings back, and how many may be duplicates. None for other operations, and
+        where the topology cannot count beforehand."""
+        return (snapshot.residue(self.ask.target) or None) if self.ask.operation in REINSTATING else None
 
     def why_not_so(self) -> str | None:
         """Test by a real connection that a state which the reading shows already holds: flags can be wrong."""
@@ -189,7 +189,7 @@ def _must_move_parts(ask: Ask, opened: Opened) -> None:
         raise UsageError(text, remedy="Leave --queues out: what ships between the sites cannot tell queues apart.")
 
 
-def _exposure(ask: Ask, opened: Opened, past: History | None) -> LossBound | None:
+def _exposure(ask: Ask, opened: Opened, past: RunState | None) -> LossBound | None:
     """The loss bound of a failover; None for a planned move."""
     if ask.operation != FAILOVER:
         return None

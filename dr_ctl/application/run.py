@@ -17,7 +17,7 @@ from dr_ctl.application.plans import PlanData
 from dr_ctl.application.recovery_options import left_open, no_open_run, still_open, why_not_undone
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Result
-from dr_ctl.application.standing import owed_now
+from dr_ctl.application.standing import pending_debts
 from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
@@ -27,12 +27,12 @@ from dr_ctl.engine import executor
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.context import Onlooker
 from dr_ctl.engine.ending import bounds_text
-from dr_ctl.engine.history import History, read_entries
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Move, Refused
 from dr_ctl.engine.record import record
+from dr_ctl.engine.replay import RunState, read_entries
 from dr_ctl.engine.roles import other_brokers, other_sites, unexpected
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import Snapshot
@@ -282,8 +282,8 @@ def _with(result: Result, **more: Any) -> Result:
 
 
 def _with_units(caller: Caller, result: Result, snapshot: Snapshot) -> Result:
-    """A result with who serves what, and what is owed."""
-    debts = owed_now(caller, snapshot)
+    """A result with who serves what, and the debts."""
+    debts = pending_debts(caller, snapshot)
     result = _with(result, pairs=snapshot.units)
     return replace(result, debts=debts.debts, findings=(*result.findings, *debts.findings))
 
@@ -328,7 +328,7 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
             return execution.Run(caller, opened, files, lease, how).undo(past)
 
 
-def _undo_planned(past: History, files: RunFiles) -> Result:
+def _undo_planned(past: RunState, files: RunFiles) -> Result:
     """The calls that an abort would make, and the sites that would serve then."""
     steps = executor.to_undo(past)
     text = page(f"undo {step.verb}: {call.about}, if {if_known(call.when)}" for step in steps for call in step.inverse)
@@ -358,7 +358,7 @@ def forget(caller: Caller, name: str, how: RunOptions) -> Result:
     return Result(ExitCode.OK, f"{files.name} is given up", (finding,), run=files.name)
 
 
-def _past_no_return(past: History, snapshot: Snapshot, files: RunFiles) -> Result | None:
+def _past_no_return(past: RunState, snapshot: Snapshot, files: RunFiles) -> Result | None:
     finding = why_not_undone(past, snapshot, files.name)
     return None if finding is None else Result.of(ExitCode.PRECHECK_FAILED, finding, run=files.name)
 

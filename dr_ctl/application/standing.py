@@ -25,14 +25,14 @@ GONE: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class PendingDebts:
     """The debts; `findings` say where STATE could not be asked or told."""
 
     debts: Sequence[Debt]
     findings: tuple[Finding, ...] = ()
 
 
-def owed(state: Path, shown: Sequence[Debt], answered: Sequence[str]) -> Owed:
+def pending(state: Path, shown: Sequence[Debt], answered: Sequence[str]) -> PendingDebts:
     """Join both and write the result to STATE, for the time when a broker with a debt is away. An unreadable STATE ends
     no command: the brokers hold the same debts."""
     path = state / DEBTS
@@ -41,12 +41,12 @@ def owed(state: Path, shown: Sequence[Debt], answered: Sequence[str]) -> Owed:
         remember(path, debts)
     except (EnvironmentFault, OSError) as error:
         finding = found("DR-DEBT-001", error=error, path=path)
-        return Owed(merged((), shown, answered), (finding,))
-    return Owed(debts)
+        return PendingDebts(merged((), shown, answered), (finding,))
+    return PendingDebts(debts)
 
 
-def owed_now(caller: Caller, snapshot: Snapshot) -> Owed:
-    return owed(
+def pending_debts(caller: Caller, snapshot: Snapshot) -> PendingDebts:
+    return pending(
         caller.state(), snapshot.debts, sorted({broker.site for broker in snapshot.brokers if broker.silent is None})
     )
 

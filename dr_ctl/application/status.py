@@ -11,8 +11,8 @@ from dr_ctl.application.estimates import with_age
 from dr_ctl.application.installation import Looking, Opened
 from dr_ctl.application.recovery_options import RecoveryOption
 from dr_ctl.application.result import Result
-from dr_ctl.application.standing import owed_now
-from dr_ctl.application.verdicts import Judge
+from dr_ctl.application.standing import pending_debts
+from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.document import MOMENT, key
 from dr_ctl.core.errors import LoginRefused, Throttled
 from dr_ctl.core.model import ExitCode, Role, some
@@ -74,12 +74,12 @@ def status(caller: Caller, looked: Looking) -> Status:
     opened = Opened(looked.installation, looked.topology, caller.clock, Notes(caller.state()))
     snapshot = looked.snapshot.result()
     links = snapshot.links()
-    judge = Judge.of(caller, opened, snapshot, links)
-    run, site = judge.open_run, judge.served_by
-    interrupted = judge.interrupted
+    assessment = Assessment.of(caller, opened, snapshot, links)
+    run, site = assessment.open_run, assessment.served_by
+    interrupted = assessment.interrupted
     serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
     last_sample = lost_site.last_sample(opened.installation)
-    findings = diagnose(judge, last_sample, caller.clock.now())
+    findings = diagnose(assessment, last_sample, caller.clock.now())
     estimated, line, stale = with_age(opened.installation, site) if site is not None else (None, "", [])
     exposed = None if is_split(snapshot) else site
     unsure = [stand_of(snapshot, site) for site, role in snapshot.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
@@ -87,10 +87,10 @@ def status(caller: Caller, looked: Looking) -> Status:
     down = lost_site.links(opened.installation, snapshot, links)
     if exposed is not None:
         away = [since for (of, _), since in down.items() if of == exposed]
-        head = verdicts.headline(judge, exposed, away, caller.clock.now())
+        head = verdicts.headline(assessment, exposed, away, caller.clock.now())
         # What was usual while all was well says nothing of now.
         line, stale = (head, []) if away else ("\n".join(filter(None, (head, line))), stale)
-        findings += verdicts.differing(opened, snapshot, exposed, judge.if_lost(exposed).differ())
+        findings += verdicts.differing(opened, snapshot, exposed, assessment.if_lost(exposed).differ())
     data = StatusData(
         sites={name: _at_work(snapshot, name, role) for name, role in snapshot.roles.items()},
         nodes={f"{broker.site}/{broker.pair}": broker.nodes for broker in snapshot.brokers if broker.nodes},
@@ -107,7 +107,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         last_sample=last_sample.at,
         locks=lock.shown(snapshot),
         estimate=estimated,
-        bounds=judge.if_lost(exposed).now() if exposed is not None else None,
+        bounds=assessment.if_lost(exposed).now() if exposed is not None else None,
     )
     if all(broker.silent is not None or not broker.listeners for broker in snapshot.brokers):
         answered = any(isinstance(broker.silent, LoginRefused | Throttled) for broker in snapshot.brokers)
@@ -124,7 +124,7 @@ def status(caller: Caller, looked: Looking) -> Status:
         summary = f"split brain: clients can connect at both sites; the lasting fence of {fenced} keeps its roles out"
     if split := [f"{broker.site}/{broker.pair}" for broker in snapshot.brokers if broker.is_split]:
         summary = f"split brain: two nodes of {some(split)} are active; {summary}"
-    debts = owed_now(caller, snapshot)
+    debts = pending_debts(caller, snapshot)
     serves = by_site(snapshot.units) if opened.topology.recipe.moves_parts else {}
     result = Result(code, summary, [*findings, *stale, *debts.findings], data, debts=debts.debts)
     return Status(result, snapshot, links, "\n".join(filter(None, (out.text if out else "", line))), down, serves)

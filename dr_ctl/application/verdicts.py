@@ -28,7 +28,7 @@ from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.operations import FAILBACK, FAILOVER, RETURNS, SWAPOVER
+from dr_ctl.engine.operations import FAILBACK, FAILOVER, REINSTATING, SWAPOVER
 from dr_ctl.engine.parts import by_site, is_split
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Move
@@ -64,7 +64,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class Assessment:
     """Judges by one reading; `links` are what was seen to move in it. All that it says of the loss of a site rests on
     one reading of the history (`exposures`)."""
 
@@ -77,7 +77,7 @@ class Judge:
     without: str | None = None  # a site that is taken for lost
 
     @classmethod
-    def of(cls, caller: Caller, opened: Opened, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Judge:
+    def of(cls, caller: Caller, opened: Opened, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Assessment:
         return cls(opened, snapshot, links, OpenRun.of(caller), lock.in_the_way(snapshot, caller.runs()))
 
     @property
@@ -179,10 +179,10 @@ class Judge:
 
     def if_lost(self, site: str) -> LossBound:
         """What a failover would cost, had that site been lost by now."""
-        judge = self if self.snapshot.roles[site] is Role.DOWN else self._without(site)
-        return judge.exposure(site)
+        assessment = self if self.snapshot.roles[site] is Role.DOWN else self._without(site)
+        return assessment.exposure(site)
 
-    def _without(self, site: str) -> Judge:
+    def _without(self, site: str) -> Assessment:
         return replace(self, snapshot=self.snapshot.as_if_lost(site), without=site)
 
     def _of(self, ask: Ask, needs: tuple[str, ...], decided: Decision) -> Verdict:
@@ -221,9 +221,11 @@ class Judge:
             return Verdict(ask.operation, ask.target, text, ExitCode.UNKNOWN, (), decided.findings)
         needs = (*needs, *needed)
         text = f"ready, with {' '.join(needs)}" if needs else "ready"
-        if ask.operation == FAILBACK and not self._owed(ask):
+        if ask.operation == FAILBACK and not self._has_debt(ask):
             same = self.verdict(SWAPOVER, ask.target).code is ExitCode.OK
-            text += "; nothing is owed, " + ("a swapover does the same" if same else f"it takes {ask.target} in first")
+            text += "; no reinstatement is pending, " + (
+                "a swapover does the same" if same else f"it reinstates {ask.target} first"
+            )
         if ask.operation == FAILOVER and all(role is Role.STANDBY for role in self.snapshot.roles.values()):
             text += "; both sites answer: `dr-ctl status` names the command that opens one without a failover"
         if ask.operation in (SWAPOVER, FAILBACK) and stuck:
@@ -237,14 +239,14 @@ class Judge:
     def _away(self, decided: Plan) -> list[LinkSnapshot]:
         """The links that are not attached, without those that the move itself starts; none where it takes a lost site
         in, as that lets them in."""
-        if self._owed(decided.ask):
+        if self._has_debt(decided.ask):
             return []
         calls = [call for step in decided.steps for call in step.calls if call.goal is Goal.LINK_UP]
         starts = {(call.site, call.unit) for call in calls}
         away = [link for link in self.links if link.attached is False]
         return [link for link in away if link.started is not False or (link.site, link.pair) not in starts]
 
-    def _owed(self, ask: Ask) -> bool:
+    def _has_debt(self, ask: Ask) -> bool:
         return any(ask.target in (debt.about, debt.kept_at) for debt in self.snapshot.debts)
 
     def _longer(self) -> tuple[str, ...]:
@@ -257,16 +259,16 @@ class Judge:
 
     def _alive(self, ask: Ask, findings: Sequence[Finding]) -> Verdict:
         """Refused beside a site that lives; said too is what the command would answer if that site were lost."""
-        left = self.opened.other(ask.target)
-        role = self.snapshot.roles[left]
-        if left == self.without:  # something there would live on, a node that the settings do not name
+        lost = self.opened.other(ask.target)
+        role = self.snapshot.roles[lost]
+        if lost == self.without:  # something there would live on, a node that the settings do not name
             return _refused(ask, f"as {findings[0].text}", findings)
-        judge = self._without(left)
-        then = judge.verdict(FAILOVER, ask.target)
-        lives = {Role.SERVING: f"{left} serves", Role.UNKNOWN: f"{left} may serve"}
-        text = f"while {lives.get(role) or stand_of(self.snapshot, left)}; if {left} is lost: {then.text}"
-        costs = judge.exposure(left).refused_today(ask)
-        return replace(_refused(ask, text, (*findings, *besides(then.findings, left))), exposure=costs)
+        assessment = self._without(lost)
+        then = assessment.verdict(FAILOVER, ask.target)
+        lives = {Role.SERVING: f"{lost} serves", Role.UNKNOWN: f"{lost} may serve"}
+        text = f"while {lives.get(role) or stand_of(self.snapshot, lost)}; if {lost} is lost: {then.text}"
+        costs = assessment.exposure(lost).refused_today(ask)
+        return replace(_refused(ask, text, (*findings, *besides(then.findings, lost))), exposure=costs)
 
 
 def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
@@ -281,9 +283,9 @@ def targets(snapshot: Snapshot, operation: str) -> str | None:
     serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
     others = [site for site in snapshot.roles if site not in serving[:1]]
     waiting = next((site for site in others if snapshot.roles[site] is Role.STANDBY), None)
-    if operation in RETURNS:
-        owed = [debt.about for debt in snapshot.debts if debt.about in snapshot.roles]
-        return owed[0] if owed else waiting or (others[0] if serving else None)
+    if operation in REINSTATING:
+        lost = [debt.about for debt in snapshot.debts if debt.about in snapshot.roles]
+        return lost[0] if lost else waiting or (others[0] if serving else None)
     return waiting or (others[0] if serving else None)
 
 
@@ -303,9 +305,9 @@ def _anything(quoted: str) -> int | Literal["unknown"]:
     return "unknown" if quoted == "unknown" else _ANYTHING
 
 
-def headline(judge: Judge, site: str, away: Collection[Since], now: datetime) -> str:
+def headline(assessment: Assessment, site: str, away: Collection[Since], now: datetime) -> str:
     """`away`: since when each link of the site is away that is. Empty where no monitor has looked and all are there."""
-    bounds = judge.if_lost(site).now()
+    bounds = assessment.if_lost(site).now()
     cost = f"if {site} died now: {bounds_text(document(bounds))}"
     if (read_at := bounds.lost.read_at) is not None:
         cost += f" (reading of {duration(round(max(0.0, (now - read_at).total_seconds()), 1))} ago)"
@@ -313,7 +315,7 @@ def headline(judge: Judge, site: str, away: Collection[Since], now: datetime) ->
         return cost if read_at is not None else ""
     since = [since.at for since in away if since.at is not None]
     when = f"since {min(since)}" if len(since) == len(away) else "for a time that nobody knows"
-    return f"nothing has reached {judge.opened.other(site)} {when}; {cost}"
+    return f"nothing has reached {assessment.opened.other(site)} {when}; {cost}"
 
 
 def differing(opened: Opened, snapshot: Snapshot, site: str, by_history: Sequence[Finding]) -> Sequence[Finding]:

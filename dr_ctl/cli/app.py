@@ -181,7 +181,7 @@ def monitor(
     *,
     lasting: Annotated[str | None, option("--for T", "End after this time.")] = None,
     auto_reinstate: Annotated[
-        bool, option("--auto-reinstate", "Take a lost site in again once it is back, under the lock.")
+        bool, option("--auto-reinstate", "Reinstate a lost site once it is back, under the lock.")
     ] = False,
     metrics: METRICS = None,
 ) -> Result:

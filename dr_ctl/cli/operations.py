@@ -101,14 +101,14 @@ _operation(
 )
 _operation(
     "reinstate",
-    "Take a lost site in again, without the move back.",
+    "Make a lost site that is back the standby again, without the move back.",
     "reinstate london --dry-run",
     REINSTATE,
     WHOLE,
 )
 _operation(
     "failback",
-    "The lost site is back: take it in (as `reinstate`), ask, then move the service back to it (as `swapover`).",
+    "The lost site is back: reinstate it, ask, then move the service back to it (as `swapover`).",
     "failback --to london --dry-run",
     MOVE,
     WHOLE,

@@ -136,7 +136,7 @@ FAILOVER: Final = (TO, *of("timeout_s", "accept_loss", "accept_duplicates", "pre
 REINSTATE: Final = (LOST, *of("timeout_s", "accept_duplicates"))
 PLAN: Final = (
     parameter("operation", str, argument("OPERATION", "swapover, failover, failback, reinstate")),
-    parameter("site", str | None, argument("[SITE]", "The site to serve, or to take in."), None),
+    parameter("site", str | None, argument("[SITE]", "The site to serve, or to reinstate."), None),
     switch("to", "--to SITE", "The same."),
     *of("timeout_s", "max_outage_s", "cut_in_flight", "accept_difference", "queues", "expect_serving"),
     *of("accept_loss", "accept_duplicates", "presume_down", "silent_since", "reason"),

@@ -83,7 +83,7 @@ def findings_and_debts(result: Result) -> Iterator[str]:
         if finding.text != result.summary or finding.remedy:
             yield finding_text(finding)
     for debt in result.debts:
-        yield page((f" $ owed since {debt.since}: {debt.text}", f"      -> {debt.remedy}"))
+        yield page((f" $ pending since {debt.since}: {debt.text}", f"      -> {debt.remedy}"))
 
 
 def _closing(result: Result) -> str:

@@ -45,9 +45,9 @@ def question(plan: Plan) -> tuple[str, str]:
     if operation in ALONE:
         what = f"{operation.capitalize()} {'of' if operation in AT_SOURCE else 'to'} {named}"
     elif operation == REINSTATE:
-        what = f"Take in {named}"
+        what = f"Reinstate {named}"
     elif operation == FAILBACK:
-        what = f"Take in {named}, as `reinstate` does, then move to it from {plan.source}, as `swapover` does"
+        what = f"Reinstate {named}, then move to it from {plan.source}, as `swapover` does"
     else:
         what = f"Move from {plan.source} to {named}"
     return what, named

@@ -108,7 +108,7 @@ class Sick(BrokerError):
     remedy = "The process lives but its management fails (out of memory?): it may still serve; it is not down."
 
 
-class Between(BrokerError):
+class StartingOrEnding(BrokerError):
     """A broker that is starting or ending: it cannot be managed yet, or not any more."""
 
     remedy = "Look again in a moment."

@@ -20,7 +20,7 @@ class Tone(Enum):
     """How a person takes an end: the state was reached, at a price or not, nothing moved, or somebody has to act."""
 
     GOOD = "good"
-    OWED = "owed"
+    COST = "cost"
     """The state was reached, and something of it has a price. No exit code has it: the result's figures do."""
     UNDONE = "undone"
     BAD = "bad"
@@ -47,7 +47,7 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         Tone.GOOD,
         "the wanted state holds, and was verified",
         "The wanted state holds, and that was verified; also where it held already and nothing was done.",
-        "Nothing. Read `findings` and `debts` of the result: a good end may still owe something.",
+        "Nothing. Read `findings` and `debts` of the result: a good end may leave a debt.",
         "Nothing.",
     ),
     ExitCode.INTERNAL: Meaning(
@@ -125,7 +125,7 @@ MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
         Tone.UNDONE,
         "a person said no, or nobody could be asked",
         "A person said no, or nobody could be asked. Nothing was changed, unless the message says that a site was"
-        " taken in.",
+        " reinstated.",
         "Type the command again and answer with the name that is asked for; where there is no terminal, add `--yes`.",
         "The command does what its plan says; `--dry-run` shows the plan.",
         "The plan says what is undone where the run fails; a swapover back undoes a move that succeeds.",

@@ -224,7 +224,7 @@ def running_on(other: System) -> Iterator[None]:
         _system = before
 
 
-def beside(work: Callable[[], T], name: str) -> Work[T]:
+def in_background(work: Callable[[], T], name: str) -> Work[T]:
     """Begin work beside what goes on here."""
     return _system.start(work, name)
 
@@ -240,7 +240,7 @@ def together(works: Iterable[Callable[[], T]], name: str, *, most: int) -> list[
             if part.error is not None and not isinstance(part.error, Exception):
                 raise part.error  # a second signal waits for nothing
 
-    others = [beside(lane, name) for _ in range(min(most, len(waiting)) - 1)]
+    others = [in_background(lane, name) for _ in range(min(most, len(waiting)) - 1)]
     lane()
     for other in others:
         other.result()

@@ -37,7 +37,7 @@ class DebtKind(Enum):
 class Debt:
     """One debt. `about` is the site that it concerns, `kept_at` the one that holds its document.
 
-    `lasting` says whether what is owed survives a restart of the broker at `kept_at`.
+    `lasting` says whether the protection survives a restart of the broker at `kept_at`.
     """
 
     kind: DebtKind
@@ -66,8 +66,8 @@ class Debt:
 
 
 def lost_alone(debts: Iterable[Debt]) -> str | None:
-    """The site that was lost and is not taken in again; None where nothing is owed, or where each site owes the other:
-    which of them was lost last no debt tells, since one that stands already keeps its time."""
+    """The site that was lost and is not reinstated; None without a debt, or where each site has one for the
+    other: which of them was lost last no debt tells, since one that stands already keeps its time."""
     lost = {debt.about for debt in debts}
     return lost.pop() if len(lost) == 1 else None
 
@@ -86,7 +86,7 @@ def known(path: Path) -> list[Debt]:
 
 
 def remember(path: Path, debts: Iterable[Debt]) -> None:
-    """Write down in STATE what is owed; the file is there only while something is."""
+    """Write down in STATE which debts are pending; the file is there only while one is."""
     if rows := document([*debts]):
         private(path.parent)
         write_text(path, json.dumps(rows, ensure_ascii=False, indent=1) + "\n")

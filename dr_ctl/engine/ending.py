@@ -27,8 +27,8 @@ from dr_ctl.engine.operations import (
     REHEARSE,
     REHEARSE_CLEAN,
     REINSTATE,
+    REINSTATING,
     RESTART,
-    RETURNS,
     SWAPOVER,
     TRIM,
     UNFENCE,
@@ -79,7 +79,7 @@ class Facts:
     def as_before(self) -> bool:
         """Say whether the same sites serve as before the run. Where no site served, the target must be seen closed. A
         returned site that was open beside the other must not be open again."""
-        if self.ask.operation in RETURNS:
+        if self.ask.operation in REINSTATING:
             return self.serving == [self.source]
         if self.before:
             return sorted(self.serving) == sorted(self.before)
@@ -180,8 +180,8 @@ def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
         return End(code, text, undone)
     [by_hand] = with_queues([_by_hand(facts)], facts.ask)
     # The worst word is kept for when nobody serves; where the target does, someone else opened it.
-    is_in_part = facts.serving == [facts.source] and bool(facts.left_out)
-    code = ExitCode.INCOMPLETE if facts.serving == [facts.ask.target] or is_in_part else code
+    is_partly_served = facts.serving == [facts.source] and bool(facts.left_out)
+    code = ExitCode.INCOMPLETE if facts.serving == [facts.ask.target] or is_partly_served else code
     return End(code, text, undone, (by_hand,))
 
 
@@ -199,7 +199,7 @@ _DID: Final[Mapping[str, str]] = {
     SWAPOVER: "moved{named} from {source} to {target}",
     FAILBACK: "moved{named} from {source} to {target}",
     FAILOVER: "failed over{named} from {source} to {target}",
-    REINSTATE: "took {target} in again",
+    REINSTATE: "reinstated {target}",
     QUIESCE: "quiesced {source}",
     FENCE: "fenced {source}",
     UNFENCE: "unfenced {source}",
@@ -228,7 +228,7 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
         return ExitCode.OK, f"{text}; {facts.roles_text}"
     if operation == UNFENCE and facts.before == (facts.ask.target,) and facts.serving == [facts.ask.target]:
         return ExitCode.OK, f"{facts.source} stays closed while {facts.ask.target} serves; its pauses are lifted"
-    # A lost site is owed a fence and not shown to be closed; of a step at one site the other must only not be open.
+    # A lost site is not shown to be closed where its fence is a debt; of a step at one site the other is just not open.
     apart = operation == FAILOVER or operation in AT_SOURCE
     if facts.serving != [facts.wanted] or not (apart or facts.roles[facts.other] in CLOSED):
         first = facts.other if facts.serving == [facts.wanted] else facts.wanted
@@ -239,7 +239,7 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     of = f" of{facts.named}" if facts.named else ""
     sentences = {
         FAILOVER: f"{facts.serves(facts.wanted)}; {bounds_text(facts.bounds or {})}",
-        REINSTATE: f"{facts.other} is taken in; {facts.wanted} serves",
+        REINSTATE: f"{facts.other} is reinstated; {facts.wanted} serves",
         QUIESCE: f"{facts.wanted} delivers nothing{of}, and its clients hold nothing{of}",
         UNFENCE: facts.serves(facts.wanted, " again"),
     }
@@ -282,7 +282,7 @@ def _by_hand(facts: Facts) -> Finding:
     if facts.ask.operation == FAILOVER:
         return found("DR-RUN-001.failover", target=target, roles=facts.roles_text)
     if serving == [source] and facts.left_out:
-        return found("DR-RUN-001.served_in_part", source=source, left_out=", ".join(facts.left_out))
+        return found("DR-RUN-001.partly_served", source=source, left_out=", ".join(facts.left_out))
     if serving == [source]:
         return found("DR-RUN-001.served", source=source)
     if serving == [target] and facts.before == (target,):

@@ -20,7 +20,6 @@ from dr_ctl.core.system import Clock, stamp
 from dr_ctl.engine import ending, operations
 from dr_ctl.engine.context import STOPPED, JournalledStep, Outage, OutTooLong, StopAtOnce, StopRequest
 from dr_ctl.engine.ending import Facts, bounds_text
-from dr_ctl.engine.history import LET_IN_AT, History, StepEvent, outage_s
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import DRAIN, FAILOVER
 from dr_ctl.engine.parts import part_of, with_queues
@@ -38,6 +37,7 @@ from dr_ctl.engine.ports import (
     Refused,
     Unknown,
 )
+from dr_ctl.engine.replay import LET_IN_AT, RunState, StepEvent, outage_s
 from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted
 
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
@@ -103,7 +103,7 @@ def execute(
     """Carry out every step in order; on the first that fails, undo all that was started if that is still safe."""
     journal.run(plan, by)
     callbacks.begun()
-    move = Move(plan.ask, plan.source, plan.baseline, plan.moved, journal.history().activation)
+    move = Move(plan.ask, plan.source, plan.baseline, plan.moved, journal.replay().activation)
     run = _Run(
         move, plan.serving, plan.served, driver, journal, stop, clock, listener, exposure=exposure, callbacks=callbacks
     )
@@ -115,17 +115,18 @@ def execute(
         estimator.abandon()
 
 
-def undo(past: History, driver: Driver[O], journal: Journal, *, clock: Clock, listener: Listener) -> RunResult[O]:
+def undo(past: RunState, driver: Driver[O], journal: Journal, *, clock: Clock, listener: Listener) -> RunResult[O]:
     """Put back everything an interrupted run changed, as after a failed step."""
     move = Move(past.ask, past.source, past.baseline, past.moved, past.activation)
     run = _Run(move, past.serving, past.served, driver, journal, StopRequest(), clock, listener)
     return run.back(Refused("aborted", code=ExitCode.OK))
 
 
-def to_undo(past: History) -> list[PlannedStep]:
+def to_undo(past: RunState) -> list[PlannedStep]:
     """The steps that an undo puts back, in its order: begun, with something to put back, and not wanted for itself."""
     kept = max(
-        (step.step.number for step in past.steps if step.step.verb == operations.KEEPS and step.succeeded), default=0
+        (step.step.number for step in past.steps if step.step.verb == operations.RECONCILE and step.succeeded),
+        default=0,
     )
     return [step for step in past.started() if step.inverse and step.number > kept]
 
@@ -224,14 +225,14 @@ class _Run(Generic[O]):
         return self._ended(ExitCode.UNKNOWN, text)
 
     def _answered_no(self, step: PlannedStep, text: str) -> RunResult[O]:
-        """Undo the steps before the question, except a site that was taken in: people wanted that for itself."""
+        """Undo the steps before the question, except a site that was reinstated: people wanted that for itself."""
         if not step.undoable:
             return self._ended(ExitCode.INCOMPLETE, text)
-        past = self._journal.history()
+        past = self._journal.replay()
         if not to_undo(past):
-            if any(done.step.verb == operations.KEEPS and done.succeeded for done in past.steps):
+            if any(done.step.verb == operations.RECONCILE and done.succeeded for done in past.steps):
                 to = self._move.target
-                text = f"{text}; {to} stays taken in: `dr-ctl swapover --to {to}` moves the service when it is wanted"
+                text = f"{text}; {to} stays reinstated: `dr-ctl swapover --to {to}` moves the service when it is wanted"
             return self._ended(ExitCode.DECLINED, text)
         return self.back(Refused(text, code=ExitCode.DECLINED))
 
@@ -245,7 +246,7 @@ class _Run(Generic[O]):
             return step.undoable
         if isinstance(outcome, Refused):
             return self._revertible
-        return self._revertible and not self._journal.history().activation
+        return self._revertible and not self._journal.replay().activation
 
     def _apply(self, step: PlannedStep, estimator: Estimator, last: int) -> Outcome:
         self._listener(StepStarted(step.number, last, step.verb, step.about, step.undoable))
@@ -310,7 +311,7 @@ class _Run(Generic[O]):
     def _snapshot(self) -> Outcome:
         if self._exposure is None:
             return NotNeeded("nothing is lost in a planned move")
-        said = self._bounds() if self._journal.history().activation else None
+        said = self._bounds() if self._journal.replay().activation else None
         if said is not None:
             return Done(bounds_text(said), {"bounds": dict(said)})  # clients have worked at the target since
         bounds = dict(self._exposure.bounds())
@@ -349,7 +350,7 @@ class _Run(Generic[O]):
         self._listener(Notice(f"{cause.text}: undoing"))
         failed: dict[str, list[str]] = {}
         barred = ""
-        for step in to_undo(self._journal.history()):
+        for step in to_undo(self._journal.replay()):
             self._journal.step(step, StepEvent.UNDO_STARTED, {})
             context = JournalledStep(self._journal, step, None, self._clock, self._listener, self._outage)
             outcome = self._undone(step, context)

@@ -13,7 +13,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding
-from dr_ctl.core.system import Clock, Event, Mutex, beside, system
+from dr_ctl.core.system import Clock, Event, Mutex, in_background, system
 from dr_ctl.engine.lease import (
     LOCK,
     Forbidden,
@@ -393,7 +393,7 @@ def tended(stores: Sequence[Store], who: LockDocument, clock: Clock) -> Iterator
     """A lock to take; once it is held it is kept until the block ends, by itself. The stores are closed then."""
     lease = Lease(stores, who, clock)
     over = system().event()
-    keeping = [beside(partial(_keep, lease, slot, over), f"lock at {slot.name}") for slot in lease.slots]
+    keeping = [in_background(partial(_keep, lease, slot, over), f"lock at {slot.name}") for slot in lease.slots]
     try:
         yield lease
     finally:

@@ -8,7 +8,7 @@ made.
 | kind | means |
 | --- | --- |
 | `run` | a plan begins to be executed; evidence holds the plan (a resumed run has several) |
-| `step` | a step moved; outcome is the event of `engine.history`, evidence what was seen |
+| `step` | a step moved; outcome is the event of `engine.replay`, evidence what was seen |
 | `intent`, `result` | a call goes out; the outcome of that call (`evidence.intent` is the seq of its intent) |
 | `sample` | a figure on the way |
 | `lock` | an undo goes on under this lock; a run's own stands in its `run` line |
@@ -28,8 +28,8 @@ from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import Clock, stamp, system
 from dr_ctl.engine.disk import NO_ROOM, RESERVE, NoRoom, Reserve, sync_folder
-from dr_ctl.engine.history import ANY, GENESIS, Entry, History, StepEvent, StepState, after, history, read_entries
 from dr_ctl.engine.plan import Call, Plan, PlannedStep
+from dr_ctl.engine.replay import ANY, GENESIS, Entry, RunState, StepEvent, StepState, after, read_entries, replay
 
 _SAMPLE: Final = "sample"
 _ASKED_WITHIN_S: Final = 0.05
@@ -46,7 +46,7 @@ class Journal:
             # Lock before reading: lines that another process still writes must not be cut off.
             self._hold()
             entries = read_entries(path)
-            self._states = {past.step.id: past.state for past in history(entries).steps} if entries else {}
+            self._states = {past.step.id: past.state for past in replay(entries).steps} if entries else {}
         except BlockingIOError as error:
             os.close(self._file)
             raise EnvironmentFault(f"{path} is being written by another process") from error
@@ -86,8 +86,8 @@ class Journal:
         """All lines but the very many samples, in order, with the lines of earlier processes."""
         return iter(list(self._entries))
 
-    def history(self) -> History:
-        return history(self._entries)
+    def replay(self) -> RunState:
+        return replay(self._entries)
 
     def close(self) -> None:
         os.close(self._file)

@@ -23,14 +23,14 @@ ACTIVATING: Final = "activate"
 FINISHING: Final = frozenset({"observe", "check", NO_RETURN, ACTIVATING, "probe"})
 # The same verbs where the source lets clients in again: the source is closed, without any check before.
 CLOSING_AGAIN: Final = (FINISHING - {"check"}) | {FENCING}
-# How a lost site is taken in. Once the last verb has succeeded, the site stays taken in, even if a later step fails.
-KEEPS: Final = "reconcile"
-TAKING_IN: Final = frozenset({"residue", "reinstate", KEEPS})
+# How a lost site is reinstated. Once the last verb has succeeded, it stays so, even if a later step fails.
+RECONCILE: Final = "reconcile"
+REJOINING: Final = frozenset({"residue", "reinstate", RECONCILE})
 SWAPOVER: Final = "swapover"
 FAILOVER: Final = "failover"
 FAILBACK: Final = "failback"
 REINSTATE: Final = "reinstate"
-RETURNS: Final = (REINSTATE, FAILBACK)
+REINSTATING: Final = (REINSTATE, FAILBACK)
 ALL: Final = (SWAPOVER, FAILOVER, FAILBACK, REINSTATE)
 QUIESCE: Final = "quiesce"
 FENCE: Final = "fence"

@@ -12,7 +12,6 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, Weight, some
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import (
     ACTIVATE,
     ALONE,
@@ -28,17 +27,18 @@ from dr_ctl.engine.operations import (
     GENERAL,
     HOLD,
     HOOK,
-    KEEPS,
     MOVING,
     NO_RETURN,
     QUESTION,
+    RECONCILE,
     REINSTATE,
+    REJOINING,
     SNAPSHOT,
-    TAKING_IN,
 )
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import LossExposure, Move, Observation, Recipe
+from dr_ctl.engine.replay import RunState
 from dr_ctl.engine.roles import (
     may_take_over,
     not_lost,
@@ -62,7 +62,7 @@ def plan(
     recipe: Recipe[O],
     snapshot: O,
     ask: Ask,
-    past: History | None = None,
+    past: RunState | None = None,
     exposure: LossExposure | None = None,
     *,
     anew: bool = False,
@@ -172,7 +172,7 @@ def _moved(snapshot: Observation, move: Move) -> bool:
     return whole_at(snapshot, move.target) and snapshot.roles[move.source] is not Role.SERVING
 
 
-def _moved_units(snapshot: Observation, target: str, past: History | None) -> tuple[str, ...]:
+def _moved_units(snapshot: Observation, target: str, past: RunState | None) -> tuple[str, ...]:
     """The units that need no drain any more. A run that has opened no site yet skips the units that were open
     before."""
     if past is not None and not past.activation and not whole_at(snapshot, target):
@@ -180,9 +180,9 @@ def _moved_units(snapshot: Observation, target: str, past: History | None) -> tu
     return tuple(unit.name for unit in snapshot.units if unit.serving == target)
 
 
-def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: History | None) -> Sequence[RunbookStep]:
-    """The runbook's lines that the operation needs. A return without the move back ends where both sites are shown to
-    hold the same; a resumed return does not take in a site twice. A site that answers is fenced at its listeners; only
+def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: RunState | None) -> Sequence[RunbookStep]:
+    """The runbook's lines that the operation needs. A reinstatement ends where both sites are shown to hold the same; a
+    resumed failback does not reinstate a site twice. A site that answers is fenced at its listeners; only
     a silent site is cut off by a hook."""
     lines = runbook.steps
     hooks = cutting_off(lines) if move.ask.operation in (FAILOVER, FENCE) else []
@@ -193,19 +193,19 @@ def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: History | 
             replace(line, words={**line.words, CUT_OFF: True}) if line.verb == FENCING else line for line in lines
         )
     if move.ask.operation == REINSTATE:
-        ends = [number for number, line in enumerate(lines, start=1) if line.verb == KEEPS]
+        ends = [number for number, line in enumerate(lines, start=1) if line.verb == RECONCILE]
         lines = lines[: ends[0]] if ends else lines
-    rejoined = past is not None and any(step.step.verb == KEEPS and step.succeeded for step in past.steps)
+    rejoined = past is not None and any(step.step.verb == RECONCILE and step.succeeded for step in past.steps)
     # A site that a failback has opened in part is not a returned site that came back open.
-    owed = any(move.target == debt.about for debt in snapshot.debts)
-    half_way = move.ask.operation == FAILBACK and snapshot.roles[move.source] is not Role.SERVING and not owed
+    has_debt = any(move.target == debt.about for debt in snapshot.debts)
+    half_way = move.ask.operation == FAILBACK and snapshot.roles[move.source] is not Role.SERVING and not has_debt
     if rejoined or half_way:
-        return [line for line in lines if line.verb not in TAKING_IN]
+        return [line for line in lines if line.verb not in REJOINING]
     return lines
 
 
 def _steps(
-    lines: Sequence[RunbookStep], recipe: Recipe[O], snapshot: O, move: Move, past: History | None, *, finishing: bool
+    lines: Sequence[RunbookStep], recipe: Recipe[O], snapshot: O, move: Move, past: RunState | None, *, finishing: bool
 ) -> tuple[PlannedStep, ...]:
     number = past.last_number if past is not None else 0
     steps = []

@@ -225,8 +225,8 @@ class Recipe(Protocol[O_contra]):
         counters."""
 
     def holds_already(self, snapshot: O_contra, move: Move) -> str | None:
-        """Say what holds already, where there is nothing to do: for a return, a single step, and beside its open
-        target for a failover."""
+        """Say what holds already, where there is nothing to do: for a reinstatement, a single step, and for a
+        failover whose target is open."""
 
     def not_replicated(self, snapshot: O_contra, move: Move) -> Sequence[str]:
         """Sentences on what will not be at the target."""

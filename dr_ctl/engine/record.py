@@ -20,8 +20,8 @@ from typing import Any, Final
 from dr_ctl.core.document import HIDDEN, derived, items, key, mapping, moment, number, of_file, optional, text
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.history import GENESIS, LET_IN_AT, Entry, StepEvent
 from dr_ctl.engine.operations import ACTIVATING, FENCING
+from dr_ctl.engine.replay import GENESIS, LET_IN_AT, Entry, StepEvent
 from dr_ctl.engine.runs import RunFiles
 
 OPEN: Final = "open"

@@ -12,7 +12,6 @@ from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import lost_alone
-from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import (
     ALONE,
     DRAIN,
@@ -25,13 +24,14 @@ from dr_ctl.engine.operations import (
     QUIESCE,
     REHEARSE,
     REHEARSE_CLEAN,
+    REINSTATING,
     RESTART,
-    RETURNS,
     TRIM,
     UNFENCE,
 )
 from dr_ctl.engine.parts import as_moved, is_split, served_where
 from dr_ctl.engine.ports import NO_HINTS, Hints, Observation
+from dr_ctl.engine.replay import RunState
 
 NODES: Final = "nodes"
 """The part of a plan's basis that says which brokers it is about: site, unit, and what no two brokers share. A topology
@@ -60,7 +60,7 @@ def whole_at(snapshot: Observation, site: str) -> bool:
     return all(unit.serving == site for unit in snapshot.units)
 
 
-def open_again(snapshot: Observation, past: History) -> bool:
+def open_again(snapshot: Observation, past: RunState) -> bool:
     """Say whether the site that a run has left lets clients in beside the one that it opened."""
     roles = {snapshot.roles.get(past.source), snapshot.roles.get(past.ask.target)}
     return past.activation and past.ask.operation in MOVING and roles == {Role.SERVING}
@@ -74,7 +74,7 @@ def was_open_again(source: str, ask: Ask) -> Finding:
 def source_of(
     snapshot: Observation,
     ask: Ask,
-    past: History | None,
+    past: RunState | None,
     *,
     cut_off: bool = False,
     again: bool = False,
@@ -93,14 +93,14 @@ def source_of(
         return _alone(snapshot, ask, cut_off=cut_off, under_way=past is not None)
     if ask.operation == FAILOVER:
         return _lost(snapshot, ask, cut_off=cut_off)
-    if ask.operation in RETURNS:
+    if ask.operation in REINSTATING:
         return _serving_beside(snapshot, ask, past, parts=parts)
     if past is None:
         return _source(snapshot, ask, parts=parts)
     return unexpected(snapshot, ask) or _resumed_source(snapshot, past, parts=parts)
 
 
-def _gone_over(snapshot: Observation, past: History) -> bool:
+def _gone_over(snapshot: Observation, past: RunState) -> bool:
     """Say whether a run has done its move. The steps left open no site, so the site that the run left may be down."""
     moves = past.activation and past.ask.operation in MOVING
     return moves and whole_at(snapshot, past.ask.target) and snapshot.roles[past.source] is Role.DOWN
@@ -157,8 +157,8 @@ def _alone(snapshot: Observation, ask: Ask, *, cut_off: bool, under_way: bool) -
     if ask.operation == TRIM and not (answers and snapshot.roles[ask.target] is Role.SERVING):
         return found("DR-ROLE-009.trim", source=source, target=ask.target, roles=summary)
     if ask.operation in (KEEP_ASIDE, PUT_BACK, REHEARSE, REHEARSE_CLEAN):
-        settles = ask.operation in (KEEP_ASIDE, PUT_BACK)
-        return (_settled(snapshot, ask) if settles else _rehearsed(snapshot, ask)) or source
+        of_copies = ask.operation in (KEEP_ASIDE, PUT_BACK)
+        return (_kept_aside(snapshot, ask) if of_copies else _rehearsed(snapshot, ask)) or source
     if ask.operation in (QUIESCE, FENCE, RESTART, TRIM):
         return source
     return _of_both(snapshot, ask, "`dr-ctl status` says what ends the open run; then: " if under_way else "") or source
@@ -175,7 +175,7 @@ def _rehearsed(snapshot: Observation, ask: Ask) -> Finding | None:
     return None
 
 
-def _settled(snapshot: Observation, ask: Ask) -> Finding | None:
+def _kept_aside(snapshot: Observation, ask: Ask) -> Finding | None:
     """Refuse to decide of copies at a site that does not wait, or to put back where nobody answers."""
     source, summary = other(snapshot, ask.target), stand(snapshot)
     source_role, target_role = snapshot.roles[source], snapshot.roles[ask.target]
@@ -210,11 +210,10 @@ def _of_both(snapshot: Observation, ask: Ask, first: str) -> Finding | None:
 
 
 def moves_it(snapshot: Observation, site: str) -> str:
-    """Name the command that moves the service to `site` while the other site serves; a lost site is taken in first."""
+    """Name the command that moves the service to `site` while the other site serves: of a lost site a failback."""
     if lost_alone(snapshot.debts) == site:
-        return (
-            f"`dr-ctl failback --to {site}` takes it in and moves the service; `dr-ctl reinstate {site}` takes it in."
-        )
+        failback = f"`dr-ctl failback --to {site}` reinstates it and moves the service"
+        return f"{failback}; `dr-ctl reinstate {site}` moves nothing."
     return f"`dr-ctl swapover --to {site}` moves the service."
 
 
@@ -245,38 +244,38 @@ def _source(snapshot: Observation, ask: Ask, *, parts: bool) -> str | Finding:
 def alive(snapshot: Observation, ask: Ask, *, under_way: bool = False, cut_off: bool = False) -> Finding | None:
     """Say that the site to leave lives: a failover beside it would open a second one. `under_way`: the failover is
     open, and nothing moves before it has ended. `cut_off`: a hook is to end what shows that a silent one lives."""
-    left = other(snapshot, ask.target)
-    role = snapshot.roles[left]
+    lost = other(snapshot, ask.target)
+    role = snapshot.roles[lost]
     if snapshot.roles[ask.target] is Role.SERVING and role is not Role.SERVING:
         return None
     first = "`dr-ctl status` says what ends the open failover; then: " if under_way else ""
     if role is Role.SERVING:
-        if silent := [unit.name for unit in snapshot.units if left not in (*unit.open_at, *unit.closed_at)]:
-            return found("DR-ALIVE-001.serves_in_part", site=left, silent=", ".join(silent), first=first)
-        return found("DR-ALIVE-001.serves", site=left, target=ask.target, first=first)
-    if role is Role.SICK and snapshot.hints.get(left, NO_HINTS).late:
-        return found("DR-ALIVE-001.late", state=stand_of(snapshot, left), target=ask.target, first=first)
+        if silent := [unit.name for unit in snapshot.units if lost not in (*unit.open_at, *unit.closed_at)]:
+            return found("DR-ALIVE-001.partly_serves", site=lost, silent=", ".join(silent), first=first)
+        return found("DR-ALIVE-001.serves", site=lost, target=ask.target, first=first)
+    if role is Role.SICK and snapshot.hints.get(lost, NO_HINTS).late:
+        return found("DR-ALIVE-001.late", state=stand_of(snapshot, lost), target=ask.target, first=first)
     if role is Role.SICK:
-        return found("DR-ALIVE-001.sick", site=left, target=ask.target, first=first)
-    if role is Role.UNKNOWN and not cut_off and (hints := snapshot.hints.get(left, NO_HINTS)).signs:
-        return lives_by(left, hints)
+        return found("DR-ALIVE-001.sick", site=lost, target=ask.target, first=first)
+    if role is Role.UNKNOWN and not cut_off and (hints := snapshot.hints.get(lost, NO_HINTS)).signs:
+        return lives_by(lost, hints)
     return None
 
 
-def lives_by(left: str, hints: Hints) -> Finding:
+def lives_by(lost: str, hints: Hints) -> Finding:
     """Say what shows that a silent site lives: then no word of a person takes it for lost."""
     signs = "; ".join((*hints.signs, *hints.nodes))
-    return found("DR-ALIVE-001.lives", remedy=hints.remedy or None, site=left, signs=signs)
+    return found("DR-ALIVE-001.lives", remedy=hints.remedy or None, site=lost, signs=signs)
 
 
 def may_take_over(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
     """Say that another node of a site which is taken for lost may serve, or take over, after all."""
-    left = other(snapshot, ask.target)
-    hints, word = snapshot.hints.get(left, NO_HINTS), ask.presume_down == left and ask.reason is not None
+    lost = other(snapshot, ask.target)
+    hints, word = snapshot.hints.get(lost, NO_HINTS), ask.presume_down == lost and ask.reason is not None
     if whole_at(snapshot, ask.target):
         return ()
     said = (("DR-NODE-004", hints.takeovers), ("DR-NODE-001.lost", hints.nodes))
-    return [found(id_, accepted=word, nodes="; ".join(nodes), site=left) for id_, nodes in said if nodes]
+    return [found(id_, accepted=word, nodes="; ".join(nodes), site=lost) for id_, nodes in said if nodes]
 
 
 def not_lost(snapshot: Observation, ask: Ask, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
@@ -288,14 +287,14 @@ def not_lost(snapshot: Observation, ask: Ask, *, under_way: bool, cut_off: bool)
 
 def presumed(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
     """Say that a word on a site which gives signs of life is not believed."""
-    left = other(snapshot, ask.target)
-    if ask.presume_down != left:
+    lost = other(snapshot, ask.target)
+    if ask.presume_down != lost:
         return ()
-    return (found("DR-ALIVE-003", site=left),)
+    return (found("DR-ALIVE-003", site=lost),)
 
 
-def _serving_beside(snapshot: Observation, ask: Ask, past: History | None, *, parts: bool) -> str | Finding:
-    """Say which site serves while the target is taken in again. A site that came back open is taken for the returning
+def _serving_beside(snapshot: Observation, ask: Ask, past: RunState | None, *, parts: bool) -> str | Finding:
+    """Say which site serves while the target is reinstated. A site that came back open is taken for the returning
     site only where a run wrote down its loss. Where both are closed, the resumed run had moved half way."""
     beside, roles = other(snapshot, ask.target), snapshot.roles
     summary = stand(snapshot)
@@ -339,7 +338,7 @@ def renamed_sites(snapshot: Observation) -> Finding | None:
     )
 
 
-def other_sites(snapshot: Observation, past: History) -> Finding | None:
+def other_sites(snapshot: Observation, past: RunState) -> Finding | None:
     """The finding for a run of other sites than the observed ones."""
     if set(snapshot.roles) == {past.source, past.ask.target}:
         return None
@@ -347,7 +346,7 @@ def other_sites(snapshot: Observation, past: History) -> Finding | None:
     return found("DR-ROLE-007", source=past.source, target=past.ask.target, roles=summary)
 
 
-def other_brokers(basis: Mapping[str, Any], past: History) -> Finding | None:
+def other_brokers(basis: Mapping[str, Any], past: RunState) -> Finding | None:
     """The finding for a run of other brokers than the observed ones, whatever the sites are called. Brokers without an
     identity are not compared."""
     if (renamed := _renamed(basis, past)) is not None:
@@ -361,7 +360,7 @@ def other_brokers(basis: Mapping[str, Any], past: History) -> Finding | None:
     return None
 
 
-def _renamed(basis: Mapping[str, Any], past: History) -> Finding | None:
+def _renamed(basis: Mapping[str, Any], past: RunState) -> Finding | None:
     """The finding for a run of a pair that the settings do not name any more; by the broker's own identity it says
     what they call it now."""
     now, nodes = basis.get(PAIRS, {}), basis.get(NODES, {})
@@ -376,7 +375,7 @@ def _renamed(basis: Mapping[str, Any], past: History) -> Finding | None:
     return None
 
 
-def _resumed_source(snapshot: Observation, past: History, *, parts: bool) -> str | Finding:
+def _resumed_source(snapshot: Observation, past: RunState, *, parts: bool) -> str | Finding:
     """Say that the run's own source is still the one, or why going on is not safe."""
     roles = snapshot.roles
     summary = stand(snapshot)

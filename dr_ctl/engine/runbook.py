@@ -71,7 +71,7 @@ _MOVE: Final = (
 Rule = tuple[str, str, str]
 ORDER: Final[Mapping[str, Sequence[Rule]]] = {
     "swapover": _MOVE,
-    "failback": _MOVE,  # once the lost site is taken in again, it goes back by the same steps
+    "failback": _MOVE,  # once the lost site is reinstated, it goes back by the same steps
     "failover": (
         ("check", "fence", "a site that still serves would not be noticed"),
         ("fence", "activate", "two sites could serve at the same time"),

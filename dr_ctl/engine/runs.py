@@ -24,7 +24,7 @@ from dr_ctl.core.system import Clock, SystemClock, stamp
 from dr_ctl.engine.disk import RESERVE, private, refusing_where_full, sync_folder
 
 _OWNER: Final = "installation.json"
-DEBTS: Final = "debts.json"  # there only while something is owed
+DEBTS: Final = "debts.json"  # there only while a debt is pending
 _READABLE: Final = 40  # characters of an installation's name
 _DIGITS: Final = 12
 
@@ -136,16 +136,16 @@ class Place:
 
 
 def unclaimed(namesakes: Iterable[Path]) -> list[Finding]:
-    """The runs of namesakes, which may be this installation's: an error where something of them is not settled."""
+    """The runs of namesakes, which may be this installation's: an error where a run is open, or a debt pending."""
     findings = []
     for place in namesakes:
         runs = Runs(place, SystemClock())
-        open_, owed = runs.unfinished(), (place / DEBTS).exists()
-        if not runs.all() and not owed:
+        open_, has_debts = runs.unfinished(), (place / DEBTS).exists()
+        if not runs.all() and not has_debts:
             continue
         what = f"the open run {open_.name}" if open_ is not None else f"{len(runs.all())} run(s)"
-        what += " and debts" if owed else ""
-        severity = Severity.WARNING if open_ is None and not owed else Severity.ERROR
+        what += " and debts" if has_debts else ""
+        severity = Severity.WARNING if open_ is None and not has_debts else Severity.ERROR
         findings.append(found("DR-STATE-001", place=place, what=what, severity=severity))
     return findings
 

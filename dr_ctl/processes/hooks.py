@@ -18,7 +18,7 @@ from typing import Final
 
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Json
-from dr_ctl.core.system import beside, system
+from dr_ctl.core.system import in_background, system
 from dr_ctl.engine.context import StopRequest
 from dr_ctl.engine.ports import Done, Outcome, Refused
 from dr_ctl.processes.secrets import masked, secret_values, variables
@@ -62,7 +62,7 @@ class Place:
         """Run a command to its end: done, or refused with `exit_code` and output; `exit_code` is absent if the command
         never began. Its input is the `document`, or else the facts. A `stop` ends the command, and raises `Stopped`."""
         if (program := _instead(words, self.folder)) is not None:
-            work = beside(program, what)
+            work = in_background(program, what)
             late = not work.wait(timeout_s)
             return _outcome(what, timeout_s, -signal.SIGKILL if late else work.result(), "", late=late)
         variables = {f"DR_CTL_{key.upper()}": _text(value) for key, value in facts.items() if value is not None}

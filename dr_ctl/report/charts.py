@@ -22,7 +22,7 @@ WAITS: Final = {
     "quiesce": "Messages in delivery to clients",
     "drain": "Outflow behind the fence",
     "verify": "Outflow while the gate is looked at",
-    "settle": "What the target has not settled",
+    "settle": "What the target has not applied",
 }
 _STEPS_S: Final = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
@@ -200,7 +200,7 @@ def _series(act: Act) -> dict[str, list[Point]]:
                 series.setdefault("in delivery", []).append((at, number(figures)))
             elif isinstance(figures, Mapping):
                 name = f"{key}/{pair}" if isinstance(pair, str) else key
-                for figure, label in (("outflow", "outflow"), ("pending", "not settled")):
+                for figure, label in (("outflow", "outflow"), ("pending", "not applied")):
                     if figure in figures or "unknown" in figures:
                         series.setdefault(f"{name}: {label}", []).append((at, number(figures.get(figure))))
     return series

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from dr_ctl.core.document import items, mapping, moment, number, text
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.history import LET_IN_AT
+from dr_ctl.engine.replay import LET_IN_AT
 from dr_ctl.report.story import Act, Mark, Material, Story
 from dr_ctl.report.values import NOT_KNOWN, clock, count, many, seconds
 
@@ -29,7 +29,7 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """An objective and what came of it. `sign` is that of a tone: `good` where it was kept, `owed` where it was not,
+    """An objective and what came of it. `sign` is that of a tone: `good` where it was kept, `cost` where it was not,
     `open` where nothing can tell."""
 
     name: str
@@ -120,11 +120,11 @@ def _recovery(limit: float | None, out: Outage, *, put_back: bool) -> Measured:
     if limit is None:
         judged, sign = "no objective", "info"
     elif put_back:
-        judged, sign = f"{NOT_KEPT}: undone", "owed"
+        judged, sign = f"{NOT_KEPT}: undone", "cost"
     elif out.at_most_s is not None and out.at_most_s <= limit:
         judged, sign = "kept", "good"
     elif out.at_least_s is not None and out.at_least_s > limit:
-        judged, sign = NOT_KEPT, "owed"
+        judged, sign = NOT_KEPT, "cost"
     objective = f"within {seconds(limit)}" if limit is not None else "none is set"
     return Measured(RECOVERY, objective, out.figure, judged, sign)
 
@@ -139,7 +139,7 @@ def _bounded(name: str, limit: float | None, accepted: object, bound: Mapping[st
     elif at_most is not None and at_most <= limit:
         judged, sign = "kept", "good"
     elif likely is not None and likely > limit:
-        judged, sign = NOT_KEPT, "owed"
+        judged, sign = NOT_KEPT, "cost"
     if accepted is not None and judged != "kept":
         figure = number(accepted)
         judged += f"; a person accepted {accepted if figure is None else many(int(figure), 'message')}"

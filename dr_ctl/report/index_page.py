@@ -136,7 +136,7 @@ def _measured(page: RunPage, name: str) -> Figure | None:
 
 
 def _without_loss(page: RunPage, kind: str, ask: Mapping[str, Any]) -> Figure:
-    if kind != _PLANNED or page.verdict.tone not in (Tone.GOOD, Tone.OWED):
+    if kind != _PLANNED or page.verdict.tone not in (Tone.GOOD, Tone.COST):
         return Figure()
     return Figure("drained but for accepted differences" if mapping(ask.get("accept_difference")) else "drained first")
 
@@ -181,10 +181,10 @@ def _verdict(rows: Sequence[Row], *, altered: int, unread: int) -> tuple[Tone, s
         return Tone.OPEN, "No run and no rehearsal in this time"
     signs = {measured.sign for row in rows for measured in row.measured}
     bad = sum(row.tone is Tone.BAD for row in rows)
-    owed = ["An objective was not kept"] if "owed" in signs else []
-    owed += [f"{many(bad, 'run or rehearsal', 'runs or rehearsals')} did not end well"] if bad else []
-    if owed:
-        return Tone.OWED, "; ".join(owed)
+    wrong = ["An objective was not kept"] if "cost" in signs else []
+    wrong += [f"{many(bad, 'run or rehearsal', 'runs or rehearsals')} did not end well"] if bad else []
+    if wrong:
+        return Tone.COST, "; ".join(wrong)
     if unread:
         return Tone.OPEN, f"What came of {many(unread, 'run')} cannot be told: no line of the journal can be read"
     if "open" in signs:

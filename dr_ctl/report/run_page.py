@@ -191,7 +191,7 @@ def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -
     tone, words = _ended(code, text(result.get("command")), data.get("undone"), _did(material))
     costs = [*_exposure(result, mapping(data.get("bounds"))), *_missed(judged)]
     if tone is Tone.GOOD and costs:
-        tone, words = Tone.OWED, f"{words}; {', '.join(costs)}"
+        tone, words = Tone.COST, f"{words}; {', '.join(costs)}"
     return Verdict(
         tone,
         words,
@@ -234,7 +234,7 @@ def _exposure(result: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]
             amount = f"an unknown number of {of}s" if at_most is None else f"at most {at_most:g} {of}(s)"
             costs.append(f"{amount} {may}")
     if debts := items(result.get("debts")):
-        costs.append(f"{len(debts)} thing(s) are owed")
+        costs.append(f"{len(debts)} debt(s) are pending")
     return costs
 
 

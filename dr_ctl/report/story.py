@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dr_ctl.core.document import items, mapping, moment, number, of_file, text
 from dr_ctl.engine.context import STOPPED
-from dr_ctl.engine.history import GENESIS, Entry, StepEvent, chain
+from dr_ctl.engine.replay import GENESIS, Entry, StepEvent, chain
 from dr_ctl.engine.runs import RunFiles
 
 
@@ -198,7 +198,7 @@ class _Teller:
         self._acts: dict[str, Act] = {}
         self._calls: dict[int, CallMade] = {}
         self._now: datetime | None = None
-        self._settled = False  # the last entry was one after which an undo follows by itself
+        self._step_ended = False  # the last entry was one after which an undo follows by itself
 
     def hear(self, entry: Entry) -> None:
         now = moment(entry.time) or self._now or datetime.fromtimestamp(0, UTC)
@@ -223,13 +223,13 @@ class _Teller:
             case "signal":
                 word = entry.outcome or "signal"
                 self.parts[-1].acts.append(Act("", word, "", "a stop was asked for", False, now, now, 0.0, Mark.SIGNAL))
-        self._settled = entry.kind == "signal" or (entry.kind == "step" and entry.outcome not in _STARTS)
+        self._step_ended = entry.kind == "signal" or (entry.kind == "step" and entry.outcome not in _STARTS)
 
     def _by_another_process(self, entry: Entry) -> bool:
         """Say whether an undo is an abort by another process. A run's own undo directly follows the end of a step or a
         signal."""
         before = self._acts.get(entry.step or "")
-        return not self._settled or (before is not None and before.undo)
+        return not self._step_ended or (before is not None and before.undo)
 
     def _step(self, entry: Entry, now: datetime) -> None:
         id_, event = entry.step or "", entry.outcome or ""

@@ -211,7 +211,7 @@ class Hook(Part):
 
 DEBT: Final = "debt"
 _NO_END: Final = (ExitCode.USAGE, ExitCode.MISSING, ExitCode.LOCKED, ExitCode.WARNINGS)
-# The words of the codes that a run may end with, and one for an end that leaves something owed.
+# The words of the codes that a run may end with, and one for an end that leaves a debt.
 ENDS: Final = (
     *dict.fromkeys(code.outcome for code in ExitCode if code not in _NO_END),
     DEBT,
@@ -233,7 +233,7 @@ class After(Hook):
     on: Annotated[tuple[End, ...], BeforeValidator(listed)] = Field(
         min_length=1,
         description="the ends that it is told: outcomes of exit codes, as `ok`, `reverted` or `stranded`, and `debt` "
-        "for any end after which something is owed",
+        "for any end after which a debt is pending",
     )
 
 

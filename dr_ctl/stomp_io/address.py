@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
-from dr_ctl.core.system import Stream, beside, growing_s, system
+from dr_ctl.core.system import Stream, growing_s, in_background, system
 
 _SCHEMES = {"stomp": False, "stomp+ssl": True}
 CHUNK: Final = 64 * 1024
@@ -96,7 +96,7 @@ def endpoints(address: Address, *, timeout_s: float) -> list[Endpoint]:
         return _look_up(address, socket.AI_NUMERICHOST)
     except socket.gaierror:
         pass  # a name, not a number
-    looking_up = beside(partial(_look_up, address, 0), f"look up {address.host}")
+    looking_up = in_background(partial(_look_up, address, 0), f"look up {address.host}")
     if not looking_up.wait(timeout_s):
         raise TimeoutError(f"the name {address.host} was not resolved within {timeout_s:g} s")
     return looking_up.result()

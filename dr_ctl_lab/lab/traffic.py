@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dr_ctl.core.system import beside, growing_s, system
+from dr_ctl.core.system import growing_s, in_background, system
 from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
 from dr_ctl_lab.lab.clients.client import GREETING_S, SILENT_S, Client, Confirmed, Speaks, is_subscription
 from dr_ctl_lab.lab.clients.dialling import Dialler, Opener
@@ -224,7 +224,7 @@ class Load:
         shares = [self._shares[number % len(self._shares)] for number in range(many)]
         names = [f"{kind}-{number}" for number in range(many)]
         return {
-            name: beside(partial(client, number, name, *share), f"{name}-{self.run}")
+            name: in_background(partial(client, number, name, *share), f"{name}-{self.run}")
             for number, (name, share) in enumerate(zip(names, shares, strict=True))
         }
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.core.system import Condition, Stream, Work, beside, system
+from dr_ctl.core.system import Condition, Stream, Work, in_background, system
 from dr_ctl_lab.twin.console import Asked, Console, Hung, Page
 from dr_ctl_lab.twin.parts import Peer, Visitor
 
@@ -119,7 +119,7 @@ class NetworkListeners:
         return self.reserve("console", lambda *_: None)
 
     def start(self) -> None:
-        self._ticking = beside(self._tick, f"ticks of {self._name}")
+        self._ticking = in_background(self._tick, f"ticks of {self._name}")
 
     def end(self) -> None:
         with self._stirring:
@@ -176,7 +176,7 @@ class NetworkListeners:
                 console.left(visit)
             return page
 
-        return beside(serve, f"console of {self._name}")
+        return in_background(serve, f"console of {self._name}")
 
     def welcomed(self, caller: _Caller) -> Visitor | None:
         return self._welcome[caller.listener](caller, caller.listener)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.system import beside, system
+from dr_ctl.core.system import in_background, system
 from dr_ctl_lab.twin.host import CLUSTER, ROLES, Host
 from dr_ctl_lab.twin.sockets import CONSOLE
 
@@ -227,7 +227,7 @@ class Nodes:
                 with self.broker.lock:
                     do()
 
-        self._timers.append((given_up, beside(wait, f"time of {self.broker.name}")))
+        self._timers.append((given_up, in_background(wait, f"time of {self.broker.name}")))
 
     def end(self) -> None:
         """Take everything down; the ports are free afterwards."""

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
-from dr_ctl.core.system import Work, beside
+from dr_ctl.core.system import Work, in_background
 from dr_ctl_lab.twin.broker import Broker
 
 REDIAL_S: Final = 0.1
@@ -36,7 +36,7 @@ class Way(ABC, Generic[B]):
         self._work: Work[None] | None = None
 
     def start(self) -> None:
-        self._work = beside(self._run, f"link {self.source.name}-{self.target.name}")
+        self._work = in_background(self._run, f"link {self.source.name}-{self.target.name}")
 
     def end(self) -> None:
         with self.source.lock:

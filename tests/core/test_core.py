@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from dr_ctl.core import machine
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import line, page
-from dr_ctl.core.system import SystemClock, ThisMachine, all_ended, beside, running_on, stamp, system, together
+from dr_ctl.core.system import SystemClock, ThisMachine, all_ended, in_background, running_on, stamp, system, together
 from dr_ctl.engine.runs import Runs
 
 OUTCOMES = """0 ok, 1 internal, 2 usage, 3 missing, 10 precheck_failed, 11 loss_refused, 12 serving_site_alive,
@@ -121,14 +121,14 @@ def test_a_line_stays_one_and_can_be_written(text: str) -> None:
 
 
 def test_work_gives_its_result_or_raises_what_ended_it() -> None:
-    assert beside(lambda: 3, "three").result() == 3
+    assert in_background(lambda: 3, "three").result() == 3
     with pytest.raises(ValueError, match="no"):
-        beside(lambda: int("no"), "fails").result()
+        in_background(lambda: int("no"), "fails").result()
 
 
 def test_who_waits_for_a_while_is_told_whether_it_has_ended() -> None:
     gate = threading.Event()
-    work = beside(partial(gate.wait, 10), "gate")
+    work = in_background(partial(gate.wait, 10), "gate")
 
     assert not work.wait(0)
     assert not all_ended([work], 0.01)
@@ -164,7 +164,7 @@ def test_a_defect_nobody_asks_for_is_told(error: Exception, is_told: bool, monke
     def fails() -> None:
         raise error
 
-    work = beside(fails, "fails")
+    work = in_background(fails, "fails")
     work.wait()
     del work
 
@@ -178,5 +178,5 @@ def test_the_system_that_stands_in_is_gone_after_the_block() -> None:
 
     before, other = system(), Other()
     with running_on(other), pytest.raises(RuntimeError, match="work"):
-        beside(lambda: None, "work")
+        in_background(lambda: None, "work")
     assert system() is before

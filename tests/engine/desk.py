@@ -12,11 +12,11 @@ from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.context import StopRequest
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.executor import Answer, Callbacks, NoHooks, RunResult, execute, undo
-from dr_ctl.engine.history import Entry, History, history, read_entries
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Decision, Plan, PlannedStep
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.ports import Hooks, LossExposure, NotNeeded, Outcome
+from dr_ctl.engine.replay import Entry, RunState, read_entries, replay
 from dr_ctl.engine.runbook import Runbook, load, shipped
 from dr_ctl.telemetry.events import Event, Listener, StepEnded, StepStarted, nobody
 from tests.engine.machine import Driver, Killed, Machine, Recipe, Snapshot
@@ -148,10 +148,10 @@ class Desk:
         told = [(entry.step or "", entry.outcome) for entry in self.entries() if entry.kind == kind]
         return [f"{step} {outcome}" if outcome else step for step, outcome in told]
 
-    def past(self) -> History | None:
+    def past(self) -> RunState | None:
         """What the journal says so far; None where the run never began."""
         entries = self.entries() if self.path.exists() else []
-        return history(entries) if entries else None
+        return replay(entries) if entries else None
 
     def decide(self) -> Decision:
         return plan(

@@ -31,20 +31,20 @@ from dr_ctl.core.system import ThisMachine, running_on
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt, DebtKind, known, lost_alone, merged, remember
 from dr_ctl.engine.disk import PIECE_BYTES, RESERVE, RESERVED_BYTES, NoRoom
-from dr_ctl.engine.history import (
+from dr_ctl.engine.journal import Journal
+from dr_ctl.engine.plan import Plan, PlannedStep
+from dr_ctl.engine.record import Verdict, check
+from dr_ctl.engine.replay import (
     GENESIS,
     Entry,
     IllegalMove,
     JournalDamaged,
     StepEvent,
-    history,
     is_held,
     outage_s,
     read_entries,
+    replay,
 )
-from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.plan import Plan, PlannedStep
-from dr_ctl.engine.record import Verdict, check
 from dr_ctl.engine.runs import Locked, RunFiles, Runs, write, write_text
 from tests.engine.desk import BY, Clock, Desk, a_plan
 from tests.engine.machine import Fault
@@ -305,7 +305,7 @@ def test_room_is_taken_up_before_the_first_line_and_given_back_with_the_last(pat
     assert room.st_mode & 0o777 == 0o600  # nobody else may read it
     with closing(Journal(path, Clock())) as journal:
         journal.end({"outcome": "ok"})
-        assert journal.history().ended
+        assert journal.replay().ended
     assert not reserve.exists()
 
 
@@ -465,9 +465,9 @@ def test_a_run_goes_to_its_end_on_a_disk_that_fills_up_meanwhile(small_disk: Pat
 def test_a_plan_comes_back_as_it_was_whatever_a_later_one_says(path: Path) -> None:
     asked = Ask("swapover", "paris", 90.0, cut_in_flight=True, accept_difference={"q": 3}, expect_serving="london")
     first = replace(WHOLE_PLAN, ask=asked)
-    past = history(begins(path, first))
+    past = replay(begins(path, first))
     assert (tuple(each.step for each in past.steps), past.last_number, past.ended) == (first.steps, 11, False)
-    later = history(begins(path, replace(WHOLE_PLAN, source="rome", baseline={})))
+    later = replay(begins(path, replace(WHOLE_PLAN, source="rome", baseline={})))
     assert [(each.ask, each.source, each.baseline) for each in (past, later)] == [(asked, "london", first.baseline)] * 2
 
 
@@ -475,7 +475,7 @@ def test_a_resumed_run_keeps_the_source_and_baseline_of_the_first_and_adds_its_s
     at.machine.faults = {5: Fault.KILLED_AFTER}
     assert at.killed()
     at.go()
-    past = history(at.entries())
+    past = replay(at.entries())
     assert (past.source, past.baseline, past.last_number) == (WHOLE_PLAN.source, WHOLE_PLAN.baseline, 22)
     assert [each.step.number for each in past.steps] == list(range(1, 23))
 
@@ -505,13 +505,13 @@ def test_an_activation_counts_from_its_intent(
             else:
                 journal.step(activate, event, {})
 
-    assert history(read_entries(path)).activation is activation
+    assert replay(read_entries(path)).activation is activation
 
 
 def test_a_journal_without_a_run_says_that_nothing_was_changed(path: Path) -> None:
     Journal(path, Clock()).close()
     with pytest.raises(JournalDamaged, match="holds no plan") as damaged:
-        history(read_entries(path))
+        replay(read_entries(path))
     assert damaged.value.remedy == "The run never began: nothing was changed by it."
 
 
@@ -529,7 +529,7 @@ def test_a_sealed_line_that_does_not_fit_is_a_clear_error(
 ) -> None:
     entry = Entry(1, "2026-11-21T02:00:00.000Z", kind, step, None, outcome, evidence, GENESIS)
     with pytest.raises(JournalDamaged, match="holds no run that can be read"):
-        history([*(begins(path) if kind == "step" else ()), entry])
+        replay([*(begins(path) if kind == "step" else ()), entry])
 
 
 def moment(second: int, kind: str, step: str, outcome: str | None = None) -> Entry:

@@ -15,9 +15,9 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt
-from dr_ctl.engine.history import History, StepPast, StepState
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
+from dr_ctl.engine.replay import RunState, StepPast, StepState
 from dr_ctl.engine.runbook import OPERATIONS, ORDER, VERBS, Runbook, RunbookStep, files, lint, load, shipped
 from tests.engine.desk import ASK, BOOK, DEBTS, FAILBACK, FAILOVER, LOSS, REINSTATE, Cost, book_of
 from tests.engine.machine import Machine, Recipe, Site, Snapshot, back, lost
@@ -61,7 +61,7 @@ def snapshot(london: Role = SERVING, paris: Role = STANDBY, *debts: Debt) -> Sna
 
 
 def decide(
-    ask: Ask, look: Snapshot, past: History | None = None, exposure: Cost | None = None, recipe: Recipe | None = None
+    ask: Ask, look: Snapshot, past: RunState | None = None, exposure: Cost | None = None, recipe: Recipe | None = None
 ) -> Decision:
     return plan(book_of(ask.operation), recipe or Recipe(), look, ask, past, exposure)
 
@@ -87,14 +87,14 @@ def verbs(decided: Decision) -> list[str]:
     return [step.verb for step in planned(decided).steps]
 
 
-def past(ask: Ask = ASK, sites: dict[str, Site] | None = None, reached: str = "probe") -> History:
+def past(ask: Ask = ASK, sites: dict[str, Site] | None = None, reached: str = "probe") -> RunState:
     """A run that was interrupted when the step `reached` had succeeded, and let nobody in."""
     machine = Machine(debts=DEBTS if ask.operation in ("reinstate", "failback") else ())
     machine.sites = sites or machine.sites
     before = planned(decide(ask, machine.look()))
     last = next(step.number for step in before.steps if step.verb == reached)
     steps = tuple(StepPast(each, StepState.DONE if each.number <= last else StepState.PENDING) for each in before.steps)
-    return History(ask, before.source, before.baseline, steps, activation=False, ended=False)
+    return RunState(ask, before.source, before.baseline, steps, activation=False, ended=False)
 
 
 class TestWhoIsLeft:

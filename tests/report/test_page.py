@@ -19,8 +19,8 @@ from dr_ctl.core.model import Finding, Severity
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.history import StepEvent
 from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.replay import StepEvent
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.report.charts import Chart, over_time
 from dr_ctl.report.estimate_page import EstimatePage, Forecast, as_words, estimate_page
@@ -480,9 +480,9 @@ def test_the_headline(tmp_path: Path, operation: str, code: int, outcome: str, u
     [
         (2.7, 3.0, "at least 2.70 s, at most 3.00 s", ("kept", "good")),
         (100, 140, "at least 1 min 40 s, at most 2 min 20 s", ("cannot tell", "open")),
-        (130, 140, "at least 2 min 10 s, at most 2 min 20 s", ("not kept", "owed")),
+        (130, 140, "at least 2 min 10 s, at most 2 min 20 s", ("not kept", "cost")),
         (None, 140, "at most 2 min 20 s", ("cannot tell", "open")),
-        (130, None, "at least 2 min 10 s", ("not kept", "owed")),
+        (130, None, "at least 2 min 10 s", ("not kept", "cost")),
         (None, None, "not known", ("cannot tell", "open")),
     ],
 )
@@ -506,7 +506,7 @@ def test_a_failover_by_what_looks_tell(
     [
         ({"at_most": 0}, None, ("at most 0", "at most 0", "kept", "good")),
         ({"at_most": 94, "likely": 2}, 100,
-         ("at most 0", "at most 94, likely 2", "not kept; a person accepted 100 messages", "owed")),
+         ("at most 0", "at most 94, likely 2", "not kept; a person accepted 100 messages", "cost")),
         ({"at_most": 94, "likely": 0}, None, ("at most 0", "at most 94, likely 0", "cannot tell", "open")),
         ({"at_most": None, "likely": None}, "unknown",
          ("at most 0", "not known", "cannot tell; a person accepted unknown", "open")),
@@ -669,12 +669,12 @@ def test_a_year_in_which_all_went_well(shelf: Shelf) -> None:
 @pytest.mark.parametrize(
     ("happens", "tone", "words"),
     [
-        (lambda shelf: shelf.move(9, 3 * MINUTES), Tone.OWED, "An objective was not kept"),
-        (lambda shelf: shelf.loss(9, 7, {"at_least": 1.0, "at_most": 2.0}), Tone.OWED, "An objective was not kept"),
+        (lambda shelf: shelf.move(9, 3 * MINUTES), Tone.COST, "An objective was not kept"),
+        (lambda shelf: shelf.loss(9, 7, {"at_least": 1.0, "at_most": 2.0}), Tone.COST, "An objective was not kept"),
         (lambda shelf: shelf.loss(9, None, {"at_least": 1.0, "at_most": 2.0}), Tone.OPEN, "cannot be told"),
         (lambda shelf: shelf.loss(9, 0, {"at_least": 1.0, "at_most": None}), Tone.OPEN, "cannot be told"),
-        (lambda shelf: shelf.on_twin(9, "both served"), Tone.OWED, "1 run or rehearsal did not end well"),
-        (lambda shelf: shelf.rehearsal(9, "stranded", 23), Tone.OWED, "1 run or rehearsal did not end well"),
+        (lambda shelf: shelf.on_twin(9, "both served"), Tone.COST, "1 run or rehearsal did not end well"),
+        (lambda shelf: shelf.rehearsal(9, "stranded", 23), Tone.COST, "1 run or rehearsal did not end well"),
     ],
 )
 def test_the_worst_known_decides(shelf: Shelf, happens: Callable[[Shelf], None], tone: Tone, words: str) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from dr_ctl.core.system import all_ended, beside, system, together
+from dr_ctl.core.system import all_ended, in_background, system, together
 from dr_ctl_lab.simulation import scheduler
 from dr_ctl_lab.simulation.scheduler import Standstill
 from dr_ctl_lab.simulation.system import Simulation, simulated
@@ -34,7 +34,7 @@ def test_who_waits_goes_on_by_time_and_at_one_time_by_order_and_the_wall_clock_w
 
 def test_an_event_wakes_who_waits_and_a_time_limit_does(simulation: Simulation) -> None:
     event, began = system().event(), simulation.monotonic()
-    waiting = [beside(partial(event.wait, 5.0), "waits"), beside(partial(event.wait, 1.0), "gives up")]
+    waiting = [in_background(partial(event.wait, 5.0), "waits"), in_background(partial(event.wait, 1.0), "gives up")]
 
     system().sleep(2.0)
     event.set()
@@ -53,7 +53,7 @@ def test_a_mutex_is_handed_over_in_the_order_in_which_it_was_asked_for(simulatio
             system().sleep(1.0)
 
     with mutex:
-        holding = [beside(partial(hold, number), "holds") for number in range(3)]
+        holding = [in_background(partial(hold, number), "holds") for number in range(3)]
         system().sleep(1.0)
         assert not mutex.acquire(blocking=False)
         assert held == []
@@ -74,7 +74,7 @@ def test_a_condition_is_looked_at_again_each_time_something_changes(simulation: 
             with changed:
                 changed.notify_all()
 
-    counting, began = beside(counts, "counts"), simulation.monotonic()
+    counting, began = in_background(counts, "counts"), simulation.monotonic()
     with changed:
         assert changed.wait_for(lambda: count[0] == 2, 10.0)
         assert not changed.wait_for(lambda: count[0] == 99, 0.5)
@@ -84,7 +84,7 @@ def test_a_condition_is_looked_at_again_each_time_something_changes(simulation: 
 
 
 def test_who_gave_up_waiting_is_not_woken_out_of_the_next_wait(simulation: Simulation) -> None:
-    work, event = beside(partial(system().sleep, 5.0), "work"), system().event()
+    work, event = in_background(partial(system().sleep, 5.0), "work"), system().event()
     assert not work.wait(1.0)
     began = simulation.monotonic()
 
@@ -100,10 +100,10 @@ def test_an_error_is_raised_where_the_result_is_asked_for_and_a_defect_that_nobo
 
     with simulated():
         with pytest.raises(ValueError, match="a defect"):
-            beside(fails, "fails").result()
-        beside(partial(open, "/nowhere/at/all"), "away").wait()  # that is no defect
+            in_background(fails, "fails").result()
+        in_background(partial(open, "/nowhere/at/all"), "away").wait()  # that is no defect
     with pytest.raises(ValueError, match="a defect"), simulated():
-        beside(fails, "fails").wait()
+        in_background(fails, "fails").wait()
 
 
 def test_what_still_waits_at_the_end_is_ended() -> None:
@@ -119,9 +119,9 @@ def test_what_still_waits_at_the_end_is_ended() -> None:
 
     before = threading.active_count()
     with simulated():
-        beside(waits, "waits")
+        in_background(waits, "waits")
         system().sleep(1.0)
-        beside(waits, "never begins")
+        in_background(waits, "never begins")
 
     assert ended == ["tidied up"]
     assert threading.active_count() == before
@@ -150,7 +150,7 @@ def test_a_wait_for_what_will_never_happen_is_told(
 ) -> None:
     if work is spins:
         monkeypatch.setattr(scheduler, "MOST_TURNS", 100)
-    beside(work, "beside it")
+    in_background(work, "beside it")
     with pytest.raises(Standstill, match=says):
         system().event().wait()
 
@@ -189,7 +189,7 @@ def test_a_signal_is_heard_in_the_middle_of_a_wait(simulation: Simulation) -> No
             system().sleep(1.0)
             simulation._scheduler.interrupt(handler)
 
-    beside(signals, "signals")
+    in_background(signals, "signals")
 
     assert event.wait(60.0)
     assert (heard, now()) == ([1.0], 2.0)

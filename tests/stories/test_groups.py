@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.core.system import beside, system
+from dr_ctl.core.system import in_background, system
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.nodes import Layout
@@ -56,7 +56,7 @@ def moved(stage: Stage, operator: Operator, step: str, site: str, target: str) -
                 stage.kill(site, node="a")
                 return
 
-    watching = beside(watch, "who kills a node")
+    watching = in_background(watch, "who kills a node")
     ended = operator.run("swapover", "--to", target, "--yes")
     over.set()
     watching.result()

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dr_ctl.core.model import ExitCode
-from dr_ctl.core.system import beside, system
+from dr_ctl.core.system import in_background, system
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.bridges.clients import work_off
@@ -66,7 +66,7 @@ def all_the_time(act: Callable[[int], object], every_s: float) -> Iterator[None]
             number += 1
             act(number)
 
-    client = beside(work, "client")
+    client = in_background(work, "client")
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ import pytest
 
 from dr_ctl.agents.sync import Standing, SyncAgent
 from dr_ctl.cli.app import run
-from dr_ctl.core.system import beside, system
+from dr_ctl.core.system import in_background, system
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.kinds import BROKERSYNC
@@ -121,7 +121,7 @@ class Story(stories.Story):
         self.ended = Ended(code, last, "")
         assert self._begun, "nothing happened beside it"
 
-    def beside(self, step: str) -> None:
+    def in_background(self, step: str) -> None:
         """Something happens beside the next agent, once it has compared both sites."""
         stepped, begun = self._stepped, list[bool]()
 
@@ -247,7 +247,7 @@ class Story(stories.Story):
 
     def silent_for(self, seconds: str) -> None:
         self.twin.freeze("paris")
-        beside(lambda: (system().sleep(float(seconds)), self.twin.thaw("paris")), "thaw")
+        in_background(lambda: (system().sleep(float(seconds)), self.twin.thaw("paris")), "thaw")
 
     def monitored(self, lasting: str) -> None:
         assert run(["monitor", "--for", lasting, "--json"], time_now()) == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.core.system import beside
+from dr_ctl.core.system import in_background
 from dr_ctl.engine import runbook
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import copies
@@ -93,7 +93,7 @@ def test_what_deactivates_the_target_again_is_found_and_taken_back_once(
         with twin.still():
             london.service.tell("deactivate-site") if late == "a command" else paris.service.deactivate()
 
-    telling = beside(tell, "late")
+    telling = in_background(tell, "late")
     ended = dr_ctl(*TO_PARIS)
     telling.result()
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.system import SystemClock, all_ended, beside, system
+from dr_ctl.core.system import SystemClock, all_ended, in_background, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.lease import LOCK, FolderStore, Store, look_at, next_epoch
 from dr_ctl.rpo.history.row import GLANCED, Row
@@ -106,7 +106,7 @@ def test_of_several_that_create_at_the_same_moment_one_gets_it(shelf: Shelf) -> 
         start.wait()
         got[run] = store.create(LOCK, 1, str(run) * 5_000)
 
-    creating = [beside(partial(create, run, shelf.way()), f"run {run}") for run in range(runs)]
+    creating = [in_background(partial(create, run, shelf.way()), f"run {run}") for run in range(runs)]
     reader = shelf.way()
     start.set()
     while not all_ended(creating, 0):

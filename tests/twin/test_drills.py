@@ -160,7 +160,7 @@ def test_a_debt_is_a_warning_and_a_forgotten_one_is_critical(
         told = dr_ctl("check", "--within", "30s").document["data"]["problems"]
         return {each["health"] for each in told if each["text"].startswith(f"{word} since")}
 
-    assert problems("owed") == {"warning"}
+    assert problems("pending") == {"warning"}
     monkeypatch.setattr(diagnosis, "OVERDUE", timedelta(0))
     assert problems("overdue") == {"critical"}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.core.system import beside, system
+from dr_ctl.core.system import in_background, system
 from dr_ctl.topologies.mirror import reinstate
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
@@ -34,7 +34,7 @@ class Consumer:
         self._stop = system().event()
         self._client = Client(stage.site("paris"), {})
         self._client.subscribe("orders.in")
-        self._working = beside(self._work, "consumer")
+        self._working = in_background(self._work, "consumer")
 
     def _work(self) -> None:
         while not self._stop.is_set():

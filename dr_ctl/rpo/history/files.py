@@ -34,7 +34,7 @@ from pyarrow import fs
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
-from dr_ctl.core.system import beside, growing_s
+from dr_ctl.core.system import growing_s, in_background
 from dr_ctl.rpo.history.row import Row, micros
 from dr_ctl.settings.model import Place
 
@@ -489,7 +489,7 @@ def shown(history: Path | Place) -> str:
 
 def in_time(ask: Callable[[], Answer], within_s: float) -> tuple[list[Answer], list[Exception]]:
     """The answer, or the error; neither where it comes too late, and nobody waits for it."""
-    asking = beside(ask, "history")
+    asking = in_background(ask, "history")
     if not asking.wait(within_s):
         return [], []
     try:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
-from dr_ctl.core.system import beside
+from dr_ctl.core.system import in_background
 from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR, SECOND
 from dr_ctl.rpo.core.hour import HORIZON_US, Orders
 from dr_ctl.rpo.core.scope import Facts
@@ -59,7 +59,7 @@ def counted(spark: SparkSession, say: Say, hours: int, tasks: int) -> Iterator[N
 
     say(f"summing up: 0 of {hours} hour(s)")
     has_scheduler = hasattr(spark, "sparkContext")  # a client of Spark Connect has none
-    counting = beside(count, "progress of Spark") if say is not unheard and has_scheduler else None
+    counting = in_background(count, "progress of Spark") if say is not unheard and has_scheduler else None
     try:
         yield
     finally:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeVar
 
-from dr_ctl.core.errors import Between, Passive
+from dr_ctl.core.errors import Passive, StartingOrEnding
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.notation import if_known
@@ -394,7 +394,7 @@ class Coordinator:
 
 def read_group(url: str, server: Fields, node: str, topology: Answer, *, active: bool = True) -> Group:
     """Make it of the broker's attributes and of its listing of the cluster, where a console lets that be asked. Raises
-    `Passive` of a node that waits, `Between` of a broker that is starting, and `BadValue`. `active`: what it says of
+    `Passive` of a node that waits, `StartingOrEnding` of a broker that is starting, and `BadValue`. `active`: what it says of
     that; the oldest versions say only whether it is a backup that waits."""
     rows = [] if isinstance(topology.error, OperationFailed | PolicyRefused) else _rows(topology)
     own = next((row for row in rows if row.get("nodeID") == node), {})
@@ -409,7 +409,7 @@ def read_group(url: str, server: Fields, node: str, topology: Answer, *, active:
     if active and not waits:
         return found
     if not (waits or found.has_nodes):
-        raise Between(f"{url}: the broker there is not active: it is starting, or ending")
+        raise StartingOrEnding(f"{url}: the broker there is not active: it is starting, or ending")
     at = tuple(filter(None, (found.at, *found.nodes)))
     where = f" ({' and '.join(at)})" if at else ""
     text = f"{url}: the node there is passive: another node of that broker{where} is active, or none is"
@@ -417,9 +417,9 @@ def read_group(url: str, server: Fields, node: str, topology: Answer, *, active:
 
 
 def must_be_active(url: str, known: Group, server: Fields) -> None:
-    """Raise `Passive` or `Between` where the node of an earlier look is not active any more."""
+    """Raise `Passive` or `StartingOrEnding` where the node of an earlier look is not active any more."""
     if not server.flag("Active"):
-        error = Passive if known.has_nodes else Between
+        error = Passive if known.has_nodes else StartingOrEnding
         raise error(f"{url}: the node there is not active any more")
 
 

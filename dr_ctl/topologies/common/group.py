@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 from dr_ctl.core.errors import BrokerError, Passive, Unreachable
 from dr_ctl.core.model import Json
 from dr_ctl.core.notation import if_known
-from dr_ctl.core.system import Clock, Work, all_ended, beside
+from dr_ctl.core.system import Clock, Work, all_ended, in_background
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import Answer, Read, Wire
@@ -151,7 +151,7 @@ class Group:
     def _begin(self, processes: Sequence[Process]) -> None:
         for process in processes:
             if process not in self._asked:
-                self._asked[process] = beside(partial(self._ask, process), f"ask {process.name}")
+                self._asked[process] = in_background(partial(self._ask, process), f"ask {process.name}")
 
     def end(self, active: Process | None) -> list[Process]:
         """Take the answers; gives the nodes that are active. `active` has answered as such. A node that is late is

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, some
-from dr_ctl.core.system import beside
+from dr_ctl.core.system import in_background
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
@@ -145,7 +145,7 @@ class Listeners:
             except BrokerError as error:
                 return error
 
-        asked = beside(lambda: self._observer.together(flags, accesses), "flags")
+        asked = in_background(lambda: self._observer.together(flags, accesses), "flags")
         greetings = self.greetings(accesses)
         why_not: dict[str, WhyNot | None] = {}
         for access, opened in zip(accesses, asked.result(), strict=True):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.errors import BrokerError, Passive, Unreachable
-from dr_ctl.core.system import Clock, Work, all_ended, beside, stamp, together
+from dr_ctl.core.system import Clock, Work, all_ended, in_background, stamp, together
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import READ_S
@@ -72,7 +72,9 @@ class Watch:
             return answer
 
         asked = {
-            access: beside(partial(timed, access), f"watch {access.site}") for access in of if access not in self._late
+            access: in_background(partial(timed, access), f"watch {access.site}")
+            for access in of
+            if access not in self._late
         }
         known = self._took_s.keys() | self._silent.keys()
         hurried = [look for access, look in asked.items() if small or access in known]
@@ -301,7 +303,7 @@ class Observer(Generic[V_co, A_co]):
         ask = partial(self._answer, access, FOR_PEOPLE, min(READ_S, max(left_s / 2, _MOST * least_s)))
         began = self.clock.monotonic()
         # Not waited for longer: a name look-up that hangs keeps neither this look nor the end of the command waiting.
-        looking = beside(ask, f"look at {access.site}")
+        looking = in_background(ask, f"look at {access.site}")
         view = looking.result() if looking.wait(within_s) else given_up
         if not isinstance(view, Silent):
             return view

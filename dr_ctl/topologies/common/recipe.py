@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, some
-from dr_ctl.engine.operations import ALONE, FAILOVER, MOVING, REINSTATE, RETURNS
+from dr_ctl.engine.operations import ALONE, FAILOVER, MOVING, REINSTATE, REINSTATING
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Check, Move, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
@@ -113,7 +113,7 @@ class Recipe(Generic[V]):
             return [found("DR-UNIT-002")]
         if move.ask.operation == FAILOVER:
             findings = [*failover.findings(snapshot, move, checks.of_broker), *checks.of_failover(case)]
-        elif move.ask.operation in RETURNS:
+        elif move.ask.operation in REINSTATING:
             findings = [*checks.of_return(case)]
         elif move.ask.operation in ALONE:
             findings = [*single.findings(case, checks), *checks.of_opening(case)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from dr_ctl.core.errors import Between, BrokerError, Passive, Sick, Unreachable
+from dr_ctl.core.errors import BrokerError, Passive, Sick, StartingOrEnding, Unreachable
 from dr_ctl.core.system import Clock
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
@@ -77,12 +77,12 @@ class Access(access.Access[BrokerView]):
             lock, unread = self._lock()
             return self._waiting(lock, unread, runs=True)
         except BadValue as error:
-            raise Between(f"{self.site}/{self.pair} is starting or ending: {error}") from error
+            raise StartingOrEnding(f"{self.site}/{self.pair} is starting or ending: {error}") from error
         except Unreachable as error:
             if not error.refused:
                 raise self._alive_by_its_lease(error) from error
             if self._takes_connections():
-                raise Between(f"{self.site}/{self.pair} is starting or ending: {error}") from error
+                raise StartingOrEnding(f"{self.site}/{self.pair} is starting or ending: {error}") from error
             lock, unread = self._lock()
             if lock is None:
                 raise SilentAndUnread(str(error), unread) from error
@@ -202,7 +202,7 @@ def between(snapshot: Snapshot[BrokerView]) -> bool:
 
 def _is_between(broker: BrokerView | Silent) -> bool:
     if isinstance(broker, Silent):
-        return isinstance(broker.error, Between)
+        return isinstance(broker.error, StartingOrEnding)
     return broker.named_in_vain or broker.may_take
 
 

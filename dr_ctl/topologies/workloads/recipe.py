@@ -9,7 +9,7 @@ from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine import ports
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.operations import ACTIVATE, FAILOVER, MOVING, RETURNS, UNFENCE
+from dr_ctl.engine.operations import ACTIVATE, FAILOVER, MOVING, REINSTATING, UNFENCE
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Check, Move, StepPlan
@@ -89,7 +89,7 @@ class RecipeWithWorkloads(Generic[S]):
             case "quiesce":
                 # Workloads stop before dispatch does: they must be able to finish the messages they hold.
                 alone = self._stops(snapshot, ask, source, alone=True)
-                if ask.operation in RETURNS:
+                if ask.operation in REINSTATING:
                     alone = [replace(call, when=STARTED_AGAIN) for call in alone]
                 return _first(bare, [*self._stops(snapshot, ask, source), *alone], self._ran(move, snapshot, source))
             case "residue":
@@ -135,7 +135,7 @@ class RecipeWithWorkloads(Generic[S]):
             for workload, each in self._at(snapshot, ask, site)
             for part in each.parts or calls.known_parts(workload)
             if (not workload.alone or ask.operation == FAILOVER)
-            and (ask.operation in RETURNS or each.parts.get(part) is not PartState.RUNNING)
+            and (ask.operation in REINSTATING or each.parts.get(part) is not PartState.RUNNING)
         ]
 
     def _ran(self, move: Move, snapshot: S, site: str) -> list[Call]:

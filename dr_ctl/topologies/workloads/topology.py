@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, Severity, some
 from dr_ctl.core.notation import if_known
-from dr_ctl.core.system import beside
+from dr_ctl.core.system import in_background
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine import ports
 from dr_ctl.engine.goals import Goal
@@ -305,7 +305,7 @@ class TopologyWithWorkloads(Generic[S]):
 
     def _beside(self, look: Callable[[], S]) -> S:
         """The brokers and the workloads are asked at the same time."""
-        workloads = beside(self._sites.look, "workloads")
+        workloads = in_background(self._sites.look, "workloads")
         try:
             snapshot = look()
         finally:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.machine import PartMissing, without
-from dr_ctl.core.system import Event, beside, growing_s, system
+from dr_ctl.core.system import Event, growing_s, in_background, system
 from dr_ctl.stomp_io.address import connected
 from dr_ctl.stomp_io.client import probe
 from dr_ctl.stomp_io.connection import ConnectionLost
@@ -154,7 +154,7 @@ class _Search:
         if len(since) < most and all(now - each > AGAIN_S for each in since):
             number = len(since)
             since.append(now)
-            beside(partial(self._probe, site, address, number), f"knock at {site}")
+            in_background(partial(self._probe, site, address, number), f"knock at {site}")
 
     def _probe(self, site: str, address: Address, number: int) -> None:
         while not self.over.is_set():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dr_ctl.core.errors import Between, Passive
+from dr_ctl.core.errors import Passive, StartingOrEnding
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import Forbidden
 from dr_ctl.jolokia.client import Answer
@@ -191,14 +191,14 @@ def test_a_node_that_waits_is_no_broker() -> None:
     assert waiting.value.at == ("h1:61618", "h2:61618")
     with pytest.raises(Passive):
         group([], HAPolicy="Replication Primary w/quorum voting", active=False)
-    with pytest.raises(Between):
+    with pytest.raises(StartingOrEnding):
         group([], HAPolicy="Primary Only", active=False)
     with pytest.raises(Passive):
         group([], **backup)  # of a version that does not say whether it is active
     assert group([OWN], **{**backup, "Backup": False}).has_nodes
 
 
-@pytest.mark.parametrize(("policy", "error"), [("Shared Store Primary", Passive), ("Primary Only", Between)])
+@pytest.mark.parametrize(("policy", "error"), [("Shared Store Primary", Passive), ("Primary Only", StartingOrEnding)])
 def test_a_node_that_was_active_and_waits_now_is_no_broker(policy: str, error: type[Exception]) -> None:
     must_be_active(URL, Group(policy), Fields("server", {"Active": True}))
     with pytest.raises(error):

@@ -12,7 +12,7 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Severity, some
-from dr_ctl.core.system import beside
+from dr_ctl.core.system import in_background
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
@@ -301,7 +301,7 @@ class Lifting:
 def lifting(tools: Tools[Broker], move: Move, context: StepContext) -> Iterator[Lifting]:
     """Lift the pauses while the block runs. The block always waits for the end: the calls are in the journal."""
     lifted = Lifting()
-    under_way = beside(partial(_lift, tools, move, context), "lift pauses")
+    under_way = in_background(partial(_lift, tools, move, context), "lift pauses")
     try:
         yield lifted
     finally:

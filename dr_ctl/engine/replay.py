@@ -200,7 +200,7 @@ class StepPast:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class RunState:
     """The state of a run as its journal tells it. `activation` is true once an activating call went out and was not
     disproved."""
 
@@ -230,7 +230,7 @@ def _planned(entries: Iterable[Entry]) -> dict[str | None, PlannedStep]:
     return {step.id: step for plan in plans for row in plan["steps"] for step in [read(PlannedStep, row)]}
 
 
-def history(entries: Sequence[Entry]) -> History:
+def replay(entries: Sequence[Entry]) -> RunState:
     """Replay a journal through the table of states; raises `JournalDamaged` when it holds no run, or one that does not
     fit what dr-ctl writes."""
     try:
@@ -239,7 +239,7 @@ def history(entries: Sequence[Entry]) -> History:
         raise JournalDamaged(f"the journal holds no run that can be read: {type(error).__name__}: {error}") from error
 
 
-def _replayed(entries: Sequence[Entry]) -> History:
+def _replayed(entries: Sequence[Entry]) -> RunState:
     steps = _planned(entries)
     states = dict.fromkeys(steps, StepState.PENDING)
     first: Mapping[str, Any] | None = None
@@ -259,7 +259,7 @@ def _replayed(entries: Sequence[Entry]) -> History:
             ended = True
     if first is None:
         raise JournalDamaged("the journal holds no plan", remedy="The run never began: nothing was changed by it.")
-    return History(
+    return RunState(
         ask=read(Ask, first["ask"]),
         source=first["source"],
         baseline=first["baseline"],
