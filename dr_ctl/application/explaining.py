@@ -15,7 +15,7 @@ from typing import Final
 from dr_ctl.application.result import Result
 from dr_ctl.core.document import key
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.findings import MEANINGS, NO_UNDO, Tone, catalogue
+from dr_ctl.core.findings import NO_UNDO, Tone, catalogue, meanings
 from dr_ctl.core.machine import shipped
 from dr_ctl.core.model import ExitCode
 
@@ -55,9 +55,9 @@ def words() -> Mapping[str, Word]:
 def codes() -> Mapping[ExitCode, Entry]:
     return {
         code: Entry(
-            str(int(code)), f"{meaning.what} {meaning.elsewhere}".rstrip(), meaning.do, meaning.effect, meaning.undo
+            str(int(code)), f"{meaning.what} {meaning.elsewhere}".rstrip(), meaning.do, meaning.costs, meaning.undo
         )
-        for code, meaning in MEANINGS.items()
+        for code, meaning in meanings().items()
     }
 
 
@@ -111,15 +111,15 @@ def rewritten(page: str) -> str:
 
 
 def _exit_codes() -> str:
-    rows = [(f"{int(code)}", f"`{code.outcome}`", meaning.brief) for code, meaning in MEANINGS.items()]
+    rows = [(f"{int(code)}", f"`{code.outcome}`", meaning.brief) for code, meaning in meanings().items()]
     table = [f"| {' | '.join(row)} |" for row in (("code", "outcome", "meaning"), ("---",) * 3, *rows)]
-    elsewhere = [f"- {int(code)}: {meaning.elsewhere}" for code, meaning in MEANINGS.items() if meaning.elsewhere]
+    elsewhere = [f"- {int(code)}: {meaning.elsewhere}" for code, meaning in meanings().items() if meaning.elsewhere]
     return "\n".join((*table, "", "Of commands that make no run, and of single steps:", "", *map(_filled, elsewhere)))
 
 
 def _what_to_type() -> str:
     """Exit codes that need an action, as items of a list."""
-    asking = [(code, meaning) for code, meaning in MEANINGS.items() if meaning.tone is not Tone.GOOD]
+    asking = [(code, meaning) for code, meaning in meanings().items() if meaning.tone is not Tone.GOOD]
     return "\n".join(
         _filled(f"- **`{code.outcome}` ({int(code)})**, {meaning.brief}. {meaning.do}") for code, meaning in asking
     )

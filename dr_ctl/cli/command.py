@@ -126,11 +126,11 @@ class Whole(Group):
                 formatter.write_dl([(name, rows[name]) for name in names if name in rows])
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        from dr_ctl.core.findings import MEANINGS  # noqa: PLC0415 - the catalogue of all findings stands there too
+        from dr_ctl.core.findings import meanings  # noqa: PLC0415 - the catalogue of all findings stands there too
 
         del ctx
         with formatter.section("Exit codes (`dr-ctl explain CODE` says what to do)"):
-            formatter.write_dl([(str(int(code)), meaning.brief) for code, meaning in MEANINGS.items()])
+            formatter.write_dl([(str(int(code)), meaning.brief) for code, meaning in meanings().items()])
 
 
 def _version(asked: bool) -> None:

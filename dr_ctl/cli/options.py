@@ -51,9 +51,9 @@ def _operations(incomplete: str) -> list[str]:
 def _explained(incomplete: str) -> list[str]:
     """What `explain` knows: exit codes by number and by word, findings, and the words of the glossary."""
     from dr_ctl.application.explaining import findings, words  # noqa: PLC0415
-    from dr_ctl.core.findings import MEANINGS  # noqa: PLC0415
+    from dr_ctl.core.findings import meanings  # noqa: PLC0415
 
-    codes = [word for code in MEANINGS for word in (str(int(code)), code.outcome)]
+    codes = [word for code in meanings() for word in (str(int(code)), code.outcome)]
     return _beginning(incomplete, [*codes, *findings(), *words()])
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
 from dr_ctl.core.document import items, mapping, number, stamp, text
-from dr_ctl.core.findings import MEANINGS, Tone
+from dr_ctl.core.findings import Tone, meanings
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.ending import did
 from dr_ctl.engine.operations import ESTIMATE
@@ -256,7 +256,7 @@ def _ended(code: float | None, command: str, undone: object, what: str) -> tuple
         return Tone.BAD, "Stopped by a signal; what was changed was not undone"
     if known is ExitCode.OK and command == "abort":
         return Tone.UNDONE, "Aborted: all that the run changed was undone, and the undo was verified"
-    tone, brief = MEANINGS[known].tone, MEANINGS[known].brief
+    tone, brief = meanings()[known].tone, meanings()[known].brief
     if undone is True:
         why = ", because the drain did not finish in time" if known is ExitCode.DRAIN_TIMEOUT else ""
         return tone, f"Not {what}{why}: undone, and verified"

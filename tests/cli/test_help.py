@@ -25,7 +25,7 @@ from dr_ctl.application.result import Group, Result
 from dr_ctl.cli.app import app, run
 from dr_ctl.cli.command import SECTIONS, TEXTS, added
 from dr_ctl.cli.output import groups_text
-from dr_ctl.core.findings import MEANINGS
+from dr_ctl.core.findings import meanings
 from dr_ctl.core.model import ExitCode, Finding, Severity
 from dr_ctl.engine.ports import Check
 from tests.cli.conftest import Ended, Shell
@@ -116,7 +116,7 @@ def test_commands_stand_by_what_they_are_for_in_whole_sentences_with_the_exit_co
     assert {name for names in SECTIONS.values() for name in names} == shown
     assert [title for title in SECTIONS if f"\n{title}:\n" not in told] == []
     assert "..." not in told.partition("\n")[2]
-    for code, meaning in MEANINGS.items():
+    for code, meaning in meanings().items():
         assert re.search(rf"^  {int(code)} +{re.escape(meaning.brief)}$", told, re.MULTILINE), code
 
 
