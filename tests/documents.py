@@ -10,7 +10,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter
 
-from dr_ctl.application.documents import Envelope, Nothing, data_types, schema_of
+from dr_ctl.application.documents import Debt, Envelope, Nothing, data_types, schema_of
 
 _NONE = re.compile(r"\bNone\b")
 _TRACEBACK = re.compile(r"^Traceback \(most.*\n(?: .*\n)*", re.MULTILINE)
@@ -33,7 +33,7 @@ def no_none(text: str) -> None:
 def _validator(command: str) -> Draft202012Validator:
     """Of no command, or of a group, there is an envelope without data."""
     known = command in data_types()
-    schema = schema_of(command) if known else TypeAdapter[Any](Envelope[str, Nothing]).json_schema()
+    schema = schema_of(command) if known else TypeAdapter[Any](Envelope[str, Debt, Nothing]).json_schema()
     return Draft202012Validator(closed(schema))
 
 

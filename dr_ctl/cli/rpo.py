@@ -2,21 +2,20 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.application import estimates
 from dr_ctl.application.estimates import figure, request
 from dr_ctl.application.result import Result
-from dr_ctl.cli.asking import must_be_site, seconds_of
+from dr_ctl.cli.asking import moment, must_be_site, seconds_of
 from dr_ctl.cli.screen import telling
 from dr_ctl.cli.session import Session
 from dr_ctl.core.document import document, stamp
-from dr_ctl.core.errors import UsageError, writing
+from dr_ctl.core.errors import writing
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding
-from dr_ctl.core.notation import duration, page, seconds, table
+from dr_ctl.core.model import ExitCode
+from dr_ctl.core.notation import duration, page, table
 from dr_ctl.core.system import system
 from dr_ctl.engine.runs import write_text
 from dr_ctl.report.estimate_page import estimate_page
@@ -59,7 +58,8 @@ class Window:
     def asked(self, session: Session) -> Request:
         if self.site is not None:
             must_be_site(session, self.site)
-        since, until = _moment("--since", self.since), _moment("--until", self.until)
+        since = moment(session, "--since", self.since) if self.since is not None else None
+        until = moment(session, "--until", self.until) if self.until is not None else None
         return replace(request(session.installation()), site=self.site, since=since, until=until)
 
 
@@ -134,25 +134,6 @@ def _summary(answer: EstimateAnswer, objectives: Objectives | None, *, away: boo
     return f"{lost}; {as_of}" if as_of else lost
 
 
-def _moment(option: str, value: str | None) -> datetime | None:
-    """A moment, or a duration back from now."""
-    if value is None:
-        return None
-    try:
-        return system().now() - timedelta(seconds=seconds(value))
-    except ValueError:
-        pass
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError as error:
-        raise UsageError(
-            f"{option} {value}: neither a moment nor a duration", remedy="As in 2026-11-21T09:00Z or 2h."
-        ) from error
-    if moment.tzinfo is None:
-        raise UsageError(f"{option} {value}: lacks its time zone", remedy="Write Z for UTC, as in 2026-11-21T09:00Z.")
-    return moment
-
-
 def estimate_table(data: Mapping[str, Any], objectives: Objectives | None) -> str:
     """Empty where there is no estimate."""
     if not data or data.get("total") is None:
@@ -189,22 +170,16 @@ def _most_from(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def reconcile(session: Session, files: list[str], out: Path | None, property_name: str | None) -> Result:
-    spark = _spark(session)
+    # Ledgers can be reconciled without any settings.
+    spark = session.installation().settings.spark if session.has_settings() else SparkSettings()
     place = out or session.state() / "reconcile" / f"{system().now():%Y%m%dT%H%M%SZ}"
     result = ledgers.reconcile(files, place, property_name=property_name, master=spark.master, conf=spark.conf)
-    data = document(result)
-    return Result(_code_of(result), _counted(result), [*result.findings, *_doubts(result)], data, text=_counts(result))
-
-
-def _spark(session: Session) -> SparkSettings:
-    """The settings for Spark; ledgers can be reconciled without any settings."""
-    return session.installation().settings.spark if session.has_settings() else SparkSettings()
-
-
-def _code_of(result: Reconciled) -> ExitCode:
-    if not result.is_clean:
-        return ExitCode.LOSS_REFUSED
-    return ExitCode.UNKNOWN if result.parts["unknown"].count else ExitCode.OK
+    unexpected, findings = result.parts["unexpected"], [*result.findings]
+    if unexpected.count:
+        findings.append(found("DR-RPO-016", count=unexpected.count, file=unexpected.file))
+    code = ExitCode.UNKNOWN if result.parts["unknown"].count else ExitCode.OK
+    code = code if result.is_clean else ExitCode.LOSS_REFUSED
+    return Result(code, _counted(result), findings, document(result), text=_counts(result))
 
 
 def _counted(result: Reconciled) -> str:
@@ -212,13 +187,6 @@ def _counted(result: Reconciled) -> str:
         return "the ledgers tell of no message"
     counts = [f"{result.parts[kind].count} {kind}" for kind in KINDS if result.parts[kind].count]
     return ", ".join(counts) or "nothing lost, nothing doubled"
-
-
-def _doubts(result: Reconciled) -> list[Finding]:
-    count = result.parts["unexpected"].count
-    if not count:
-        return []
-    return [found("DR-RPO-016", count=count, file=result.parts["unexpected"].file)]
 
 
 def _counts(result: Reconciled) -> str:

@@ -68,14 +68,6 @@ class Answer(Enum):
     STOP = "stop here"
 
 
-class NoHooks:
-    """Implements `Hooks` where the installation has none."""
-
-    def run(self, name: str, facts: Mapping[str, Json]) -> Outcome:
-        del facts
-        return Refused(f"the settings have no hook {name}")
-
-
 @dataclass(frozen=True, slots=True)
 class Callbacks:
     """The person who is asked during a run, and the installation's own commands. By default every question is answered
@@ -84,7 +76,7 @@ class Callbacks:
     asker: Callable[[str], bool] = lambda _: False
     stepper: Callable[[PlannedStep, bool], Answer] = lambda _, __: Answer.YES
     begun: Callable[[], None] = lambda: None
-    hooks: Hooks = field(default_factory=NoHooks)
+    hooks: Hooks | None = None
 
 
 def execute(
@@ -321,6 +313,8 @@ class _Run(Generic[O]):
         """Run a command of the installation's own. A failure ends a run that can still be undone; later a failure is a
         warning."""
         [call] = step.calls
+        assert self._callbacks.hooks is not None  # a plan names those of the settings alone
+        hooks = self._callbacks.hooks
         facts: dict[str, Json] = {
             "operation": self._ask.operation,
             "source": self._move.source,
@@ -328,7 +322,7 @@ class _Run(Generic[O]):
             "step": step.id,
             "undoable": step.undoable,
         }
-        [outcome] = context.change([call], lambda calls: [self._callbacks.hooks.run(call.thing, facts) for _ in calls])
+        [outcome] = context.change([call], lambda calls: [hooks.run(call.thing, facts) for _ in calls])
         if step.undoable or isinstance(outcome, Done | NotNeeded):
             return outcome
         return Done.of(found("DR-HOOK-001", what=outcome.text), evidence=outcome.evidence)
@@ -353,7 +347,12 @@ class _Run(Generic[O]):
         for step in to_undo(self._journal.replay()):
             self._journal.step(step, StepEvent.UNDO_STARTED, {})
             context = JournalledStep(self._journal, step, None, self._clock, self._listener, self._outage)
-            outcome = self._undone(step, context)
+            try:
+                outcome = self._driver.undo(step, self._move, context)
+            except DrCtlError:
+                raise
+            except Exception as error:  # noqa: BLE001 - one that breaks does not stop the others from being undone
+                outcome = _defect(error)
             undone = isinstance(outcome, Done | NotNeeded)
             evidence: dict[str, Json] = {"text": outcome.text, **outcome.evidence}
             self._left |= outcome.evidence
@@ -373,14 +372,6 @@ class _Run(Generic[O]):
             if self._serving == (self._move.target,):  # as before: the cause alone is news
                 text = f"{cause.text}; {barred}"
         return self._ended(code, text, undone=not failed)
-
-    def _undone(self, step: PlannedStep, context: JournalledStep) -> Outcome:
-        try:
-            return self._driver.undo(step, self._move, context)
-        except DrCtlError:
-            raise
-        except Exception as error:  # noqa: BLE001 - one that breaks does not stop the others from being undone
-            return _defect(error)
 
     def _changed(self) -> bool:
         return any(entry.kind == "intent" for entry in self._journal.entries())

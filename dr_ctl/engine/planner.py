@@ -111,6 +111,7 @@ def plan(
     if finishing:
         lines = [line for line in lines if line.verb in (CLOSING_AGAIN if again else FINISHING)]
     steps = _steps(lines, recipe, snapshot, move, past, finishing=finishing)
+    not_asked = [unit for unit in snapshot.units if not ask.includes(unit.name)]
     decided = Plan(
         ask=ask,
         source=source,
@@ -121,20 +122,13 @@ def plan(
         cannot_know=tuple(recipe.cannot_know(move)),
         serving=past.serving if past is not None else serving(part),
         moved=move.moved,
-        untouched=tuple(unit.name for unit in snapshot.units if not ask.includes(unit.name)),
-        served=past.served if past is not None else _served_beside(snapshot, ask),
+        untouched=tuple(unit.name for unit in not_asked),
+        served=past.served if past is not None else {unit.name: unit.serving for unit in not_asked if unit.serving},
         basis=_basis(runbook, recipe, snapshot),
     )
     made = again or (past is not None and whole_at(part, ask.target))
     above = exposure.too_high(ask) if exposure is not None and not made else None
     return decided if above is None else Refusal((above, *findings), ExitCode.LOSS_REFUSED, decided)
-
-
-def _served_beside(snapshot: Observation, ask: Ask) -> Mapping[str, str]:
-    """The site of each unit that is served and was not asked for."""
-    return {
-        unit.name: unit.serving for unit in snapshot.units if unit.serving is not None and not ask.includes(unit.name)
-    }
 
 
 def _basis(runbook: Runbook, recipe: Recipe[O], snapshot: O) -> Mapping[str, Json]:

@@ -21,7 +21,7 @@ from dr_ctl.core.document import HIDDEN, derived, items, key, mapping, moment, n
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import duration
 from dr_ctl.engine.operations import ACTIVATING, FENCING
-from dr_ctl.engine.replay import GENESIS, LET_IN_AT, Entry, StepEvent
+from dr_ctl.engine.replay import LET_IN_AT, Entry, StepEvent, chain
 from dr_ctl.engine.runs import RunFiles
 
 OPEN: Final = "open"
@@ -143,7 +143,7 @@ def record(files: RunFiles) -> Record:
         reason=text(ask.get("reason")),
         began=moment(rows[0].get("time")) if rows else None,
         ended=moment(rows[-1].get("time")) if rows and outcome != OPEN else None,
-        authors=tuple(_author(author) for author in by if author),
+        authors=tuple(Author(text(author.get("user")), text(author.get("host"))) for author in by if author),
         approved_by=approvers(by),
         plan_sha256=next((text(approval.get("plan_sha256")) for approval in signed), None),
         exit_code=None if (code := number(result.get("exit_code"))) is None else int(code),
@@ -177,10 +177,6 @@ def approvers(by: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """The people whose signatures stand under the plan of a run, by its journal."""
     signed = [mapping(row) for author in by for row in items(mapping(author.get("approved")).get("by"))]
     return tuple(dict.fromkeys(text(row.get("name")) for row in signed if text(row.get("name"))))
-
-
-def _author(by: Mapping[str, Any]) -> Author:
-    return Author(*(text(by.get(key)) for key in ("user", "host")))
 
 
 def _let_in(rows: Sequence[Mapping[str, Any]], sites: Mapping[str, str]) -> Listener | None:
@@ -274,43 +270,23 @@ def check(files: RunFiles) -> Checked:
         if has_ended:
             return Checked(Verdict.ALTERED, 0, "journal.jsonl is missing", 1)
         return Checked(Verdict.NOT_BEGUN, 0, "it never began: nothing was changed by it")
-    lines = files.journal.read_bytes().split(b"\n")
-    entries, torn = lines[:-1], lines[-1]
-    past: list[Entry] = []
-    for place, line in enumerate(entries, start=1):
-        entry = _entry(line)
-        previous = past[-1].hash() if past else GENESIS
-        # Of a crash a line is left that follows others; where none can be read, nobody knows what was.
-        if entry is None and past and place == len(entries) and not torn and not has_ended:
-            return Checked(
-                Verdict.OPEN, len(past), f"{_so_far(past)}; line {place} is torn, as a crash leaves it", place
-            )
-        if entry is None:
-            return Checked(Verdict.ALTERED, len(past), f"line {place} of journal.jsonl was altered", place)
-        if entry.previous != previous or entry.seq != place:
-            text = f"line {place} of journal.jsonl does not follow the line before it"
-            return Checked(Verdict.ALTERED, len(past), text, place)
-        past.append(entry)
+    raw = files.journal.read_bytes()
+    checked = chain(raw, exact=True)
+    past, place = checked.entries, len(checked.entries) + 1
+    if checked.wrong is not None:
+        return Checked(Verdict.ALTERED, len(past), f"line {place} of journal.jsonl {checked.wrong[1]}", place)
+    whole = raw.endswith(b"\n")
     if not has_ended:
-        tail = f"; line {len(past) + 1} is torn, or being written" if torn else ""
-        return Checked(Verdict.OPEN, len(past), _so_far(past) + tail)
-    if torn:
-        text = f"line {len(past) + 1} of journal.jsonl is torn, although the run has ended"
-        return Checked(Verdict.ALTERED, len(past), text, len(past) + 1)
+        so_far = f"the run has not ended; its {len(past)} line(s) so far fit together"
+        if not checked.torn:
+            return Checked(Verdict.OPEN, len(past), so_far)
+        if whole:
+            return Checked(Verdict.OPEN, len(past), f"{so_far}; line {place} is torn, as a crash leaves it", place)
+        return Checked(Verdict.OPEN, len(past), f"{so_far}; line {place} is torn, or being written")
+    if checked.torn:
+        what = "was altered" if whole else "is torn, although the run has ended"
+        return Checked(Verdict.ALTERED, len(past), f"line {place} of journal.jsonl {what}", place)
     return _against_result(files.result, past)
-
-
-def _so_far(past: list[Entry]) -> str:
-    return f"the run has not ended; its {len(past)} line(s) so far fit together"
-
-
-def _entry(line: bytes) -> Entry | None:
-    """The entry of a line, if the journal would write the same bytes."""
-    try:
-        entry, _ = Entry.of_line(line)
-    except ValueError:
-        return None
-    return entry if entry.to_line().encode("utf-8", "backslashreplace") == line + b"\n" else None
 
 
 def _against_result(path: Path, past: list[Entry]) -> Checked:

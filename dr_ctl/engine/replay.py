@@ -69,14 +69,18 @@ class Entry:
         return json.dumps({**self.body(), "hash": self.hash()}, ensure_ascii=False, separators=(",", ":")) + "\n"
 
     @classmethod
-    def of_line(cls, line: bytes) -> tuple[Entry, str]:
-        """The entry of a line, and the hash that seals it; raises ValueError saying what does not fit."""
+    def of_line(cls, line: bytes, *, exact: bool = False) -> tuple[Entry, str]:
+        """The entry of a line, and the hash that seals it; raises ValueError saying what does not fit. `exact`: the
+        journal would write the same bytes."""
         try:
             row = json.loads(line)
             sealed = str(row.pop("hash"))
-            return read(cls, row), sealed
+            entry = read(cls, row)
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
+        if exact and entry.to_line().encode("utf-8", ANY) != line + b"\n":
+            raise ValueError("was altered")
+        return entry, sealed
 
 
 def is_held(path: Path) -> bool:
@@ -104,18 +108,21 @@ class Chain:
     torn: bool = False
 
 
-def chain(raw: bytes) -> Chain:
-    """Read what a journal holds, as far as it fits together."""
+def chain(raw: bytes, *, exact: bool = False) -> Chain:
+    """Read what a journal holds, as far as it fits together. `exact`: each line is as the journal would write it, byte
+    by byte, and one that follows no other is not left by a crash."""
     entries: list[Entry] = []
     previous = GENESIS
     *whole, rest = raw.split(b"\n")
     for number, line in enumerate(whole, start=1):
         try:
-            entry, sealed = Entry.of_line(line)
+            entry, sealed = Entry.of_line(line, exact=exact)
         except ValueError as error:
-            if number == len(whole):
+            if number == len(whole) and not (exact and (rest or not entries)):
                 return Chain(entries, torn=True)  # with its newline, but not all of its middle
-            return Chain(entries, (number, f"is not a journal line: {error}"))
+            return Chain(entries, (number, "was altered" if exact else f"is not a journal line: {error}"))
+        if exact and (entry.previous != previous or entry.seq != number):
+            return Chain(entries, (number, "does not follow the line before it"))
         if entry.hash() != sealed or entry.previous != previous or entry.seq != number:
             return Chain(entries, (number, "does not fit the lines before it"))
         previous = sealed

@@ -85,10 +85,11 @@ def source_of(
     `cut_off`: a hook will show that a site which does not answer keeps no client, or end the run. `again`: the site
     that the run has left is open again. `parts`: units move by themselves.
     """
-    if past is not None and again:
-        return unexpected(snapshot, ask) or past.source
-    if past is not None and _gone_over(snapshot, past):
-        return unexpected(snapshot, ask) or past.source
+    if past is not None:
+        has_moved = past.activation and past.ask.operation in MOVING and whole_at(snapshot, past.ask.target)
+        # The steps that are left open no site, so that the one which the run left may be down.
+        if again or (has_moved and snapshot.roles[past.source] is Role.DOWN):
+            return unexpected(snapshot, ask) or past.source
     if ask.operation in ALONE:
         return _alone(snapshot, ask, cut_off=cut_off, under_way=past is not None)
     if ask.operation == FAILOVER:
@@ -98,12 +99,6 @@ def source_of(
     if past is None:
         return _source(snapshot, ask, parts=parts)
     return unexpected(snapshot, ask) or _resumed_source(snapshot, past, parts=parts)
-
-
-def _gone_over(snapshot: Observation, past: RunState) -> bool:
-    """Say whether a run has done its move. The steps left open no site, so the site that the run left may be down."""
-    moves = past.activation and past.ask.operation in MOVING
-    return moves and whole_at(snapshot, past.ask.target) and snapshot.roles[past.source] is Role.DOWN
 
 
 def silent(

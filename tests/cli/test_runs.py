@@ -256,7 +256,7 @@ def test_the_page_of_a_failover_with_a_loss_is_amber_and_its_outage_as_was_seen(
     [tone] = [attributes["class"] for _, attributes in form.tags if attributes.get("id") == "verdict"]
     assert (ended.code, tone) == (0, "verdict is-cost"), ended.document
     assert "may be lost" in form.sections["verdict"]
-    assert "2 thing(s) are owed" in plain(form.text)
+    assert "2 debt(s) are pending" in plain(form.text)
     assert re.match(r"Clients out: at least [\d.]+ m?s London was first seen down", form.sections["outage"])
 
 

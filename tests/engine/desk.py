@@ -11,7 +11,7 @@ from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.context import StopRequest
 from dr_ctl.engine.debts import Debt, DebtKind
-from dr_ctl.engine.executor import Answer, Callbacks, NoHooks, RunResult, execute, undo
+from dr_ctl.engine.executor import Answer, Callbacks, RunResult, execute, undo
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Decision, Plan, PlannedStep
 from dr_ctl.engine.planner import plan
@@ -133,7 +133,7 @@ class Desk:
     exposure: LossExposure | None = None
     asker: Callable[[str], bool] = lambda sentence: True
     stepper: Callable[[PlannedStep, bool], Answer] = lambda step, may_undo: Answer.YES
-    hooks: Hooks = field(default_factory=NoHooks)
+    hooks: Hooks | None = None
     book: Runbook | None = None
 
     @property

@@ -82,7 +82,7 @@ def test_an_end_is_only_ever_told_where_it_was_seen(operation: str, changed: boo
     [
         ("swapover", STANDBY, SERVING, {"outage_s": 0.8412}, f"{MOVED}; clients were out for 0.84 s"),
         ("swapover", STANDBY, SERVING, {}, MOVED),
-        ("reinstate", SERVING, STANDBY, {}, "paris is taken in; london serves"),
+        ("reinstate", SERVING, STANDBY, {}, "paris is reinstated; london serves"),
         ("failover", STANDBY, SERVING, {"bounds": BOUNDS},
          FAILED_OVER + "an unknown number of messages may be lost, at most 12 duplicate(s) are possible"),
         # Steps by themselves.

@@ -710,7 +710,7 @@ def test_a_no_to_the_question_ends_declined_with_the_site_taken_in(tmp_path: Pat
     at.asker = lambda sentence: bool(questions.append(sentence))
     ended = at.go()
     assert (ended.code, ended.undone) == (ExitCode.DECLINED, None)
-    assert "london stays taken in: `dr-ctl swapover --to london`" in ended.text
+    assert "london stays reinstated: `dr-ctl swapover --to london`" in ended.text
     assert questions == ["Both sites hold the same messages. Move the service back now?"]
     assert (at.machine.sites["paris"].open, at.machine.sites["paris"].links) == (True, {"mirror": True})
     assert not [line for line in at.lines("step") if "undo" in line]

@@ -146,7 +146,7 @@ class Explorer:
         try:
             if name == "abort":
                 past = desk.past()
-                may = past is not None and why_not_undone(past, desk.machine.look()) is None
+                may = past is not None and why_not_undone(past, desk.machine.look(), "run") is None
                 return int(desk.abort().code) if may else None
             if not isinstance(desk.decide(), Plan):
                 return None

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dr_ctl.application.standing import owed
+from dr_ctl.application.standing import pending
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import ExitCode, Json
@@ -739,7 +739,7 @@ def test_nobody_but_the_owner_may_read_anything_whatever_the_umask(runs: Runs, s
             write(files.plan, {"a": 1})
             write_text(files.report, "<html>")
             Journal(files.journal, Minutes()).close()
-            owed(state, [OWED], ["paris"])
+            pending(state, [OWED], ["paris"])
     finally:
         os.umask(before)
 
@@ -845,7 +845,7 @@ def test_what_is_remembered_is_known_again(debts: list[Debt], tmp_path_factory: 
 
 def test_the_file_is_there_only_while_something_is_owed(state: Path) -> None:
     for seen, answered, debts in (([OWED], ["paris"], [OWED]), ([], ["london"], [OWED]), ([], ["paris"], [])):
-        assert owed(state, seen, answered).debts == debts
+        assert pending(state, seen, answered).debts == debts
     assert list(state.iterdir()) == []
 
 

@@ -260,7 +260,7 @@ undone undone
   outflow: The link of london was not attached in 20 of 40 samples.
   outflow: outflow 5 000 → 4 220
 
-resumed owed
+resumed cost
   verdict: verified; clients were out for longer than the 2 min planned
   verdict: The run was interrupted, and gone on with (ada): nothing was written for 1 h, from 02:00:05.000Z to
   verdict: Time at work 9.30 s
@@ -286,7 +286,7 @@ aborted undone
   timeline: Part 1 of 2: begun
   timeline: Part 2 of 2: aborted
 
-everything owed
+everything cost
   timeline: 03 estimate told below, under its own heading
   findings: Findings error {NASTY}
   findings: info a DR-A
@@ -326,7 +326,7 @@ stopped undone
   timeline: no: refused
   timeline: no: Part
 
-failed_over owed
+failed_over cost
   verdict: at most 12 message(s) may be lost, an unknown number of duplicates are possible
   outage: Clients out: not known
   outage: since london was lost
@@ -408,7 +408,7 @@ UNREAD = {"outflow": None, "pending": None}
     ("samples", "note", "caption"),
     [
         ([flows(900, 4)],
-         "Only 1 sample, too few for a curve.; london: outflow 900, paris: not settled 4; all else 0.", ""),
+         "Only 1 sample, too few for a curve.; london: outflow 900, paris: not applied 4; all else 0.", ""),
         # A drain that was empty all along has no curve.
         ([flows(0)] * 5, "5 samples: 0 every time. There is no curve to draw.", ""),
         # A look without an answer is a gap and not a zero.
@@ -416,7 +416,7 @@ UNREAD = {"outflow": None, "pending": None}
          "", "london did not answer in 1 of 5 samples.; On average 125 a second."),
         # A figure that was never read is not told as zero.
         ([{**flows(left), "paris": {**UNREAD, "attached": None}} for left in (300, 200, 100)],
-         "0 in every sample: london: not settled. Never read: paris: outflow, paris: not settled.", ""),
+         "0 in every sample: london: not applied. Never read: paris: outflow, paris: not applied.", ""),
         ([{"paris": UNREAD}] * 3, "3 samples: no figure was read.", ""),
     ],
 )  # fmt: skip
@@ -454,7 +454,7 @@ def measured(page: RunPage) -> list[tuple[str, str, str, str]]:
         ("swapover", 0, "ok", None, "Moved from london to paris; verified"),
         ("failback", 0, "ok", None, "Moved from london to paris; verified"),
         ("failover", 0, "ok", None, "Failed over from london to paris; verified"),
-        ("reinstate", 0, "ok", None, "Took paris in again; verified"),
+        ("reinstate", 0, "ok", None, "Reinstated paris; verified"),
         ("fence", 0, "ok", None, "Fenced london; verified"),
         ("swapover", 20, "reverted", True, "Not moved from london to paris: undone, and verified"),
         ("swapover", 21, "incomplete", None, "Moved from london to paris, but something is left to do"),
