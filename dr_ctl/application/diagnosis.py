@@ -119,20 +119,16 @@ def open_again(assessment: Assessment) -> Iterator[Finding]:
     closes a site."""
     snapshot, interrupted = assessment.snapshot, assessment.interrupted
     about = {debt.about: debt.kept_at for debt in snapshot.debts if snapshot.roles.get(debt.about) is Role.SERVING}
+    survivors = {debt.kept_at for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
     for site, survivor in about.items():
         closed = snapshot.roles.get(survivor) is Role.STANDBY
-        if closed and site in _survivors(snapshot):
+        if closed and site in survivors:
             continue  # it took over itself since
         if interrupted is not None:
             run = interrupted.run.files.name
             yield found("DR-RETURN-003.open_run", site=site, survivor=survivor, run=run)
         else:
             yield found("DR-RETURN-003.closed" if closed else "DR-RETURN-003", site=site, survivor=survivor)
-
-
-def _survivors(snapshot: Snapshot) -> set[str]:
-    """The sites that a failover has opened, and whose peer is not reinstated."""
-    return {debt.kept_at for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
 
 
 def serving_problems(assessment: Assessment) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 its checks, and the sentences on them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -90,8 +90,13 @@ def beside_plan(installation: Installation, result: Result) -> Result:
     return replace(result, data=data, findings=[*result.findings, *findings], text=result.text or line)
 
 
-class _AtHand:
-    """An `Estimator` that has nothing to start."""
+@dataclass(frozen=True, slots=True)
+class NoEstimating:
+    """An `Estimator` with nothing to start. For a failover of a `lost` site it gives the stored estimate, without
+    Spark. Behind a fence, where clients are out and no figure is worth their waiting, it skips the step."""
+
+    installation: Installation
+    lost: str | None = None
 
     def begin(self) -> None:
         """There is nothing to start."""
@@ -99,29 +104,16 @@ class _AtHand:
     def abandon(self) -> None:
         """There is nothing to end."""
 
-
-class StoredEstimate(_AtHand):
-    """For a failover, from the stored estimate of the lost site, without Spark."""
-
-    def __init__(self, installation: Installation, lost: str) -> None:
-        self._installation, self._lost = installation, lost
-
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
         del within_s, wait
-        estimate, _, findings = with_age(self._installation, self._lost)
+        if self.lost is None:
+            return NotNeeded("skipped: clients are out since this run's fence, and wait for no estimate")
+        estimate, _, findings = with_age(self.installation, self.lost)
         if estimate is None:
-            text = f"no estimate of {self._lost} is stored; the bounds come from the last samples"
+            text = f"no estimate of {self.lost} is stored; the bounds come from the last samples"
             return NotNeeded(text, findings=tuple(findings))
-        text = f"what {self._lost} was estimated to lose while it lived is in the report; the bounds hold now"
+        text = f"what {self.lost} was estimated to lose while it lived is in the report; the bounds hold now"
         return Done(text, {"estimate": document(estimate)}, tuple(findings))
-
-
-class SkippedEstimate(_AtHand):
-    """Behind a fence: clients are out, and no figure is worth their waiting."""
-
-    def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
-        del within_s, wait
-        return NotNeeded("skipped: clients are out since this run's fence, and wait for no estimate")
 
 
 def figures(total: Mapping[str, Any], column: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from dr_ctl.application import lock
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.estimates import Preflight, SkippedEstimate, StoredEstimate
+from dr_ctl.application.estimates import NoEstimating, Preflight
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import OutOfLost
@@ -43,7 +43,7 @@ from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.processes.hooks import HookRunner, Place
 from dr_ctl.processes.secrets import variables
 from dr_ctl.rpo.bounds.result import Bounds
-from dr_ctl.settings.model import DEBT, After, Installation, Objectives
+from dr_ctl.settings.model import DEBT, After, Installation
 from dr_ctl.topologies.topology import Snapshot, WorkloadSnapshot
 
 
@@ -99,8 +99,11 @@ class Run:
 
         def act(journal: Journal, stop: StopRequest) -> RunResult[Snapshot]:
             def begun() -> None:
+                """Close the interrupted run that this one replaces, without undoing its changes."""
                 if superseded is not None:
-                    self._end_for(superseded, decided.ask.reason)
+                    text = f"superseded by {self.files.name}: {if_known(decided.ask.reason)}"
+                    ended = Result(ExitCode.UNKNOWN, text, run=superseded.name)
+                    give_up(self.caller, superseded, ended.envelope("failover"))
 
             return executor.execute(
                 decided,
@@ -144,9 +147,9 @@ class Run:
         """The maker of the run's estimate; `entries` are the journal before this process."""
         installation = self.opened.installation
         if exposure is not None:
-            return StoredEstimate(installation, exposure.lost)
+            return NoEstimating(installation, exposure.lost)
         if fenced_at(entries) is not None and outage_s(entries) is None:
-            return SkippedEstimate()
+            return NoEstimating(installation)
         return Preflight(installation, decided.source, self.opened.clock)
 
     def _callbacks(self, begun: Callable[[], None]) -> Callbacks:
@@ -162,11 +165,6 @@ class Run:
             begun=begun,
         )
         return replace(callbacks, stepper=people.stepwise) if self.how.step else callbacks
-
-    def _end_for(self, unfinished: RunFiles, reason: str | None) -> None:
-        """Close the interrupted run that this one replaces, without undoing its changes."""
-        text = f"superseded by {self.files.name}: {if_known(reason)}"
-        give_up(self.caller, unfinished, Result(ExitCode.UNKNOWN, text, run=unfinished.name).envelope("failover"))
 
     def _journaled(
         self,
@@ -333,7 +331,7 @@ def _why_not(
 
 def installation_facts(installation: Installation) -> dict[str, Json]:
     """The facts of the settings. `sha256` is null where the file is not there any more."""
-    settings, digest = installation.settings, None
+    settings, digest, limits = installation.settings, None, installation.settings.objectives
     with suppress(OSError):
         digest = hashlib.sha256(installation.file.read_bytes()).hexdigest()
     return {
@@ -344,16 +342,14 @@ def installation_facts(installation: Installation) -> dict[str, Json]:
             site: [f"{pair} at {addresses[0]}" for pair, addresses in sorted(pairs.items())]
             for site, pairs in installation.addresses.items()
         },
-        "objectives": None if settings.objectives is None else _objectives(settings.objectives),
-    }
-
-
-def _objectives(objectives: Objectives) -> dict[str, Json]:
-    return {
-        "recovery_s": objectives.recovery,
-        "lost": objectives.loss.messages,
-        "lost_age_s": objectives.loss.age,
-        "duplicates": None if objectives.duplicates is None else objectives.duplicates.messages,
+        "objectives": None
+        if limits is None
+        else {
+            "recovery_s": limits.recovery,
+            "lost": limits.loss.messages,
+            "lost_age_s": limits.loss.age,
+            "duplicates": None if limits.duplicates is None else limits.duplicates.messages,
+        },
     }
 
 

@@ -22,7 +22,7 @@ from dr_ctl.core import machine
 from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import BrokerError, Unreachable, UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, some
+from dr_ctl.core.model import ExitCode, Json, some
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import READ_S, Account
 from dr_ctl.topologies import registry
@@ -107,7 +107,11 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
     write_text(wanted.out, text)
     decide = [line.strip() for line in text.splitlines() if f"# {DECIDE}: " in line]
     findings = [found("DR-INIT-002", lines=len(decide), file=wanted.out)] if decide else []
-    findings += [finding for proposal in proposals for finding in _shared(proposal)]
+    findings += [
+        found("DR-INIT-003", site=site, listener=listener.name, own=listener.own, key=listener.key)
+        for proposal in proposals
+        for site, listener in proposal.shared.items()
+    ]
     data = InitData(
         wanted.out,
         proposals[0].topology,
@@ -117,12 +121,6 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
     )
     summary = f"{wanted.out}: {proposals[0].topology}, by {proposals[0].why}"
     return Result(ExitCode.OK, summary, findings, data, text=text)
-
-
-def _shared(proposal: Proposal) -> Iterator[Finding]:
-    """The listeners of links that clients may use too."""
-    for site, listener in proposal.shared.items():
-        yield found("DR-INIT-003", site=site, listener=listener.name, own=listener.own, key=listener.key)
 
 
 def _addresses(urls: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,24 +117,16 @@ def unverified_at(installation: Installation, site: str) -> Finding | None:
     return found("DR-TLS-001", site=site, file=installation.file.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Looking:
-    """An installation that is looked at, twice, so that rates are known; `snapshot` is there when both have
-    answered."""
-
-    installation: Installation
-    topology: Topology[Any]
-    snapshot: Work[Snapshot]
-
-
 @contextmanager
-def looking(caller: Caller) -> Iterator[Looking]:
-    """Begin to look. The topology is closed after the block, which also ends a reading that still runs."""
-    installation = caller.installation()
-    topology = registry.opened(installation, caller.clock, caller.timeouts, caller.runs().documents)
-    snapshot = in_background(lambda: topology.look(over_s=caller.timeouts.rates_s), "both looks")
+def looking(caller: Caller) -> Iterator[tuple[Opened, Work[Snapshot]]]:
+    """Begin to look, twice, so that rates are known. The topology is closed after the block, which also ends a reading
+    that still runs."""
+    snapshot: Work[Snapshot] | None = None
     try:
-        with closing(topology):
-            yield Looking(installation, topology, snapshot)
+        with Opened.of(caller) as opened:
+            look = partial(opened.topology.look, over_s=caller.timeouts.rates_s)
+            snapshot = in_background(look, "both looks")
+            yield opened, snapshot
     finally:
-        snapshot.wait()
+        if snapshot is not None:
+            snapshot.wait()

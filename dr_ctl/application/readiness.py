@@ -332,16 +332,12 @@ def checked(installation: Installation) -> Iterator[Check]:
     yield _commands(installation)
     yield _files(installation)
     yield from _runbooks(installation)
-    yield from _approvals(installation)
-    for site in installation.settings.sites:
-        against = unverified_at(installation, site)
-        yield Check("certificates are verified", site, "not verified" if against else "verified", _listed(against))
-
-
-def _approvals(installation: Installation) -> Iterator[Check]:
     if (wanted := installation.settings.approvals) is not None:
         what = f"{wanted.needed} of {wanted.signers}, before {', '.join(wanted.of)}"
         yield Check("signatures of plans can be verified", SETTINGS, what, _listed(why_no_approval(installation)))
+    for site in installation.settings.sites:
+        against = unverified_at(installation, site)
+        yield Check("certificates are verified", site, "not verified" if against else "verified", _listed(against))
 
 
 def _listed(finding: Finding | None) -> Sequence[Finding]:

@@ -1,6 +1,5 @@
 """`rehearse`: the whole path with nothing at stake, on the real brokers or on a twin of the installation."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,12 +11,12 @@ from dr_ctl.application import run
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
-from dr_ctl.core.document import key
+from dr_ctl.core.document import key, mapping, of_file
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.operations import REHEARSE, REHEARSE_CLEAN
-from dr_ctl.engine.runs import RunFiles, Runs
+from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Snapshot
 
 GROUP: Final = "dr_ctl.rehearsals"
@@ -67,16 +66,10 @@ def last(runs: Runs) -> datetime | None:
     """When the last rehearsal on the real brokers began that ended well, by the runs of this STATE."""
     for files in reversed(runs.all()):
         name = files.name.split("-")
-        if name[1:2] == [REHEARSE] and name[2:3] != ["clean"] and _went_well(files):
+        exit_code = mapping(of_file(files.result)).get("exit_code")
+        if name[1:2] == [REHEARSE] and name[2:3] != ["clean"] and exit_code in (ExitCode.OK, ExitCode.WARNINGS):
             return datetime.strptime(name[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     return None
-
-
-def _went_well(files: RunFiles) -> bool:
-    try:
-        return bool(json.loads(files.result.read_bytes())["exit_code"] in (ExitCode.OK, ExitCode.WARNINGS))
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
 
 
 def _waiting(caller: Caller) -> str:

@@ -88,10 +88,6 @@ class Result:
         """What the process ends with; `check` alone has codes of its own."""
         return int(self.code) if self.health is None else self.health.code
 
-    def with_text(self, text: str) -> Result:
-        """Copy with a body for people."""
-        return replace(self, text=text)
-
     def with_warn_exit(self) -> Result:
         """Copy with code 30 if the command ended well with warnings or errors among its findings."""
         warns = any(finding.severity in (Severity.WARNING, Severity.ERROR) for finding in self.findings)

@@ -8,7 +8,7 @@ from dr_ctl.application import lock, lost_site, verdicts
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import diagnose
 from dr_ctl.application.estimates import with_age
-from dr_ctl.application.installation import Looking, Opened
+from dr_ctl.application.installation import Opened
 from dr_ctl.application.recovery_options import RecoveryOption
 from dr_ctl.application.result import Result
 from dr_ctl.application.standing import pending_debts
@@ -16,7 +16,6 @@ from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.document import MOMENT, key
 from dr_ctl.core.errors import LoginRefused, Throttled
 from dr_ctl.core.model import ExitCode, Role, some
-from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.parts import by_site, is_split, served_where
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import stand_of
@@ -69,10 +68,8 @@ class Status:
     serves: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def status(caller: Caller, looked: Looking) -> Status:
+def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
     """Tell what two readings saw, so that rates are known."""
-    opened = Opened(looked.installation, looked.topology, caller.clock, Notes(caller.state()))
-    snapshot = looked.snapshot.result()
     links = snapshot.links()
     assessment = Assessment.of(caller, opened, snapshot, links)
     run, site = assessment.open_run, assessment.served_by

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dr_ctl.application.installation import looking
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def status(session: Session) -> Result:
-    with looking(session) as looked:
+    with looking(session) as (opened, looks):
         from dr_ctl.application import status as telling  # noqa: PLC0415 - loaded while the looks are made
 
-        state = telling.status(session, looked)
-    return state.result.with_text("\n".join(filter(None, (_text(state), state.estimate))))
+        state = telling.status(session, opened, looks.result())
+    return replace(state.result, text="\n".join(filter(None, (_text(state), state.estimate))))
 
 
 def _text(state: Status) -> str:

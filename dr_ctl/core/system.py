@@ -40,28 +40,26 @@ class Event(Protocol):
         """Wait until it has happened, for so many seconds at most; says whether it has."""
 
 
-class Mutex(Protocol):
-    """What one at a time may hold."""
+class Held(Protocol):
+    """What one at a time may hold, for a block."""
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None: ...
+
+
+class Mutex(Held, Protocol):
+    """The same, also without a block."""
 
     def acquire(self, blocking: bool = True) -> bool: ...
 
     def release(self) -> None: ...
 
-    def __enter__(self) -> bool: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None: ...
-
-
-class Condition(Protocol):
+class Condition(Held, Protocol):
     """What one at a time may hold, again and again, and who waits lets go of until something has changed."""
-
-    def __enter__(self) -> bool: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None: ...
 
     def wait(self, timeout: float | None = None) -> bool: ...
 
@@ -104,10 +102,8 @@ class Wires(Protocol):
         """What is done in place of a command, and gives its exit code; None where the command itself is run."""
 
 
-class System(Protocol):
-    """`wires`: None where this machine's own sockets and programs are meant."""
-
-    wires: Wires | None
+class Clock(Protocol):
+    """Where time comes from."""
 
     def now(self) -> datetime:
         """Say the wall-clock time, in UTC: for people and file names, never for order."""
@@ -117,6 +113,12 @@ class System(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
+
+
+class System(Clock, Protocol):
+    """`wires`: None where this machine's own sockets and programs are meant."""
+
+    wires: Wires | None
 
     def event(self) -> Event: ...
 
@@ -251,19 +253,6 @@ def all_ended(works: Sequence[Work[Any]], within_s: float) -> bool:
     """Wait until all have ended, for so long at most; says whether they have."""
     until = _system.monotonic() + within_s
     return all(work.wait(max(0.0, until - _system.monotonic())) for work in works)
-
-
-class Clock(Protocol):
-    """Where time comes from."""
-
-    def now(self) -> datetime:
-        """Say the wall-clock time, in UTC: for people and file names, never for order."""
-
-    def monotonic(self) -> float:
-        """Seconds that only grow, while the machine sleeps too: for every duration and deadline."""
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass."""
 
 
 def growing_s() -> float:

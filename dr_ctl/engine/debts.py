@@ -103,6 +103,8 @@ def merged(remembered: Iterable[Debt], snapshot: Iterable[Debt], answered: Itera
 
 
 BY_AGENT: Final = "the agent itself"
+HOLD: Final = "sync-hold.json"
+GO_ON: Final = "sync-go-on.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,51 +130,39 @@ class Notes:
     def standing(self) -> Path:
         return self.state / "sync.json"
 
-    @property
-    def _hold(self) -> Path:
-        return self.state / "sync-hold.json"
-
-    @property
-    def _go_on(self) -> Path:
-        return self.state / "sync-go-on.json"
-
-    @property
-    def _lock(self) -> Path:
-        return self.state / "sync.lock"
-
     def hold(self) -> Hold | None:
         """A hold that cannot be read holds all the same."""
         try:
-            document = json.loads(self._hold.read_text(encoding="utf-8"))
+            document = json.loads((self.state / HOLD).read_text(encoding="utf-8"))
             return Hold(str(document["by"]), str(document["reason"]), str(document["since"]))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            return Hold("somebody", f"{self._hold} cannot be read: {error}", "?")
+            return Hold("somebody", f"{self.state / HOLD} cannot be read: {error}", "?")
 
     def put_hold(self, by: str, reason: str, at: datetime) -> None:
         private(self.state)
         if by != BY_AGENT:
-            self._go_on.unlink(missing_ok=True)
-        write(self._hold, {"by": by, "reason": reason, "since": stamp(at)})
+            (self.state / GO_ON).unlink(missing_ok=True)
+        write(self.state / HOLD, {"by": by, "reason": reason, "since": stamp(at)})
 
     def tell_more(self, hold: Hold, reason: str) -> None:
         """Give a hold that stands a better reason."""
-        write(self._hold, {"by": hold.by, "reason": reason, "since": hold.since})
+        write(self.state / HOLD, {"by": hold.by, "reason": reason, "since": hold.since})
 
     def go_on(self, at: datetime) -> None:
         """Note that a person answers for the vanished messages, and end every hold."""
         private(self.state)
-        write(self._go_on, {"since": stamp(at)})
-        self._hold.unlink(missing_ok=True)
+        write(self.state / GO_ON, {"since": stamp(at)})
+        (self.state / HOLD).unlink(missing_ok=True)
 
     def take_go_on(self) -> bool:
         """Say whether somebody said so, once. The agent's own hold goes with it, also one of the same moment."""
-        if not self._go_on.exists():
+        if not (self.state / GO_ON).exists():
             return False
         if (hold := self.hold()) is not None and hold.by == BY_AGENT:
-            self._hold.unlink(missing_ok=True)
-        self._go_on.unlink(missing_ok=True)
+            (self.state / HOLD).unlink(missing_ok=True)
+        (self.state / GO_ON).unlink(missing_ok=True)
         return True
 
     def write(self, document: Mapping[str, Json]) -> None:
@@ -186,7 +176,7 @@ class Notes:
     def only_agent(self) -> Iterator[None]:
         """Be the only agent of this STATE until the block or the process ends; raises `Locked`."""
         private(self.state)
-        file = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = os.open(self.state / "sync.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self._take(file)
             yield

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dr_ctl.engine.runs import RunFiles, write_text
 from dr_ctl.report.run_page import RunPage, run_page
 from dr_ctl.report.story import read_run
+from dr_ctl.report.values import clock, seconds
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -43,7 +44,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         loader=PackageLoader("dr_ctl.report", ""),
     )
-    environment.filters |= {"pieces": pieces, "printed": printed}
+    environment.filters |= {"pieces": pieces, "printed": printed, "clock": clock, "seconds": seconds}
     # The style goes through the same escaping as all else, so it holds none of the characters that escaping changes.
     style = resources.files("dr_ctl.report").joinpath("page.css").read_text(encoding="utf-8")
     environment.globals["style"] = style

@@ -1,7 +1,6 @@
 """The report of a run as values: how it ended and what to do, its time line, and all that its files say of it."""
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -82,21 +81,6 @@ class Chapter:
 
 
 @dataclass(frozen=True, slots=True)
-class CallRow:
-    """A call that went out. `text` is empty where the answer says no more than the outcome."""
-
-    time: str
-    site: str
-    unit: str
-    about: str
-    request: str
-    when: str
-    outcome: str
-    text: str
-    took: str
-
-
-@dataclass(frozen=True, slots=True)
 class RunPage:
     """`gates`: the gate's figures of each unit before the activation, a sentence and the depths. `bounds`: those of a
     failover, in all and by queue. `calls`: those of each step, in order."""
@@ -123,7 +107,7 @@ class RunPage:
     forecast: Forecast | None
     bounds: tuple[tuple[str, str, str], ...]
     bounded_queues: tuple[tuple[str, str, str], ...]
-    calls: tuple[tuple[str, tuple[CallRow, ...]], ...]
+    calls: tuple[tuple[str, tuple[CallMade, ...]], ...]
     not_replicated: tuple[str, ...]
     cannot_know: tuple[str, ...]
     journal: tuple[Fact, ...]
@@ -138,13 +122,14 @@ def run_page(material: Material) -> RunPage:
     forecast = of_run(story)
     ask, bounds = mapping(material.plan.get("ask")), mapping(material.data.get("bounds"))
     operation = text(ask.get("operation"))
+    worked_s = sum((part.ended - part.began).total_seconds() for part in story.parts)
     title = f"{operation.capitalize()} from {text(material.plan.get('source'))} to {text(ask.get('target'))}"
     return RunPage(
         title=title if operation else material.name,
         name=material.name,
         verdict=verdict(material, story, judged),
         outage=out,
-        took=_took(story),
+        took=seconds(max(0.0, worked_s)) if story.parts else "nothing was done",
         calls_sentence=_calls_sentence(story),
         of_what=of_what(material),
         asked=_asked(material.plan, story),
@@ -156,7 +141,7 @@ def run_page(material: Material) -> RunPage:
         findings_note=""
         if material.result is not None
         else "The run has not ended: these are the findings of its plan; those of its steps are told with its end.",
-        debts=tuple(_debt(debt) for debt in items(mapping(material.result).get("debts"))),
+        debts=tuple(text(mapping(debt).get("text")) for debt in items(mapping(material.result).get("debts"))),
         proofs=_proofs(story),
         gates=_gates(story),
         forecast=forecast,
@@ -170,7 +155,7 @@ def run_page(material: Material) -> RunPage:
             for queue in map(mapping, items(bounds.get("queues")))
         ),
         calls=tuple(
-            (step, tuple(_call(made) for _, made in group))
+            (step, tuple(made for _, made in group))
             for step, group in itertools.groupby(calls_of(story), key=lambda made: made[0].label)
         ),
         not_replicated=tuple(map(str, items(material.last_plan.get("not_replicated")))),
@@ -335,11 +320,6 @@ def _band(part: Part, axis: TimeAxis, out: Outage) -> Span | None:
     return Span(left, round(right - left, 3), before=out.began < part.began, after=after)
 
 
-def _took(story: Story) -> str:
-    worked = sum((part.ended - part.began).total_seconds() for part in story.parts)
-    return seconds(max(0.0, worked)) if story.parts else "nothing was done"
-
-
 def _asked(plan: Mapping[str, Any], story: Story) -> tuple[Fact, ...]:
     ask = mapping(plan.get("ask"))
     timeout, differences = number(ask.get("timeout_s")), mapping(ask.get("accept_difference"))
@@ -375,12 +355,6 @@ def _findings(material: Material) -> tuple[tuple[str, str, str, str], ...]:
     return tuple(sorted(unique, key=lambda finding: _ORDER.get(finding[0], 0)))  # type: ignore[arg-type]
 
 
-def _debt(debt: object) -> str:
-    if not isinstance(debt, Mapping):
-        return str(debt)
-    return text(debt.get("text")) or "; ".join(f"{key}: {value}" for key, value in debt.items())
-
-
 def _proofs(story: Story) -> tuple[Fact, ...]:
     """How fence and activation were proven."""
     proofs = [(act, text(act.evidence.get("proof"))) for act in story.acts if not act.undo]
@@ -408,23 +382,6 @@ def _bound(name: str, row: Mapping[str, Any]) -> tuple[str, str, str]:
     likely = row.get("likely")
     beside = "" if likely is None else f" (likely {count(likely)})"
     return name, f"{count(row.get('at_most'))}{beside}", text(row.get("read_at")) or NOT_KNOWN
-
-
-def _call(made: CallMade) -> CallRow:
-    call = made.call
-    operation = text(call.get("operation")).partition("(")[0]
-    arguments = ", ".join(json.dumps(argument, ensure_ascii=False) for argument in items(call.get("arguments")))
-    return CallRow(
-        time=clock(made.began),
-        site=text(call.get("site")),
-        unit=text(call.get("pair")),
-        about=text(call.get("about")),
-        request=f"{operation}({arguments}) on {text(call.get('bean'))}",
-        when=text(call.get("when")),
-        outcome=made.outcome,
-        text="" if made.outcome == "done" else made.text,
-        took=seconds((made.ended - made.began).total_seconds()) if made.ended is not None else NOT_KNOWN,
-    )
 
 
 def _calls_sentence(story: Story) -> str:

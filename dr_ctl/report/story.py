@@ -4,6 +4,7 @@ Lines are checked as the journal's own reader does; `problems` names the lines a
 the work of one process: a run that was resumed or aborted later has several. A step that was undone appears twice.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -115,6 +116,18 @@ class CallMade:
     ended: datetime | None = None
     outcome: str = "unknown"
     text: str = "the journal holds no result"
+
+    @property
+    def request(self) -> str:
+        operation = text(self.call.get("operation")).partition("(")[0]
+        arguments = ", ".join(
+            json.dumps(argument, ensure_ascii=False) for argument in items(self.call.get("arguments"))
+        )
+        return f"{operation}({arguments}) on {text(self.call.get('bean'))}"
+
+    @property
+    def took_s(self) -> float | None:
+        return None if self.ended is None else (self.ended - self.began).total_seconds()
 
 
 @dataclass
