@@ -16,7 +16,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from dr_ctl.agents.monitor import recording
 from dr_ctl.application.result import Result
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault
@@ -31,6 +30,7 @@ from dr_ctl_lab.lab.kinds import KINDS as LABS
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Verdict
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.recording import recording
 from dr_ctl_lab.twin.kinds import KINDS as TWINS
 from dr_ctl_lab.twin.site import MARK
 

@@ -18,7 +18,6 @@ from uuid import uuid4
 
 import yaml
 
-from dr_ctl.agents.monitor import recording
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import folder
 from dr_ctl.application.rehearsing import TwinData
@@ -37,6 +36,7 @@ from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import Snapshot
 from dr_ctl_lab.lab.kinds import KINDS as LABS
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.recording import recording
 from dr_ctl_lab.simulation.system import simulated
 from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, FanoutBroker
 from dr_ctl_lab.twin.faults import Faults

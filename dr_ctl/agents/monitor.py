@@ -8,8 +8,7 @@ and takes its memory with it.
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,14 +18,12 @@ from dr_ctl.agents.exposing import Metric, Sample, Shown
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import ExitCode, Finding
-from dr_ctl.core.system import Clock, SystemClock, Work, growing_s, in_background, system
-from dr_ctl.core.timeouts import Timeouts
+from dr_ctl.core.system import Clock, Work, growing_s, in_background
 from dr_ctl.rpo.estimate.request import Estimating, Request
 from dr_ctl.rpo.history.row import GLANCED, Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import Writer, another_monitor
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import Glance, Snapshot, Topology
 
 FLUSH_EVERY_S = 60.0
@@ -233,34 +230,6 @@ def _with_queues(row: Row, queues: Sequence[Row]) -> Row:
     return replace(
         row, queues_added=sum(queue.added or 0 for queue in queues), queues_acked=sum(count or 0 for count in acked)
     )
-
-
-@contextmanager
-def recording(installation: Installation, *, every_s: float) -> Iterator[None]:
-    """Record history beside what happens in the block, which begins once a first reading was made."""
-    begun, enough = system().event(), system().event()
-
-    def record() -> None:
-        clock, nowhere = SystemClock(), installation.file.parent  # history has no documents in it
-        try:
-            with (
-                closing(registry.opened(installation, clock, Timeouts(), nowhere)) as topology,
-                closing(Monitor(installation, topology, clock, every_s=every_s)) as monitor,
-            ):
-                while not enough.is_set():
-                    monitor.sample()
-                    begun.set()
-                    monitor.wait(None)
-        finally:
-            begun.set()
-
-    recorded = in_background(record, "monitor")
-    begun.wait()
-    try:
-        yield
-    finally:
-        enough.set()
-        recorded.result()
 
 
 def stays_by_default() -> bool:

@@ -1,19 +1,24 @@
-"""Ports through which a use-case asks the person or script behind a command."""
+"""What surrounds one command: where its settings and its state are, and the person or script that is told and asked."""
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
-from dr_ctl.core.model import Json
-from dr_ctl.core.system import Clock
+from dr_ctl.core.system import Clock, SystemClock
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.executor import Answer
-from dr_ctl.engine.plan import Plan, PlannedStep
-from dr_ctl.engine.runs import Runs
-from dr_ctl.settings.model import Installation
-from dr_ctl.telemetry.events import Listener
+
+if TYPE_CHECKING:
+    from dr_ctl.core.model import Finding, Json
+    from dr_ctl.engine.executor import Answer
+    from dr_ctl.engine.plan import Plan, PlannedStep
+    from dr_ctl.engine.runs import Owner, Runs
+    from dr_ctl.settings.model import Installation
+    from dr_ctl.telemetry.events import Listener
 
 
 class People(Protocol):
@@ -38,43 +43,94 @@ class People(Protocol):
         """Ask before a step."""
 
 
-class Caller(Protocol):
-    """One command's surroundings."""
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """One command's surroundings. The command line adds how a person is told and asked."""
 
-    @property
-    def command(self) -> str:
-        """The command's name in the envelope."""
+    command: str = ""
+    config: Path | None = None
+    state_dir: Path | None = None
+    clock: Clock = field(default_factory=SystemClock)
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    words: tuple[str, ...] = ()
+    _read: dict[Path, Installation] = field(default_factory=dict, repr=False)
+    _namesakes: dict[Path, None] = field(default_factory=dict, repr=False)
 
     @property
     def typed(self) -> str:
-        """The whole command line, as a shell takes it."""
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def timeouts(self) -> Timeouts:
-        """How long waits last."""
-
-    @property
-    def people(self) -> People: ...
-
-    def called(self, command: str) -> Caller:
-        """A caller for a command that this one makes."""
+        """The command line, as a shell takes it."""
+        return shlex.join(["dr-ctl", *self.words])
 
     def installation(self) -> Installation:
-        """Read the settings; raises `SettingsError` with all that is wrong."""
+        """Read the settings, once for the whole command; raises `SettingsError` with all that is wrong."""
+        from dr_ctl.settings.loader import find, load  # noqa: PLC0415 - only commands that need it pay for it
+
+        file = find(self.config)
+        if file not in self._read:
+            self._read[file] = load(file)
+        return self._read[file]
+
+    def has_settings(self) -> bool:
+        """Say whether a settings file was named or exists at a default place."""
+        from dr_ctl.settings.loader import find  # noqa: PLC0415
+
+        return self.config is not None or find(None).exists()
 
     def state(self) -> Path:
-        """Where runs are kept."""
+        from platformdirs import user_state_path  # noqa: PLC0415
+
+        named = os.environ.get("DR_CTL_STATE_DIR")
+        if self.state_dir or named:
+            return self.state_dir or Path(str(named))
+        everything = user_state_path("dr-ctl")
+        if not self.has_settings():
+            return everything
+        place = self._owner().place(everything)
+        self._namesakes.update(dict.fromkeys(place.namesakes))
+        return place.path
+
+    @property
+    def unclaimed(self) -> list[Finding]:
+        """The places of runs that may be this installation's, where nothing lies in its own yet."""
+        from dr_ctl.engine.runs import unclaimed  # noqa: PLC0415
+
+        return unclaimed(self._namesakes) if self._namesakes else []
 
     def runs(self) -> Runs:
-        """The runs of that place."""
+        """Raises `Foreign` where another installation's lie in that place."""
+        from dr_ctl.engine.runs import Runs  # noqa: PLC0415
 
-    def listener(self) -> Listener: ...
+        state = self.state()
+        claimed = self.state_dir is not None
+        return Runs(state, self.clock, self._owner(), claimed=claimed, namesakes=[*self._namesakes])
+
+    def past(self) -> Runs:
+        """The runs as they lie there, whosever they are: to be read only."""
+        from dr_ctl.engine.runs import Runs  # noqa: PLC0415
+
+        return Runs(self.state(), self.clock)
+
+    def _owner(self) -> Owner:
+        from dr_ctl.engine.runs import Owner  # noqa: PLC0415
+
+        installation = self.installation()
+        return Owner(installation.settings.name, installation.addresses)
+
+    def called(self, command: str) -> Self:
+        """A caller for a command that this one makes."""
+        return replace(self, command=command)
+
+    @property
+    def people(self) -> People:
+        raise NotImplementedError
+
+    def listener(self) -> Listener:
+        raise NotImplementedError
 
     def say(self, text: str) -> None:
         """A message to the person, beside the result."""
+        raise NotImplementedError
 
     def line(self, document: Mapping[str, Json], text: str) -> None:
         """Report from a command that goes on: a JSON line for a script, a message for a person."""
+        raise NotImplementedError

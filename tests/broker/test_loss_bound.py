@@ -22,10 +22,10 @@ from typing import Any, Literal
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.agents.monitor import recording
 from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.traffic import Load
+from dr_ctl_lab.recording import recording
 from dr_ctl_lab.rehearsal import ANY_FIGURE
 from tests.broker.driving import LONG_S, Operator, changed_settings
 from tests.rpo.files import usable_files

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.agents.monitor import recording
 from dr_ctl.rpo.history.newest import nodes
 from dr_ctl.settings.loader import load
 from dr_ctl_lab.lab.artemis.group import REPLICATED, SHARED
 from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.recording import recording
 from tests.broker.driving import Ended, Operator, state_of, until
 from tests.broker.groups import Backup, group_at_london
 from tests.twin.matrix import ACCEPTED

@@ -53,7 +53,9 @@ class Frozen:
 
 def test_who_gives_up_waits_for_no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
     frozen, runs = Frozen(), SimpleNamespace(documents=None)
-    caller: Any = SimpleNamespace(installation=lambda: None, clock=None, timeouts=Timeouts(), runs=lambda: runs)
+    caller: Any = SimpleNamespace(
+        installation=lambda: None, clock=None, timeouts=Timeouts(), runs=lambda: runs, state=Path
+    )
     monkeypatch.setattr(registry, "opened", lambda *_: frozen)
 
     with pytest.raises(Stopped), looking(caller):

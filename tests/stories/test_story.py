@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import pytest
 
-from dr_ctl.agents.monitor import recording
 from dr_ctl.core.document import document
 from dr_ctl.core.model import ExitCode
 from dr_ctl.settings.loader import load
@@ -22,6 +21,7 @@ from dr_ctl_lab.lab.ledger import Counts, Verdict
 from dr_ctl_lab.lab.stage import LoadOptions
 from dr_ctl_lab.lab.traffic import Load
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.recording import recording
 from tests.broker.driving import Ended, Operator, Stage, accepting, killed_at, recorded, until
 from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.conftest import prompt

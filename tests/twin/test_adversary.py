@@ -25,7 +25,6 @@ from typing import Self
 
 import pytest
 
-from dr_ctl.agents.monitor import recording
 from dr_ctl.cli.app import run
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import growing_s, system
@@ -38,6 +37,7 @@ from dr_ctl_lab.lab.dialect import ARTEMIS, Dialect
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Event, Ledger
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.recording import recording
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.continuity.broker import ContinuityBroker

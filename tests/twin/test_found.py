@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.agents.monitor import recording
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.ports import Outcome, Refused
@@ -17,6 +16,7 @@ from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.gate import Verifier
 from dr_ctl.topologies.common.observer import Observer
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.recording import recording
 from dr_ctl_lab.rehearsal import ANY_FIGURE
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.host import APP

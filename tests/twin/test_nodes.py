@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.agents.monitor import recording
 from dr_ctl.core.system import system
 from dr_ctl.settings.loader import load
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.recording import recording
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
 from dr_ctl_lab.twin.artemis.group import Group, Guest
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from dr_ctl.agents.monitor import recording
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.loader import load
@@ -20,6 +19,7 @@ from dr_ctl.topologies.fanout.ids import Listed, covered
 from dr_ctl.topologies.fanout.parity import ONE_SITE_ALONE, counted, untold
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.recording import recording
 from dr_ctl_lab.twin.kinds import FANOUT
 from tests.broker.driving import until
 from tests.conftest import Command
