@@ -1,4 +1,4 @@
-"""What STATE keeps beside runs. Debts that a run leaves, until they are paid: a fence that could not be proven, a
+"""What STATE keeps beside runs. Debts that a run leaves, until they are done: a fence that could not be proven, a
 quarantine that must be lifted. A debt stands as a document on the brokers of the site that keeps it, so any host sees
 it; STATE has it too, for the time in which that site is away.
 
