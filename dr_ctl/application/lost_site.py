@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
+from types import ModuleType
 from typing import Final, NamedTuple
 
 from dr_ctl.application.installation import Opened
@@ -170,12 +171,8 @@ def _lately_sick(site: str, opened: Opened) -> datetime | None:
 
 def _last_seen(installation: Installation, site: str, role: Role) -> datetime | None:
     """None also where a package is missing that reads the history; the loss bound and the newest sample say so."""
-    try:
-        from dr_ctl.rpo.history.newest import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
-    except ModuleNotFoundError as error:
-        missing_package(error)
-        return None
-    return last_seen(installation.history, site, role)
+    newest = samples()
+    return None if isinstance(newest, Finding) else newest.last_seen(installation.history, site, role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +228,10 @@ def last_sample(installation: Installation) -> LastSample:
     history = installation.history
     if history.folder is not None and not history.folder.exists():
         return LastSample(None)
-    try:
-        from dr_ctl.rpo.history.newest import newest_reading  # noqa: PLC0415 - as above
-    except ModuleNotFoundError as error:
-        return LastSample(None, [missing_package(error)])
-    return LastSample(*newest_reading(history, installation.settings.sites))
+    newest = samples()
+    if isinstance(newest, Finding):
+        return LastSample(None, [newest])
+    return LastSample(*newest.newest_reading(history, installation.settings.sites))
 
 
 def unwatched(installation: Installation, looked: LastSample, now: datetime) -> Iterator[Finding]:
@@ -263,21 +259,18 @@ def links(
     down = [link for link in shown if link.attached is False]
     if not down:
         return {}
-    try:
-        from dr_ctl.rpo.history.newest import link_lost  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        missing_package(error)
-        lost = {}
-    else:
-        lost = {(link.site, link.pair): link_lost(installation.history, link.site, link.pair) for link in down}
+    newest = samples()
     kept = {
         debt.about: debt.kept_at
         for debt in snapshot.debts
         if debt.kind is DebtKind.QUARANTINE and snapshot.roles.get(debt.about) is Role.STANDBY
     }
-    return {
-        (link.site, link.pair): _of(lost.get((link.site, link.pair)), link.site, kept.get(link.site)) for link in down
-    }
+    since = {}
+    for link in down:
+        of_link = (installation.history, link.site, link.pair)
+        at = None if isinstance(newest, Finding) else newest.link_lost(*of_link)
+        since[link.site, link.pair] = _of(at, link.site, kept.get(link.site))
+    return since
 
 
 def _of(at: datetime | None, site: str, kept_by: str | None) -> Since:
@@ -335,6 +328,15 @@ def _looks(
     later = [looks.saw(role) for role in (Role.DOWN, Role.STANDBY)]
     gone = [int(times[times > served_us][0]) for times in later if len(times) and times[-1] > served_us]
     return moment(served_us), moment(min(gone)) if gone else None
+
+
+def samples() -> ModuleType | Finding:
+    """What reads the newest samples, which takes a tenth of a second to load; or which package is missing for it."""
+    try:
+        from dr_ctl.rpo.history import newest  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        return missing_package(error)
+    return newest
 
 
 def missing_package(error: ModuleNotFoundError) -> Finding:
