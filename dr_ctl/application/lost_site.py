@@ -105,11 +105,11 @@ def not_read(snapshot: Snapshot, site: str) -> Finding | None:
     return None
 
 
-def offered_for_what_is_lost(decided: Decision, ask: Ask, snapshot: Snapshot) -> Decision:
-    """The decision with the reason in place of an offer that does not help, where a site is silent for a reason of this
+def offered_for_what_is_lost(decided: Refusal, ask: Ask, snapshot: Snapshot) -> Refusal:
+    """The refusal with the reason in place of an offer that does not help, where a site is silent for a reason of this
     machine, or of the settings."""
-    first = decided.findings[0] if isinstance(decided, Refusal) else None
-    if first is None or first.id not in ("DR-ROLE-005", "DR-ROLE-004"):
+    first = decided.findings[0]
+    if first.id not in ("DR-ROLE-005", "DR-ROLE-004"):
         return decided
     sites = [ask.target] if first.id == "DR-ROLE-004" else [*snapshot.roles.keys() - {ask.target}]
     unread = next((finding for site in sites if (finding := not_read(snapshot, site))), None)

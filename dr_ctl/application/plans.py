@@ -23,7 +23,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
-from dr_ctl.engine.plan import Decision, Plan, PlannedStep, Refusal
+from dr_ctl.engine.plan import Plan, PlannedStep, Refusal
 from dr_ctl.engine.record import ABORTED, NEVER_BEGAN, how_ended, record
 from dr_ctl.engine.runs import Runs, write
 from dr_ctl.processes import ssh
@@ -129,10 +129,8 @@ def read(path: Path, asked: Ask) -> Saved:
     return saved
 
 
-def same(saved: Saved | None, decided: Decision) -> Decision:
-    """The new decision, or a refusal that names every difference from the saved plan."""
-    if saved is None or not isinstance(decided, Plan):
-        return decided
+def same(saved: Saved, decided: Plan) -> Plan | Refusal:
+    """The new plan, or a refusal that names every difference from the saved one."""
     now = json.loads(json.dumps(dict(decided.basis)))
     changes = list(_changes(saved.plan.basis, now))
     if not changes and [_shape(step) for step in saved.plan.steps] != [_shape(step) for step in decided.steps]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -44,11 +43,6 @@ class OpenRun:
             return None
         lives = is_held(files.journal)
         return cls(files, lives) if lives or files.open() else None  # else the run ended between the two readings
-
-
-def holding_state(runs: Runs, what: str, *, held: bool) -> AbstractContextManager[None]:
-    """Hold this STATE, unless who asks holds it already, or takes no lock as a dry run does."""
-    return nullcontext() if held else runs.lock(what)
 
 
 def begun(runs: Runs, how: RunOptions) -> RunFiles | None:

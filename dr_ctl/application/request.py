@@ -118,13 +118,17 @@ class Request:
         if ask.operation == FAILOVER:
             under_way = self.past is not None
             decided = self._contradicted(reword_refusal(decided, ask, snapshot, opened, under_way=under_way))
-        decided = offered_for_what_is_lost(decided, ask, snapshot)
+        if isinstance(decided, Refusal):
+            decided = offered_for_what_is_lost(decided, ask, snapshot)
         beside = (*self._differ(decided), *opened.unverified(), *of_agent(opened, snapshot))
         decided = replace(decided, findings=with_queues((*decided.findings, *beside), ask))
         if isinstance(decided, Refusal) and decided.plan is not None:
             findings = with_queues((*decided.plan.findings, *beside), ask)
             return replace(decided, plan=self._based(replace(decided.plan, findings=findings)))
-        return plans.same(self.saved, self._based(decided)) if isinstance(decided, Plan) else decided
+        if not isinstance(decided, Plan):
+            return decided
+        decided = self._based(decided)
+        return decided if self.saved is None else plans.same(self.saved, decided)
 
     def _based(self, decided: Plan) -> Plan:
         """The plan, whose basis has the settings too."""

@@ -86,7 +86,7 @@ def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
 
 def _resumed(caller: Caller, opened: Opened, timeout_s: float | None, how: RunOptions) -> Result:
     runs = caller.runs()
-    with recovery_options.holding_state(runs, "resume", held=how.dry_run):
+    with runs.lock("resume", held=how.dry_run):
         files = recovery_options.begun(runs, how)
         if files is None:
             return no_open_run()
@@ -103,7 +103,7 @@ def escalate(caller: Caller, name: str | None, asked: Ask, how: RunOptions) -> R
     files = runs.unfinished() if name is None else runs.find(name)
     if files is None or not files.open() or not read_entries(files.journal):
         return no_open_run()
-    with recovery_options.holding_state(runs, "escalate", held=how.dry_run):
+    with runs.lock("escalate", held=how.dry_run):
         past = recovery_options.past(files, caller.clock, how)
     if past.ask.operation not in (SWAPOVER, FAILBACK) or past.activation:
         return Result.of(ExitCode.PRECHECK_FAILED, found("DR-RUN-006", run=files.name), run=files.name)
@@ -166,15 +166,15 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
         return _trimmed(caller, planned, decided, request) if request.ask.operation == TRIM else planned
     if request.exposure is not None and files is None:
         caller.say(f"bounds: {bounds_text(request.exposure.bounds())}")
-    approved, refused = (
-        plans.permit(request.opened.installation, request.ask, request.saved, runs) if files is None else (None, None)
-    )
+    approved, refused = None, None
+    if files is None and request.opened.installation.settings.approvals is not None:
+        approved, refused = plans.permit(request.opened.installation, request.ask, request.saved, runs)
     if (declined := refused or _declined(caller, decided, how, request, snapshot)) is not None:
         declined = _exposed(declined, request)
         return left_open(declined, files) if files is not None else declined
     name = files.name if files is not None else runs.name(request.ask.operation, request.site)
     with (
-        recovery_options.holding_state(runs, request.title, held=files is not None),
+        runs.lock(request.title, held=files is not None),
         lock.locked(request.opened, runs, snapshot, name, request.title, break_lock=how.break_lock) as lease,
     ):
         unfinished = runs.unfinished() if files is None else None
@@ -301,7 +301,7 @@ def abort(caller: Caller, how: RunOptions) -> Result:
 
 def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
     runs = caller.runs()
-    with recovery_options.holding_state(runs, "abort", held=how.dry_run):
+    with runs.lock("abort", held=how.dry_run):
         files = recovery_options.begun(runs, how)
         if files is None:
             return no_open_run()

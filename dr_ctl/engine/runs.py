@@ -337,8 +337,12 @@ class Runs:
             raise Foreign(text, remedy=f"{Foreign.remedy} {moved}")
 
     @contextmanager
-    def lock(self, what: str) -> Iterator[None]:
-        """Hold this STATE for one run; raises `Locked` saying who holds it. Ends with the process, however it ends."""
+    def lock(self, what: str, *, held: bool = False) -> Iterator[None]:
+        """Hold this STATE for one run; raises `Locked` saying who holds it. Ends with the process, however it ends.
+        `held`: who asks holds it already, or takes no lock as a dry run does."""
+        if held:
+            yield
+            return
         with self._alone() as file:
             if file is None:
                 raise Locked(f"another run is under way: {_holder(self._state / 'lock')}")
