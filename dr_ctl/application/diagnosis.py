@@ -28,7 +28,7 @@ from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt, DebtKind, lost_alone
 from dr_ctl.engine.operations import FAILOVER, FENCE, UNFENCE
-from dr_ctl.engine.parts import is_split, served_where, unserved
+from dr_ctl.engine.parts import is_split, served_where, sites_serving, unserved
 from dr_ctl.engine.roles import both_open, renamed_sites, stand, stand_of
 from dr_ctl.engine.roles import silent as no_answer
 from dr_ctl.topologies.topology import (
@@ -134,7 +134,7 @@ def open_again(assessment: Assessment) -> Iterator[Finding]:
 def serving_problems(assessment: Assessment) -> Iterator[Finding]:
     """Clients are served by both sites, or by none, and what to type then."""
     snapshot, run = assessment.snapshot, assessment.open_run
-    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+    serving = sites_serving(snapshot)
     lost = [debt.about for debt in snapshot.debts if debt.kind is DebtKind.FENCE]
     if run is None:
         yield from unserved(snapshot, parts=assessment.opened.topology.recipe.moves_parts)

@@ -162,11 +162,6 @@ def data_types() -> Mapping[str, Any]:
     return {**DATA, **{name: kind for entry in entry_points(group=GROUP) for name, kind in entry.load().items()}}
 
 
-def _types(names: Any) -> Any:
-    """The types of that name; what another package adds is a type itself."""
-    return reduce(or_, map(_named, names.split())) if isinstance(names, str) else names
-
-
 def _named(name: str) -> Any:
     module, _, attribute = name.rpartition(":")
     named = getattr(import_module(f"dr_ctl.{module}"), attribute)
@@ -182,7 +177,9 @@ def schema_of(command: str | None) -> dict[str, Any]:
         text = f"{command} is no command with a document" if command else "no command was named"
         raise UsageError(text, remedy=f"The commands are {', '.join(sorted(every))}.")
     envelope: Any = Envelope
-    document = envelope[Literal[command], Debt, _types(every[command]) | Nothing]
+    names: Any = every[command]  # what another package adds is a type itself
+    data = reduce(or_, map(_named, names.split())) if isinstance(names, str) else names
+    document = envelope[Literal[command], Debt, data | Nothing]
     title = f"the document of dr-ctl {command}"
     if lines := LINES.get(command):
         # A line of a run is that run's document.

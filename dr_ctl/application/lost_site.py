@@ -18,6 +18,7 @@ from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import ACTIVATING, FAILOVER, UNFENCE
+from dr_ctl.engine.parts import sites_serving
 from dr_ctl.engine.plan import Decision, Plan, Refusal
 from dr_ctl.engine.ports import NO_HINTS
 from dr_ctl.engine.replay import fenced_at, outage_s, read_entries, replay
@@ -139,7 +140,7 @@ def without_rights(snapshot: Snapshot) -> Iterator[Finding]:
 
 def lost_pairs(snapshot: Snapshot) -> Iterator[Finding]:
     """The pairs that are shown to serve nobody, as a broker of them is down, while a site serves with other pairs."""
-    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+    serving = sites_serving(snapshot)
     for unit in snapshot.units if len(serving) == 1 else ():
         brokers = [broker for broker in snapshot.brokers if broker.pair == unit.name]
         down = [f"{broker.site}/{broker.pair}" for broker in brokers if broker.role is Role.DOWN]

@@ -30,7 +30,7 @@ from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.context import Onlooker
 from dr_ctl.engine.debts import lost_alone
 from dr_ctl.engine.operations import ALL, HOOK, SWAPOVER, VERIFY
-from dr_ctl.engine.parts import is_split, part_of, served_where, unserved, with_queues
+from dr_ctl.engine.parts import is_split, part_of, served_where, sites_serving, unserved, with_queues
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Check, Done, Move, UnitSnapshot, Unknown
 from dr_ctl.engine.roles import stand
@@ -123,7 +123,7 @@ def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Fin
     """The findings, of which none is an error that the failover from a lost site has made: while the other one serves
     that site is away, and no move goes there until it is reinstated."""
     lost = lost_alone(snapshot.debts)
-    if lost is None or [site for site, role in snapshot.roles.items() if role is Role.SERVING] in ([], [lost]):
+    if lost is None or sites_serving(snapshot) in ([], [lost]):
         return [*findings]
     expected = {
         "DR-SITE-001": Severity.WARNING,
@@ -160,7 +160,7 @@ def _unheard(opened: Opened, snapshot: Snapshot) -> list[Finding]:
     """Findings for sites that serve by their flags but greet no client. A later test of such a listener cannot show
     that the site went down."""
     findings = []
-    for site in [site for site, role in snapshot.roles.items() if role is Role.SERVING]:
+    for site in sites_serving(snapshot):
         try:
             why = opened.topology.why_not_so(site, serving=True)
         except BrokerError as error:

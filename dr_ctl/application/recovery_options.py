@@ -20,7 +20,7 @@ from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.executor import to_undo
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOVER, REINSTATE, REINSTATING
-from dr_ctl.engine.parts import part_of
+from dr_ctl.engine.parts import part_of, sites_serving
 from dr_ctl.engine.replay import RunState, is_held, read_entries, replay
 from dr_ctl.engine.roles import alive, open_again, source_of
 from dr_ctl.engine.runs import RunFiles, Runs
@@ -165,7 +165,7 @@ class Interrupted:
         return list(self._ways(self.past, snapshot, links))
 
     def _given_up(self, snapshot: Snapshot) -> RecoveryOption:
-        serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+        serving = sites_serving(snapshot)
         return RecoveryOption(
             f"abort --forget {self.run.files.name} --reason TEXT", _one(serving), "gives it up, undoes nothing"
         )
@@ -173,7 +173,9 @@ class Interrupted:
     def _ways(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Iterator[RecoveryOption]:
         undone = why_not_undone(past, snapshot, self.run.files.name) is None
         refused = refused_onward(past, snapshot)
-        onward = not refused and (not undone or self._forward(past, links))
+        # Going on is the better way where both sites hold the same, or the run is no move that could wait.
+        same = bool(links) and all(link.attached and link.outflow == 0 for link in links)
+        onward = not refused and (not undone or same or past.ask.operation in (FAILOVER, *REINSTATING))
         answers = all(role in (Role.SERVING, Role.STANDBY) for role in snapshot.roles.values())
         serves = past.source if snapshot.roles.get(past.source) is Role.SERVING else _one(past.serving)
         if undone:
@@ -193,14 +195,8 @@ class Interrupted:
             cost = f"only if {away} is lost: `--dry-run` says what that costs"
             yield RecoveryOption(f"failover --to {other} --reason TEXT", other, cost)
 
-    def _forward(self, past: RunState, links: Sequence[LinkSnapshot]) -> bool:
-        """Going on is the better way where both sites hold the same, or the run is no move that could wait."""
-        if past.ask.operation in (FAILOVER, *REINSTATING):
-            return True
-        return bool(links) and all(link.attached and link.outflow == 0 for link in links)
-
     def _onward(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> str:
-        if past.ask.target in [site for site, role in snapshot.roles.items() if role is Role.SERVING]:
+        if past.ask.target in sites_serving(snapshot):
             return "what is left of it is done, nobody is cut off"
         away = [f"{link.site}/{link.pair}" for link in links if link.attached is False]
         if away:

@@ -13,9 +13,10 @@ from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.core.document import key, mapping, of_file
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import ExitCode, Role
+from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.operations import REHEARSE, REHEARSE_CLEAN
+from dr_ctl.engine.parts import sites_serving
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Snapshot
 
@@ -76,5 +77,5 @@ def _waiting(caller: Caller) -> str:
     """The site to which messages would go: the one that does not serve, else the second of the settings."""
     with Opened.of(caller) as opened:
         snapshot: Snapshot = opened.topology.look()
-        serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+        serving = sites_serving(snapshot)
         return opened.other(serving[0]) if len(serving) == 1 else opened.sites[1]

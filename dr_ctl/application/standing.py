@@ -13,9 +13,10 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.model import Finding, Severity
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.debts import Debt, known, merged, remember
+from dr_ctl.engine.parts import sites_serving
 from dr_ctl.engine.runs import DEBTS
 from dr_ctl.topologies.topology import NoKeeper, Snapshot
 
@@ -53,7 +54,7 @@ def pending_debts(caller: Caller, snapshot: Snapshot) -> PendingDebts:
 
 def of_agent(opened: Opened, snapshot: Snapshot) -> list[Finding]:
     """What a person must know of the agent; nothing where the topology needs none."""
-    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+    serving = sites_serving(snapshot)
     last = opened.notes.read()
     site = serving[0] if len(serving) == 1 else last.get("primary")
     try:

@@ -16,7 +16,7 @@ from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.document import MOMENT, key
 from dr_ctl.core.errors import LoginRefused, Throttled
 from dr_ctl.core.model import ExitCode, Role, some
-from dr_ctl.engine.parts import by_site, is_split, served_where
+from dr_ctl.engine.parts import by_site, is_split, served_where, sites_serving
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import stand_of
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
@@ -74,7 +74,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
     assessment = Assessment.of(caller, opened, snapshot, links)
     run, site = assessment.open_run, assessment.served_by
     interrupted = assessment.interrupted
-    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+    serving = sites_serving(snapshot)
     last_sample = lost_site.last_sample(opened.installation)
     findings = diagnose(assessment, last_sample, caller.clock.now())
     estimated, line, stale = with_age(opened.installation, site) if site is not None else (None, "", [])

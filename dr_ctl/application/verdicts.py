@@ -29,7 +29,7 @@ from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, REINSTATING, SWAPOVER
-from dr_ctl.engine.parts import by_site, is_split
+from dr_ctl.engine.parts import by_site, is_split, sites_serving
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import stand_of
@@ -83,7 +83,7 @@ class Assessment:
     @property
     def served_by(self) -> str | None:
         """The site that serves alone."""
-        serving = [site for site, role in self.snapshot.roles.items() if role is Role.SERVING]
+        serving = sites_serving(self.snapshot)
         return serving[0] if len(serving) == 1 else None
 
     @property
@@ -280,7 +280,7 @@ def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
 
 def targets(snapshot: Snapshot, operation: str) -> str | None:
     """Where an operation would go if nobody says: to the site that waits; without one, to one that does not serve."""
-    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+    serving = sites_serving(snapshot)
     others = [site for site in snapshot.roles if site not in serving[:1]]
     waiting = next((site for site in others if snapshot.roles[site] is Role.STANDBY), None)
     if operation in REINSTATING:

@@ -69,8 +69,10 @@ def _parts(result: Result) -> Iterator[str]:
     if result.report:
         yield line(f"report: {result.report}")
     good = result.code in (ExitCode.OK, ExitCode.WARNINGS)
-    if result.closing:
-        yield _closing(result)
+    if result.closing and not result.groups:
+        yield page(result.closing.split("\n"))
+    elif result.closing:
+        yield "\n".join(_wrapped(text, _width(), then="  ") for text in result.closing.split("\n"))
     ended = f"{result.code.outcome} ({int(result.code)})"
     if not (good and result.closing):
         # A sentence that stands above as a finding's is not said a second time.
@@ -84,12 +86,6 @@ def findings_and_debts(result: Result) -> Iterator[str]:
             yield finding_text(finding)
     for debt in result.debts:
         yield page((f" $ pending since {debt.since}: {debt.text}", f"      -> {debt.remedy}"))
-
-
-def _closing(result: Result) -> str:
-    if not result.groups:
-        return page(result.closing.split("\n"))
-    return "\n".join(_wrapped(text, _width(), then="  ") for text in result.closing.split("\n"))
 
 
 def as_line(document: Mapping[str, Json]) -> str:

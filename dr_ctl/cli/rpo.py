@@ -146,7 +146,11 @@ def estimate_table(data: Mapping[str, Any], objectives: Objectives | None) -> st
         rows += _rows(of_class, limits.get(queues, {}), names)
     allowed = "allowed at p99" if any(row[-1] for row in rows) else ""
     lines = [table(("", "", *_COLUMNS, allowed), rows, numbers=range(2, 8)), _LEGEND]
-    lines += [*_most_from(data), *(f"- {advice}" for advice in data["advice"])]
+    parts = [
+        f"{queue['name']} {queue['share']:.0%} (at most {queue['most']} in one sample)" for queue in data["queues"]
+    ]
+    lines += [f"most was likely lost of {', '.join(parts)}"] if parts else []
+    lines += [f"- {advice}" for advice in data["advice"]]
     window = data["window"]
     covered, ago = duration(window["covered_s"]), duration(data["stale_s"])
     lines.append("now: at the last reading; what a failover costs, with what may have come since: `dr-ctl status`")
@@ -159,14 +163,6 @@ def _rows(scope: Mapping[str, Any], limits: Mapping[str, float], names: Any) -> 
         likely, most = (tuple(figure(row.get(column)) for column in _COLUMNS) for row in (of_key["likely"], of_key))
         yield name, "likely", *likely, f"{limits[key]:g}" if key in limits else ""
         yield "", "at most", *most, ""
-
-
-def _most_from(data: Mapping[str, Any]) -> Iterator[str]:
-    parts = [
-        f"{queue['name']} {queue['share']:.0%} (at most {queue['most']} in one sample)" for queue in data["queues"]
-    ]
-    if parts:
-        yield f"most was likely lost of {', '.join(parts)}"
 
 
 def reconcile(session: Session, files: list[str], out: Path | None, property_name: str | None) -> Result:

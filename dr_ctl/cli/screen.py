@@ -51,7 +51,9 @@ class Screen:
                 safe = "Ctrl-C undoes" if event.safe_to_stop else "do not stop"
                 self._print(f"[{event.number}/{event.of}] {event.verb}: {event.about}  ({safe})", style="bold")
             case StepEnded():
-                self._clear()
+                if self._status is not None:
+                    self._status.stop()
+                    self._status = None
                 took = f"  ({duration(event.took_s)})" if event.took_s >= 0.001 else ""  # noqa: PLR2004
                 undone = f"{event.verb}: " if event.verb.startswith("undo ") else ""
                 self._print(f"    {undone}{event.outcome}: {event.text}{took}", style=_STYLES[event.outcome])
@@ -84,11 +86,6 @@ class Screen:
 
     def _print(self, text: str, style: str | None = None) -> None:
         self._console.print(line(text), style=style)
-
-    def _clear(self) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
 
 
 @contextmanager
@@ -163,8 +160,8 @@ class _Watched:
 
     def _screenful(self) -> Text:
         """What fits: the summary, what is wrong, the last changes, then the sites; how much is left out is said."""
-        lines = [*self._lines()]
-        wrapped = Text("\n").join(map(_styled, lines)).wrap(self._console, self._console.width)
+        styled = [Text(text, _MARKED.get(text[:2], "")) for text in self._lines()]
+        wrapped = Text("\n").join(styled).wrap(self._console, self._console.width)
         height = self._console.height
         if len(wrapped) > height:
             left_out = Text(f"… {len(wrapped) - height + 1} more lines: `dr-ctl status` has all of them", "dim")
@@ -188,7 +185,3 @@ class _Watched:
             yield "Changes since the watch began:"
             yield from (f"  {change}" for change in self._changes)
         yield from map(line, result.text.split("\n"))
-
-
-def _styled(text: str) -> Text:
-    return Text(text, _MARKED.get(text[:2], ""))

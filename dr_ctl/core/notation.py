@@ -35,7 +35,12 @@ def line(text: str) -> str:
     """The text as one line: control characters become escapes, as in Python and in JSON."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_escape(letter) if unicodedata.category(letter) in _OBEYED else letter for letter in text)
+    return "".join(
+        letter.encode("unicode_escape", "surrogatepass").decode("ascii")
+        if unicodedata.category(letter) in _OBEYED
+        else letter
+        for letter in text
+    )
 
 
 def page(lines: Iterable[str]) -> str:
@@ -51,10 +56,6 @@ def table(heading: Sequence[str], rows: Iterable[Sequence[str]], numbers: Contai
     return "\n".join(
         "  ".join(of(cell, wide) for of, cell, wide in zip(just, row, widths, strict=True)).rstrip() for row in all_
     )
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def seconds(text: object) -> float:

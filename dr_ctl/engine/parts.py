@@ -52,16 +52,21 @@ def part_of(snapshot: Observation, ask: Ask) -> Observation:
     return Part(roles, units, snapshot.debts, snapshot.hints)
 
 
+def sites_serving(snapshot: Observation) -> list[str]:
+    """The sites that were seen to let clients in."""
+    return [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+
+
 def is_split(snapshot: Observation) -> bool:
     """Say whether both sites serve, but no unit is open at both."""
-    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+    serving = sites_serving(snapshot)
     return len(serving) > 1 and not any(len(unit.open_at) > 1 for unit in snapshot.units)
 
 
 def unserved(snapshot: Observation, *, parts: bool) -> Iterator[Finding]:
     """The units that are known to be closed at every site while a site serves others; `parts` says whether a unit can
     be opened by itself."""
-    serving = [site for site, role in snapshot.roles.items() if role is Role.SERVING]
+    serving = sites_serving(snapshot)
     shut = [unit.name for unit in snapshot.units if not unit.open_at and {*unit.closed_at} >= {*snapshot.roles}]
     if not serving or not shut:
         return

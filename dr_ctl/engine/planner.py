@@ -35,7 +35,7 @@ from dr_ctl.engine.operations import (
     REJOINING,
     SNAPSHOT,
 )
-from dr_ctl.engine.parts import part_of
+from dr_ctl.engine.parts import part_of, sites_serving
 from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import LossExposure, Move, Observation, Recipe
 from dr_ctl.engine.replay import RunState
@@ -120,7 +120,7 @@ def plan(
         baseline=move.baseline,
         not_replicated=tuple(recipe.not_replicated(snapshot, move)),
         cannot_know=tuple(recipe.cannot_know(move)),
-        serving=past.serving if past is not None else serving(part),
+        serving=past.serving if past is not None else tuple(sites_serving(part)),
         moved=move.moved,
         untouched=tuple(unit.name for unit in not_asked),
         served=past.served if past is not None else {unit.name: unit.serving for unit in not_asked if unit.serving},
@@ -152,12 +152,9 @@ def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere |
         for finding in recipe.why_not(snapshot, move)
         if finding.severity is not Severity.ERROR or Weight.WHERE_IT_SERVES in finding.weighs
     ]
-    return AlreadyThere(f"{target} serves{_named(snapshot, move.ask)} already; nothing was changed", tuple(findings))
-
-
-def _named(snapshot: Observation, ask: Ask) -> str:
-    """The units that were asked for, where there are others."""
-    return "" if all(ask.includes(unit.name) for unit in snapshot.units) else f" {some(ask.units or ())}"
+    are_all = all(move.ask.includes(unit.name) for unit in snapshot.units)
+    serves = f"{target} serves{'' if are_all else f' {some(move.ask.units or ())}'}"
+    return AlreadyThere(f"{serves} already; nothing was changed", tuple(findings))
 
 
 def _moved(snapshot: Observation, move: Move) -> bool:
@@ -243,11 +240,6 @@ def _general(number: int, line: RunbookStep, *, undoable: bool) -> PlannedStep:
         about = f"the installation's own command {name}"
         calls = (Call("", "", Goal.HOOK, name, {}, about),)  # the name says it all: no broker is asked
     return PlannedStep(number, line.verb, "", about, calls, limits=line.limits, undoable=undoable)
-
-
-def serving(snapshot: Observation) -> tuple[str, ...]:
-    """The sites that were seen to let clients in."""
-    return tuple(site for site, role in snapshot.roles.items() if role is Role.SERVING)
 
 
 def _milder(finding: Finding) -> Severity:

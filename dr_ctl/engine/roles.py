@@ -29,7 +29,7 @@ from dr_ctl.engine.operations import (
     TRIM,
     UNFENCE,
 )
-from dr_ctl.engine.parts import as_moved, is_split, served_where
+from dr_ctl.engine.parts import as_moved, is_split, served_where, sites_serving
 from dr_ctl.engine.ports import NO_HINTS, Hints, Observation
 from dr_ctl.engine.replay import RunState
 
@@ -128,7 +128,7 @@ def both_open(snapshot: Observation) -> Finding:
 
 def unexpected(snapshot: Observation, ask: Ask) -> Finding | None:
     """Say that the site that was expected to serve does not, or not alone."""
-    serving = [name for name, role in snapshot.roles.items() if role is Role.SERVING]
+    serving = sites_serving(snapshot)
     if ask.expect_serving is None or serving == [ask.expect_serving]:
         return None
     return _surprise(snapshot, ask, "run again with the site that serves")

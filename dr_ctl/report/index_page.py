@@ -106,7 +106,8 @@ def _row(files: RunFiles, material: Material, beside: Path) -> Row:
     ask = mapping(material.plan.get("ask"))
     by = authors(material)
     checked = check(files)
-    kind = _KINDS.get(text(ask.get("operation")), _OTHER)
+    kind, has_moved = _KINDS.get(text(ask.get("operation")), _OTHER), (Tone.GOOD, Tone.COST)
+    drained = "drained but for accepted differences" if mapping(ask.get("accept_difference")) else "drained first"
     return Row(
         at=datetime.fromisoformat(material.entries[0].time).astimezone(UTC),
         kind=kind,
@@ -117,7 +118,7 @@ def _row(files: RunFiles, material: Material, beside: Path) -> Row:
         approved=", ".join(approvers(by)),
         reason=text(ask.get("reason")),
         out=_measured(page, RECOVERY) or Figure(page.outage.figure),
-        lost=_measured(page, LOST) or _without_loss(page, kind, ask),
+        lost=_measured(page, LOST) or Figure(drained if kind == _PLANNED and page.verdict.tone in has_moved else ""),
         link=_link(files, beside),
         record=checked.text if checked.verdict is Sealed.ALTERED else "",
         measured=page.measured,
@@ -133,12 +134,6 @@ def _link(files: RunFiles, beside: Path) -> str:
 
 def _measured(page: RunPage, name: str) -> Figure | None:
     return next((Figure(row.result, row.judged, row.sign) for row in page.measured if row.name == name), None)
-
-
-def _without_loss(page: RunPage, kind: str, ask: Mapping[str, Any]) -> Figure:
-    if kind != _PLANNED or page.verdict.tone not in (Tone.GOOD, Tone.COST):
-        return Figure()
-    return Figure("drained but for accepted differences" if mapping(ask.get("accept_difference")) else "drained first")
 
 
 def _on_twins(folder: Path) -> tuple[list[Row], int]:
