@@ -29,7 +29,7 @@ from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt, DebtKind, lost_alone
 from dr_ctl.engine.operations import FAILOVER, FENCE, UNFENCE
 from dr_ctl.engine.parts import is_split, served_where, sites_serving, unserved
-from dr_ctl.engine.roles import both_open, renamed_sites, stand, stand_of
+from dr_ctl.engine.roles import both_open, renamed_sites, role_text, roles_text
 from dr_ctl.engine.roles import silent as no_answer
 from dr_ctl.topologies.topology import (
     BrokerSnapshot,
@@ -98,7 +98,7 @@ def unready(assessment: Assessment, last_sample: LastSample) -> Iterator[Finding
         return
     other = assessment.opened.other(site)
     if assessment.snapshot.roles[other] is not Role.STANDBY:
-        yield found("DR-ROLE-004.no_failover", state=stand_of(assessment.snapshot, other), target=other)
+        yield found("DR-ROLE-004.no_failover", state=role_text(assessment.snapshot, other), target=other)
     elif (refused := assessment.if_lost(site).refused_today(Ask(FAILOVER, other))) is not None:
         yield refused
     yield from never_watched(last_sample)
@@ -149,7 +149,7 @@ def serving_problems(assessment: Assessment) -> Iterator[Finding]:
         refused = against and all(against)
         fenced = behind_rights(snapshot)
         if refused:
-            yield found("DR-ROLE-001.fence_refused", roles=stand(snapshot))
+            yield found("DR-ROLE-001.fence_refused", roles=roles_text(snapshot))
         else:
             yield both_open(snapshot) if fenced is None else found("DR-ROLE-001.rights", site=fenced)
         yield from chain(*against)
@@ -170,14 +170,14 @@ def _none_serves(assessment: Assessment) -> Iterator[Finding]:
         yield from unread
     elif undecided or told_elsewhere or not waiting:
         unsure = any(role in (Role.UNKNOWN, Role.SICK) for role in roles.values())
-        yield found("DR-ROLE-005.unsure" if unsure else "DR-ROLE-005.none_waits", roles=stand(snapshot))
+        yield found("DR-ROLE-005.unsure" if unsure else "DR-ROLE-005.none_waits", roles=roles_text(snapshot))
     elif len(waiting) == len(roles) and run is not None:
         key = "DR-ROLE-015.under_way" if run.lives else "DR-ROLE-015.open_run"
         yield found(key, sites=" and ".join(roles))
     elif len(waiting) == len(roles):
         yield _closed(assessment)
     elif run is not None and run.lives:
-        yield found("DR-ROLE-005.under_way", roles=stand(snapshot))
+        yield found("DR-ROLE-005.under_way", roles=roles_text(snapshot))
     else:
         yield _one_waits(assessment, waiting[0])
 
@@ -188,11 +188,11 @@ def _one_waits(assessment: Assessment, site: str) -> Finding:
     if (unread := not_read(snapshot, away)) is not None:
         return unread
     if snapshot.roles[away] is Role.SICK and snapshot.one_store:
-        return found("DR-ROLE-005.holder", roles=stand(snapshot), waits=site)
+        return found("DR-ROLE-005.holder", roles=roles_text(snapshot), waits=site)
     reason = " --reason TEXT" if assessment.open_run is not None else ""
     key = "DR-ROLE-005.down" if snapshot.roles[away] is Role.DOWN else "DR-ROLE-005.silent"
     verdict = assessment.verdict(FAILOVER, site).text
-    return found(key, roles=stand(snapshot), away=away, waits=site, reason=reason, verdict=verdict)
+    return found(key, roles=roles_text(snapshot), away=away, waits=site, reason=reason, verdict=verdict)
 
 
 def _closed(assessment: Assessment) -> Finding:

@@ -275,18 +275,18 @@ def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None
     write(files.result, {**result, "journal": sealed})
 
 
-def telling(caller: Caller, opened: Opened, act: Callable[[], Result]) -> Result:
+def notifying(caller: Caller, opened: Opened, act: Callable[[], Result]) -> Result:
     """Act, and tell how the run ended where the act was one. Call it where no lock is held."""
     try:
         result = act()
     except Broken as error:
-        for finding in _told(caller, opened, replace(of_error(error), ended=error.ended)):
+        for finding in _notified(caller, opened, replace(of_error(error), ended=error.ended)):
             caller.say(f"{finding.id}  {finding.text}")
         raise
-    return replace(result, findings=(*result.findings, *_told(caller, opened, result)))
+    return replace(result, findings=(*result.findings, *_notified(caller, opened, result)))
 
 
-def _told(caller: Caller, opened: Opened, result: Result) -> list[Finding]:
+def _notified(caller: Caller, opened: Opened, result: Result) -> list[Finding]:
     """Tell each command that listens for this end; gives a finding for each that could not be told."""
     if result.ended is None:
         return []

@@ -17,7 +17,7 @@ from dr_ctl.core.machine import boot_id
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.holding import Lease, tended
 from dr_ctl.engine.lease import LockDocument, Look, against, held_by, per_machine
-from dr_ctl.engine.roles import stand
+from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
 
@@ -99,7 +99,7 @@ def changed(before: Snapshot, now: Snapshot) -> Finding | None:
     """Say that the sites are not any more what a person was asked about."""
     if before.roles == now.roles:
         return None
-    roles = stand(now)
+    roles = roles_text(now)
     return found("DR-LOCK-002", roles=roles)
 
 

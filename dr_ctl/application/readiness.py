@@ -33,7 +33,7 @@ from dr_ctl.engine.operations import ALL, HOOK, SWAPOVER, VERIFY
 from dr_ctl.engine.parts import is_split, part_of, served_where, sites_serving, unserved, with_queues
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Check, Done, Move, UnitSnapshot, Unknown
-from dr_ctl.engine.roles import stand
+from dr_ctl.engine.roles import roles_text
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
 from dr_ctl.settings import model
 from dr_ctl.settings.model import Installation
@@ -191,7 +191,7 @@ def verify(caller: Caller, asked: Ask) -> Result:
         request = Request.of(asked, opened)
         snapshot = request.look()
         asked = request.narrowed(snapshot).ask
-        roles = stand(part_of(snapshot, asked))
+        roles = roles_text(part_of(snapshot, asked))
         data = VerifyData(snapshot.units)
         if any(role in _UNANSWERED for role in snapshot.roles.values()):
             return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {roles}", silent(snapshot), data)
@@ -222,7 +222,7 @@ def _nothing_to_verify(caller: Caller, opened: Opened, snapshot: Snapshot, asked
         return Result.of(ExitCode.PRECHECK_FAILED, *open_again(assessment), *serving_problems(assessment), data=data)
     away = [link.site for link in snapshot.links() if link.attached is False][:1]
     first = "".join(f"The link of {site} first: {opened.mending(site)} " for site in away)
-    is_open = found("DR-VERIFY-001.open", roles=stand(snapshot), first=first, target=asked.target)
+    is_open = found("DR-VERIFY-001.open", roles=roles_text(snapshot), first=first, target=asked.target)
     return Result.of(ExitCode.PRECHECK_FAILED, is_open, data=data)
 
 
@@ -292,7 +292,7 @@ def _installed(assessment: Assessment, forbidden: Mapping[tuple[str, str], Findi
 
 def _as_a_whole(assessment: Assessment) -> Iterator[Check]:
     opened, snapshot = assessment.opened, assessment.snapshot
-    name, roles, site = opened.installation.settings.name, stand(snapshot), assessment.served_by
+    name, roles, site = opened.installation.settings.name, roles_text(snapshot), assessment.served_by
     known = all(role in (Role.SERVING, Role.STANDBY, Role.DOWN) for role in snapshot.roles.values())
     yield Check("the roles of both sites are known", name, roles if known else None)
     moved = opened.topology.recipe.moves_parts and is_split(snapshot)

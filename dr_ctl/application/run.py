@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dr_ctl.application import execution, lock, plans, recovery_options, verdicts
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.execution import OperationData, telling
+from dr_ctl.application.execution import OperationData, notifying
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import taken_over
@@ -75,13 +75,13 @@ def run(caller: Caller, asked: Ask, how: RunOptions) -> Result:
         if unfinished is not None and not request.goes_beside:
             return still_open(unfinished, request.ask)
         request = replace(request, anew=unfinished is not None and request.supersedes)
-        return telling(caller, opened, lambda: _carried_out(caller, request, how))
+        return notifying(caller, opened, lambda: _carried_out(caller, request, how))
 
 
 def resume(caller: Caller, timeout_s: float | None, how: RunOptions) -> Result:
     """Plan again with the history of the open run, and carry that out."""
     with Opened.of(caller) as opened:
-        return telling(caller, opened, lambda: _resumed(caller, opened, timeout_s, how))
+        return notifying(caller, opened, lambda: _resumed(caller, opened, timeout_s, how))
 
 
 def _resumed(caller: Caller, opened: Opened, timeout_s: float | None, how: RunOptions) -> Result:
@@ -296,7 +296,7 @@ def _exposed(result: Result, request: Request) -> Result:
 def abort(caller: Caller, how: RunOptions) -> Result:
     """Look, agree, lock, look again, undo."""
     with Opened.of(caller) as opened:
-        return telling(caller, opened, lambda: _aborted(caller, opened, how))
+        return notifying(caller, opened, lambda: _aborted(caller, opened, how))
 
 
 def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:

@@ -18,7 +18,7 @@ from dr_ctl.core.errors import LoginRefused, Throttled
 from dr_ctl.core.model import ExitCode, Role, some
 from dr_ctl.engine.parts import by_site, is_split, served_where, sites_serving
 from dr_ctl.engine.ports import UnitSnapshot
-from dr_ctl.engine.roles import stand_of
+from dr_ctl.engine.roles import role_text
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
 from dr_ctl.rpo.estimate.request import AgedEstimate
 from dr_ctl.topologies.topology import (
@@ -79,7 +79,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
     findings = diagnose(assessment, last_sample, caller.clock.now())
     estimated, line, stale = with_age(opened.installation, site) if site is not None else (None, "", [])
     exposed = None if is_split(snapshot) else site
-    unsure = [stand_of(snapshot, site) for site, role in snapshot.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
+    unsure = [role_text(snapshot, site) for site, role in snapshot.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
     out = None if serving else lost_site.unserved(opened.installation, caller.runs(), sure=not unsure)
     down = lost_site.links(opened.installation, snapshot, links)
     if exposed is not None:

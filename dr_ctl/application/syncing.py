@@ -20,7 +20,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.operations import KEEP_ASIDE
-from dr_ctl.engine.roles import stand
+from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Kept
 
@@ -60,7 +60,7 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
             refused = (broker.silent for broker in snapshot.brokers if isinstance(broker.silent, LoginRefused))
             if (error := next(refused, None)) is not None:
                 return _not_let_in(error)
-            return _refused(found("DR-AGENT-004", roles=stand(snapshot)))
+            return _refused(found("DR-AGENT-004", roles=roles_text(snapshot)))
         primary, standby = serving[0], opened.other(serving[0])
         with closing(opened.topology.keeper(primary, _remembered(notes, runs, primary))) as keeper:
             agent = SyncAgent(keeper, runs, notes, clock, {"primary": primary, "standby": standby})
@@ -103,7 +103,7 @@ def settle(caller: Caller, asked: Ask, how: RunOptions) -> Result:
         waiting = opened.other(asked.target)
         snapshot = opened.topology.look()
         if (snapshot.roles[asked.target], snapshot.roles[waiting]) != (Role.SERVING, Role.STANDBY):
-            return _refused(found("DR-AGENT-004.settle", roles=stand(snapshot)))
+            return _refused(found("DR-AGENT-004.settle", roles=roles_text(snapshot)))
         unproven = opened.topology.unproven(waiting, asked.queues)
     texts = [copies.why_not or f"{len(copies.ids)} of {copies.name}, the first {copies.ids[0]}" for copies in unproven]
     text = f"{waiting}: nothing proves that these copies were consumed: {some(texts)}" if texts else ""

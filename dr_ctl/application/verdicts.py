@@ -32,7 +32,7 @@ from dr_ctl.engine.operations import FAILBACK, FAILOVER, REINSTATING, SWAPOVER
 from dr_ctl.engine.parts import by_site, is_split, sites_serving
 from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Move
-from dr_ctl.engine.roles import stand_of
+from dr_ctl.engine.roles import role_text
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
 _UNANSWERED: Final = (Role.UNKNOWN, Role.SICK, Role.DOWN)
@@ -266,7 +266,7 @@ class Assessment:
         assessment = self._without(lost)
         then = assessment.verdict(FAILOVER, ask.target)
         lives = {Role.SERVING: f"{lost} serves", Role.UNKNOWN: f"{lost} may serve"}
-        text = f"while {lives.get(role) or stand_of(self.snapshot, lost)}; if {lost} is lost: {then.text}"
+        text = f"while {lives.get(role) or role_text(self.snapshot, lost)}; if {lost} is lost: {then.text}"
         costs = assessment.exposure(lost).refused_today(ask)
         return replace(_refused(ask, text, (*findings, *besides(then.findings, lost))), exposure=costs)
 

@@ -9,7 +9,7 @@ from dr_ctl.application import estimates
 from dr_ctl.application.estimates import figure, request
 from dr_ctl.application.result import Result
 from dr_ctl.cli.asking import moment, must_be_site, seconds_of
-from dr_ctl.cli.screen import telling
+from dr_ctl.cli.screen import status_line
 from dr_ctl.cli.session import Session
 from dr_ctl.core.document import document, stamp
 from dr_ctl.core.errors import writing
@@ -71,7 +71,7 @@ def estimate(session: Session, window: Window, horizon: str, report: Path | None
         store=window.since is None and window.until is None,
         settled=not full,
     )
-    with telling(color=session.color, quiet=session.quiet) as say, reading(say) as make:
+    with status_line(color=session.color, quiet=session.quiet) as say, reading(say) as make:
         answer = calculation.estimate(asked, make, charted=report is not None)
     code = _CODES[answer.verdict] if answer.verdict is not None else ExitCode.OK
     text = estimate_table(answer.data, asked.objectives)
@@ -104,7 +104,7 @@ def _write(report: Path, installation: Installation, answer: EstimateAnswer, obj
 def backtest(session: Session, window: Window, horizons: list[str] | None) -> Result:
     asked = window.asked(session)
     ahead_s = [seconds_of("--horizon", ahead) for ahead in horizons] if horizons else calculation.HORIZONS_S
-    with telling(color=session.color, quiet=session.quiet) as say, reading(say) as make:
+    with status_line(color=session.color, quiet=session.quiet) as say, reading(say) as make:
         answer = calculation.backtest(asked, make, horizons_s=ahead_s)
     code, summary = _CALIBRATION[answer.verdict]
     return Result(code, summary, answer.findings, answer.data, text=_calibration(answer.data))

@@ -89,7 +89,7 @@ class Screen:
 
 
 @contextmanager
-def telling(*, color: bool, quiet: bool) -> Iterator[Callable[[str], None]]:
+def status_line(*, color: bool, quiet: bool) -> Iterator[Callable[[str], None]]:
     """On a terminal a line that says what is done meanwhile; nothing elsewhere."""
     console = Console(file=sys.stderr, no_color=not color, highlight=False, markup=False)
     if quiet or not console.is_terminal:

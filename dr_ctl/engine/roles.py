@@ -110,20 +110,20 @@ def silent(
     return found(id_, remedy=error.remedy, severity=severity, broker=f"{name}{state}", why=error)
 
 
-def stand_of(snapshot: Observation, site: str) -> str:
+def role_text(snapshot: Observation, site: str) -> str:
     """How a site stands. One that was late is not said to be sick: a busy machine is late, too."""
     role = snapshot.roles[site]
     late = role is Role.SICK and snapshot.hints.get(site, NO_HINTS).late
     return f"{site} {'did not answer in time' if late else f'is {role.value}'}"
 
 
-def stand(snapshot: Observation) -> str:
-    return ", ".join(stand_of(snapshot, site) for site in snapshot.roles)
+def roles_text(snapshot: Observation) -> str:
+    return ", ".join(role_text(snapshot, site) for site in snapshot.roles)
 
 
 def both_open(snapshot: Observation) -> Finding:
     """Say that clients work at both sites."""
-    return found("DR-ROLE-001", roles=stand(snapshot))
+    return found("DR-ROLE-001", roles=roles_text(snapshot))
 
 
 def unexpected(snapshot: Observation, ask: Ask) -> Finding | None:
@@ -135,12 +135,12 @@ def unexpected(snapshot: Observation, ask: Ask) -> Finding | None:
 
 
 def _surprise(snapshot: Observation, ask: Ask, then: str) -> Finding:
-    return found("DR-ROLE-002", site=if_known(ask.expect_serving), roles=stand(snapshot), then=then)
+    return found("DR-ROLE-002", site=if_known(ask.expect_serving), roles=roles_text(snapshot), then=then)
 
 
 def _alone(snapshot: Observation, ask: Ask, *, cut_off: bool, under_way: bool) -> str | Finding:
     """The roles that a single step asks for."""
-    source, summary = other(snapshot, ask.target), stand(snapshot)
+    source, summary = other(snapshot, ask.target), roles_text(snapshot)
     answers = snapshot.roles[source] in _ANSWERING
     if (surprise := unexpected(snapshot, ask)) is not None:
         return surprise
@@ -161,7 +161,7 @@ def _alone(snapshot: Observation, ask: Ask, *, cut_off: bool, under_way: bool) -
 
 def _rehearsed(snapshot: Observation, ask: Ask) -> Finding | None:
     """Refuse to rehearse where one site does not serve, or the other does not wait."""
-    source, summary = other(snapshot, ask.target), stand(snapshot)
+    source, summary = other(snapshot, ask.target), roles_text(snapshot)
     source_role, target_role = snapshot.roles[source], snapshot.roles[ask.target]
     if ask.operation == REHEARSE and (source_role, target_role) != (Role.SERVING, Role.STANDBY):
         return found("DR-ROLE-009.rehearse", roles=summary)
@@ -172,7 +172,7 @@ def _rehearsed(snapshot: Observation, ask: Ask) -> Finding | None:
 
 def _kept_aside(snapshot: Observation, ask: Ask) -> Finding | None:
     """Refuse to decide of copies at a site that does not wait, or to put back where nobody answers."""
-    source, summary = other(snapshot, ask.target), stand(snapshot)
+    source, summary = other(snapshot, ask.target), roles_text(snapshot)
     source_role, target_role = snapshot.roles[source], snapshot.roles[ask.target]
     if ask.operation == KEEP_ASIDE and (source_role, target_role) != (Role.STANDBY, Role.SERVING):
         return found("DR-ROLE-009.keep_aside", roles=summary)
@@ -184,7 +184,7 @@ def _kept_aside(snapshot: Observation, ask: Ask) -> Finding | None:
 def _of_both(snapshot: Observation, ask: Ask, first: str) -> Finding | None:
     """Refuse to let clients in, or to prepare that, while the other site is open or silent. `first`: what is to be done
     before anything moves."""
-    source, target, summary = other(snapshot, ask.target), ask.target, stand(snapshot)
+    source, target, summary = other(snapshot, ask.target), ask.target, roles_text(snapshot)
     source_role, target_role = snapshot.roles[source], snapshot.roles[target]
     opened, shut = (source, target) if ask.operation == UNFENCE else (target, source)
     if ask.operation == DRAIN and source_role is Role.SERVING:
@@ -217,7 +217,7 @@ def _source(snapshot: Observation, ask: Ask, *, parts: bool) -> str | Finding:
     source = other(snapshot, ask.target)
     roles = snapshot.roles
     serving = [name for name, role in roles.items() if role is Role.SERVING]
-    summary = stand(snapshot)
+    summary = roles_text(snapshot)
     if is_split(snapshot):
         split = found("DR-ROLE-014.before_move", units=served_where(snapshot), source=source, target=ask.target)
         return (unexpected(snapshot, ask) or source) if parts else split
@@ -249,7 +249,7 @@ def alive(snapshot: Observation, ask: Ask, *, under_way: bool = False, cut_off: 
             return found("DR-ALIVE-001.partly_serves", site=lost, silent=", ".join(silent), first=first)
         return found("DR-ALIVE-001.serves", site=lost, target=ask.target, first=first)
     if role is Role.SICK and snapshot.hints.get(lost, NO_HINTS).late:
-        return found("DR-ALIVE-001.late", state=stand_of(snapshot, lost), target=ask.target, first=first)
+        return found("DR-ALIVE-001.late", state=role_text(snapshot, lost), target=ask.target, first=first)
     if role is Role.SICK:
         return found("DR-ALIVE-001.sick", site=lost, target=ask.target, first=first)
     if role is Role.UNKNOWN and not cut_off and (hints := snapshot.hints.get(lost, NO_HINTS)).signs:
@@ -292,7 +292,7 @@ def _serving_beside(snapshot: Observation, ask: Ask, past: RunState | None, *, p
     """Say which site serves while the target is reinstated. A site that came back open is taken for the returning
     site only where a run wrote down its loss. Where both are closed, the resumed run had moved half way."""
     beside, roles = other(snapshot, ask.target), snapshot.roles
-    summary = stand(snapshot)
+    summary = roles_text(snapshot)
     if past is None and ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
         return _surprise(snapshot, ask, "run again with the site that serves")
     was_lost = any(debt.about == ask.target for debt in snapshot.debts)
@@ -310,7 +310,7 @@ def _serving_beside(snapshot: Observation, ask: Ask, past: RunState | None, *, p
 def _lost(snapshot: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     """Say which site was lost, or what is missing to take it for lost. The target must be there for itself."""
     lost, roles = other(snapshot, ask.target), snapshot.roles
-    summary = stand(snapshot)
+    summary = roles_text(snapshot)
     if ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
         return _surprise(snapshot, ask, "a failover is for a site that does not serve any more")
     if roles[ask.target] not in (Role.SERVING, Role.STANDBY):
@@ -337,7 +337,7 @@ def other_sites(snapshot: Observation, past: RunState) -> Finding | None:
     """The finding for a run of other sites than the observed ones."""
     if set(snapshot.roles) == {past.source, past.ask.target}:
         return None
-    summary = stand(snapshot)
+    summary = roles_text(snapshot)
     return found("DR-ROLE-007", source=past.source, target=past.ask.target, roles=summary)
 
 
@@ -373,7 +373,7 @@ def _renamed(basis: Mapping[str, Any], past: RunState) -> Finding | None:
 def _resumed_source(snapshot: Observation, past: RunState, *, parts: bool) -> str | Finding:
     """Say that the run's own source is still the one, or why going on is not safe."""
     roles = snapshot.roles
-    summary = stand(snapshot)
+    summary = roles_text(snapshot)
     if any(role not in (Role.SERVING, Role.STANDBY) for role in roles.values()):
         return found("DR-ROLE-006.resumed", roles=summary)
     if all(role is Role.SERVING for role in roles.values()) and not (parts and is_split(snapshot)):

@@ -13,7 +13,7 @@ from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RESTART, UNFENCE
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
-from dr_ctl.engine.roles import moves_it, stand
+from dr_ctl.engine.roles import moves_it, roles_text
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.checks import Case, Checks, of_link_listeners, of_taken, weighed
@@ -63,7 +63,7 @@ def findings(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
                 "DR-ROLE-011",
                 opened=move.source,
                 other=move.target,
-                roles=stand(part_of(snapshot, move.ask)),
+                roles=roles_text(part_of(snapshot, move.ask)),
                 way=moves_it(snapshot, move.source),
             )
     elif move.ask.operation == UNFENCE:

@@ -11,7 +11,7 @@ from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
-from dr_ctl.engine.roles import stand
+from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common import receipts
@@ -86,7 +86,7 @@ def _may_not(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) -> s
     if any(view.open for view in here):
         return f"{move.source} is open: it would give up the store while clients work"
     if len(here) < len(snapshot.sites[move.source]) or snapshot.roles[move.target] is not Role.STANDBY:
-        roles = stand(snapshot)
+        roles = roles_text(snapshot)
         return f"the store cannot be handed over: {roles}"
     for access in tools.observer.at(move.target):
         if access.process.runs(fresh_s=0.0) is False:
