@@ -24,6 +24,7 @@ from dr_ctl.agents.monitor import ESTIMATE_SHARE, AnotherMonitor, Monitor, Refre
 from dr_ctl.agents.sync import Phase, SyncAgent
 from dr_ctl.application.monitoring import Recorded
 from dr_ctl.core.errors import Sick, Unreachable, UsageError
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Role
 from dr_ctl.core.system import SystemClock
 from dr_ctl.engine.debts import BY_AGENT, Notes
@@ -589,10 +590,11 @@ def test_figures_and_health_are_served() -> None:
         assert refused.value.code == 503
         refused.value.close()
 
-        board.shown = Shown(well=True, health={"phase": "running"}, metrics=[Metric("one", "a figure", 1)])
+        problems, figures = [found("DR-MON-002.never")], [Metric("one", "a figure", 1)]
+        board.shown = Shown(well=True, health={"phase": "running"}, metrics=figures, problems=problems)
 
         assert json.loads(_get(port, "/health")) == {"phase": "running"}
-        assert json.loads(_get(port, "/ready")) == {"phase": "running"}
+        assert [each["id"] for each in json.loads(_get(port, "/ready"))["problems"]] == ["DR-MON-002"]
         assert "one 1.0" in _get(port, "/metrics")
         head = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", method="HEAD")
         with urllib.request.urlopen(head, timeout=5) as answer:
