@@ -174,8 +174,8 @@ class HistorySettings(Part):
     outflow: Seconds = Field(
         default="250ms",
         validate_default=True,
-        description="interval of outflow readings in between, where the topology allows them: a few "
-        "milliseconds a broker, for a closer loss bound",
+        description="interval of readings of what is still to ship, in between, where the topology allows "
+        "them: a few milliseconds a broker, for a closer loss bound",
     )
     keep: Seconds = Field(
         default="30d",
