@@ -20,19 +20,14 @@ from typing import Any, Final
 from dr_ctl.core.document import HIDDEN, derived, items, key, mapping, moment, number, of_file, optional, text
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.operations import ACTIVATING, FENCING
-from dr_ctl.engine.replay import LET_IN_AT, Entry, StepEvent, chain
+from dr_ctl.engine.operations import FENCING
+from dr_ctl.engine.replay import LET_IN_AT, LETS_IN, Entry, chain
 from dr_ctl.engine.runs import RunFiles
 
 OPEN: Final = "open"
 NEVER_BEGAN: Final = "none"
 ABORTED: Final = "aborted"
 _SAMPLE: Final = b'"kind":"sample"'  # by far the most lines, and no list needs them
-_LETS_IN: Final = {
-    (ACTIVATING, StepEvent.SUCCEEDED.value),
-    (ACTIVATING, StepEvent.UNNEEDED.value),
-    (FENCING, StepEvent.UNDONE.value),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +177,7 @@ def approvers(by: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 def _let_in(rows: Sequence[Mapping[str, Any]], sites: Mapping[str, str]) -> Listener | None:
     for row in reversed(rows):
         step = text(row.get("step"))
-        if row.get("kind") == "step" and (_verb(step), row.get("outcome")) in _LETS_IN:
+        if row.get("kind") == "step" and (_verb(step), row.get("outcome")) in LETS_IN:
             at = moment(mapping(row.get("evidence")).get(LET_IN_AT)) or moment(row.get("time"))
             return Listener(sites.get(step, ""), at) if at is not None else None
     return None

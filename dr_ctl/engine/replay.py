@@ -295,7 +295,7 @@ def let_in_at(entries: Sequence[Entry]) -> datetime | None:
     steps = _planned(entries)
     for entry in entries:
         step = steps.get(entry.step)
-        if entry.kind == "step" and step is not None and entry.outcome in _LETS_IN.get(step.verb, ()):
+        if entry.kind == "step" and step is not None and (step.verb, entry.outcome) in LETS_IN:
             let_in: Any = entry.evidence.get(LET_IN_AT, entry.time)
             return datetime.fromisoformat(let_in)
     return None
@@ -315,7 +315,8 @@ LET_IN_AT: Final = "let_in_at"
 """The evidence key for the moment clients got in: the activation itself ends later, with the delivery of held
 messages."""
 # How the steps end that let clients in, at the target or again at the source.
-_LETS_IN: Final[Mapping[str, tuple[str, ...]]] = {
-    ACTIVATING: (StepEvent.SUCCEEDED.value, StepEvent.UNNEEDED.value),
-    FENCING: (StepEvent.UNDONE.value,),
+LETS_IN: Final = {
+    (ACTIVATING, StepEvent.SUCCEEDED.value),
+    (ACTIVATING, StepEvent.UNNEEDED.value),
+    (FENCING, StepEvent.UNDONE.value),
 }

@@ -156,7 +156,7 @@ def outage(story: Story, material: Material) -> Outage:
     if fence is None:
         return _without_fence(story, held)
     since = f"from {clock(fence.began)}, when the fence of {fence.site or 'the source'} began"
-    end = next((act for act in story.acts[story.acts.index(fence) + 1 :] if _lets_in(act)), None)
+    end = next((act for act in story.acts[story.acts.index(fence) + 1 :] if act.lets_in), None)
     if end is None or end.ended is None:
         sentence = f"Out {since}; the journal holds no moment at which they were let in again."
         return Outage(fence.began, None, "no end written", sentence)
@@ -204,7 +204,7 @@ def _let_in(end: Act) -> datetime:
 def _since_the_loss(story: Story, lost: str, bounds: Mapping[str, Any]) -> Outage:
     """The outage of a failover: clients were out before the run began. The journal has only its end, and samples that
     were read at that end bound its beginning."""
-    end = next((act for act in story.acts if _lets_in(act) and act.ended is not None), None)
+    end = next((act for act in story.acts if act.lets_in and act.ended is not None), None)
     if end is None:
         sentence = f"Out since {lost} was lost; the journal holds no moment at which they were let in."
         return Outage(None, None, NOT_KNOWN, sentence)
@@ -217,12 +217,6 @@ def _since_the_loss(story: Story, lost: str, bounds: Mapping[str, Any]) -> Outag
     parts = [f"at least {seconds(at_least)}" if at_least is not None else ""]
     parts.append(f"at most {seconds(at_most)}" if at_most is not None else "")
     return Outage(None, None, ", ".join(filter(None, parts)) or NOT_KNOWN, sentence, at_least, at_most)
-
-
-def _lets_in(act: Act) -> bool:
-    if act.undo:
-        return act.verb == "fence" and act.mark is Mark.UNDONE
-    return act.verb == "activate" and act.mark in (Mark.DONE, Mark.NOT_NEEDED)
 
 
 def _held(story: Story) -> float | None:

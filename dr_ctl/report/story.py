@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from dr_ctl.core.document import items, mapping, moment, number, of_file, text
 from dr_ctl.engine.context import STOPPED
-from dr_ctl.engine.replay import GENESIS, Entry, StepEvent, chain
+from dr_ctl.engine.replay import GENESIS, LETS_IN, Entry, StepEvent, chain
 from dr_ctl.engine.runs import RunFiles
 
 
@@ -144,6 +144,7 @@ class Act:
     took_s: float | None = None
     mark: Mark = Mark.NO_END
     text: str = ""
+    lets_in: bool = False
     evidence: Mapping[str, Any] = field(default_factory=dict)
     calls: list[CallMade] = field(default_factory=list)
     samples: list[tuple[datetime, Mapping[str, Any]]] = field(default_factory=list)
@@ -256,7 +257,7 @@ class _Teller:
             self.parts[-1].acts.append(act)
         elif (ended := self._acts.get(id_)) is not None and event in _ENDS:
             ended.ended, ended.mark, ended.evidence = now, _ENDS[event], entry.evidence
-            ended.text = text(entry.evidence.get("text"))
+            ended.text, ended.lets_in = text(entry.evidence.get("text")), (ended.verb, event) in LETS_IN
             if ended.mark is Mark.REFUSED and ended.text == STOPPED:
                 ended.mark = Mark.INTERRUPTED
             # The step's own measure is by a clock that only grows; the entries' times are for people.
