@@ -9,7 +9,7 @@
     │   ├── LoginRefused        the login was refused: ends all further calls to that broker
     │   ├── Throttled           it asks for patience
     │   ├── Sick                the process lives, its management does not
-    │   ├── Between             it is starting or ending: a later reading says more
+    │   ├── StartingOrEnding    it is starting or ending: a later reading says more
     │   ├── Passive             another node of that broker is active, or none is
     │   └── …                   the ways of one management protocol, beside it
     └── Stopped             a signal asked for the end of a wait           (130, 143)

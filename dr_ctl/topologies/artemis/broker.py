@@ -394,8 +394,8 @@ class Coordinator:
 
 def read_group(url: str, server: Fields, node: str, topology: Answer, *, active: bool = True) -> Group:
     """Make it of the broker's attributes and of its listing of the cluster, where a console lets that be asked. Raises
-    `Passive` of a node that waits, `StartingOrEnding` of a broker that is starting, and `BadValue`. `active`: what it says of
-    that; the oldest versions say only whether it is a backup that waits."""
+    `Passive` of a node that waits, `StartingOrEnding` of a broker that is starting, and `BadValue`. `active`: what it
+    says of that; the oldest versions say only whether it is a backup that waits."""
     rows = [] if isinstance(topology.error, OperationFailed | PolicyRefused) else _rows(topology)
     own = next((row for row in rows if row.get("nodeID") == node), {})
     found = Group(
