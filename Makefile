@@ -70,11 +70,14 @@ compiled: setup
 bench: setup ## the figures in docs/measured.md, measured again
 	$(BIN)/python -m bench
 
-# The first lock is what dr-ctl itself needs, the second what is needed to work on it too. tzdata is pinned for one
-# platform only there, and needed on all by the third.
+# The first lock is what dr-ctl itself needs, the second that without PySpark, for hosts that only move, the third what is
+# needed to work on it too. tzdata is pinned for one platform only there, and needed on all by the last.
 lock: setup ## write the locks anew (needs uv on the PATH)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  pyproject.toml -o requirements.lock
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --constraint requirements.lock --no-annotate --no-emit-package pyspark --no-emit-package py4j \
+	  pyproject.toml -o requirements-move.lock
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --constraint requirements.lock --extra dev --extra lab --extra bench --extra postgresql --extra mariadb \
 	  pyproject.toml -o requirements-dev.lock

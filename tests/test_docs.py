@@ -10,6 +10,7 @@ from typer.main import get_command
 
 from dr_ctl.application import explaining
 from dr_ctl.cli.app import app
+from dr_ctl.cli.manual import manual
 from dr_ctl.core.findings import catalogue
 from dr_ctl.core.model import ExitCode, Health
 from dr_ctl.engine.runbook import OPERATIONS, load, shipped
@@ -82,6 +83,10 @@ def test_what_is_made_of_the_tables_is_up_to_date(page: str, parts: int) -> None
 
     assert (text.count("<!-- made: "), text.count("<!-- end -->")) == (parts, parts)
     assert explaining.rewritten(text) == text, f"python -m dr_ctl.application.explaining {' '.join(MADE)}"
+
+
+def test_the_manual_page_is_up_to_date() -> None:
+    assert docs("dr-ctl.1") == manual(), "python -m dr_ctl.cli.manual docs/dr-ctl.1"
 
 
 def test_a_command_that_the_table_names_is_one() -> None:

@@ -2,11 +2,41 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from importlib.metadata import requires
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 ROOT = Path(__file__).parent.parent
+
+
+def closure(name: str) -> set[str]:
+    """What is installed where this package is, on any platform, as the installed packages say."""
+    required: set[str] = set()
+    waiting = [name]
+    while waiting:
+        for each in map(Requirement, requires(waiting.pop()) or ()):
+            wanted = canonicalize_name(each.name)
+            if wanted not in required and (each.marker is None or each.marker.evaluate({"extra": ""})):
+                required.add(wanted)
+                waiting.append(wanted)
+    return required
+
+
+def locked(name: str) -> set[str]:
+    pins = re.findall(r"^([a-z0-9-]+)==([^ ]+)(.*)$", (ROOT / name).read_text("utf-8"), re.MULTILINE)
+    return {package for package, _, marker in pins if "win32" not in marker}
+
+
+def test_the_locks_pin_what_dr_ctl_needs_and_nothing_of_its_developers() -> None:
+    needed = closure("dr-ctl")
+
+    assert locked("requirements.lock") == needed
+    assert locked("requirements-move.lock") == needed - {"pyspark", "py4j"}
 
 
 def pip(*words: str) -> None:
@@ -34,6 +64,7 @@ def test_the_wheel_carries_the_runbooks_and_the_lab(tmp_path: Path) -> None:
     python("-m", "dr_ctl", "init", "--examples", "written")
 
     assert place.startswith(str(elsewhere))
+    assert (elsewhere / "share" / "man" / "man1" / "dr-ctl.1").read_text("utf-8").startswith(".TH DR\\-CTL 1 ")
     assert "swapover" in listed
     assert "Pacemaker" in word
     assert lab.startswith("Usage: dr-ctl lab up ")

@@ -264,7 +264,7 @@ class Refresher:
             return None
         answer, self._is_asked = self._estimating.answer(), False
         self._next = now + max(self._every_s, ESTIMATE_SHARE * (now - self._began))
-        why = str(answer["error"]) if "error" in answer else None
+        why = ". ".join(filter(None, (answer["error"], answer["remedy"]))) if "error" in answer else None
         is_new, self._said = why != self._said, why
         return f"no estimate: {why}" if why is not None and is_new else None
 

@@ -21,6 +21,7 @@ from dr_ctl.application.recovery_options import open_run_findings
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Group, Result, counted
 from dr_ctl.application.verdicts import Assessment, Verdict, targets
+from dr_ctl.core import machine
 from dr_ctl.core.document import key, optional
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
@@ -153,7 +154,9 @@ def _unprepared(assessment: Assessment, looked: lost_site.LastSample, now: datet
     estimate, _, findings = with_age(assessment.opened.installation, assessment.served_by)
     yield from findings
     if estimate is None and not findings:
-        yield found("DR-RPO-040", site=assessment.served_by)
+        lacking = machine.missing("pyspark")
+        no_spark = found("DR-PART-002", remedy=lacking.remedy) if lacking is not None else None
+        yield no_spark or found("DR-RPO-040", site=assessment.served_by)
 
 
 def _unheard(opened: Opened, snapshot: Snapshot) -> list[Finding]:

@@ -246,7 +246,7 @@ def run(arguments: list[str], time: Time | None = None) -> int:
     signal.signal(signal.SIGINT, _stop)
     try:
         time = replace(time or Time(), typed=arguments)
-        ended = _declared()(args=arguments, prog_name="dr-ctl", standalone_mode=False, obj=time)
+        ended = declared()(args=arguments, prog_name="dr-ctl", standalone_mode=False, obj=time)
         return ended if isinstance(ended, int) else 0
     except typer.Exit as exit_:
         return exit_.exit_code
@@ -263,7 +263,7 @@ def run(arguments: list[str], time: Time | None = None) -> int:
 
 
 @cache
-def _declared() -> Callable[..., object]:
+def declared() -> Callable[..., object]:
     """All commands with their options: to declare them takes half as long as a simulated move."""
     return typer.main.get_command(app)
 

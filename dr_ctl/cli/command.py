@@ -17,7 +17,7 @@ from inspect import Parameter
 from typing import Any, Final
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.main import get_command
 
 from dr_ctl import __version__
@@ -68,8 +68,24 @@ def added(name: str) -> typer.Typer | None:
     return None
 
 
+class Argument(TyperArgument):
+    """An argument that help shows as it is declared: without the type of Python, and brackets once."""
+
+    def display_type_rich(self, ctx: Any) -> None:
+        del ctx
+
+    def _usage_display_name(self) -> str:
+        return self.display_name_raw
+
+
 class Command(TyperCommand):
     """A command that its usage errors name, all of them."""
+
+    def __init__(self, *args: Any, **how: Any) -> None:
+        super().__init__(*args, **how)
+        for each in self.params:
+            if isinstance(each, TyperArgument):
+                each.__class__ = Argument
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
@@ -135,11 +151,15 @@ class Whole(Group):
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"dr-ctl {__version__}")
+        from dr_ctl.core.machine import parts  # noqa: PLC0415
+
+        typer.echo(f"dr-ctl {__version__}\n{', '.join(parts())}")
         raise typer.Exit
 
 
-VERSION: Final = switch("version", "--version", "Say which version this is, and end.", is_eager=True, callback=_version)
+VERSION: Final = switch(
+    "version", "--version", "Say the versions of dr-ctl, Python, PySpark and Java.", is_eager=True, callback=_version
+)
 
 
 def group(name: str | None, text: str) -> typer.Typer:

@@ -4,9 +4,11 @@ parts that it may lack: Java, Maven and Python packages, each with the command t
 import ctypes
 import hashlib
 import os
+import re
 import shlex
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -89,6 +91,21 @@ class PartMissing(EnvironmentFault):
     exit_code = ExitCode.MISSING
 
 
+def parts() -> Iterator[str]:
+    """What dr-ctl runs on here, each with its version. Starts no JVM: a JDK has its version in a file."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - a seventh of the time of a `--help`
+
+    yield f"Python {'.'.join(map(str, sys.version_info[:3]))}"
+    try:
+        yield f"PySpark {version('pyspark')}"
+    except PackageNotFoundError:
+        yield "no PySpark"
+    java = shutil.which("java")
+    home = Path(os.environ.get("JAVA_HOME") or (Path(java).resolve().parents[1] if java else "/nowhere"))
+    found = re.search(r'^JAVA_VERSION="(.+)"', _read(home / "release"), re.MULTILINE)
+    yield f"Java {found[1]}" if found else f"Java at {home}" if home.exists() else "no Java"
+
+
 def no_java(what_for: str, instead: str = "") -> PartMissing:
     return PartMissing(
         f"there is no `java` on the PATH, and {what_for}", remedy=f"Install Java 17 or later: {_JAVA}.{instead}"
@@ -108,6 +125,11 @@ def without(error: ModuleNotFoundError) -> PartMissing | None:
     are = "s {} are" if len(packages) > 1 else " {} is"
     text = f"the Python package{are.format(' and '.join(packages))} not installed"
     return PartMissing(text, remedy=f"{_installing(packages)} installs {'them' if len(packages) > 1 else 'it'}.")
+
+
+def missing(module: str) -> PartMissing | None:
+    """The fault for a package that is not installed, as `without` has it; imports nothing."""
+    return None if _there(module) else without(ModuleNotFoundError(name=module))
 
 
 def _there(module: str) -> bool:

@@ -30,7 +30,7 @@ from dr_ctl.settings.topologies import TOPOLOGIES
 class SettingsError(UsageError):
     """Everything that is wrong with the file."""
 
-    remedy = "Mend the lines named; `examples/` has a complete settings file."
+    remedy = "Mend the lines named; `dr-ctl init --topology ID` writes a complete settings file."
 
     def __init__(self, file: Path, problems: Sequence[Problem], *, remedy: str | None = None) -> None:
         super().__init__("\n".join(problem.described(file) for problem in problems), remedy=remedy)
@@ -88,8 +88,8 @@ def _mapping(file: Path) -> yaml.MappingNode:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
         remedy = (
-            "Name it with --config or DR_CTL_CONFIG, or run where dr-ctl.yaml is; `examples/` has a complete one, and "
-            "`dr-ctl lab up` writes one."
+            "Name it with --config or DR_CTL_CONFIG, or run where dr-ctl.yaml is. `dr-ctl init URL URL` writes one "
+            "from your running brokers, `dr-ctl lab up` one of a lab."
         )
         raise SettingsError(
             file, [Problem(0, 0, "", f"cannot be read: {error.strerror or error}")], remedy=remedy

@@ -4,6 +4,7 @@ installs it, and all else works."""
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import contextlib, io, json, sys
 
 class Without:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("numpy", "pyarrow", "pyspark", "pandas"):
+        if name.partition(".")[0] in sys.argv[1:]:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Without())
@@ -34,13 +35,14 @@ for line in sys.stdin.read().splitlines():
         code = run([*json.loads(line), "--json"])
     print(out.getvalue().splitlines()[-1])
 """
+ALL = ("numpy", "pyarrow", "pyspark", "py4j", "pandas")
 PIP = f"`{sys.executable} -m pip install "
 
 
-def ended(*commands: str) -> list[dict[str, Any]]:
-    """The document of each command."""
+def ended(*commands: str, missing: Sequence[str] = ALL) -> list[dict[str, Any]]:
+    """The document of each command, without these packages."""
     done = subprocess.run(
-        [sys.executable, "-c", ALONE],
+        [sys.executable, "-c", ALONE, *missing],
         input="\n".join(json.dumps(command.split()) for command in commands),
         capture_output=True,
         text=True,
@@ -68,6 +70,23 @@ def test_a_failover_works_without_the_packages_that_read_the_history(dr_ctl: She
     assert done["exit_code"] == 0, done
     assert done["data"]["pairs"] == [{"name": "orders-1", "serving": "paris"}]
     assert ("DR-PART-001", "warning") in [(each["id"], each["severity"]) for each in done["findings"]]
+
+
+@pytest.mark.wire
+def test_a_host_without_pyspark_moves_and_knows_the_loss_bound_and_how_to_install_it(
+    dr_ctl: Shell, sites: Sites
+) -> None:
+    looked(dr_ctl.folder)
+
+    status, validate, moved, estimate = ended(
+        "status", "validate", "swapover --to paris --yes", "rpo estimate", missing=("pyspark", "py4j")
+    )
+
+    assert (status["exit_code"], status["data"]["bounds"]["lost"]["at_most"]) == (0, 0)
+    [told] = [each for each in validate["findings"] if each["id"].startswith("DR-PART")]
+    assert (validate["exit_code"], told["id"], told["severity"]) == (0, "DR-PART-002", "info")
+    assert told["remedy"] == f"{PIP}'pyspark<5,>=4.1'` installs it."
+    assert (moved["exit_code"], estimate["exit_code"]) == (0, 3)
 
 
 def test_schemas_examples_and_past_runs_are_shown_without_them(dr_ctl: Shell, nobody: str) -> None:

@@ -17,10 +17,9 @@ from typing import Any, NoReturn
 
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError
+from dr_ctl.core.machine import without
 from dr_ctl.core.model import ExitCode
-from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.pipeline.make import reading
 
 
 def main() -> int:
@@ -28,6 +27,19 @@ def main() -> int:
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, _end)
+    try:
+        return _answer()
+    except ModuleNotFoundError as error:  # of a host that only moves
+        if (fault := without(error)) is None:
+            raise
+        _say({"error": str(fault), "remedy": fault.remedy})
+        return fault.exit_code
+
+
+def _answer() -> int:
+    from dr_ctl.rpo.estimate.estimate import estimate  # noqa: PLC0415 - pyspark may be missing
+    from dr_ctl.rpo.pipeline.make import reading  # noqa: PLC0415
+
     lines, code = iter(sys.stdin), ExitCode.OK
     while True:
         try:
