@@ -63,8 +63,9 @@ class InitData:
     to_decide: Sequence[str] | None = optional()
     brokers: Sequence[ProbedBroker] | None = optional()
     validate: Mapping[str, Json] | None = optional("the verdict on what was written: the data of `validate`")
-    directory: Path | None = optional("with --examples")
-    files: Sequence[str] | None = optional("with --examples")
+    directory: Path | None = optional("with --examples, --systemd, --kubernetes")
+    files: Sequence[str] | None = optional("those that were written there")
+    next: Sequence[str] | None = optional("the commands to type then, in order")
 
 
 def begin(caller: Caller, wanted: Wanted) -> Result:

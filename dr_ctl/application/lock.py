@@ -23,9 +23,10 @@ from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
 
 
 def by() -> dict[str, Json]:
-    """The user and host of this process, for the lock and the journal. A user without a name gets a number."""
+    """The user and host of this process, for the lock and the journal: behind sudo the person who typed that. A user
+    without a name gets a number."""
     try:
-        user = getpass.getuser()
+        user = os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError):
         user = str(os.getuid())
     return {"user": user, "host": socket.gethostname(), "version": __version__}

@@ -54,14 +54,29 @@ def init(
     ca: Annotated[Path | None, option("--ca FILE", "The authorities of the brokers' certificates.")] = None,
     examples: Annotated[
         Path | None,
-        option("--examples DIR", "Write the examples there instead: settings, units, alerts."),
+        option("--examples DIR", "Write the examples there instead: settings, scripts, alerts."),
     ] = None,
+    systemd: Annotated[
+        Path | None, option("--systemd DIR", "Write units there for the settings file that there is.")
+    ] = None,
+    kubernetes: Annotated[
+        Path | None, option("--kubernetes DIR", "The same as manifests: monitor, probes, rehearsal.")
+    ] = None,
+    image: Annotated[str | None, option("--image NAME", "With --kubernetes: the image that has dr-ctl.")] = None,
 ) -> Result:
     """Write a settings file from what the brokers behind two or more management addresses say. Never a secret."""
     from dr_ctl.application import init  # noqa: PLC0415
 
     if examples is not None:
         return init.write_examples(examples)
+    if systemd is not None:
+        from dr_ctl.application import deploying  # noqa: PLC0415
+
+        return deploying.systemd(session, systemd, session.state_dir)
+    if kubernetes is not None:
+        from dr_ctl.application import deploying  # noqa: PLC0415
+
+        return deploying.kubernetes(session, kubernetes, image or deploying.IMAGE)
     if not urls:
         if topology is None:
             raise UsageError(

@@ -66,6 +66,9 @@ def _read(secret: Secret, folder: Path) -> str:
         return value
     if secret.file is not None:
         path = folder / secret.file
+        # A service gets its secrets from systemd, or a pod, as files of these names.
+        if (handed := os.environ.get("CREDENTIALS_DIRECTORY")) and (Path(handed) / path.name).exists():
+            path = Path(handed) / path.name
         try:
             return path.read_text(encoding="utf-8").removesuffix("\n")
         except OSError as error:

@@ -1,0 +1,133 @@
+"""`init --systemd` and `init --kubernetes`: the files that run the monitor, the agent and the monthly rehearsal of an
+installation, made of its settings. Asks no broker, and writes no secret."""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from dr_ctl import __version__
+from dr_ctl.application.caller import Caller
+from dr_ctl.application.init import InitData
+from dr_ctl.application.installation import Opened
+from dr_ctl.application.result import Result
+from dr_ctl.core.errors import UsageError
+from dr_ctl.core.model import ExitCode, some
+from dr_ctl.engine.runs import write_text
+from dr_ctl.settings.model import Installation, files, secrets
+from dr_ctl.topologies.topology import NoKeeper
+
+USER: Final = "dr-ctl"
+STATE: Final = Path("/var/lib/dr-ctl")
+IMAGE: Final = f"dr-ctl:{__version__}"
+_UNITS: Final = ("monitor.service", "rehearsal.service", "rehearsal.timer")
+
+
+def systemd(caller: Caller, out: Path, state: Path | None) -> Result:
+    """Write the units for this dr-ctl, this settings file and the state directory named, or that of a service."""
+    installation = caller.installation()
+    state = (state or STATE).absolute()
+    handed = credentials(installation)
+    writable = [path for path in dict.fromkeys((state, installation.history.near)) if not path.is_relative_to(STATE)]
+    values = {
+        "program": _program(),
+        "config": installation.file,
+        "state": state,
+        "user": USER,
+        "credentials": handed,
+        "writable": writable,
+        "java_home": os.environ.get("JAVA_HOME", ""),
+        "estimates": installation.settings.monitor.estimate != "off",
+    }
+    names = [*_UNITS, *(["sync.service"] if _has_agent(caller) else [])]
+    written = _written(out, {f"dr-ctl-{name}": f"dr-ctl-{name}" for name in names}, values)
+    passwords = " ".join(map(str, handed.values()))
+    units = " ".join(name for name in written if "rehearsal.service" not in name)
+    steps = [
+        f"id {USER} || useradd --system --home-dir {STATE} {USER}",
+        *(f"install -d -o {USER} -g {USER} -m 0700 {path}" for path in writable),
+        *([f"chgrp {USER} {passwords} && chmod 0640 {passwords}"] if handed else []),
+        f"cp {out}/dr-ctl-* /etc/systemd/system/ && systemctl daemon-reload",
+        f"systemctl enable --now {units}",
+        f"sudo -u {USER} {values['program']} --config {installation.file} --state-dir {state} status",
+    ]
+    return _told(out, written, steps)
+
+
+def kubernetes(caller: Caller, out: Path, image: str) -> Result:
+    """Write the manifests: a ConfigMap and a Secret are made by the commands that the result names."""
+    installation = caller.installation()
+    handed = credentials(installation)
+    beside = {name: path for _, name in files(installation.settings) if (path := installation.path(name)).is_file()}
+    if odd := sorted(name for name in beside if "/" in name):
+        remedy = "Put them beside the settings file: a key of a ConfigMap has no folder."
+        raise UsageError(f"files of the settings that lie in folders: {some(odd)}", remedy=remedy)
+    if not installation.history.near.is_relative_to(STATE):
+        remedy = f"`history: {{path: {STATE}/history}}`; at a URL: `near: {STATE}/history` beside it."
+        raise UsageError(f"the history does not lie under {STATE}, which the pods can write to", remedy=remedy)
+    values = {"image": image, "credentials": handed, "installation": installation.settings.name}
+    written = _written(out, {"dr-ctl.yaml": "kubernetes.yaml"}, values)
+    passwords = " ".join(f"--from-file={name}={path}" for name, path in handed.items())
+    config = [f"--from-file=dr-ctl.yaml={installation.file}", *(f"--from-file={beside[name]}" for name in beside)]
+    steps = [
+        f"kubectl create configmap dr-ctl {' '.join(config)}",
+        f"kubectl create secret generic dr-ctl {passwords}",
+        f"kubectl apply -f {out}/dr-ctl.yaml",
+        "kubectl exec deploy/dr-ctl -- dr-ctl status",
+    ]
+    return _told(out, written, steps)
+
+
+def credentials(installation: Installation) -> Mapping[str, Path]:
+    """The files of passwords, by the name that a service gets them under. Raises `UsageError` for a password that a
+    service cannot be given so."""
+    named = [(where, secret) for where, secret in secrets(installation.settings)]
+    loose = [where for where, secret in named if secret.env is not None or secret.plain is not None]
+    if loose:
+        remedy = "Put each password into a file and name that: `password: {file: london-password}`."
+        raise UsageError(f"a service has no variables of yours: {some(loose)}", remedy=remedy)
+    paths = dict.fromkeys(installation.path(secret.file) for _, secret in named if secret.file is not None)
+    if twice := [name for name, count in Counter(path.name for path in paths).items() if count > 1]:
+        raise UsageError(f"several files of passwords have one name: {some(twice)}", remedy="Name them differently.")
+    return {path.name: path for path in paths}
+
+
+def _program() -> Path:
+    """The command of this installation of dr-ctl, where the units find it."""
+    beside = Path(sys.executable).parent / "dr-ctl"
+    return beside if beside.exists() else Path(sys.argv[0]).absolute()
+
+
+def _has_agent(caller: Caller) -> bool:
+    with Opened.of(caller) as opened:
+        try:
+            opened.topology.keeper(next(iter(opened.sites)), {}).close()
+        except NoKeeper:
+            return False
+    return True
+
+
+def _written(out: Path, names: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - as the report loads it
+
+    if out.exists():
+        raise UsageError(f"{out} is there already", remedy="Name a directory that is not. Nothing was written.")
+    environment = Environment(  # noqa: S701 - units and manifests are no HTML
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        loader=PackageLoader("dr_ctl.application", "deploy"),
+    )
+    out.mkdir(parents=True)
+    for name, template in names.items():
+        write_text(out / name, environment.get_template(f"{template}.j2").render(values))
+    return [*names]
+
+
+def _told(out: Path, written: Sequence[str], steps: Sequence[str]) -> Result:
+    lines = [f"Wrote {', '.join(written)} to {out}. Next:", *(f"  {at}. {step}" for at, step in enumerate(steps, 1))]
+    data = InitData(directory=out, files=written, next=steps)
+    return Result(ExitCode.OK, f"{len(written)} file(s) in {out}", data=data, closing="\n".join(lines))
