@@ -90,7 +90,29 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     )
     code = ExitCode.OK if health is Health.OK else ExitCode.UNKNOWN
     line = f"{health.name} - {'; '.join(filter(None, texts))}"
-    return Result(code, line, problems, data, debts=debts, health=health)
+    return Result(code, line, problems, data, debts=debts, health=health, text=_figures(opened, snapshot, bounds))
+
+
+def _figures(opened: Opened, snapshot: Snapshot, bounds: Bounds | None) -> str:
+    """What a plugin tells behind its line, for those who draw it; U is not known."""
+    limits = opened.installation.settings.objectives
+    brokers = [broker for broker in snapshot.brokers if broker.role is Role.SERVING]
+    ships, clients = ([getattr(broker, name) for broker in brokers] for name in ("to_ship", "clients"))
+    lost, duplicates = (None, None) if bounds is None else (bounds.lost.at_most, bounds.duplicates.at_most)
+    allowed = (
+        limits.loss.messages if limits else None,
+        limits.duplicates.messages if limits and limits.duplicates else None,
+    )
+    rows = {
+        "loss_bound": (lost, allowed[0]),
+        "duplicates_bound": (duplicates, allowed[1]),
+        "outflow": (None if None in ships or not brokers else sum(ships), None),
+        "clients": (None if None in clients or not brokers else sum(clients), None),
+    }
+    return " ".join(
+        f"{name}={'U' if value is None else value};{'' if limit is None else limit};;0"
+        for name, (value, limit) in rows.items()
+    )
 
 
 def _rehearsed(at: datetime, now: datetime) -> str:

@@ -60,7 +60,8 @@ class Result:
     """The end of a command. `data` is its own document. `text` is the body for people, or `plan` is; the summary stands
     under it. `already_read`: the person has just read the findings. `groups` are the findings for people, by what they
     are of. `closing` stands for people in the summary's place, and the place of the run's `report` above it. `health`
-    is the answer of `check`. `ended` is what a run was about that this command has carried out, and None where it
+    is the answer of `check`, and `text` the figures behind its line. `wide` and `names` are what `--output wide` and
+    `name` show. `ended` is what a run was about that this command has carried out, and None where it
     carried out none."""
 
     code: ExitCode
@@ -77,6 +78,8 @@ class Result:
     groups: Sequence[Group] = ()
     health: Health | None = None
     ended: Mapping[str, Json] | None = None
+    wide: str = ""
+    names: Sequence[str] = ()
 
     @classmethod
     def of(cls, code: ExitCode, *findings: Finding, **more: Any) -> Result:

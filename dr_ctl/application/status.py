@@ -37,6 +37,9 @@ class SiteAtWork:
     clients: int | None = field(metadata=key(description="connections at the clients' listeners"))
     in_per_s: float | None = field(metadata=key(digits=1))
     consumed_per_s: float | None = field(metadata=key(digits=1))
+    last_message: datetime | None = field(
+        default=None, metadata=key(description="the monitor's last sample to see one come in or be consumed")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
     findings = diagnose(assessment, last_sample, caller.clock.now())
     estimated, line, stale = with_age(opened.installation, site) if site is not None else (None, "", [])
     exposed = None if is_split(snapshot) else site
+    bounds = assessment.if_lost(exposed).now() if exposed is not None else None
     unsure = [role_text(snapshot, site) for site, role in snapshot.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
     out = None if serving else lost_site.unserved(opened.installation, caller.runs(), sure=not unsure)
     down = lost_site.links(opened.installation, snapshot, links)
@@ -89,7 +93,12 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
         line, stale = (head, []) if away else ("\n".join(filter(None, (head, line))), stale)
         findings += verdicts.differing(opened, snapshot, exposed, assessment.if_lost(exposed).differ())
     data = StatusData(
-        sites={name: _at_work(snapshot, name, role) for name, role in snapshot.roles.items()},
+        sites={
+            name: replace(
+                _at_work(snapshot, name, role), last_message=bounds.last_message if bounds and name == exposed else None
+            )
+            for name, role in snapshot.roles.items()
+        },
         nodes={f"{broker.site}/{broker.pair}": broker.nodes for broker in snapshot.brokers if broker.nodes},
         pairs=snapshot.units,
         links=[
@@ -104,7 +113,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
         last_sample=last_sample.at,
         locks=lock.shown(snapshot),
         estimate=estimated,
-        bounds=assessment.if_lost(exposed).now() if exposed is not None else None,
+        bounds=bounds,
     )
     if all(broker.silent is not None or not broker.listeners for broker in snapshot.brokers):
         answered = any(isinstance(broker.silent, LoginRefused | Throttled) for broker in snapshot.brokers)

@@ -117,7 +117,7 @@ def validate(
     return readiness.validate(session, operation, to, verbose=verbose or session.verbose)
 
 
-@command(app, "status", example="status --watch --every 5s")
+@command(app, "status", example="status --watch --every 5s", forms=("wide", "name"))
 def status(
     session: Session,
     *,

@@ -22,9 +22,9 @@ from typer.main import get_command
 
 from dr_ctl import __version__
 from dr_ctl.application.result import Result, of_error
-from dr_ctl.cli.options import everywhere, switch
+from dr_ctl.cli.options import FORMS, everywhere, switch
 from dr_ctl.cli.session import Session, Time
-from dr_ctl.core.errors import DrCtlError
+from dr_ctl.core.errors import DrCtlError, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
 GROUP: Final = "dr_ctl.commands"
@@ -189,10 +189,12 @@ def command(
     example: str,
     asks: Sequence[Parameter] = (),
     changes: Sequence[Parameter] = (),
+    forms: Sequence[str] = (),
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Register a function as a command: gives it the session, adds the options that every command takes, and ends with
     its result's exit code. `example` stands at the end of its help, as it is typed. The options `asks` become the
-    function's argument `asked`; those of `changes` become its argument `how`."""
+    function's argument `asked`; those of `changes` become its argument `how`. `forms` are outputs that others have not:
+    `wide`, `name`."""
     whole = f"{app.info.name} {name}" if app.info.name else name
 
     def register(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -204,11 +206,12 @@ def command(
         ]
         parameters = [*asks, *own, *changes]
         taken = {parameter.name for parameter in parameters}
-        every = [parameter for parameter in everywhere(before=False) if parameter.name not in taken]
+        every = [parameter for parameter in everywhere(before=False, forms=forms) if parameter.name not in taken]
 
         def run(ctx: typer.Context, **options: Any) -> None:
             session = _with(ctx.obj.called(whole), {parameter.name: options.pop(parameter.name) for parameter in every})
             try:
+                _refuse_form(session.form, whole, (*FORMS, *forms))
                 if asks or changes:
                     from dr_ctl.cli import asking  # noqa: PLC0415
 
@@ -233,6 +236,12 @@ def command(
     return register
 
 
+def _refuse_form(form: str, command: str, known: Sequence[str]) -> None:
+    """Before anything is done, where it was named before the command."""
+    if form not in known:
+        raise UsageError(f"`{command}` has no output `{form}`", remedy=f"One of {', '.join(known)}.")
+
+
 def failed(error: Exception, *, verbose: bool) -> Result:
     """The end of a command that was refused, or stopped, or has a defect."""
     if verbose:
@@ -252,8 +261,8 @@ def failed(error: Exception, *, verbose: bool) -> Result:
 
 def wants_json(words: Sequence[str]) -> bool:
     """Whether a document is asked for, as far as can be seen without parsing."""
-    chosen = ("--output", "json") in itertools.pairwise(words)
-    return "--json" in words or "--output=json" in words or chosen
+    chosen = {("--output", "json"), ("-o", "json")} & {*itertools.pairwise(words)}
+    return "--json" in words or "--output=json" in words or bool(chosen)
 
 
 def declaring(function: Callable[..., None], parameters: Sequence[Parameter]) -> Callable[..., None]:
@@ -267,13 +276,15 @@ def declaring(function: Callable[..., None], parameters: Sequence[Parameter]) ->
 def _with(session: Session, options: Mapping[str, Any]) -> Session:
     """The session with what stood behind the command: that wins over what stood before it."""
     given = defaultdict(lambda: None, options)
+    form = "json" if given["json"] else given["output"] or session.form
     return replace(
         session,
         config=given["config"] or session.config,
         state_dir=given["state_dir"] or session.state_dir,
         verbose=given["verbose"] or session.verbose,
         color=session.color and not given["no_color"],
-        json=given["json"] or (given["output"] == "json" if given["output"] is not None else session.json),
+        form=form,
+        json=form == "json",
         quiet=given["quiet"] or session.quiet,
         warn_exit=given["warn_exit"],
     )

@@ -6,7 +6,7 @@ Where nothing can be read nothing is offered: a shell waits for each answer, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from inspect import Parameter
 from pathlib import Path
@@ -147,16 +147,23 @@ STEPWISE: Final = (*CHANGE, *of("step"))
 WHOLE: Final = (*STEPWISE, *of("saved"))
 
 
-def everywhere(*, before: bool) -> list[Parameter]:
-    """What every command takes. The first four work before the command as well, and help shows them there."""
+FORMS: Final = ("text", "json", "yaml")
+"""What `--output` of any command may be."""
+
+
+def everywhere(*, before: bool, forms: Sequence[str] = ("wide", "name")) -> list[Parameter]:
+    """What every command takes. The first four work before the command as well, and help shows them there. `forms`:
+    the outputs that only this command has."""
     first = {"hidden": not before}
-    output = option("--output text|json", "Text, or one JSON document.")
+    every = "|".join((*FORMS, *forms))
+    text = "Text, or one document as JSON or YAML; wide: more columns; name: names alone."
+    output = typer.Option("--output", "-o", metavar=every, help=text if forms else text.partition(";")[0] + ".")
     return [
         switch("config", "--config FILE", "The settings file.", **first),
         switch("state_dir", "--state-dir DIR", "Where runs are kept.", **first),
         switch("verbose", "--verbose", "Say the cause of an error.", **first),
         switch("no_color", "--no-color", "Plain text, as with NO_COLOR.", **first),
-        parameter("output", Literal["text", "json"] | None, output, None),
+        parameter("output", Literal[*FORMS, *forms] | None, output, None),
         switch("json", "--json", "Short for --output json."),
         switch("quiet", "--quiet", "No progress on standard error."),
         *(

@@ -10,12 +10,13 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TextIO
 
 import typer
 
 from dr_ctl.application.result import Group, Result, counted
-from dr_ctl.core.model import MARKS, ExitCode, Finding, Json
+from dr_ctl.core.model import MARKS, ExitCode, Finding, Json, Severity
 from dr_ctl.core.notation import line, page
 
 if TYPE_CHECKING:
@@ -43,9 +44,39 @@ def end(result: Result, session: Session) -> int:
 def _write(result: Result, session: Session) -> None:
     if session.json:
         sys.stdout.write(as_line(result.envelope(session.command)) + "\n")
+    elif session.form == "yaml":
+        import yaml  # noqa: PLC0415 - as below
+
+        sys.stdout.write(yaml.safe_dump(result.envelope(session.command), sort_keys=False, explicit_start=True))
+    elif session.form == "name" and result.code is ExitCode.OK:
+        sys.stdout.writelines(f"{line(name)}\n" for name in result.names)
     else:
-        typer.echo(text_of(result))
+        text = text_of(replace(result, text=result.wide) if session.form == "wide" else result)
+        typer.echo(text if (columns := _width()) is None else drawn(text, columns, color=session.color))
     sys.stdout.flush()
+
+
+_COLORS: Final = {
+    MARKS[Severity.ERROR]: "red",
+    MARKS[Severity.WARNING]: "yellow",
+    " $": "yellow",
+    "OK": "green",
+    "WA": "yellow",
+    "CR": "red",
+    "UN": "magenta",  # as `check` begins
+}
+
+
+def drawn(text: str, columns: int, *, color: bool) -> str:
+    """The text for a terminal: no word of it is cut at the edge, and what is wrong has a colour."""
+    lines = []
+    for each in text.split("\n"):
+        begin = len(each) - len(each.lstrip()) + 2
+        folded = each if len(each) <= columns else _wrapped(each, columns, then=" " * begin)
+        of = _COLORS.get(each[:2]) if color and os.environ.get("TERM") != "dumb" else None
+        head, space, rest = folded.partition(" - ") if each[:2].isupper() else (folded, "", "")
+        lines.append(folded if of is None else f"{typer.style(head, fg=of, bold=of == 'red')}{space}{rest}")
+    return "\n".join(lines)
 
 
 def text_of(result: Result) -> str:
@@ -55,7 +86,7 @@ def text_of(result: Result) -> str:
 
 def _parts(result: Result) -> Iterator[str]:
     if result.health is not None:
-        yield line(result.summary)
+        yield line(f"{result.summary} | {result.text}" if result.text else result.summary)
         return
     if result.plan is not None:
         from dr_ctl.cli.plans import plan_text  # noqa: PLC0415 - most commands show none
@@ -110,6 +141,12 @@ def _width() -> int | None:
         return max(_LEAST, os.get_terminal_size(sys.stdout.fileno()).columns)
     except OSError:
         return _USUAL  # it does not say
+
+
+def fits(text: str) -> bool:
+    """Whether a terminal shows each line of the text whole; elsewhere nothing is cut."""
+    columns = _width()
+    return columns is None or max(map(len, text.split("\n"))) <= columns
 
 
 def groups_text(groups: Sequence[Group], columns: int | None) -> str:

@@ -20,14 +20,29 @@ _YEAR: Final = timedelta(days=365)
 _HEADING: Final = ("began (UTC)", "took", "clients out", "by", "outcome", "run", "why, or how it ended")
 
 
-@command(runs_app, "list", example="runs list --json")
-def runs_list(session: Session) -> Result:
+@command(runs_app, "list", example="runs list --since 30d --outcome reverted", forms=("wide", "name"))
+def runs_list(
+    session: Session,
+    *,
+    last: Annotated[int | None, option("--last N", "Only so many, the newest.", min=1)] = None,
+    since: Annotated[str | None, option("--since T", "A moment, or a duration back: 30d; default: all.")] = None,
+    outcome: Annotated[
+        str | None, option("--outcome WORD", "Only those that ended so: ok, reverted, unknown …")
+    ] = None,
+) -> Result:
     """List the runs, by time."""
     from dr_ctl.application.history import RunsData  # noqa: PLC0415
+    from dr_ctl.cli import asking  # noqa: PLC0415
+    from dr_ctl.cli.output import fits  # noqa: PLC0415
     from dr_ctl.core.notation import duration  # noqa: PLC0415
     from dr_ctl.engine.record import record  # noqa: PLC0415
 
-    records = [record(files) for files in session.past().all()]
+    began = asking.moment(session, "--since", since) if since is not None else None
+    records = [
+        each
+        for each in map(record, session.past().all())
+        if (began is None or (each.began is not None and each.began >= began)) and outcome in (None, each.outcome)
+    ][-(last or 0) :]
     rows = [
         (
             f"{run.began:%Y-%m-%d %H:%M:%S}" if run.began else "-",
@@ -40,8 +55,12 @@ def runs_list(session: Session) -> Result:
         )
         for run in records
     ]
-    text = table(_HEADING, rows) if rows else ""
-    return Result(ExitCode.OK, f"{len(records)} run(s)", data=RunsData(records), text=text)
+    wide = table(_HEADING, rows) if rows else ""
+    # On a terminal that is too narrow, what fits: outcome and run, which names time and operation, and the outage.
+    narrow = [[row[at] for at in (5, 4, 2)] for row in (_HEADING, *rows)]
+    text = wide if fits(wide) else table(narrow[0], narrow[1:])
+    names = [run.run for run in records]
+    return Result(ExitCode.OK, f"{len(records)} run(s)", data=RunsData(records), text=text, wide=wide, names=names)
 
 
 @command(runs_app, "show", example="runs show --follow")

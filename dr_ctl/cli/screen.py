@@ -41,7 +41,9 @@ class Screen:
     """Shows events as they come. Standard error never raises (`streams.py`): a closed terminal stops no run."""
 
     def __init__(self, *, color: bool) -> None:
-        self._console = Console(file=sys.stderr, no_color=not color, highlight=False, markup=False, soft_wrap=True)
+        self._console = Console(file=sys.stderr, no_color=not color, highlight=False, markup=False)
+        # A terminal cuts long lines anywhere; a log keeps them whole.
+        self._console.soft_wrap = not self._console.is_terminal
         self._status: Status | None = None
         self._said_at = float("-inf")
 

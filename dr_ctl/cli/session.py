@@ -33,6 +33,7 @@ class Session(Caller):
     verbose: bool = False
     color: bool = True
     json: bool = False
+    form: str = "text"
     quiet: bool = False
     warn_exit: bool = False
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
 
 from dr_ctl.application.installation import looking
 from dr_ctl.application.result import Result
 from dr_ctl.core.model import Role, some
-from dr_ctl.core.notation import if_known, page
+from dr_ctl.core.notation import NOT_KNOWN, duration, if_known, page, table
 from dr_ctl.topologies.topology import BrokerSnapshot
 
 if TYPE_CHECKING:
@@ -21,10 +22,46 @@ def status(session: Session) -> Result:
         from dr_ctl.application import status as telling  # noqa: PLC0415 - loaded while the looks are made
 
         state = telling.status(session, opened, looks.result())
-    return replace(state.result, text="\n".join(filter(None, (_text(state), state.estimate))))
+    now = session.clock.now()
+    text = "\n".join(filter(None, (_text(state, now), state.estimate)))
+    names = [site for site, role in state.snapshot.roles.items() if role is Role.SERVING]
+    return replace(state.result, text=text, wide=_wide(state, now), names=names)
 
 
-def _text(state: Status) -> str:
+_HEADING: Final = ("site", "role", "broker", "clients", "in/s", "out/s", "last message", "messages", "to ship", "link")
+
+
+def _wide(state: Status, now: datetime) -> str:
+    """A line for each broker. Rates are those between two readings."""
+    links = {(link.site, link.pair): link for link in state.links}
+    rows = []
+    for broker in state.snapshot.brokers:
+        link = links.get((broker.site, broker.pair))
+        come, go = broker.traffic or (None, None)
+        depths = [*broker.depths.values()]
+        rows.append(
+            (
+                *(broker.site, broker.role.value, broker.pair, _cell(broker.clients), _cell(come), _cell(go)),
+                _ago(state, broker.site, now) or NOT_KNOWN,
+                NOT_KNOWN if broker.silent is not None or None in depths else str(sum(filter(None, depths))),
+                _cell(broker.to_ship),
+                NOT_KNOWN if link is None or link.attached is None else "attached" if link.attached else "not attached",
+            )
+        )
+    return table(_HEADING, rows, numbers=(3, 4, 5, 7, 8))
+
+
+def _cell(value: float | None) -> str:
+    return NOT_KNOWN if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def _ago(state: Status, site: str, now: datetime) -> str | None:
+    """How long ago the last message came in or was consumed."""
+    at = state.result.data.sites[site].last_message
+    return None if at is None else f"{duration(round(max(0.0, (now - at).total_seconds())))} ago"
+
+
+def _text(state: Status, now: datetime) -> str:
     links = {(link.site, link.pair): link.lines for link in state.links}
     lines = []
     for site, role in state.snapshot.roles.items():
@@ -55,7 +92,7 @@ def _text(state: Status) -> str:
                 f"  {broker.pair}: {listeners}; {sum(read)} message(s) in {len(broker.depths)} queue(s){unread}{room}"
             )
             if role is Role.SERVING and any(broker.listeners.values()):
-                lines.append(f"    {_at_work(broker)}")
+                lines.append(f"    {_at_work(broker, _ago(state, site, now))}")
             lines += _nodes(broker)
             lines += [f"    {line}" for line in links.get((site, broker.pair), ())]
             if (lacking := _lacking(state, broker)) is not None:
@@ -70,10 +107,11 @@ def _nodes(broker: BrokerSnapshot) -> list[str]:
     return [f"    node {node}" for node in broker.nodes]
 
 
-def _at_work(broker: BrokerSnapshot) -> str:
-    """Whether clients are there, and work."""
-    come, go = ("not known", "not known") if broker.traffic is None else (f"{rate:.1f}/s" for rate in broker.traffic)
-    return f"{if_known(broker.clients)} client connection(s); {come} in, {go} consumed"
+def _at_work(broker: BrokerSnapshot, ago: str | None) -> str:
+    """Whether clients are there, and work: between the two readings of this command, and by the monitor's samples."""
+    come, go = (NOT_KNOWN, NOT_KNOWN) if broker.traffic is None else (f"{rate:.1f}/s" for rate in broker.traffic)
+    last = f"; last message {ago}" if ago is not None else ""
+    return f"{if_known(broker.clients)} client connection(s); {come} in, {go} consumed between two readings{last}"
 
 
 def _lacking(state: Status, broker: BrokerSnapshot) -> str | None:

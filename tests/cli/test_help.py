@@ -24,7 +24,7 @@ from dr_ctl.application.documents import data_types, schema_of
 from dr_ctl.application.result import Group, Result
 from dr_ctl.cli.app import app, run
 from dr_ctl.cli.command import SECTIONS, TEXTS, added
-from dr_ctl.cli.output import groups_text
+from dr_ctl.cli.output import drawn, groups_text
 from dr_ctl.core.findings import meanings
 from dr_ctl.core.model import ExitCode, Finding, Severity
 from dr_ctl.engine.ports import Check
@@ -400,6 +400,17 @@ def test_lines_are_as_wide_as_the_terminal_and_no_word_is_lost(columns: int) -> 
 
     assert all(len(line) <= columns or NAME in line for line in text.splitlines())
     assert text.split() == groups_text(FOUND, None).split()
+
+
+def test_a_terminal_cuts_no_word_and_colours_what_is_wrong() -> None:
+    text = "!! DR-ROLE-001  split brain: both sites let clients in\n      -> `dr-ctl fence london` closes london\nok"
+
+    plain, coloured = (drawn(text, 40, color=color) for color in (False, True))
+
+    assert plain.split() == text.split()
+    assert max(map(len, plain.split("\n"))) <= 40
+    assert [line.startswith("\x1b[31m") for line in coloured.split("\n")] == [True, False, False, False, False]
+    assert drawn("CRITICAL - no site serves", 80, color=True).endswith("CRITICAL\x1b[0m - no site serves")
 
 
 def test_where_there_is_no_terminal_a_finding_is_one_line_and_groups_without_anything_are_left_out() -> None:

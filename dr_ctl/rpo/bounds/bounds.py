@@ -31,7 +31,7 @@ from dr_ctl.rpo.bounds.pair import Pair, likely, total
 from dr_ctl.rpo.bounds.readings import LONGEST_US
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, QueueBound
 from dr_ctl.rpo.estimate.result import Objectives
-from dr_ctl.rpo.history.newest import US, Recent, recent
+from dr_ctl.rpo.history.newest import US, Recent, last_message, recent
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Place
 
@@ -274,6 +274,7 @@ def bounds(
         growing=(_rate(pair.lost for pair in bounded), _rate(pair.acknowledgements.whole for pair in bounded))
         if death.grows
         else (0.0, 0.0),
+        last_message=last_message(recorded),
     )
 
 

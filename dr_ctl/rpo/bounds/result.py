@@ -72,6 +72,9 @@ class Bounds:
     age_s: float | None = None  # greatest age of the oldest lost message; None: not known
     # A second, of what is lost and comes twice, for who asks later.
     growing: tuple[float, float] = field(default=(0.0, 0.0), metadata=HIDDEN)
+    last_message: datetime | None = field(
+        default=None, metadata=HIDDEN
+    )  # in or consumed, in the minutes that were read
 
     @derived
     def because(self) -> str | None:

@@ -147,6 +147,22 @@ def recent(
     return replace(rows, findings=[*findings, *rows.findings])
 
 
+def last_message(recorded: Recent) -> datetime | None:
+    """The reading that was the last to see a message come in or be consumed; None where none of those read did."""
+    moved_us = [0]
+    if recorded.table.num_rows:
+        rows = recorded.table.filter(pc.equal(recorded.table["kind"], "queue")).sort_by("ts")
+        queues = rows.group_by(["pair", "name", "start"], use_threads=False).aggregate(
+            [("ts", "list"), ("added", "list"), ("acked", "list")]
+        )
+        for us, *counters in zip(*(queues[f"{column}_list"] for column in ("ts", "added", "acked")), strict=True):
+            later = us.values.cast(pa.int64()).to_numpy()[1:]
+            for counts in counters:
+                grown = np.diff(counts.values.cast(pa.float64()).to_numpy(zero_copy_only=False)) > 0
+                moved_us += [int(later[grown][-1])] if grown.any() else []
+    return moment(max(moved_us)) if max(moved_us) else None
+
+
 class _Reading:
     """One pass over the files: at roles and outflows alone as far back as it takes, then at all of the last minutes."""
 
