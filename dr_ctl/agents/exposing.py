@@ -185,7 +185,8 @@ def _handler(board: Board) -> type[BaseHTTPRequestHandler]:
             shown = board.shown
             if self.path.partition("?")[0] == "/metrics":
                 encode, kind = choose_encoder(self.headers.get("Accept", ""))
-                self._answer(200, kind, encode(registry))
+                # Before the first reading there is nothing to scrape, which is no healthy target.
+                self._answer(200 if shown.metrics else 503, kind, encode(registry))
             elif self.path in ("/health", "/ready"):
                 good, answer = shown.well, dict(shown.health)
                 if self.path == "/ready":

@@ -293,8 +293,20 @@ def write_examples(out: Path) -> Result:
 
 
 def with_verdict(begun: Result, validated: Result) -> Result:
-    """What was written, and what `validate` says of it."""
+    """What was written, what `validate` says of it, and what to type then."""
     verdict = {"exit_code": validated.exit_code, "summary": validated.summary, **document(validated.data)}
-    text = f"{begun.text}\n{validated.text or validated.summary}"
-    data = replace(begun.data, validate=verdict)
-    return replace(begun, findings=[*begun.findings, *validated.findings], data=data, text=text)
+    text = f"{begun.text}\n{validated.text or validated.closing or validated.summary}"
+    steps = [*_next(begun.data.settings, begun.data.to_decide)]
+    closing = [f"Wrote {begun.summary}. Next:", *(f"  {at}. {step}" for at, step in enumerate(steps, 1))]
+    data = replace(begun.data, validate=verdict, next=steps)
+    findings = [*begun.findings, *validated.findings]
+    return replace(begun, findings=findings, data=data, text=text, closing="\n".join(closing))
+
+
+def _next(out: Path, to_decide: Sequence[str]) -> Iterator[str]:
+    dr_ctl = "dr-ctl" if out == Path("dr-ctl.yaml") else f"dr-ctl --config {out}"
+    if to_decide:
+        yield f"Edit the line(s) of {out} that say {DECIDE}: {len(to_decide)}."
+    yield f"`{dr_ctl} validate`: mend what it marks with `!!`, until a swapover is ready."
+    yield f"`{dr_ctl} monitor` in a second terminal; `{dr_ctl} init --systemd DIR` makes a service of it."
+    yield f"`{dr_ctl} rehearse --on twin`, then `{dr_ctl} swapover --to SITE --dry-run`."

@@ -67,6 +67,12 @@ _COLORS: Final = {
 }
 
 
+def folded(text: str, stream: TextIO) -> str:
+    """The text as this stream shows it: folded where it is a terminal."""
+    columns = _width(stream)
+    return text if columns is None else drawn(text, columns, color=False)
+
+
 def drawn(text: str, columns: int, *, color: bool) -> str:
     """The text for a terminal: no word of it is cut at the edge, and what is wrong has a colour."""
     lines = []
@@ -133,12 +139,13 @@ def finding_text(finding: Finding) -> str:
     return page((f"{MARKS[finding.severity]} {finding.id}  {finding.text}", *finding.more, *remedy))
 
 
-def _width() -> int | None:
+def _width(stream: TextIO | None = None) -> int | None:
     """The columns of the terminal; None where standard output is none, and lines stay whole for whoever searches."""
-    if not sys.stdout.isatty():
+    stream = stream or sys.stdout
+    if not stream.isatty():
         return None
     try:
-        return max(_LEAST, os.get_terminal_size(sys.stdout.fileno()).columns)
+        return max(_LEAST, os.get_terminal_size(stream.fileno()).columns)
     except OSError:
         return _USUAL  # it does not say
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import typer
 
-from dr_ctl.cli.output import finding_text
+from dr_ctl.cli.output import finding_text, folded
 from dr_ctl.cli.plans import plan_text, question
 from dr_ctl.core.notation import line, page
 from dr_ctl.engine.executor import Answer
@@ -64,10 +64,8 @@ class Terminal:
 
 def _named(plan: Plan, asked: str, wanted: str, what_for: str) -> bool:
     """Show a plan, and ask for a name; what is asked stands right above the line that is typed."""
-    typer.echo(plan_text(plan), err=True)
-    for finding in plan.findings:
-        typer.echo(finding_text(finding), err=True)
-    typer.echo(line(asked), err=True)
+    for text in (plan_text(plan), *map(finding_text, plan.findings), line(asked)):
+        typer.echo(folded(text, sys.stderr), err=True)
     text = f"Type `{wanted}` {what_for}"
     typed = _typed(text)
     return typed is not None and typed.strip() == wanted
