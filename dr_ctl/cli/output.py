@@ -114,6 +114,8 @@ def _parts(result: Result) -> Iterator[str]:
     if not (good and result.closing):
         # A sentence that stands above as a finding's is not said a second time.
         read = result.closing or any(finding.text == result.summary for finding in result.findings if finding.remedy)
+        # Of several verdicts the code is that of the first.
+        ended += f", the answer of {result.closing.partition(':')[0]}" if result.groups and result.closing else ""
         yield line(result.summary if good else ended if read else f"{ended}: {result.summary}")
 
 
