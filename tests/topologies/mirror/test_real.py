@@ -60,8 +60,13 @@ def pasted(generated: str, page: dict[str, str], lab: Path) -> str:
 
 @pytest.mark.broker
 @pytest.mark.deep
-def test_the_page_can_be_pasted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("boots", ["closed", "open"])
+def test_the_page_can_be_pasted(tmp_path: Path, boots: str) -> None:
+    """With acceptors that boot closed, and with those that do not under a lasting fence."""
     page = dict(BLOCK.findall((ROOT / "docs" / "artemis-mirror.md").read_text("utf-8")))
+    lasting = {"lasting_fence": {"roles": ["apps"]}} if boots == "open" else {}
+    if lasting:
+        page["in the place of <acceptors>"] = page["in the place of <acceptors>"].replace(";autoStart=false", "")
 
     with Lab.up(tmp_path / "lab", serving=None, edit=lambda xml: pasted(xml, page, tmp_path / "lab")) as lab:
         document: dict[str, Any] = yaml.safe_load((ROOT / "examples" / "artemis-mirror.yaml").read_text("utf-8"))
@@ -69,6 +74,7 @@ def test_the_page_can_be_pasted(tmp_path: Path) -> None:
         for site, section in document["sites"].items():
             [broker], [known] = section["brokers"], by_lab["sites"][site]["brokers"]
             broker |= {key: known[key] for key in ("jolokia", "stomp")} | {"password": {"plain": "DR-CTL-PASSWORD"}}
+            broker |= lasting
         path = lab.directory / "pasted.yaml"
         path.write_text(yaml.safe_dump(document), encoding="utf-8")
         operator = Operator(lab, tmp_path / "state", path)
@@ -81,7 +87,7 @@ def test_the_page_can_be_pasted(tmp_path: Path) -> None:
         steps = [
             operator.run(*words.split())
             for words in (
-                "activate london --yes",
+                "fence paris --yes" if lasting else "activate london --yes",
                 "validate --to paris",
                 "swapover --to paris --yes",
                 "rehearse --on canary --yes",
