@@ -22,7 +22,7 @@ from rich.status import Status
 from rich.text import Text
 
 from dr_ctl.application.result import Result
-from dr_ctl.cli.output import as_line, findings_and_debts, has_reader, text_of
+from dr_ctl.cli.output import as_line, findings_and_debts, folded, has_reader, text_of
 from dr_ctl.core.document import stamp
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import MARKS, ExitCode, Severity
@@ -41,9 +41,7 @@ class Screen:
     """Shows events as they come. Standard error never raises (`streams.py`): a closed terminal stops no run."""
 
     def __init__(self, *, color: bool) -> None:
-        self._console = Console(file=sys.stderr, no_color=not color, highlight=False, markup=False)
-        # A terminal cuts long lines anywhere; a log keeps them whole.
-        self._console.soft_wrap = not self._console.is_terminal
+        self._console = Console(file=sys.stderr, no_color=not color, highlight=False, markup=False, soft_wrap=True)
         self._status: Status | None = None
         self._said_at = float("-inf")
 
@@ -87,7 +85,7 @@ class Screen:
             self._print(text)
 
     def _print(self, text: str, style: str | None = None) -> None:
-        self._console.print(line(text), style=style)
+        self._console.print(folded(line(text), sys.stderr), style=style)
 
 
 @contextmanager
