@@ -236,6 +236,8 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     if facts.missing:
         return ExitCode.INCOMPLETE, f"{facts.wanted} serves, but not {', '.join(facts.missing)}"
     out = f"; clients were out for {facts.outage_s:.2f} s" if facts.outage_s is not None else ""
+    limit_s = facts.ask.max_outage_s
+    out += f", longer than the {limit_s:g} s allowed" if out and limit_s and (facts.outage_s or 0) > limit_s else ""
     of = f" of{facts.named}" if facts.named else ""
     sentences = {
         FAILOVER: f"{facts.serves(facts.wanted)}; {bounds_text(facts.bounds or {})}",

@@ -43,7 +43,8 @@ def ended(operation: str, london: Role, paris: Role, code: ExitCode = OK, **more
     usual: dict[str, Any] = {"undone": None, "changed": True, "outage_s": None, "bounds": None, "cut_off": False}
     usual |= {"units": (UnitSnapshot("orders-1", served[0] if len(served) == 1 else None),), "by_hand": "turn the key"}
     usual["before"] = () if operation == "failover" else ("london",)
-    facts = Facts(Ask(operation, "paris"), "london", {"london": london, "paris": paris}, **{**usual, **more})
+    ask = Ask(operation, "paris", max_outage_s=more.pop("limit_s", None))
+    facts = Facts(ask, "london", {"london": london, "paris": paris}, **{**usual, **more})
     return ending.of(facts, code, "it ended")
 
 
@@ -81,6 +82,8 @@ def test_an_end_is_only_ever_told_where_it_was_seen(operation: str, changed: boo
     ("operation", "london", "paris", "more", "text"),
     [
         ("swapover", STANDBY, SERVING, {"outage_s": 0.8412}, f"{MOVED}; clients were out for 0.84 s"),
+        ("swapover", STANDBY, SERVING, {"outage_s": 133.0, "limit_s": 120.0},
+         f"{MOVED}; clients were out for 133.00 s, longer than the 120 s allowed"),
         ("swapover", STANDBY, SERVING, {}, MOVED),
         ("reinstate", SERVING, STANDBY, {}, "paris is reinstated; london serves"),
         ("failover", STANDBY, SERVING, {"bounds": BOUNDS},
