@@ -64,7 +64,10 @@ def _command(command: Any, name: str) -> Iterator[str]:
 
 def _options(command: Any, name: str, *, only_own: bool) -> Iterator[str]:
     common = {"output", "json", "quiet", "warn_exit", "help"}
-    with command.make_context(name, [], resilient_parsing=True) as ctx:
+    # Beneath the whole, whose names of the option for help each command keeps from then on.
+    whole: Any = declared()
+    with whole.make_context("dr-ctl", [], resilient_parsing=True) as above:
+        ctx = above if command is whole else command.make_context(name, [], parent=above, resilient_parsing=True)
         rows = [(each.name, each.get_help_record(ctx)) for each in command.get_params(ctx)]
     for option, row in rows:
         if row is not None and not (only_own and option in common):
