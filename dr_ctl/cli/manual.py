@@ -11,7 +11,7 @@ from typing import Any
 from dr_ctl import __version__
 from dr_ctl.cli.app import declared
 from dr_ctl.cli.command import SECTIONS, TEXTS
-from dr_ctl.core.findings import MEANINGS
+from dr_ctl.core.findings import meanings
 
 _DESCRIPTION = """dr-ctl moves a messaging service between two sites of ActiveMQ brokers: it fences clients, drains the
 replication link, verifies that both sites hold the same messages, opens the target and proves that it serves. A failure
@@ -42,7 +42,7 @@ def _page() -> Iterator[str]:
         for name in names:
             yield from _command(whole.commands.get(name), name)
     yield from _section("Exit status")
-    for code, meaning in MEANINGS.items():
+    for code, meaning in meanings().items():
         yield from _item(str(int(code)), f"{meaning.brief} ({code.outcome})")
     yield from _section("Environment")
     for name, text in _ENVIRONMENT.items():

@@ -10,6 +10,7 @@ from dr_ctl.application.installation import looking
 from dr_ctl.application.result import Result
 from dr_ctl.core.model import Role, some
 from dr_ctl.core.notation import NOT_KNOWN, duration, if_known, page, table
+from dr_ctl.engine.parts import sites_serving
 from dr_ctl.topologies.topology import BrokerSnapshot
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ def status(session: Session) -> Result:
         state = telling.status(session, opened, looks.result())
     now = session.clock.now()
     text = "\n".join(filter(None, (_text(state, now), state.estimate)))
-    names = [site for site, role in state.snapshot.roles.items() if role is Role.SERVING]
-    return replace(state.result, text=text, wide=_wide(state, now), names=names)
+    return replace(state.result, text=text, wide=_wide(state, now), names=sites_serving(state.snapshot))
 
 
 _HEADING: Final = ("site", "role", "broker", "clients", "in/s", "out/s", "last message", "messages", "to ship", "link")
