@@ -52,9 +52,9 @@ def opened(installation: Installation, clock: Clock, timeouts: Timeouts, documen
     topology = TOPOLOGIES.named(installation.settings.topology)(installation, clock, timeouts, documents)
     if not any(site.workloads for site in installation.settings.sites.values()):
         return topology
-    from dr_ctl.topologies.workloads.topology import TopologyWithWorkloads  # noqa: PLC0415 - most have none
+    from dr_ctl.topologies.workloads.topology import with_workloads  # noqa: PLC0415 - most have none
 
-    return TopologyWithWorkloads(topology, installation, timeouts)
+    return with_workloads(topology, installation, timeouts)
 
 
 def probed(account: Account, *, timeout_s: float) -> Probed | None:

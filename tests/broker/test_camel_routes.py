@@ -13,7 +13,7 @@ from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.ports import Done
 from dr_ctl.settings.loader import load
-from dr_ctl.topologies.workloads.calls import call
+from dr_ctl.topologies.workloads.recipe import switch
 from dr_ctl.topologies.workloads.sites import WorkloadSites
 from dr_ctl_lab.lab.camel import LOG, Camel
 from dr_ctl_lab.lab.ports import release_ports, reserve_ports
@@ -80,7 +80,7 @@ def named(twin: PlayedTwin, apps: Mapping[str, Camel], *routes: str) -> None:
         for site, goal in (("paris", Goal.STOP), ("london", Goal.START)):
             [snapshot] = sites.look_at((site, "billing"))
             for part in snapshot.parts:
-                assert isinstance(sites.send(call(site, sites.told[site, "billing"], part, goal), None), Done)
+                assert isinstance(sites.send(switch(site, sites.workloads[site, "billing"], part, goal), None), Done)
 
 
 def states(inside: Command) -> dict[str, str]:

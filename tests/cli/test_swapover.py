@@ -222,7 +222,7 @@ def test_what_a_lost_site_brought_is_counted_by_its_identity_or_not_at_all(
     assert failover(dr_ctl, "--yes", *ACCEPTED).code == 0
     sites.come_back()
     if not is_looked_at:
-        monkeypatch.setattr("dr_ctl.topologies.mirror.parity.ORIGINS_UP_TO", 0)
+        monkeypatch.setattr("dr_ctl.topologies.mirror.procedure.ORIGINS_UP_TO", 0)
 
     run = dr_ctl("reinstate", "london", "--yes", "--json").document["run"]
 

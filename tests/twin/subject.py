@@ -25,7 +25,7 @@ from dr_ctl.topologies.continuity.reading import look as plugin_look
 from dr_ctl.topologies.continuity.view import Flow, SiteView
 from dr_ctl.topologies.mirror.reading import look
 from dr_ctl.topologies.mirror.view import BrokerView
-from dr_ctl.topologies.sharedstore.lock import FileLock
+from dr_ctl.topologies.sharedstore.store import FileLock
 from dr_ctl_lab.lab.artemis.admin import jolokia
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.state import SiteState

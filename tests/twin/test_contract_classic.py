@@ -24,7 +24,7 @@ from dr_ctl.topologies.classic import reading
 from dr_ctl.topologies.classic.operations import PAUSES, REMOVES, REMOVES_QUEUES, RESUMES, STOPS
 from dr_ctl.topologies.common.access import Gate
 from dr_ctl.topologies.common.consumed import Consumed, Word
-from dr_ctl.topologies.fanout.copying import put, read
+from dr_ctl.topologies.fanout.reading import put, read
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
 from dr_ctl_lab.twin.classic.policy import HARDENED

@@ -14,8 +14,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.reading import LIMITS, find_broker, limits_of_addresses
 from dr_ctl.topologies.common.access import FOR_HISTORY
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
-from dr_ctl.topologies.mirror.origins import browsed, residue
-from dr_ctl.topologies.mirror.reading import look_again
+from dr_ctl.topologies.mirror.reading import browsed, look_again, residue
 from tests.twin.conftest import ON_THE_WIRE_TOO
 from tests.twin.subject import ADD, IN, OUT, REMOVE, SITES, TEXT, Subject, comes, until
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.system import in_background, system
-from dr_ctl.topologies.mirror import reinstate
+from dr_ctl.topologies.mirror import procedure
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.mirror import way
@@ -85,7 +85,7 @@ class Half:
             raise Died
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(reinstate, "wait", die)
+            patch.setattr(procedure, "wait", die)
             with pytest.raises(Died):
                 self.returns()
 
@@ -141,7 +141,7 @@ def test_what_came_in_ahead_of_its_acknowledgement_is_taken_out(
 
 
 def test_what_cannot_be_named_is_counted(half: Half, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dr_ctl.topologies.mirror.origins.RESIDUE_UP_TO", 1)
+    monkeypatch.setattr("dr_ctl.topologies.mirror.reading.RESIDUE_UP_TO", 1)
 
     ended = half.returns()
 

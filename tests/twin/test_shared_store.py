@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from dr_ctl.engine.goals import Goal
-from dr_ctl.topologies.sharedstore import activate
+from dr_ctl.topologies.sharedstore import procedure
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl_lab.twin.kinds import SHARED_STORE
@@ -77,8 +77,8 @@ def test_a_target_whose_process_ends_between_the_check_and_the_handover_gets_no_
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nothing(twin, dr_ctl)
-    may_not = activate._may_not
-    monkeypatch.setattr(activate, "_may_not", lambda *words: (twin.kill("paris"), may_not(*words))[1])
+    may_not = procedure._may_not
+    monkeypatch.setattr(procedure, "_may_not", lambda *words: (twin.kill("paris"), may_not(*words))[1])
 
     ended = dr_ctl(*SWAPOVER)
 

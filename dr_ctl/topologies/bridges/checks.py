@@ -15,10 +15,10 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.artemis.broker import ASIDE, of_mqtt
 from dr_ctl.topologies.bridges.messages import COMPARED
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
-from dr_ctl.topologies.common import failover
+from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.figures import said
+from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.rules import Rules
 
 SKIPS_PER_S: Final = 4000  # messages that a plain client passes over, one by one: 3 100 to 4 500 were measured
@@ -29,7 +29,7 @@ _MENDED: Final = frozenset({"DR-DOOR-004", "DR-BRIDGE-004", "DR-LINK-004"})
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
-    yield from failover.of_return(case, of_broker, _MENDED, "DR-RETURN-001.artemis")
+    yield from reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.artemis")
     for view in case.snapshot.views(case.move.target):
         yield from _done_again(view, case.move)
 

@@ -17,13 +17,12 @@ from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import RETURNED, state_of
 from dr_ctl.topologies.common.calls import call, holds, left_of, open_listener, request, resume, still
+from dr_ctl.topologies.common.reasons import paused_at
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.single import paused_at
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.verbs.activate import may_open, open_beside, sides
-from dr_ctl.topologies.common.verbs.fence import acting, drafting, held
-from dr_ctl.topologies.common.verbs.plain import held_for_the_other
+from dr_ctl.topologies.common.verbs.fence import acting, drafting, held, held_for_the_other
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.wants import AtBroker, debts
 

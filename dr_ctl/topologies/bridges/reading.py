@@ -14,7 +14,6 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.artemis import BridgesBroker
 from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.artemis import reading as parts
-from dr_ctl.topologies.artemis.broker import must_be_active
 from dr_ctl.topologies.bridges import checks
 from dr_ctl.topologies.bridges.messages import Message, Origin, forwarded, unannounced, with_due
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle
@@ -78,10 +77,9 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     """Read a broker's listeners, buffers and arrived ids again. Closed queues and clients stay as in the last look."""
     own = [flow.buffer for flow in view.carrying if flow.buffer is not None]
     post = Post()
-    basis = parts.Basis(post, view.broker, _DIALECT, whole=False)
+    basis = parts.Basis(post, view.broker, _DIALECT, known=view)
     counting = [(queue, post.ask(Read(queue.bean, parts.QUEUE))) for queue in (*own, *view.arrived)]
     post.send(reader, timeout_s=timeout_s)
-    must_be_active(reader.url, view.group, basis.server)
     queues = {
         queue.bean: replace(parts.queue(queue.bean, counts.fields()), internal=queue.internal, routing=queue.routing)
         for queue, counts in counting

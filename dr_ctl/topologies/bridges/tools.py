@@ -172,7 +172,7 @@ def _shipped(view: BrokerView, move: Move) -> Iterator[str]:
         if (left := flow.to_ship_now(move.ask.accept_difference)) != 0:
             yield f"{view.site}: {said(left)} to ship of {flow.unit}"
     for queue in (each for unit in view.among(move.moves) for each in view.queues_of(unit) if each.consumers):
-        who = next((each.told for each in view.consumers if each.queue == queue.name), "somebody")
+        who = next((each.who for each in view.consumers if each.queue == queue.name), "somebody")
         yield f"{view.site} has a consumer of {queue.name}: {who}"
 
 
@@ -196,8 +196,9 @@ class BridgesTools(Tools[BrokerView]):
     def open_at(self, view: BrokerView, move: Move) -> Sequence[str]:
         return view.open_among(move.moves)
 
-    def open_again(self, site: str, calls: Sequence[Call], context: StepContext) -> str | None:
+    def open_again(self, site: str, calls: Sequence[Call], context: StepContext, within_s: float = 0.0) -> str | None:
         """Rights come last here: until then each unit is closed, whatever its queues deliver."""
+        del within_s
         queues = [call for call in calls if call.goal is Goal.OPEN]
         self.change(queues, context)
         if (why := self.admit(site, [call for call in calls if call.goal in ROLES], context)) is not None:

@@ -14,7 +14,7 @@ from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, REMOVES
-from dr_ctl.topologies.common import failover, receipts
+from dr_ctl.topologies.common import reasons, receipts
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 
 # Findings that a return itself mends.
@@ -22,7 +22,7 @@ _MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-004"})
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
-    return failover.of_return(case, of_broker, _MENDED, "DR-RETURN-001.classic")
+    return reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.classic")
 
 
 def nothing_owed(snapshot: SyncSnapshot, move: Move) -> bool:
@@ -31,7 +31,7 @@ def nothing_owed(snapshot: SyncSnapshot, move: Move) -> bool:
     here, there = snapshot.views(move.source), snapshot.views(move.target)
     ship = all(view.link.attached is not False for view in (*here, *there))
     listeners = all(listener.started for view in (*here, *there) for listener in view.link.listeners)
-    return failover.is_settled(snapshot, move) and ship and listeners and all(view.link.to_ship == 0 for view in there)
+    return reasons.is_settled(snapshot, move) and ship and listeners and all(view.link.to_ship == 0 for view in there)
 
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
@@ -85,7 +85,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         if move.ask.accept_difference.get(each.queue) != abs(each.source - each.target)
     ]
     if wrong:
-        yield found("DR-PARITY-001", differences=some([each.told(source.site, target.site) for each in wrong]))
+        yield found("DR-PARITY-001", differences=some([each.text(source.site, target.site) for each in wrong]))
 
 
 def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
@@ -131,7 +131,7 @@ def unproven_copies(each: parity.Counts, copies: int, why: str, source: BrokerVi
 
 def not_compared(each: parity.Counts, source: str, target: str) -> Finding:
     most = max(each.source, each.target)
-    return found("DR-SYNC-006", told=each.told(source, target), most=most)
+    return found("DR-SYNC-006", told=each.text(source, target), most=most)
 
 
 def possible_duplicates(queue: str, copies: int, site: str) -> Finding:

@@ -43,7 +43,7 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import not_done
 from dr_ctl.topologies.common.topology import COMMON, Kind, PairTopology
 from dr_ctl.topologies.common.verbs import activate, fence, quiesce
-from dr_ctl.topologies.common.verbs.plain import closed_first, held_for_the_other
+from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Wait, attached
@@ -167,7 +167,7 @@ def cleared(
         if each.queue not in deep:
             found.append((each, Apart.of(tools, way, source, target, each.queue)))
         elif apart_by and apart_by != move.ask.accept_difference.get(each.queue):  # equal numbers are the gate's
-            text = f"{each.told(source.site, target.site)}: too many to compare by id in time"
+            text = f"{each.text(source.site, target.site)}: too many to compare by id in time"
             return Refused(text, findings=(not_compared(each, source.site, target.site),))
     for each, apart in found:
         accepted = move.ask.accept_difference.get(each.queue)
@@ -476,7 +476,7 @@ def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
             continue
         wrong = parity.lacking(here, there, tools.observer.queues, snapshot.moved.get(pair, {}))
         if wrong:
-            yield found("DR-RECONCILE-001", queues=some([each.told(move.source, move.target) for each in wrong]))
+            yield found("DR-RECONCILE-001", queues=some([each.text(move.source, move.target) for each in wrong]))
 
 
 UNDO_REINSTATE: Final = Undo(source=(way_in, debts))
@@ -609,15 +609,15 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], SyncTools]] = {
 
 
 class SyncTopology(PairTopology[BrokerView]):
-    _observer: Observer
+    observer: Observer
 
     def keeper(self, primary: str, remembered: Mapping[str, Any]) -> Keeper:
-        known = proven.for_agent(self._observer.documents, primary, remembered)
-        return keeper(self._observer, primary, known)
+        known = proven.for_agent(self.observer.documents, primary, remembered)
+        return keeper(self.observer, primary, known)
 
     def unproven(self, waiting: str, pattern: str | None) -> Sequence[Unproven]:
-        serving = next(site for site in self._observer.brokers if site != waiting)
-        return [copies for _, _, copies in _nothing_proves(self._observer, serving, waiting, pattern)]
+        serving = next(site for site in self.observer.brokers if site != waiting)
+        return [copies for _, _, copies in _nothing_proves(self.observer, serving, waiting, pattern)]
 
 
 open_: Final = Kind(PROCEDURE, CHECKS, READS, SyncTools, "start its clients' connectors", NOT_COPIED, made=SyncTopology)

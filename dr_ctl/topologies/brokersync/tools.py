@@ -102,7 +102,7 @@ class SyncVerifier(Verifier[BrokerView]):
     def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
         found = parity.differing(now.source, now.target, self.observer.queues)
         return [
-            each.told(move.source, move.target)
+            each.text(move.source, move.target)
             for each in found
             if move.ask.accept_difference.get(each.queue) != abs(each.source - each.target)
         ]

@@ -190,9 +190,10 @@ class Access(ABC, Generic[V_co]):
         del parts, timeout_s
         return view
 
-    @abstractmethod
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
         """The client acceptors through which it says that it serves, in one small reading."""
+        view = self.read(Part.OUTFLOW, timeout_s=timeout_s)
+        return tuple(listener.name for listener in view.listeners if listener.started)
 
     @abstractmethod
     def dispatch(self) -> Mapping[str, tuple[int, bool]]:
@@ -204,7 +205,7 @@ class Access(ABC, Generic[V_co]):
 
     def unapplied(self, *, timeout_s: float) -> int | None:
         """How many acknowledgements of the peer have arrived and are not applied, or None if unread."""
-        return self.read(timeout_s=timeout_s).link.unapplied
+        return self.read(Part.OUTFLOW, timeout_s=timeout_s).link.unapplied
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
         """Change it: send the calls in their order, at once; gives an outcome for each. Raises `BrokerError`."""

@@ -156,7 +156,7 @@ def of_taken(view: Broker, names: Iterable[str]) -> Iterator[Finding]:
 
 
 def of_standby(view: Broker) -> Iterator[Finding]:
-    held = [f"{each.queue}: {each.told}" for each in view.consumers if each.queue in view.business]
+    held = [f"{each.queue}: {each.who}" for each in view.consumers if each.queue in view.business]
     if held:
         yield found("DR-STANDBY-001", site=view.site, pair=view.pair, held=some(held))
 
@@ -323,10 +323,8 @@ class Checks(Generic[V]):
                     findings += of_silent(view)
                 else:
                     findings += on_the_way(_beside(peer, self.of_broker(view, case)), view, peer, move)
-        for pair in snapshot.sites[move.source]:
-            source, target = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
-            if target is not None and target.role is not Role.SERVING:
-                findings += self.of_waiting(target)
-            if source is not None and target is not None:
-                findings += self.of_both(case, source, target)
+        for target in snapshot.views(move.target):
+            findings += self.of_waiting(target) if target.role is not Role.SERVING else ()
+        for both in snapshot.both(move.source, move.target):
+            findings += self.of_both(case, *both)
         return errors_first(findings)

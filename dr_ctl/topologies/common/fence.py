@@ -86,7 +86,7 @@ class Fence:
         guests = self.view.link.guests(peer)
         remotes = {each.remote for each in guests}
         return [_told(each, names[each.port]) for each in guests if each.port is not None] + [
-            f"consumer of {each.queue}: {each.told} on acceptor {names[each.port]}"
+            f"consumer of {each.queue}: {each.who} on acceptor {names[each.port]}"
             for each in self.view.consumers
             if each.port in names and each.queue in self.view.business and each.remote not in remotes
         ]

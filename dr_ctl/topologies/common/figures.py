@@ -4,34 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Json
 
-
-class Shipping(Protocol):
-    """Figures of one broker about the way to its peer. A figure of None was not read, never zero."""
-
-    @property
-    def to_ship(self) -> int | None: ...
-
-    @property
-    def unapplied(self) -> int | None: ...
-
-    @property
-    def attached(self) -> bool | None: ...
+if TYPE_CHECKING:
+    from dr_ctl.topologies.common.link import AnyLink
 
 
-def evidence(looks: Iterable[tuple[str, Shipping | BrokerError]]) -> dict[str, Json]:
+def evidence(looks: Iterable[tuple[str, AnyLink | BrokerError]]) -> dict[str, Json]:
     """By site; A broker that did not answer, or was not read, makes the figure of its site unknown."""
-    sites: dict[str, list[Shipping | BrokerError]] = {}
+    sites: dict[str, list[AnyLink | BrokerError]] = {}
     for site, look in looks:
         sites.setdefault(site, []).append(look)
     return {site: _of(mine) for site, mine in sites.items()}
 
 
-def _of(mine: list[Shipping | BrokerError]) -> dict[str, Json]:
+def _of(mine: list[AnyLink | BrokerError]) -> dict[str, Json]:
     silent = [each for each in mine if isinstance(each, BrokerError)]
     if silent:
         return {"unknown": str(silent[0])}

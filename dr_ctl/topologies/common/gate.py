@@ -70,7 +70,7 @@ def clients_of(view: Broker) -> Iterator[str]:
     if there := [each for each in view.from_outside if each.port in listeners]:
         yield f"{view.site} has {len(there)} client connection(s), the first from {there[0].remote}"
     if held := [each for each in view.consumers if each.queue in view.business]:
-        yield f"{view.site} has a consumer of {held[0].queue}: {held[0].told}"
+        yield f"{view.site} has a consumer of {held[0].queue}: {held[0].who}"
     if busy := [queue.name for queue in view.business.values() if queue.delivering > 0]:
         yield f"{view.site} has messages in delivery: {', '.join(busy[:3])}"
     if unknown := [queue.name for queue in view.business.values() if not queue.counted]:

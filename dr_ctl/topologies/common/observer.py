@@ -6,6 +6,7 @@ For who watches all the time, a broker that is late keeps nobody from what the o
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -27,6 +28,7 @@ from dr_ctl.topologies.topology import Glance, Node
 
 Asked = TypeVar("Asked", bound=Access[Any])
 T = TypeVar("T")
+SMALL_S: Final = 2.0
 LATE_S: Final = 1.0
 """For an answer of a few figures, of a broker that gave none the last time, or that is known to answer sooner."""
 USUAL: Final = 3
@@ -154,21 +156,11 @@ class Observer(Generic[V_co, A_co]):
         self._remembered: dict[str, Sequence[Node]] = {}
         self._watch = Watch(clock)
 
-    def _differ(self, snapshot: Snapshot[V_co], pair: str) -> bool:
-        here, there = (snapshot.view(site, pair) for site in snapshot.sites)
-        if here is None or there is None:
-            return False
-        source, target = (there, here) if there.open and not here.open else (here, there)
-        return self._reads.unlike(source, target, self.queues, snapshot.moved.get(pair, {}))
-
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         """How many acknowledgements have arrived at a site and are not applied, or None if unread. Raises
         `BrokerError`."""
 
-        def unapplied(access: Access[V_co]) -> int | None:
-            return access.unapplied(timeout_s=timeout_s)
-
-        return total(self.together(unapplied, self.at(site)))
+        return total(self.together(methodcaller("unapplied", timeout_s=timeout_s), self.at(site)))
 
     def spend_at_most(self, seconds: float, site: str) -> None:
         """Bound all waiting for a site that may be lost, name lookup included, over all looks of this command. The two
@@ -195,17 +187,17 @@ class Observer(Generic[V_co, A_co]):
         """These parts of every broker of one site, or of those of some pairs; raises `BrokerError` where one does not
         answer."""
 
-        def read(access: Access[V_co]) -> V_co:
-            return access.read(parts)
-
-        return self.together(read, [each for each in self.at(site) if pairs is None or each.pair in pairs])
+        of = [each for each in self.at(site) if pairs is None or each.pair in pairs]
+        return self.together(methodcaller("read", parts), of)
 
     def answers(self, of: Iterable[Access[V]], parts: Part = EVERYTHING) -> list[V | BrokerError]:
-        """These parts of each of these brokers, or the error that stands in their place."""
+        """These parts of each of these brokers, or the error that stands in their place. One that does not tell a few
+        figures in time is asked again sooner."""
+        timeout_s = SMALL_S if parts is Part.OUTFLOW else READ_S
 
         def read(access: Access[V]) -> V | BrokerError:
             try:
-                return access.read(parts)
+                return access.read(parts, timeout_s=timeout_s)
             except BrokerError as error:
                 return error
 
@@ -213,11 +205,8 @@ class Observer(Generic[V_co, A_co]):
 
     def answering(self, site: str) -> list[V_co]:
         """Look at one site; only those of its brokers that answer."""
-
-        def view(access: Access[V_co]) -> V_co | Silent:
-            return self._view(access, 0.0)
-
-        return [each for each in self.together(view, self.at(site)) if not isinstance(each, Silent)]
+        views = self.together(partial(self._view, least_s=0.0), self.at(site))
+        return [each for each in views if not isinstance(each, Silent)]
 
     def ways(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
         """The brokers of each pair that is still to move, the source's first."""
@@ -263,23 +252,16 @@ class Observer(Generic[V_co, A_co]):
 
     def look_once(self, *, least_s: float = 0.0) -> Snapshot[V_co]:
         """Look once. A site that may be lost is given `least_s`, whatever was spent on it before."""
-
-        def view(access: Access[V_co]) -> V_co | Silent:
-            return self._view(access, least_s)
-
-        return self._snapshot(self.together(view, self.all()))
+        return self._snapshot(self.together(partial(self._view, least_s=least_s), self.all()))
 
     def glance(self, *, whole: bool) -> Glance[Snapshot[V_co]] | None:
         """Look once for a watch, at everything or at the outflows alone; gives None if some broker cannot be asked so
         little."""
         if not whole and not all(Part.OUTFLOW in access.apart for access in self.all()):
             return None
-
-        def view(access: Access[V_co]) -> V_co | Silent:
-            return self._answer(access, FOR_HISTORY if whole else Part.OUTFLOW, READ_S)
-
+        ask = partial(self._answer, parts=FOR_HISTORY if whole else Part.OUTFLOW, timeout_s=READ_S)
         began = self.clock.monotonic()
-        answers, ago_s = self._watch.ask(self.all(), view, small=not whole)
+        answers, ago_s = self._watch.ask(self.all(), ask, small=not whole)
         return Glance(self._snapshot(answers), ago_s, self.clock.monotonic() - began - ago_s)
 
     def _snapshot(self, answers: Sequence[V_co | Silent]) -> Snapshot[V_co]:
@@ -331,10 +313,8 @@ class Observer(Generic[V_co, A_co]):
             self._remembered.pop(access.site, None)
             return view
         name, signs, taken, unnamed = f"{view.site}/{view.pair}", list[str](), list[str](), list[Node]()
-        peers = [each for (site, pair), each in views.items() if site != view.site and pair == view.pair]
-        for peer in peers:
-            if isinstance(peer, Silent):
-                continue
+        peer = next(each for (site, pair), each in views.items() if site != view.site and pair == view.pair)
+        if not isinstance(peer, Silent):
             unnamed += told_by(peer, view.site, len(view.nodes))
             if peer.link.hears_peer:
                 signs.append(f"the link between {name} and {peer.site} is attached")
@@ -390,22 +370,15 @@ class Observer(Generic[V_co, A_co]):
         return [f"{each.host}:{each.port}" for each, yes in zip(at, answers, strict=True) if yes]
 
     def _puzzling(self, snapshot: Snapshot[V_co]) -> bool:
-        first, second = snapshot.sites
-        for pair in snapshot.sites[first]:
-            here, there = snapshot.view(first, pair), snapshot.view(second, pair)
-            if here is None or there is None:
-                # The ports refuse, and the peer's link is connected: the broker may have died a moment ago.
-                silent = [snapshot.sites[site][pair] for site in (first, second) if snapshot.view(site, pair) is None]
-                refuses = any(_refuses(each) for each in silent)
-                views = [view for view in (here, there) if view is not None]
-                if refuses and any(
-                    view.link.attached or (view.link.arrivals is not None and not snapshot.moved) for view in views
-                ):
-                    return True
-                continue
-            if self._differ(snapshot, pair):
+        """Whether counts differ by more than one look can explain, or a broker may have died a moment ago: its ports
+        refuse, and the peer's link is connected."""
+        for here, there in snapshot.both(*snapshot.sites):
+            source, target = (there, here) if there.open and not here.open else (here, there)
+            if self._reads.unlike(source, target, self.queues, snapshot.moved.get(here.pair, {})):
                 return True
-        return False
+        refusing = [each for brokers in snapshot.sites.values() for each in brokers.values() if _refuses(each)]
+        views = [view for each in refusing if (view := snapshot.peer(each)) is not None]
+        return any(view.link.attached or (view.link.arrivals is not None and not snapshot.moved) for view in views)
 
     def _with_movement(self, before: Snapshot[V_co], after: Snapshot[V_co]) -> Snapshot[V_co]:
         moved: dict[str, Mapping[str, int]] = {}

@@ -4,9 +4,11 @@ The table says of each verb of a runbook how it is decided, how it is done, how 
 the verbs act on.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, some
@@ -14,13 +16,12 @@ from dr_ctl.engine.operations import ALONE, FAILOVER, MOVING, REINSTATE, REINSTA
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Check, Move, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.common import failover, single
-from dr_ctl.topologies.common.baseline import baseline, basis, before
+from dr_ctl.topologies.common import reasons
+from dr_ctl.topologies.common.baseline import baseline, basis
 from dr_ctl.topologies.common.checks import (
     OF_BROKER,
     OF_PAIR,
     Case,
-    Checks,
     errors_first,
     of_brokers,
     of_pairs,
@@ -31,6 +32,9 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import AtBroker, Want
+
+if TYPE_CHECKING:
+    from dr_ctl.topologies.common.topology import Kind
 
 S = TypeVar("S")  # what was seen
 T = TypeVar("T")  # what is acted with
@@ -51,8 +55,7 @@ class Undo:
         inverse = [*draft.inverse]
         for site, wants in ((move.source, self.source), (move.target, self.target)):
             for view in snapshot.views(site):
-                calls = [call for call in draft.calls if (call.site, call.unit) == (site, view.pair)]
-                at = AtBroker(rules, move, view, before(move, view), calls)
+                at = AtBroker.of(rules, move, view, draft.calls)
                 inverse += (call for want in wants for call in want(at))
         return replace(draft, inverse=tuple(inverse))
 
@@ -73,27 +76,15 @@ Procedure = Mapping[str, Row[S, T]]
 class Recipe(Generic[V]):
     """Decides for an installation from what was seen and what the settings say."""
 
-    def __init__(
-        self,
-        rules: Rules,
-        procedure: Procedure[Snapshot[V], Any],
-        checks: Checks[V],
-        lost_on_the_way: tuple[str, ...] = (),
-        cannot_tell: tuple[str, ...] = (),
-        *,
-        moves_parts: bool = False,
-    ) -> None:
-        """`lost_on_the_way` are sentences on what this way between the sites does not bring over, `cannot_tell` on what
-        cannot be read of it."""
-        self.rules, self._procedure, self._checks = rules, procedure, checks
-        self._lost_on_the_way, self._cannot_tell = lost_on_the_way, cannot_tell
-        self.moves_parts = moves_parts
+    def __init__(self, rules: Rules, kind: Kind[V]) -> None:
+        self.rules, self._kind, self._checks = rules, kind, kind.checks
+        self.moves_parts = kind.moves_parts
 
     def verbs(self) -> frozenset[str]:
-        return frozenset(self._procedure)
+        return frozenset(self._kind.procedure)
 
     def draft(self, step: RunbookStep, snapshot: Snapshot[V], move: Move) -> StepPlan:
-        row = self._procedure[step.verb]
+        row = self._kind.procedure[step.verb]
         draft = row.draft(self.rules, step, snapshot, move)
         draft = row.undo.of(self.rules, snapshot, move, draft) if row.undo is not None else draft
         if step.verb != "reinstate" or not self._checks.nothing_owed(snapshot, move):
@@ -112,13 +103,13 @@ class Recipe(Generic[V]):
         if move.ask.units is not None and not self.moves_parts:
             return [found("DR-UNIT-002")]
         if move.ask.operation == FAILOVER:
-            findings = [*failover.findings(snapshot, move, checks.of_broker), *checks.of_failover(case)]
+            findings = [*reasons.against_failover(snapshot, move, checks.of_broker), *checks.of_failover(case)]
         elif move.ask.operation in REINSTATING:
             findings = [*checks.of_return(case)]
         elif move.ask.operation in ALONE:
-            findings = [*single.findings(case, checks), *checks.of_opening(case)]
+            findings = [*reasons.against_step(case, checks), *checks.of_opening(case)]
         else:
-            findings = [*single.not_taken_in(snapshot, move), *checks.of_move(case)]
+            findings = [*reasons.not_taken_in(snapshot, move), *checks.of_move(case)]
         return errors_first(findings)
 
     def checks(self, snapshot: Snapshot[V], move: Move) -> Sequence[Check]:
@@ -137,8 +128,8 @@ class Recipe(Generic[V]):
         if move.ask.operation == REINSTATE:
             return f"{move.target} is taken in already" if self._checks.nothing_owed(snapshot, move) else None
         if move.ask.operation == FAILOVER:
-            return f"what {move.source} holds is kept out" if failover.is_kept_out(snapshot, move) else None
-        return single.holds_already(snapshot, move)
+            return f"what {move.source} holds is kept out" if reasons.is_kept_out(snapshot, move) else None
+        return reasons.holds_already(snapshot, move)
 
     def not_replicated(self, snapshot: Snapshot[V], move: Move) -> Sequence[str]:
         if move.ask.operation not in MOVING:
@@ -147,7 +138,7 @@ class Recipe(Generic[V]):
             "pauses, address settings, security settings, diverts and bridges: each site has its own",
             "temporary queues and what lies in them",
             "open transactions: they are rolled back when the clients' listeners close",
-            *self._lost_on_the_way,
+            *self._kind.lost_on_the_way,
         ]
         for view in snapshot.views(move.source):
             lacks += view.stays
@@ -167,5 +158,5 @@ class Recipe(Generic[V]):
             "whether clients reconnect to the target: they need its address",
             "how long the clients need to finish what they hold",
             "what a client sent whose receipt it never saw",
-            *self._cannot_tell,
+            *self._kind.cannot_tell,
         )

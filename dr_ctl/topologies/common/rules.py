@@ -42,7 +42,7 @@ class Counts:
     source: int
     target: int
 
-    def told(self, source: str, target: str) -> str:
+    def text(self, source: str, target: str) -> str:
         return f"{self.queue}: {self.source} at {source}, {self.target} at {target}"
 
     @property

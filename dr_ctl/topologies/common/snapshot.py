@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -154,6 +154,21 @@ class Snapshot(Generic[V_co]):
     def views(self, site: str) -> list[V_co]:
         return [each for each in self.sites[site].values() if not isinstance(each, Silent)]
 
+    def both(self, here: str, there: str) -> Iterator[tuple[V_co, V_co]]:
+        """The two brokers of each pair of which both answered, the first site's first."""
+        for pair in self.sites[here]:
+            one, other = self.view(here, pair), self.view(there, pair)
+            if one is not None and other is not None:
+                yield one, other
+
+    def changed(self, change: Callable[[V_co], Any]) -> Self:
+        """The same look, with each broker that answered changed so."""
+        sites = {
+            site: {pair: each if isinstance(each, Silent) else change(each) for pair, each in brokers.items()}
+            for site, brokers in self.sites.items()
+        }
+        return replace(self, sites=sites)
+
     # Commands take these parts: see `topologies.topology`.
 
     @property
@@ -244,7 +259,7 @@ class Snapshot(Generic[V_co]):
     def _all(self) -> list[V_co]:
         return [view for site in self.sites for view in self.views(site)]
 
-    def peer(self, view: Broker) -> Any:
+    def peer(self, view: Broker | Silent) -> Any:
         """The other broker of a pair, which is of the same kind; returns None where that broker did not answer."""
         return next(self.view(site, view.pair) for site in self.sites if site != view.site)
 

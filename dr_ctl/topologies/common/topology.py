@@ -6,8 +6,9 @@ acceptor whose port is taken by another process says that it is started. An undo
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Json
@@ -23,18 +24,18 @@ from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.common import recipe
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.checks import Checks
-from dr_ctl.topologies.common.listeners import Listeners
 from dr_ctl.topologies.common.observer import Observer, Reads
 from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot, V_co
-from dr_ctl.topologies.common.tools import Sender, Tools
+from dr_ctl.topologies.common.tools import Listeners, Sender, Tools
 from dr_ctl.topologies.common.verbs import activate, canary, fence, proving, quarantine, quiesce
 from dr_ctl.topologies.common.verbs.undoing import as_before, guarded
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Glance, Keeper, NoKeeper, Unproven
 
 V = TypeVar("V", bound=Broker)
+S = TypeVar("S", bound=Snapshot[Any])
 MOST_TURNS: Final = 3
 """So often at most a step is done where nodes take over from each other."""
 LAST: Final = "probe"
@@ -156,39 +157,54 @@ def _is_stranded(outcome: Outcome) -> bool:
     return isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED
 
 
-class PairTopology(Generic[V]):
-    """Implements `Topology`."""
+class Beside(Protocol):
+    """What is read at the same time as the brokers, and moves with them."""
 
-    def __init__(
-        self,
-        observer: Observer[V, Access[V]],
-        recipe: Recipe[Snapshot[V]],
-        driver: Callable[[Sender], Driver[Snapshot[V]]],
-    ) -> None:
-        """`driver` makes what acts, out of the only way to change a broker."""
-        self.recipe = recipe
-        self._observer, self._driver = observer, driver
+    def beside(self, look: Callable[[], S]) -> S:
+        """The look with what else was read meanwhile."""
+
+    def spend_at_most(self, seconds: float, site: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class PairTopology(Generic[V]):
+    """Implements `Topology`. `acts_by` makes what acts, under a lock."""
+
+    observer: Observer[V, Access[V]]
+    recipe: Recipe[Snapshot[V]]
+    acts_by: Callable[[Lease | None], Driver[Snapshot[V]]]
+    others: Sequence[Beside] = ()
 
     def look(self, *, over_s: float = 0.0) -> Snapshot[V]:
-        return self._observer.observe_over(over_s) if over_s else self._observer.look_once()
+        """One look is at the brokers alone: the monitor makes several a second, and keeps nothing else of them."""
+        return self._whole(lambda: self.observer.observe_over(over_s)) if over_s else self.observer.look_once()
 
     def glance(self, *, whole: bool = False) -> Glance[Snapshot[V]] | None:
-        return self._observer.glance(whole=whole)
+        return self.observer.glance(whole=whole)
 
     def observe(self) -> Snapshot[V]:
-        return self._observer.observe()
+        return self._whole(self.observer.observe)
+
+    def _whole(self, look: Callable[[], Snapshot[V]]) -> Snapshot[V]:
+        for other in self.others:
+            look = partial(other.beside, look)
+        return look()
 
     def spend_at_most(self, seconds: float, site: str) -> None:
-        self._observer.spend_at_most(seconds, site)
+        self.observer.spend_at_most(seconds, site)
+        for each in self.others:
+            each.spend_at_most(seconds, site)
 
     def stores(self) -> Sequence[Store]:
-        return [access.store() for access in self._observer.all()]
+        return [access.store() for access in self.observer.all()]
 
     def driver(self, lease: Lease | None = None) -> Driver[Snapshot[V]]:
-        return self._driver(Sender(self._observer, lease))
+        return self.acts_by(lease)
 
     def why_not_so(self, site: str, *, serving: bool) -> str | None:
-        return Listeners(self._observer).why_not(site, serving=serving)
+        return Listeners(self.observer).why_not(site, serving=serving)
 
     def keeper(self, _primary: str, _remembered: Mapping[str, Json]) -> Keeper:
         raise NoKeeper
@@ -197,14 +213,16 @@ class PairTopology(Generic[V]):
         raise NoKeeper
 
     def close(self) -> None:
-        self._observer.close()
+        self.observer.close()
+        for each in self.others:
+            each.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[V]):
     """The parts that a topology of brokers in pairs is put together from; implements `Opens`. `by_console` says how a
-    person opens a site in its console, `lost_on_the_way` which messages its link does not bring over, `cannot_tell`
-    what of them cannot be read."""
+    person opens a site in its console; `lost_on_the_way` are sentences on what its link does not bring over,
+    `cannot_tell` on what of that cannot be read."""
 
     procedure: Procedure[Any, Any]
     checks: Checks[V]
@@ -219,9 +237,7 @@ class Kind(Generic[V]):
 
     def recipe(self, queues: Queues, drain: Drain, timeouts: Timeouts) -> recipe.Recipe[V]:
         """The half that decides."""
-        rules = Rules(queues, drain, timeouts)
-        untold = self.lost_on_the_way, self.cannot_tell
-        return self.decides(rules, self.procedure, self.checks, *untold, moves_parts=self.moves_parts)
+        return self.decides(Rules(queues, drain, timeouts), self)
 
     def __call__(
         self, installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path
@@ -229,7 +245,7 @@ class Kind(Generic[V]):
         observer = Observer(self.reads, installation, clock, timeouts, documents)
         decides = self.recipe(installation.settings.queues, installation.settings.drain, timeouts)
 
-        def acts_by(sender: Sender) -> PairDriver[V]:
-            return PairDriver(self.procedure, self.tools(observer, decides, sender), self.by_console)
+        def acts_by(lease: Lease | None) -> PairDriver[V]:
+            return PairDriver(self.procedure, self.tools(observer, decides, Sender(observer, lease)), self.by_console)
 
         return self.made(observer, decides, acts_by)

@@ -117,7 +117,7 @@ class Consumer:
     holds: int | None
 
     @property
-    def told(self) -> str:
+    def who(self) -> str:
         """Name the client so that a person finds it."""
         return f"client {self.client or '(no client id)'} (user {self.user or 'none'}, from {self.remote})"
 

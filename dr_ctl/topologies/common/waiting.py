@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dr_ctl.core.errors import BrokerError
@@ -12,13 +11,14 @@ from dr_ctl.core.notation import duration
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
-from dr_ctl.topologies.common.access import Access
-from dr_ctl.topologies.common.figures import Shipping, evidence, said, total
+from dr_ctl.topologies.common.access import EVERYTHING, Access, Part
+from dr_ctl.topologies.common.figures import evidence, said, total
 from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.common.view import Broker
 
 AT_MOST: Final = 3
-R = TypeVar("R")
-R_contra = TypeVar("R_contra", contravariant=True)
+R = TypeVar("R", bound=Broker)
+R_contra = TypeVar("R_contra", bound=Broker, contravariant=True)
 Readings = Mapping[tuple[str, str], R | BrokerError]
 
 
@@ -56,8 +56,8 @@ class _Reading(Generic[R]):
 
 
 class Wait(Generic[R]):
-    """A wait for several directions at once. `about` says on what, `small` how much may be left, `counts` what it is.
-    `read` gives what the directions go by, and `figures` what of it is shown. `lessens`: what others add is no move."""
+    """A wait for several directions at once. `about` says on what, `small` how much may be left, `counts` what it is;
+    they go by these `parts` of each broker. `lessens`: what others add is no move."""
 
     def __init__(
         self,
@@ -68,13 +68,12 @@ class Wait(Generic[R]):
         small: int = 0,
         *,
         counts: str = "",
-        read: Callable[[Sequence[Any]], Readings[R]] | None = None,
-        figures: Callable[[R], Shipping] = attrgetter("link"),
+        parts: Part = EVERYTHING,
         lessens: bool = False,
     ) -> None:
         self._tools, self._directions, self._context = tools, directions, context
         self._about, self._small, self._counts, self._lessens = about, small, counts, lessens
-        self._read, self._figures = read or self._views, figures
+        self._parts = parts
         self.began = self._moved_at = context.monotonic()
         self._mended: dict[tuple[str, str], int] = {}
         self.first: int | None = None
@@ -112,7 +111,8 @@ class Wait(Generic[R]):
 
     def _noted(self, opened: Callable[[R], Sequence[str]]) -> _Reading[R]:
         brokers = {(access.site, access.pair): access for way in self._directions for access in (way.here, way.there)}
-        readings = self._read([*brokers.values()])
+        answers: Sequence[Any] = self._tools.observer.answers(brokers.values(), self._parts)
+        readings: Readings[R] = dict(zip(brokers, answers, strict=True))
         left, self.why = self._left(readings)
         for (site, _), reading in readings.items():
             if not isinstance(reading, BrokerError) and (names := opened(reading)):
@@ -122,16 +122,9 @@ class Wait(Generic[R]):
             self._moved_at, self.last = self._context.monotonic(), left
             self.first = left if self.first is None else self.first
         self._context.waiting(self._about, left, next(iter(self.why), None))
-        figures = {
-            key: reading if isinstance(reading, BrokerError) else self._figures(reading)
-            for key, reading in readings.items()
-        }
-        self._context.sample(evidence((site, shown) for (site, _), shown in figures.items()))
+        shown = ((key, each if isinstance(each, BrokerError) else each.link) for key, each in readings.items())
+        self._context.sample(evidence((site, each) for (site, _), each in shown))
         return _Reading(readings, left, self.why)
-
-    def _views(self, brokers: Sequence[Access[Any]]) -> Readings[R]:
-        answers: Sequence[Any] = self._tools.observer.answers(brokers)
-        return {(access.site, access.pair): answer for access, answer in zip(brokers, answers, strict=True)}
 
     def _left(self, readings: Readings[R]) -> tuple[int | None, list[str]]:
         left: list[int | None] = []

@@ -4,6 +4,8 @@ A plan shows what is missing by its snapshot. A run sends what is missing by a r
 whichever node of a broker is active by then. An undo wants the state of before the run.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -47,6 +49,12 @@ class AtBroker:
     was: Mapping[str, Any]
     calls: Sequence[Call] = ()
 
+    @classmethod
+    def of(cls, rules: Rules, move: Move, view: Any, calls: Sequence[Call] = ()) -> AtBroker:
+        """`calls` are the step's, at any broker."""
+        there = [call for call in calls if (call.site, call.unit) == (view.site, view.pair)]
+        return cls(rules, move, view, before(move, view), there)
+
     def named(self, *goals: Goal) -> set[str]:
         return {call.thing for call in self.calls if call.goal in goals}
 
@@ -66,8 +74,7 @@ def planned(rules: Rules, snapshot: Snapshot[Any], move: Move, wants: Wants) -> 
     calls: list[Call] = []
     for want, site in wants:
         for view in snapshot.views(site(move)):
-            made = [call for call in calls if (call.site, call.unit) == (view.site, view.pair)]
-            calls += want(AtBroker(rules, move, view, before(move, view), made))
+            calls += want(AtBroker.of(rules, move, view, calls))
     return tuple(calls)
 
 

@@ -9,7 +9,7 @@ from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.artemis.broker import of_mqtt
-from dr_ctl.topologies.common import failover, single
+from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.figures import Residue, total
 from dr_ctl.topologies.common.rules import selected
@@ -34,7 +34,7 @@ def of_opening(case: Case[SiteView]) -> Iterator[Finding]:
         more = {name: here.lies(name) - there.lies(name) for name in selected(here, case.rules.queues)}
         return {name: count for name, count in more.items() if count > under_way}
 
-    return single.lies_here_alone(case, surplus)
+    return reasons.lies_here_alone(case, surplus)
 
 
 def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
@@ -108,7 +108,7 @@ def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
 
 def of_return(case: Case[SiteView]) -> Iterator[Finding]:
     snapshot, move = case.snapshot, case.move
-    yield from failover.of_return(case, of_broker, _MENDED, "DR-RETURN-001.continuity")
+    yield from reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.continuity")
     for pair in snapshot.sites[move.source]:
         here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
         if here is not None and there is not None:
@@ -138,7 +138,7 @@ def nothing_owed(snapshot: ContinuitySnapshot, move: Move) -> bool:
     views = [*snapshot.views(move.source), *snapshot.views(move.target)]
     kept = any(view.commands is not None and view.commands.out.paused for view in views)
     kept = kept or any(flow.in_mirror.paused for view in views for flow in view.flows)
-    return not kept and failover.nothing_owed(snapshot, move)
+    return not kept and reasons.nothing_owed(snapshot, move)
 
 
 def _started(view: SiteView) -> bool:

@@ -122,7 +122,7 @@ def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     service = service_bean(view.broker)
     moving = [queue for flow in view.flows for queue in (*flow.outflow, flow.in_acks)]
     post = Post()
-    basis = parts.Basis(post, view.broker, _DIALECT, whole=False)
+    basis = parts.Basis(post, view.broker, _DIALECT, known=view)
     asked = [(queue, post.ask(Read(queue.bean, _MOVING))) for queue in moving]
     there = post.ask(Search(service))
     serving = post.ask(Read(service, ("SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted")))

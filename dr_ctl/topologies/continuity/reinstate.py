@@ -21,7 +21,7 @@ from dr_ctl.topologies.common.figures import Residue, total
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.verbs import quarantine
-from dr_ctl.topologies.common.verbs.plain import closed_first, held_for_the_other
+from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
 from dr_ctl.topologies.common.wants import PAID, SOURCE, TARGET, AtBroker, Wants, debts, listens, planning, way_in
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.checks import nothing_owed

@@ -14,7 +14,7 @@ from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import REMOVES
-from dr_ctl.topologies.common import failover
+from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutSnapshot
@@ -27,10 +27,9 @@ ROOM_S: Final = 60  # a person types the word meanwhile, and clients go on
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
-    yield from failover.of_return(case, of_broker, _MENDED, "DR-RETURN-001.classic")
-    for source in case.snapshot.views(case.move.source):
-        if (target := case.snapshot.view(case.move.target, source.pair)) is not None:
-            yield from of_untold(case.move, source, target)
+    yield from reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.classic")
+    for both in case.snapshot.both(case.move.source, case.move.target):
+        yield from of_untold(case.move, *both)
 
 
 def of_untold(move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
@@ -86,7 +85,7 @@ def nothing_owed(snapshot: FanoutSnapshot, move: Move) -> bool:
         there is None or parity.lacking(here, there, Queues(), snapshot.moved.get(here.pair, {}))
         for here, there in pairs
     )
-    return failover.is_settled(snapshot, move) and not lacks
+    return reasons.is_settled(snapshot, move) and not lacks
 
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
@@ -128,7 +127,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         yield found(
             "DR-PARITY-001.not_written",
             target=target.site,
-            differences=some([each.told(source.site, target.site) for each in wrong]),
+            differences=some([each.text(source.site, target.site) for each in wrong]),
         )
 
 

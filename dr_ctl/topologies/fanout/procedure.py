@@ -1,29 +1,367 @@
-"""Everything that a fan-out installation does for the verbs of its runbooks, row by row."""
+"""Everything that a fan-out installation does for the verbs of its runbooks: it makes the waiting site hold the serving
+site's messages, compared by the producers' ids; last the table of it all."""
 
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
+from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.classic import ids as by_ids
 from dr_ctl.topologies.classic import verbs as classic
-from dr_ctl.topologies.common.recipe import Procedure, Row
+from dr_ctl.topologies.classic.ids import BATCH, MOST, removes
+from dr_ctl.topologies.classic.operations import PAUSES
+from dr_ctl.topologies.common.calls import batches, call, pause, resume
+from dr_ctl.topologies.common.consumed import Consumed
+from dr_ctl.topologies.common.gate import accepting
+from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
+from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.topologies.common.tools import not_done
 from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import fence, quiesce
-from dr_ctl.topologies.fanout import reconciling
-from dr_ctl.topologies.fanout.checks import CHECKS
-from dr_ctl.topologies.fanout.tools import READS, FanoutTools
-from dr_ctl.topologies.fanout.view import BrokerView
+from dr_ctl.topologies.common.verbs.fence import closed_first
+from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting, to_pause
+from dr_ctl.topologies.common.wants import PAID, SOURCE, TARGET, AtBroker, Site, Want, Wants, debts, pauses, planning
+from dr_ctl.topologies.fanout import ids, parity
+from dr_ctl.topologies.fanout.checks import CHECKS, nothing_owed, of_untold, possible_duplicates
+from dr_ctl.topologies.fanout.ids import Pace
+from dr_ctl.topologies.fanout.reading import Access, Lacking, Way
+from dr_ctl.topologies.fanout.tools import READS, Evened, FanoutTools
+from dr_ctl.topologies.fanout.view import COPY, IDS, BrokerView
+
+ROUNDS: Final = 20
+CONSUMED: Final = "they were consumed at the other site"
+LACKING: Final = "they lie at the other site only"
+IDLE: Final = 3  # rounds in which no client was shown what lacks
+
+
+def copies(view: BrokerView, queue: str, wanted: Collection[str]) -> Iterator[Call]:
+    """Put these messages down there, as they lie at the other site."""
+    for batch in batches(wanted, BATCH):
+        asked: dict[str, Json] = {COPY: queue, IDS: [*batch]}
+        yield call(view, Goal.COPY, queue, asked, f"copy {len(batch)} message(s) of {queue}")
+
+
+def may_remove(view: BrokerView) -> list[Call]:
+    """Plan a removal; the run finds out which messages."""
+    return [
+        by_ids.may_remove(view, queue, CONSUMED, view.own.id_header)
+        for queue in view.business.values()
+        if queue.dead_letter_address is None
+    ]
+
+
+def may_copy(view: BrokerView) -> list[Call]:
+    return [
+        call(view, Goal.COPY, name, {COPY: name, IDS: ["…"]}, f"copy them to {name} by their ids", LACKING, MOST)
+        for name, queue in view.business.items()
+        if queue.dead_letter_address is None
+    ]
+
+
+def _removed(at: AtBroker) -> list[Call]:
+    return may_remove(at.view)
+
+
+def _copied(at: AtBroker) -> list[Call]:
+    return may_copy(at.view)
+
+
+def _rests(at: AtBroker) -> list[Call]:
+    """Dispatch stops while both are compared. Not where a store of ids tells what was consumed, or the console refuses
+    pauses."""
+    view = at.view
+    if not view.open or view.own.stored or PAUSES in view.denied:
+        return []
+    when = "clients take messages while both sites are compared"
+    return [pause(view, queue, when) for queue in to_pause(at)]
+
+
+def _goes_on(at: AtBroker) -> list[Call]:
+    rested = at.named(Goal.PAUSE)
+    return [resume(at.view, queue, "it is paused") for name, queue in at.view.business.items() if name in rested]
+
+
+def resting(site: Site, *between: tuple[Want, Site]) -> Wants:
+    """The serving site delivers nothing meanwhile."""
+    return ((_rests, site), *between, (_goes_on, site))
+
+
+REMOVED: Final = (_removed, TARGET)
+COPIED: Final = (_copied, TARGET)
+# Consumed messages, so that the drain has only those that are consumed in between.
+draft_catch_up: Final = planning(
+    TARGET,
+    "{serving}what was consumed at {source} is removed at {target} by its ids",
+    REMOVED,
+    limits=Rules.catching_up,
+)
+draft_drain: Final = planning(
+    TARGET,
+    "both compared by id: what was consumed is removed at {target}, what it lacks is copied there; pauses lifted "
+    "meanwhile",
+    *(*LIFTED, REMOVED, COPIED),
+    limits=lambda rules, _, move: {"within": rules.within(move)},
+)
+draft_trim: Final = planning(
+    SOURCE, "what was consumed at {target} is removed at {source} by its ids", *resting(TARGET, (_removed, SOURCE))
+)
+# Before clients are let in: messages that the store of ids knows are removed and listed by id.
+draft_settle: Final = planning(
+    TARGET, "what consumers of {source} had done, as their store of ids says, is removed at {target}", REMOVED
+)
+
+
+class Evening:
+    """Makes the second broker of each pair hold what the first, which serves or did last, does, by the ids of messages;
+    `evened` is what came of it. Raises `BrokerError`."""
+
+    def __init__(self, tools: FanoutTools, source: str, target: str, move: Move, context: StepContext) -> None:
+        self.evened = Evened()
+        self._tools, self._move, self._context = tools, move, context
+        self._ways = tools.observer.between(source, target)
+
+    def done(self, *findings: Finding) -> Done:
+        return Done(self.evened.text, self.evened.as_json(), findings)
+
+    def all(self, *, copied: bool, pace: Pace = Pace.WORKING) -> Refused | None:
+        """Remove at the second broker the messages that were consumed at the first, in every queue. If `copied`, also
+        copy the messages that the second lacks, until a comparison shows that it lacks none. Gives None where all came
+        true."""
+        ended = (self._pair(way, copied=copied, pace=pace) for way in self._ways)
+        return next((refused for refused in ended if refused is not None), None)
+
+    def at_rest(self, step: PlannedStep, serving: Move, *, copied: bool) -> Refused | None:
+        """The same while the serving site delivers nothing and its clients hold nothing, if they let go in time; then
+        let it deliver again."""
+        tools, context = self._tools, self._context
+        if not any(call.goal is Goal.PAUSE for call in step.calls):
+            return None
+        quiet = quiesce.act(tools, replace(step, limits={"within": tools.timeouts.quiesce_s}), serving, context)
+        refused = self.all(copied=copied, pace=Pace.RESTING) if isinstance(quiet, Done) else None
+        lifted = quiesce.undo(tools, step, serving, context)
+        return lifted if isinstance(lifted, Refused) else refused
+
+    def _pair(self, way: Way, *, copied: bool, pace: Pace) -> Refused | None:
+        source, target = (access.read() for access in way)
+        queues = {
+            each.queue: (source.named.get(each.queue), target.named.get(each.queue))
+            for each in parity.counts(source, target, Queues())
+            if each.source or each.target
+        }
+        comparing, evened = self._tools.comparing, self.evened
+        if comparing.store is not None and not copied:
+            for name, (here, there) in queues.items():
+                ids.listed(way[0], here, name)  # a message without an id ends a move here, and not behind the fence
+                if (refused := self.remove(way[1], name, ids.consumed(comparing.store, way[1], there))) is not None:
+                    return refused
+            return None
+        idle = 0
+        for _ in range(ROUNDS):
+            pause = partial(self._context.wait, self._tools.timeouts.poll_s)
+            apart = comparing.apart(way, queues, pause, self._context.monotonic, pace)
+            evened.alone |= {name: {*each.alone} for name, each in apart.items()}
+            untold = comparing.untold(apart)
+            evened.untold = {name: each for name, each in evened.untold.items() if name not in apart} | untold
+            for name, each in apart.items():
+                if (refused := self.remove(way[1], name, each.done)) is not None:
+                    return refused
+            split = {name: Lacking.of(each.rows) for name, each in apart.items()}
+            evened.not_carried |= {name: {*each.cannot} for name, each in split.items() if each.cannot}
+            lacks = {name: each.can for name, each in split.items() if each.can}
+            if not copied or not lacks:
+                if not self._context.only_looks:
+                    _keep(way, apart)
+                return self._not_carried(way) if copied else None
+            before = evened.copied_in_all
+            for name, wanted in lacks.items():
+                if (refused := self._copy(way, name, wanted)) is not None:
+                    return refused
+            idle = idle + 1 if evened.copied_in_all == before else 0
+            if idle == IDLE:
+                named = some([f"{name} {ident}" for name, wanted in lacks.items() for ident in sorted(wanted)])
+                return Refused(
+                    f"{way[0].site} lists messages that {way[1].site} lacks, and shows them to no client: {named}",
+                    evened.as_json(),
+                )
+        finding = found("DR-FAN-004", target=target.site, source=source.site)
+        return Refused.of(finding, evidence=evened.as_json(), code=ExitCode.DRAIN_TIMEOUT)
+
+    def _not_carried(self, way: Way) -> Refused | None:
+        """Refuse where the second site lacks messages that cannot be copied whole, unless a person accepts as many."""
+        kept, accepted = self.evened.not_carried, self._move.ask.accept_difference
+        wrong = {name: lost for name, lost in kept.items() if len(lost) != accepted.get(name)}
+        if not wrong:
+            return None
+        finding = found(
+            "DR-FAN-008",
+            site=way[1].site,
+            id_header=way[0].own.id_header,
+            messages=some([f"{name}: {len(lost)} ({some(sorted(lost))})" for name, lost in wrong.items()]),
+            other_site=way[0].site,
+            accepting=accepting({name: len(lost) for name, lost in wrong.items()}),
+        )
+        return Refused.of(finding, evidence=self.evened.as_json())
+
+    def remove(self, access: Access, queue: str, gone: Consumed) -> Refused | None:
+        """Remove these messages, and look whether they are gone; gives None where they are."""
+        if not gone.ids:
+            return None
+        if self._context.only_looks:
+            self.evened.note(self.evened.removed, queue, gone.ids)
+            return None
+        view = access.names()
+        calls = [*removes(view, view.named[queue], gone, view.own.id_header)]
+        outcomes = self._tools.change(calls, self._context)
+        left = ids.lying(access, view.named[queue]) & gone.ids
+        self.evened.note(self.evened.removed, queue, gone.ids - left)
+        about = f"of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}"
+        return not_done(left, about, outcomes)
+
+    def _copy(self, way: Way, queue: str, lacks: Collection[str]) -> Refused | None:
+        """Copy those of these messages that the first broker shows to a client. Whoever lacks afterwards is compared
+        again: a message that was not shown may be on its way to a consumer."""
+        source, target = way
+        messages = source.messages(queue, lacks)
+        target.carries = {(queue, ident): message for ident, message in messages.items()}
+        outcomes = self._tools.change([*copies(target.names(), queue, messages)], self._context)
+        target.carries = {}
+        there = ids.lying(target, target.read().named.get(queue))
+        self.evened.note(self.evened.copied, queue, messages.keys() & there)
+        about = f"of {len(messages)} message(s) of {queue} could not be copied to {target.site}"
+        return not_done(messages.keys() - there, about, outcomes, "they are not there")
+
+
+def _keep(way: Way, apart: Mapping[str, ids.Apart]) -> None:
+    """Note what both sites hold now, consumed messages removed: from here on counters tell what is consumed."""
+    marks = {}
+    for name, each in apart.items():
+        if each.marks is not None:
+            there = each.marks[way[1].site]
+            marks[name] = {**each.marks, way[1].site: replace(there, removed=there.removed + len(each.done.ids))}
+    ids.keep(way, marks)
+
+
+def catch_up(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    evening = Evening(tools, move.source, move.target, move, context)
+    return evening.all(copied=False, pace=Pace.ONCE) or evening.done()
+
+
+def drain(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    evening = Evening(tools, move.source, move.target, move, context)
+    with lifting(tools, move, context) as lifted:
+        refused = evening.all(copied=True)
+    return lifted.judged(refused or evening.done())
+
+
+def trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Compare towards the named site, which waits; say what nobody could tell, as it stays there. Where clients take
+    messages all the time, let them rest for a moment."""
+    evening = Evening(tools, move.target, move.source, move, context)
+    refused, evened = evening.all(copied=False), evening.evened
+    busy = any(each.why == parity.TAKEN for each in evened.untold.values())
+    if refused is None and busy and not context.only_looks:
+        refused = evening.at_rest(step, replace(move, source=move.target), copied=False)
+    if refused is not None:
+        return refused
+    done = evening.done(*possible_duplicates(evened.untold, move, move.source))
+    could = f"{evened.removed_in_all} consumed messages could be removed at {move.source}"
+    return replace(done, text=could) if context.only_looks else done
+
+
+def settle(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Remove the messages that the lost site's consumers had done, as their store knows. Messages without a record come
+    twice: nobody waits for them."""
+    if (store := tools.comparing.store) is None:
+        return Done.of(found("DR-FAN-005.not_known", source=move.source))
+    evening, why = Evening(tools, move.source, move.target, move, context), None
+    try:
+        for access in tools.observer.at(move.target):
+            for name, queue in access.read().business.items():
+                if queue.depth and why is None:
+                    refused = evening.remove(access, name, ids.consumed(store, access, queue))
+                    why = refused.text if refused is not None else None
+    except BrokerError as error:
+        why = str(error)
+    if why is None:
+        return evening.done()
+    finding = found("DR-FAN-005.not_removed", source=move.source, why=why)
+    return Done.of(finding, evidence=evening.evened.as_json())
+
+
+UNDO_TRIM: Final = Undo(target=(pauses,))
+# Messages stay copied and removed when it is undone: copies lie at both sites, and the rest was consumed.
+draft_reinstate: Final = planning(
+    TARGET,
+    "compared by id: what was consumed since is removed at {target}, what came since is copied there",
+    *(*resting(SOURCE, REMOVED, COPIED), *PAID),
+    limits=Rules.while_moving,
+)
+draft_reconcile: Final = planning(TARGET, "what was consumed meanwhile removed; both sites compared", REMOVED, COPIED)
+
+
+def residue(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Close the returned site to clients where it is open, and count its messages. Producers may still write to it:
+    their messages lie at the other site as well."""
+    findings = closed_first(tools, step, move, context)
+    if isinstance(findings, Refused):
+        return findings
+    views = tools.views(move.target)
+    count = sum(queue.depth for view in views for queue in view.business.values())
+    return Done(f"{count} message(s) lie there", {"messages": count}, tuple(findings))
+
+
+def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Even it out while clients work; then once more while they rest, so that counters tell from then on what is
+    consumed."""
+    if nothing_owed(tools.observer.observe(), move):
+        return NotNeeded(f"{move.target} is taken in already")
+    evening = Evening(tools, move.source, move.target, move, context)
+    refused = evening.all(copied=True) or evening.at_rest(step, move, copied=True) or tools.reach(PAID, move, context)
+    return refused or evening.done(*_alone(evening.evened, move))
+
+
+def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Even it out once more; what may come as duplicates is judged as by every check: the gate proves what counters
+    tell, once clients are out."""
+    evening = Evening(tools, move.source, move.target, move, context)
+    if (refused := evening.all(copied=True)) is not None:
+        return refused
+    snapshot = tools.observer.observe()
+    untold = [found for both in snapshot.both(move.source, move.target) for found in of_untold(move, *both)]
+    if any(each.severity is Severity.ERROR for each in untold):
+        return Refused(untold[0].text, evening.evened.as_json(), tuple(untold))
+    return evening.done(*untold)
+
+
+def _alone(evened: Evened, move: Move) -> Iterator[Finding]:
+    if alone := {queue: ids for queue, ids in evened.alone.items() if ids}:
+        items = some([f"{queue} {ident}" for queue, ids in alone.items() for ident in sorted(ids)])
+        yield found("DR-FAN-006", count=sum(map(len, alone.values())), target=move.target, items=items)
+
+
+UNDO_REINSTATE: Final = Undo(source=(pauses, debts))
+
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], FanoutTools]] = {
     **COMMON,
-    "catch-up": Row(reconciling.draft_catch_up, reconciling.catch_up),
+    "catch-up": Row(draft_catch_up, catch_up),
     "quiesce": Row(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
-    "settle": Row(reconciling.draft_settle, reconciling.settle),
-    "drain": Row(reconciling.draft_drain, reconciling.drain),
+    "settle": Row(draft_settle, settle),
+    "drain": Row(draft_drain, drain),
     "probe": Row(classic.draft_probe, classic.probe),
-    "trim": Row(reconciling.draft_trim, reconciling.trim, reconciling.UNDO_TRIM),
+    "trim": Row(draft_trim, trim, UNDO_TRIM),
     # How a lost site is taken in again.
-    "residue": Row(fence.draft_of_returned, reconciling.residue),
-    "reinstate": Row(reconciling.draft_reinstate, reconciling.reinstate, reconciling.UNDO_REINSTATE),
-    "reconcile": Row(reconciling.draft_reconcile, reconciling.reconcile),
+    "residue": Row(fence.draft_of_returned, residue),
+    "reinstate": Row(draft_reinstate, reinstate, UNDO_REINSTATE),
+    "reconcile": Row(draft_reconcile, reconcile),
 }
 NOT_WRITTEN_TWICE: Final = (
     "what a client sends by the clients' connector, and not as a producer to both sites",

@@ -1,13 +1,15 @@
-"""The way to each broker of a fan-out installation: readings, changes, and the messages that are copied."""
+"""The way to each broker of a fan-out installation: readings, changes, and the messages that are copied to the other
+site, by the ids that producers gave them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from dr_ctl.core.system import Clock
+from dr_ctl.core.errors import BrokerError, TimedOut
+from dr_ctl.core.system import Clock, growing_s
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Outcome
 from dr_ctl.jolokia.client import Answer, Read, Reader
@@ -19,14 +21,87 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.classic import access
 from dr_ctl.topologies.classic.broker import OWN_CLIENT
+from dr_ctl.topologies.classic.ids import browsed, connected
 from dr_ctl.topologies.classic.reading import ask
 from dr_ctl.topologies.common.access import Gate, gate
 from dr_ctl.topologies.common.calls import items
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.fanout.copying import COPY, IDS, CannotCopy, CopiedMessage, put, read
 from dr_ctl.topologies.fanout.counting import EMPTY, Counters
-from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
+from dr_ctl.topologies.fanout.view import COPY, IDS, BrokerView, FanoutConfig
+
+SILENT_S: Final = 10.0
+AT_ONCE: Final = 100  # on their way without a receipt
+# Headers that the broker adds to a message, not its producer; `content-length` tells bytes from text.
+_ITS: Final = frozenset(
+    {"destination", "subscription", "message-id", "ack", "redelivered", "receipt", "original-destination"}
+)
+_BODIES: Final = frozenset({"Text", "BodyLength"})
+_TYPED: Final = ("Boolean", "Byte", "Double", "Float", "Int", "Long", "Short")
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedMessage:
+    """A message as a producer would send it again."""
+
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """Ids of messages that a site lacks: those that STOMP carries whole, and those that it `cannot`."""
+
+    can: frozenset[str]
+    cannot: frozenset[str]
+
+    @classmethod
+    def of(cls, rows: Mapping[str, Mapping[str, Any]]) -> Lacking:
+        """Tell them by how the console shows each: STOMP itself gives such a message an empty body, and no sign."""
+        can = frozenset(ident for ident, row in rows.items() if _is_carried(row))
+        return cls(can, frozenset(rows) - can)
+
+
+def _is_carried(row: Mapping[str, Any]) -> bool:
+    """Say whether a message is text or bytes, and its properties are texts."""
+    return not _BODIES.isdisjoint(row) and not any(row.get(f"{kind}Properties") for kind in _TYPED)
+
+
+class CannotCopy(BrokerError):
+    """A message cannot be read whole, or cannot be put down."""
+
+
+def read(gate: Gate, queue: str, header: str, wanted: Collection[str]) -> dict[str, CopiedMessage]:
+    """Read the messages of a queue that bear one of these ids. Raises `BrokerError`."""
+    found = {}
+    for frame in browsed(gate, queue):
+        ident = frame.headers.get(header)
+        if ident in wanted:
+            kept = {name: value for name, value in frame.headers.items() if name not in _ITS}
+            found[ident] = CopiedMessage(kept, frame.body or b"")
+    return found
+
+
+def put(gate: Gate, queue: str, messages: Sequence[CopiedMessage]) -> None:
+    """Send these messages as durable, and wait until the broker confirms each. Raises `BrokerError`: confirmed messages
+    stay there."""
+    connection = connected(gate)
+    try:
+        for start in range(0, len(messages), AT_ONCE):
+            waiting = set()
+            for number, message in enumerate(messages[start : start + AT_ONCE], start):
+                headers = {**message.headers, "persistent": "true", "receipt": str(number)}
+                connection.stomp.send(f"/queue/{queue}", message.body, headers=headers)
+                waiting.add(str(number))
+            until = growing_s() + SILENT_S
+            while waiting:
+                frames = connection.receive(0.5)
+                waiting -= {each.headers.get("receipt-id", "") for each in frames if each.cmd == "RECEIPT"}
+                if waiting and growing_s() > until:
+                    raise TimedOut(f"{gate.address}: {len(waiting)} message(s) of {queue} were not confirmed")
+    finally:
+        connection.close()
+
 
 COUNTERS: Final = ("QueueSize", "EnqueueCount", "DequeueCount", "ExpiredCount", "DispatchCount", "InFlightCount")
 

@@ -11,7 +11,7 @@ from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.gate import Sample, Verifier, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe
-from dr_ctl.topologies.common.snapshot import Silent, Snapshot
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.checks import possible_duplicates
@@ -42,14 +42,11 @@ def with_counters(observer: Observer, look: Callable[[], Snapshot[BrokerView]]) 
     snapshot = look()
     if observer.all()[0].ids is not None:
         return snapshot
-    sites: dict[str, dict[str, BrokerView | Silent]] = {site: {**views} for site, views in snapshot.sites.items()}
-    for way in zip(*(brokers.values() for brokers in observer.brokers.values()), strict=True):
-        here, there = (snapshot.view(access.site, access.pair) for access in way)
-        if here is not None and there is not None:
-            counted = _counted(observer, way, here, there)
-            for view in (here, there):
-                sites[view.site][view.pair] = replace(view, counted=counted)
-    return replace(snapshot, sites=sites)
+    counted = {}
+    for here, there in snapshot.both(*snapshot.sites):
+        way = tuple(observer.brokers[view.site][view.pair] for view in (here, there))
+        counted[here.pair] = _counted(observer, way, here, there)
+    return snapshot.changed(lambda view: replace(view, counted=counted.get(view.pair, {})))
 
 
 def _counted(observer: Observer, way: tuple[Access, ...], here: BrokerView, there: BrokerView) -> Mapping[str, Counted]:
@@ -193,12 +190,9 @@ def _listed(ids_by_queue: Mapping[str, Collection[str]]) -> dict[str, Json]:
 
 
 class FanoutTools(Tools[BrokerView]):
-    """`evened` is what this step has done so far to make both sites hold the same."""
-
     observer: Observer
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
         self.comparing = Comparing(observer.all()[0].ids, observer.timeouts.differs_s)
         gate = FanoutVerifier(observer, self.comparing, recipe.rules.drain.poll)
         super().__init__(observer, recipe, sender, gate)
-        self.evened = Evened()

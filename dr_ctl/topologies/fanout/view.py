@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from typing import Final
 
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.rpo.history.row import Row
@@ -18,6 +19,9 @@ from dr_ctl.topologies.common.link import NoLink
 from dr_ctl.topologies.common.view import Acceptor, Connection, Queue
 from dr_ctl.topologies.fanout.counting import Counted
 from dr_ctl.topologies.topology import LinkSnapshot, Stake
+
+COPY: Final = "copy"  # the queue
+IDS: Final = "ids"
 
 
 class BesideProducers(Fence):
@@ -33,7 +37,7 @@ class BesideProducers(Fence):
         ]
         where = {each.client: each.protocol for each in self.view.producers}
         taking = [each for each in self.view.consumers if each.queue in self.view.business and each.client in where]
-        return clients + [f"consumer of {each.queue}: {each.told} on connector {where[each.client]}" for each in taking]
+        return clients + [f"consumer of {each.queue}: {each.who} on connector {where[each.client]}" for each in taking]
 
 
 def _named(client: Connection) -> str:

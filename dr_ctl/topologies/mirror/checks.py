@@ -7,12 +7,11 @@ from typing import Final
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, Weight, some
 from dr_ctl.topologies.artemis.broker import of_mqtt
-from dr_ctl.topologies.common import failover, single
+from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_locks, of_pair, of_queues
-from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.names import CLUSTER_PREFIX
-from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.view import BrokerView
+from dr_ctl.topologies.common.reasons import nothing_owed
+from dr_ctl.topologies.mirror.view import BrokerView, differences, not_accepted, unexplained
 
 CLOCK_SKEW_MS = 2000
 # Findings that a return itself mends.
@@ -26,7 +25,7 @@ def of_both(case: Case[BrokerView], here: BrokerView, there: BrokerView) -> Iter
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
-    return failover.of_return(case, of_broker, _MENDED, "DR-RETURN-001.artemis")
+    return reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.artemis")
 
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
@@ -106,11 +105,9 @@ def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
 
 def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
     def surplus(here: BrokerView, there: BrokerView) -> dict[str, int]:
-        return {
-            each.queue: each.source - each.target for each in parity.unexplained(here, there, case.rules.queues, {})
-        }
+        return {each.queue: each.source - each.target for each in unexplained(here, there, case.rules.queues, {})}
 
-    return single.lies_here_alone(case, surplus)
+    return reasons.lies_here_alone(case, surplus)
 
 
 def _pair(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
@@ -119,20 +116,20 @@ def _pair(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Ite
     if skew > CLOCK_SKEW_MS:
         yield found("DR-PAIR-003", skew=f"{skew / 1000:.1f}")
     if Role.SERVING in (source.role, target.role):
-        apart = parity.unexplained(source, target, case.rules.queues, case.snapshot.moved.get(source.pair, {}))
-        wrong = parity.not_accepted(apart, case.move.ask.accept_difference)
+        apart = unexplained(source, target, case.rules.queues, case.snapshot.moved.get(source.pair, {}))
+        wrong = not_accepted(apart, case.move.ask.accept_difference)
     else:
         wrong = []  # both closed: the gate of the run itself judges, over time
     if wrong:
         yield found(
             "DR-PARITY-001",
             differences=some(
-                [each.told(source.site, target.site) + (" (absent there)" if each.absent else "") for each in wrong]
+                [each.text(source.site, target.site) + (" (absent there)" if each.absent else "") for each in wrong]
             ),
         )
-    loose = [each for each in parity.differences(source, target, case.rules.queues) if not each.blocks]
+    loose = [each for each in differences(source, target, case.rules.queues) if not each.blocks]
     if loose:
-        yield found("DR-PARITY-002", loose=some([each.told(source.site, target.site) for each in loose]))
+        yield found("DR-PARITY-002", loose=some([each.text(source.site, target.site) for each in loose]))
 
 
 def _fenced(view: BrokerView) -> str:

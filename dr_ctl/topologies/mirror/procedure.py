@@ -1,26 +1,613 @@
-"""Everything that a mirrored installation does for the verbs of its runbooks, row by row."""
+"""Everything that a mirrored installation does for the verbs of its runbooks: the waits on links, how a lost site is
+taken in again, and what lies at one site alone after that; last the table of them.
 
+A poll of a wait asks every broker, and every pair ends for itself. A link that hangs is restarted instead of waited
+out: a hung handshake takes a minute otherwise.
+
+After both directions have drained, a message that lies only at the returned site can be neither shipped nor
+acknowledged. Clients would get it, once more or for the first time, as soon as that site serves. A person has to look:
+dr-ctl moves the message to a queue of its own there, and never removes it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
-from dr_ctl.topologies.common.recipe import Procedure, Row
+from dr_ctl.core.document import document
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.findings import found
+from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.engine.goals import ALL, Goal
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.waiting import until
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.broker import CREATE_QUEUE, MOVE, internal_queue
+from dr_ctl.topologies.common import wants
+from dr_ctl.topologies.common.access import Part
+from dr_ctl.topologies.common.calls import call, pause_lasting, request
+from dr_ctl.topologies.common.consumed import Acknowledged, Consumed
+from dr_ctl.topologies.common.figures import Residue, total
+from dr_ctl.topologies.common.names import quarantine_queue
+from dr_ctl.topologies.common.reasons import nothing_owed
+from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
+from dr_ctl.topologies.common.rules import Rules, selected
 from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import fence
-from dr_ctl.topologies.mirror import reconcile, reinstate, shipping
+from dr_ctl.topologies.common.verbs.fence import closed_first
+from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
+from dr_ctl.topologies.common.verbs.undoing import as_before
+from dr_ctl.topologies.common.waiting import Wait, attached
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links, planning
+from dr_ctl.topologies.mirror import reading
 from dr_ctl.topologies.mirror.checks import CHECKS
-from dr_ctl.topologies.mirror.parity import ORIGINS_UP_TO
-from dr_ctl.topologies.mirror.reading import READS
-from dr_ctl.topologies.mirror.tools import MirrorTools
-from dr_ctl.topologies.mirror.view import MirrorSnapshot
+from dr_ctl.topologies.mirror.reading import READS, RESIDUE_UP_TO, Access, Browsed, Origin, browsed, identity, residue
+from dr_ctl.topologies.mirror.tools import HalfWay, MirrorTools
+from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, Difference, MirrorSnapshot, unexplained
+
+STOP_LINK: Final = "stopBrokerConnection(java.lang.String)"
+START_LINK: Final = "startBrokerConnection(java.lang.String)"
+NOT_ATTACHED: Final = "the link is not attached, or ships nothing, although the peer answers"
+LINK_RESTARTS: Final = 3
+UNDER_WAY: Final = "events under way between the sites"
+SMALL: Final = 500
+
+
+def _link(view: BrokerView, goal: Goal, when: str | None = None, at_most: int = 1) -> list[Call]:
+    if (link := view.broker_connection) is None:
+        return []
+    operation, does = (START_LINK, "start") if goal is Goal.LINK_UP else (STOP_LINK, "stop")
+    asked = request(beans.server(view.broker), operation, (link.name,))
+    return [call(view, goal, link.name, asked, f"{does} link {link.name}", when, at_most)]
+
+
+def restarts(view: BrokerView) -> list[Call]:
+    """Stop and start a link: a hung handshake is otherwise waited out, which takes a minute."""
+    return [call for goal in (Goal.LINK_DOWN, Goal.LINK_UP) for call in _link(view, goal, NOT_ATTACHED, LINK_RESTARTS)]
+
+
+def started(at: AtBroker) -> list[Call]:
+    return at.missing(_link(at.view, Goal.LINK_UP))
+
+
+def _stopped(at: AtBroker) -> list[Call]:
+    return at.missing(_link(at.view, Goal.LINK_DOWN))
+
+
+def _hung(at: AtBroker) -> list[Call]:
+    return restarts(at.view)
+
+
+_RESTARTS: Final[Wants] = ((_hung, SOURCE), (_hung, TARGET))
+draft_catch_up: Final = planning(
+    SOURCE, "{serving}both links attached, the outflow small", *_RESTARTS, limits=Rules.catching_up
+)
+draft_drain: Final = planning(
+    TARGET,
+    "everything shipped and applied, in both directions; pauses lifted meanwhile",
+    *LIFTED,
+    *_RESTARTS,
+    limits=Rules.draining,
+)
+# An attached link too: a link that hangs may say that it is attached.
+draft_restart: Final = planning(
+    SOURCE,
+    "stop and start the link of {source}, until it is attached; clients stay where they are",
+    (_stopped, SOURCE),
+    (started, SOURCE),
+    limits=lambda rules, _, move: {"within": move.ask.timeout_s or rules.timeouts.link_attach_s},
+)
+
+
+class Events:
+    """The events under way from one broker to its peer, and those of the peer that wait there to be applied. A link
+    that stays unattached, or ships nothing, although its peer answers and lets links in, is restarted instead of waited
+    out."""
+
+    mending = ""
+
+    def __init__(self, here: Access, there: Access, tools: MirrorTools, context: StepContext, small: int = 0) -> None:
+        self.here, self.there = here, there
+        self._tools, self._context, self._small = tools, context, small
+        self._shipped: int | None = None
+        self._left: int | None = None
+        self._moved_at = context.monotonic()
+        self._hangs_at: float | None = None
+        self._restarted = 0
+
+    def left(self, here: BrokerView, _there: BrokerView) -> int | None:
+        shipped = here.outflow.added - here.outflow.depth if here.outflow is not None else None
+        if shipped != self._shipped or not here.link.to_ship or not here.link.attached:
+            self._shipped, self._moved_at = shipped, self._context.monotonic()
+        self._left = total((here.under_way, here.link.unapplied))
+        return self._left
+
+    def why(self, here: BrokerView, there: BrokerView) -> list[str]:
+        site, idle_s = self.here.site, self._context.monotonic() - self._moved_at
+        if (why := why_not_attached(site, here)) is not None:
+            return [why]
+        if self._left is not None and self._left <= self._small:
+            return []
+        if here.link.unapplied and not here.link.to_ship and not there.link.to_ship:
+            return [f"acknowledgements wait to be applied at {site} ({here.link.unapplied})"]
+        if idle_s > self._tools.waits.idle_s:
+            return [f"the peer has taken nothing from {site} for {idle_s:.0f} s: its link hangs"]
+        return []
+
+    def mends(self, here: BrokerView, there: BrokerView | BrokerError) -> list[Call]:
+        now, between_s = self._context.monotonic(), self._tools.timeouts.link_between_s * 2**self._restarted
+        lost_s = self._tools.timeouts.link_lost_s
+        idle = now - self._moved_at > self._tools.waits.hung_s
+        hangs = any(here.link.ships.values()) and (idle or not here.link.attached)
+        if not hangs or isinstance(there, BrokerError) or not all(each.started for each in there.link.listeners):
+            self._hangs_at = None
+            return []
+        self._hangs_at = now if self._hangs_at is None else self._hangs_at
+        if (not idle and now - self._hangs_at < lost_s) or self._restarted >= LINK_RESTARTS:
+            return []
+        self._hangs_at, self._moved_at = now + between_s - lost_s, now
+        self._restarted += 1
+        what = "ships nothing" if idle else "is not attached"
+        self.mending = f"the link {what} although the peer answers: restarting it"
+        # Stop and start travel in one POST, so no call comes between and leaves the link stopped.
+        return restarts(self.here.names())
+
+
+def why_not_attached(name: str, view: BrokerView) -> str | None:
+    if view.link.missing or view.link.attached:
+        return None
+    return f"the link of {name} is not {'attached' if any(view.link.ships.values()) else 'started'}"
+
+
+def wait(
+    tools: MirrorTools, directions: Sequence[Events], context: StepContext, about: str = UNDER_WAY, small: int = 0
+) -> Wait[BrokerView]:
+    lessens = about != UNDER_WAY
+    return Wait(tools, directions, context, about, small, counts=" event(s)", parts=Part.OUTFLOW, lessens=lessens)
+
+
+def _both(tools: MirrorTools, move: Move, context: StepContext, small: int = 0) -> Wait[BrokerView]:
+    ways = [way for here, there in tools.observer.ways(move) for way in ((here, there), (there, here))]
+    return wait(tools, [Events(*way, tools, context, small) for way in ways], context, small=small)
+
+
+def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Wait, while the source serves, until both links are attached and a drain would take a moment."""
+    waited = _both(tools, move, context, SMALL)
+    failed = waited.until(tools.timeouts.link_poll_s, step.limits, calms=1)
+    if failed is not None and (waited.why or waited.first is None or waited.last is None):
+        return Refused(f"not caught up: {some(waited.why) or failed.text}")
+    left, first = waited.last or 0, waited.first or 0
+    if failed is not None and left >= first:
+        return Refused(f"the outflow grows while clients work: {first} event(s), then {left}")
+    return Done(f"{left} event(s) under way", {"under_way": left, "restarts": waited.mended})
+
+
+def _opened(view: BrokerView) -> list[str]:
+    return [listener.name for listener in view.listeners if listener.started]
+
+
+def drain(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Lift the pauses and wait, side by side, until nothing is under way in either direction."""
+    with lifting(tools, move, context) as lifted:
+        waited = _both(tools, move, context)
+        failed = waited.until(tools.rules.drain.poll, step.limits, _opened)
+    return lifted.judged(failed or Done("nothing is under way", {"restarts": waited.mended}))
+
+
+def restart(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    tools.change(step.calls, context)  # in one request, so no call comes between and leaves the link stopped
+
+    def away() -> dict[str, str]:
+        brokers = tools.observer.at(move.source)
+        now = zip(brokers, tools.observer.answers(brokers, Part.OUTFLOW), strict=True)
+        why = {
+            name: f"{name} does not answer: {view}" if isinstance(view, BrokerError) else why_not_attached(name, view)
+            for name, view in ((f"{access.site}/{access.pair}", view) for access, view in now)
+        }
+        return {name: reason for name, reason in why.items() if reason is not None}
+
+    return attached(tools, step, move, context, "the link", away)
+
+
+UNDO_LINK: Final = Undo(source=(links,), target=(links,))
+
+
+Only = Mapping[Origin, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOver:
+    """The messages of one queue that lie at one side alone; the returned broker's with the numbers it gave them.
+
+    `gone` is the proof that `only_there` was done; without one a person has to look at what is moved aside."""
+
+    view: BrokerView
+    queue: str
+    only_there: Only
+    only_here: frozenset[Origin]
+    gone: Consumed | None = None
+
+
+def draft_reconcile(_rules: Rules, _step: RunbookStep, snapshot: MirrorSnapshot, move: Move) -> StepPlan:
+    """Compare both sites once all of it has arrived; take out what lies only at the returned one."""
+    calls: list[Call] = []
+    for view in snapshot.views(move.target):
+        name = quarantine_queue(view.site, "…")
+        when = f"messages lie only at {view.site} for longer than anything explains"
+        server, up_to = beans.server(view.broker), ORIGINS_UP_TO
+        created, moved = (request(server, operation, (name,)) for operation in (CREATE_QUEUE, MOVE))
+        calls.append(call(view, Goal.WRITE, name, created, f"create {name}", when, len(view.business)))
+        calls.append(call(view, Goal.MOVE, ALL, moved, f"move each of them to {name}", when, up_to))
+    return StepPlan(move.source, "what was recovered, duplicated, or left over at one side", tuple(calls))
+
+
+def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """Name queues that stay different, and move their messages aside: messages under way explain a short difference."""
+    first: dict[tuple[str, str], LeftOver] = {}
+
+    def look() -> tuple[MirrorSnapshot, dict[tuple[str, str], Difference]]:
+        snapshot = tools.observer.observe()
+        wrong = _unexplained(tools, snapshot, move)
+        if wrong and not first:
+            first.update(_left_over(tools, snapshot, wrong, move))
+        return snapshot, wrong
+
+    within_s, poll_s = tools.waits.left_over_s, tools.rules.drain.poll
+    snapshot, wrong = until(context, look, holds=lambda now: not now[1], within_s=within_s, poll_s=poll_s).look
+    left = _still(first, _left_over(tools, snapshot, wrong, move)) if wrong else []
+    differing = [each.text(move.source, move.target) for each in wrong.values()]
+    findings: list[Finding] = []
+    if differing:
+        findings.append(found("DR-RECONCILE-001", queues=some(differing)))
+    moved = taken_out(tools, left, context)
+    if isinstance(moved, Refused):
+        return moved
+    if moved:
+        findings.append(
+            found("DR-RECONCILE-002.kept_aside", target=move.target, count=sum(moved.values()), queues=", ".join(moved))
+        )
+    text = f"{tools.rejoined.text}{tools.rejoined.duplicates(move.target)}"
+    left_over: list[Json] = [*differing]
+    evidence: dict[str, Json] = {
+        **document(tools.rejoined),
+        "left_over": left_over,
+        "left_over_ids": {
+            each.queue: {
+                move.target: [identity(origin) for origin in sorted(each.only_there)],
+                move.source: [identity(origin) for origin in sorted(each.only_here)],
+            }
+            for each in left
+        },
+        "quarantined": dict(moved),
+    }
+    return Done(text, evidence, tuple(findings))
+
+
+def _unexplained(tools: MirrorTools, snapshot: MirrorSnapshot, move: Move) -> dict[tuple[str, str], Difference]:
+    return {
+        (here.pair, each.queue): each
+        for here, there in snapshot.both(move.source, move.target)
+        for each in unexplained(here, there, tools.observer.queues, snapshot.moved.get(here.pair, {}))
+    }
+
+
+def _left_over(
+    tools: MirrorTools, snapshot: MirrorSnapshot, wrong: Iterable[tuple[str, str]], move: Move
+) -> dict[tuple[str, str], LeftOver]:
+    """Name the messages that lie at one side alone, of the queues that are shallow enough to look at each message."""
+    found = {}
+    for pair, name in wrong:
+        views = [view for site in (move.source, move.target) if (view := snapshot.view(site, pair)) is not None]
+        queues = [view.business.get(name) for view in views]
+        # A message that a client holds, or that waits for its time, is not browsed: the message would seem to lie only
+        # at the other side.
+        held = any(queue is not None and (queue.delivering or queue.scheduled) for queue in queues)
+        if len(views) == 2 and not held and all(q is None or q.depth <= ORIGINS_UP_TO for q in queues):  # noqa: PLR2004
+            here, there = (_messages(tools, view, name) for view in views)
+            # A message whose origin is not shown may be any of the other site's: then none is known to lie alone.
+            if not here.unnamed and not there.unnamed:
+                only_there = {origin: number for origin, number in there.numbers.items() if origin not in here.ids}
+                found[pair, name] = LeftOver(views[1], name, only_there, here.ids - there.ids)
+    return found
+
+
+def _messages(tools: MirrorTools, view: BrokerView, name: str) -> Browsed:
+    reader = tools.observer.brokers[view.site][view.pair].reader()
+    queue = view.business.get(name)  # an empty queue may have been removed by its broker
+    return browsed(reader, view, [queue], limit=RESIDUE_UP_TO)[0] if queue is not None else Browsed({})
+
+
+def _still(first: Mapping[tuple[str, str], LeftOver], now: Mapping[tuple[str, str], LeftOver]) -> list[LeftOver]:
+    """Keep only messages that lie at one side alone since the beginning: clients of the other side go on meanwhile."""
+    found = []
+    for key, each in now.items():
+        was = first.get(key)
+        if was is not None:
+            only_there = {origin: n for origin, n in each.only_there.items() if origin in was.only_there}
+            found.append(LeftOver(each.view, each.queue, only_there, each.only_here & was.only_here))
+    return found
+
+
+def taken_out(tools: MirrorTools, left: Iterable[LeftOver], context: StepContext) -> dict[str, int] | Refused:
+    """Move what lies only at that broker; how many went to each queue."""
+    moved: dict[str, int] = {}
+    for each in left:
+        if not each.only_there:
+            continue
+        name = quarantine_queue(each.view.site, each.queue)
+        outcomes = tools.change(take_out(each.view, each.queue, each.only_there), context)
+        after = _messages(tools, tools.observer.brokers[each.view.site][each.view.pair].read(), each.queue)
+        if stayed := [origin for origin in each.only_there if origin in after.ids]:
+            refused = [outcome.text for outcome in outcomes if not isinstance(outcome, Done)]
+            text = f"{len(stayed)} message(s) of {each.queue} could not be moved to {name}"
+            done = len(each.only_there) - len(stayed) + sum(moved.values())
+            text += f" ({done} were moved and stay there)"
+            return Refused(f"{text}: {next(iter(refused), 'they are still there')}")
+        moved[name] = moved.get(name, 0) + len(each.only_there)
+    return moved
+
+
+def take_out(view: BrokerView, queue: str, messages: Only) -> list[Call]:
+    """Move messages of a queue to one of dr-ctl's own beside it."""
+    name = quarantine_queue(view.site, queue)
+    created = call(
+        view,
+        Goal.WRITE,
+        name,
+        request(beans.server(view.broker), CREATE_QUEUE, (json.dumps(internal_queue(name, "")), True)),
+        f"create {name}",
+    )
+    bean = view.business[queue].bean
+    return [
+        created,
+        *(
+            call(
+                view,
+                Goal.MOVE,
+                queue,
+                request(bean, MOVE, (number, name)),
+                f"move {identity(origin)} from {queue} to {name}",
+            )
+            for origin, number in sorted(messages.items())
+        ),
+    ]
+
+
+CALM: Final = 5
+# The serving site's producers go on: their messages are under way all the time, and are no residue.
+BACKLOG: Final = 500
+
+
+def _held(at: AtBroker) -> list[Call]:
+    """Every queue, whatever the settings narrow: one that goes on delivering would meet the residue. Lasting: a restart
+    must not let residue meet consumers."""
+    return at.missing(pause_lasting(at.view, queue) for queue in at.view.business.values())
+
+
+def _comes(at: AtBroker) -> list[Call]:
+    """Where both sites were lost in turn, the one that returns still keeps the other out."""
+    return [*wants.listens(at), *started(at)]
+
+
+HELD: Final[Wants] = ((_held, wants.SOURCE),)
+LET_IN: Final[Wants] = ((wants.listens, wants.SOURCE), (_comes, wants.TARGET))
+DELIVERED: Final[Wants] = ((wants.delivers, wants.SOURCE), *wants.PAID)
+draft_reinstate: Final = wants.planning(
+    wants.TARGET,
+    "its residue is let in while nothing is delivered; both directions drain",
+    *(*HELD, *LET_IN, *DELIVERED),
+    limits=Rules.while_moving,
+)
+
+
+def _since(views: Sequence[BrokerView]) -> str:
+    done = [
+        f"{queue.name}: {queue.added} added, {queue.acked} acknowledged"
+        for view in views
+        for queue in view.business.values()
+        if queue.added or queue.acked
+    ]
+    return f"; since its start, by them and by the mirror: {some(done) or 'nothing came or went'}"
+
+
+def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    findings = closed_first(tools, step, move, context, _since)
+    if isinstance(findings, Refused):
+        return findings
+    for access in tools.observer.at(move.target):
+        counted = residue(access.reader(), access.read())
+        # Where its clients were let in, what it wrote since its start may be their work.
+        tools.residue[access.pair] = replace(counted, since={}) if findings else counted
+    total = Residue.together(tools.residue.values())
+    since = sum(len(ids) for each in tools.residue.values() for ids in each.since.values())
+    text = f"{total.messages} message(s) and {total.acks} acknowledgement(s)"
+    text += f", {since} of these written since it is back" if since else ""
+    context.notice(f"{move.target} still holds for the other site: {text}")
+    return Done(text, total.figures(), tuple(findings))
+
+
+@dataclass
+class _Taken:
+    """A pair before its residue is let in. A None means a queue too deep to look at, or a residue not counted."""
+
+    before: Mapping[str, frozenset[Origin] | None]
+    removed: int
+    residue: Residue | None
+
+
+def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    if nothing_owed(tools.observer.observe(), move):
+        # A process may have died right after striking out the debts: delivery is not paused once more.
+        if all(not each.messages and not each.acks for each in tools.residue.values()):
+            tools.rejoined.begin()
+        return NotNeeded(f"{move.target} is taken in already")
+    if tools.reach(HELD, move, context) is not None:
+        return Refused(f"could not pause {some([call.thing for call in tools.missing(HELD, move)[0]])}")
+    taken = {view.pair: _before(tools, view) for view in tools.observer.look_at(move.source)}
+    tools.reach(LET_IN, move, context)  # the wait tells what keeps it out
+    ways = tools.observer.between(move.target, move.source)
+    both = [(_Residue(here, there, tools, context), _Beside(there, here, tools, context)) for here, there in ways]
+    about = f"of {move.target}'s residue under way"
+    waited = wait(tools, [each for two in both for each in two], context, about)
+    failed = waited.until(tools.rules.drain.poll, step.limits, calms=CALM)
+    if failed is not None:
+        return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
+    tools.rejoined.begin()
+    for view in tools.observer.look_at(move.source):
+        _compare(tools, view, taken[view.pair])
+    return tools.reach(DELIVERED, move, context) or Done(tools.rejoined.text, document(tools.rejoined))
+
+
+def _before(tools: MirrorTools, view: BrokerView) -> _Taken:
+    removed = sum(queue.removed for queue in view.business.values())
+    return _Taken(_origins(tools, view), removed, tools.residue.get(view.pair))
+
+
+def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin] | None]:
+    """Give the origins of each queue's messages, or None if the queue is too deep to look at each, or its broker does
+    not show where one comes from."""
+    chosen = selected(view, tools.observer.queues)
+    shallow = [queue for queue in chosen.values() if queue.depth <= ORIGINS_UP_TO]
+    reader = tools.observer.brokers[view.site][view.pair].reader()
+    rows = zip(shallow, browsed(reader, view, shallow, limit=ORIGINS_UP_TO), strict=True)
+    return {**dict.fromkeys(chosen), **{queue.name: each.ids for queue, each in rows if not each.unnamed}}
+
+
+def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
+    """Compare while no queue delivers: new messages that were not born here came out of the residue. A message
+    acknowledged at the returned site and gone here came twice, unless its acknowledgement was applied before."""
+    for name, ids in _origins(tools, view).items():
+        was = taken.before.get(name, frozenset())  # a queue that came with the residue was not there
+        if ids is None or was is None:
+            tools.rejoined.not_read.append(name)
+        else:
+            tools.rejoined.add_recovered(name, [each for each in ids - was if each[0] != view.node])
+    applied = sum(queue.removed for queue in view.business.values()) - taken.removed
+    if taken.residue is None:
+        tools.rejoined.acks = None
+    elif taken.residue.acked is None:
+        tools.rejoined.add_acks(max(0, taken.residue.acks - applied))
+        tools.rejoined.acks_by_id = None
+    else:
+        for name, acked in taken.residue.acked.items():
+            gone = acked - (taken.before.get(name) or frozenset())
+            echoes = taken.residue.since.get(name, frozenset())
+            tools.rejoined.add_acked(name, gone - echoes)
+            tools.rejoined.echoes += len(gone & echoes)
+
+
+class _Residue(Events):
+    """From the returned broker to the serving one."""
+
+    def left(self, here: BrokerView, there: BrokerView) -> int | None:
+        super().left(here, there)
+        attached = not any(why_not_attached(view.site, view) for view in (here, there))
+        backlog = there.under_way or 0
+        residue = total((here.under_way, there.link.unapplied, backlog if backlog > BACKLOG else 0))
+        self._left = residue if attached else None
+        return self._left
+
+
+class _Beside(Events):
+    """The other way, on which nothing is waited for: the serving site's producers go on."""
+
+    def left(self, here: BrokerView, there: BrokerView) -> int | None:
+        super().left(here, there)
+        self._left = 0
+        return 0
+
+
+def withheld(tools: MirrorTools, move: Move, context: StepContext) -> Outcome:
+    """Take out of the serving site what the returned one has done. The way between them is shut. Twice is once."""
+    half_way = tools.half_way
+    half_way.duplicates, half_way.why = 0, None
+    _settled(tools, move, context)
+    for view in tools.observer.look_at(move.source):
+        residue, why = _still_held(tools, move.target, view.pair)
+        if residue is None or residue.done is None:
+            _count(half_way, view, residue.acks if residue is not None else None, why)
+            continue
+        moved = taken_out(tools, _done(tools, view, residue.done, half_way, move.target), context)
+        if isinstance(moved, Refused):
+            return moved
+        for name, count in moved.items():
+            half_way.taken_out[name] = half_way.taken_out.get(name, 0) + count
+    return Done("as it was", document(half_way), half_way.findings(move))
+
+
+def _settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
+    """Wait until what has arrived is applied, and what was with the link lies in its outflow again."""
+
+    def applied() -> bool:
+        here, there = (
+            tools.observer.answers(tools.observer.at(site), Part.OUTFLOW) for site in (move.source, move.target)
+        )
+        pending = any(isinstance(view, BrokerError) or view.link.unapplied != 0 for view in here)
+        flows = [view.outflow for view in there if not isinstance(view, BrokerError)]
+        return not pending and not any(flow is not None and flow.delivering for flow in flows)
+
+    within_s, poll_s = tools.timeouts.settle_s, tools.timeouts.settle_poll_s
+    until(context, applied, holds=bool, within_s=within_s, poll_s=poll_s, stable_for=CALM)
+
+
+def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | None, str]:
+    """The returned broker's residue, by a look now or as counted before: a broker closed to clients does no more."""
+    access = tools.observer.brokers[site][pair]
+    counted = tools.residue.get(pair)
+    try:
+        now = reading.residue(access.reader(), access.read())
+    except BrokerError as error:
+        return counted, f"which were done there could not be read: {error}"
+    too_deep = f"which of them were done there is not known: {now.messages + now.acks} events are too many to look at"
+    return (counted if now.done is None and counted is not None and counted.done is not None else now), too_deep
+
+
+def _done(
+    tools: MirrorTools, view: BrokerView, done: Mapping[str, frozenset[reading.Origin]], half_way: HalfWay, by: str
+) -> list[LeftOver]:
+    """The messages done at the site `by` that lie here. A queue too deep to look at each message is only counted."""
+    reader = tools.observer.brokers[view.site][view.pair].reader()
+    found = []
+    for name in [name for name in done if name in view.business and view.business[name].depth]:
+        queue = view.business[name]
+        if queue.depth > reading.RESIDUE_UP_TO:
+            half_way.duplicates += min(queue.depth, len(done[name]))
+            half_way.why = f"{name} is too deep to look at each message"
+            continue
+        [here] = reading.browsed(reader, view, [queue], limit=reading.RESIDUE_UP_TO)
+        mine = {origin: number for origin, number in here.numbers.items() if origin in done[name]}
+        if may_be := min(here.unnamed, len(done[name]) - len(mine)):
+            half_way.duplicates += may_be
+            half_way.why = f"the broker does not show where messages of {name} come from"
+        acknowledged = Acknowledged(frozenset(map(reading.identity, done[name])), by)
+        gone = Consumed(frozenset(map(reading.identity, mine)), acknowledged)
+        found.append(LeftOver(view, name, mine, frozenset(), gone))
+    return found
+
+
+def _count(half_way: HalfWay, view: BrokerView, acks: int | None, why: str) -> None:
+    """No more than lies here, and than is acknowledged there where that is known."""
+    lying = sum(max(0, queue.depth) for queue in view.business.values())
+    half_way.duplicates += lying if acks is None else min(lying, acks)
+    half_way.why = why
+
+
+UNDO_REINSTATE: Final = Undo(source=(wants.way_in, wants.pauses, wants.debts), by=partial(as_before, settle=withheld))
+
 
 PROCEDURE: Final[Procedure[MirrorSnapshot, MirrorTools]] = {
     **COMMON,
-    "catch-up": Row(shipping.draft_catch_up, shipping.catch_up, shipping.UNDO),
-    "drain": Row(shipping.draft_drain, shipping.drain, shipping.UNDO),
-    "restart-link": Row(shipping.draft_restart, shipping.restart, shipping.UNDO),
+    "catch-up": Row(draft_catch_up, catch_up, UNDO_LINK),
+    "drain": Row(draft_drain, drain, UNDO_LINK),
+    "restart-link": Row(draft_restart, restart, UNDO_LINK),
     # How a lost site is taken in again.
-    "residue": Row(fence.draft_of_returned, reinstate.count_residue),
-    "reinstate": Row(reinstate.draft, reinstate.act, reinstate.UNDO),
-    "reconcile": Row(reconcile.draft, reconcile.act),
+    "residue": Row(fence.draft_of_returned, count_residue),
+    "reinstate": Row(draft_reinstate, reinstate, UNDO_REINSTATE),
+    "reconcile": Row(draft_reconcile, reconcile),
 }
 BY_COUNT: Final = (
     f"whether messages are the same, and not only as many: in queues deeper than {ORIGINS_UP_TO}, beside delayed "

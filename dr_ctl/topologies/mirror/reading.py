@@ -1,34 +1,38 @@
-"""The way to each mirrored broker, and the readings of it: questions, in one POST, and the view that answers make.
+"""The way to each mirrored broker, and the readings of it: questions, in one POST, and the view that answers make;
+who the messages of a queue are, and what an outflow still holds, message by message.
 
-It may be everything (a few hundred bytes a queue); less of known queues, with or without clients and the rights of
-their roles, as a gate, a fence or an opening needs; and the gate's own numbers (the same few milliseconds however many
-queues there are) for the tight polls of a drain.
+A reading may be everything (a few hundred bytes a queue); less of known queues, with or without clients and the rights
+of their roles, as a gate, a fence or an opening needs; and what is under way (the same few milliseconds however many
+queues there are) for the tight polls of a drain. A message is the same one at both sites by its origin: the node where
+it was born, and its id there.
 """
 
+from __future__ import annotations
+
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from dr_ctl.core.errors import TimedOut
-from dr_ctl.jolokia.client import READ_S, Answer, Ask, Asked, Listing, Post, Read, Reader
-from dr_ctl.jolokia.http import NoSuchBean, OperationFailed
+from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Post, Read, Reader
+from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import MirrorBroker
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.artemis import reading as parts
-from dr_ctl.topologies.artemis.broker import Coordinator, must_be_active
+from dr_ctl.topologies.artemis.broker import Coordinator
+from dr_ctl.topologies.artemis.reading import Shown
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import A_QUEUE_S, EVERYTHING, Part
+from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.names import ANY_ADDRESS
-from dr_ctl.topologies.common.view import Config, Queue
-from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView
+from dr_ctl.topologies.common.view import Broker, Config, Queue
+from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, unexplained
 
 _DIALECT: Final = parts.Dialect(("Active", "CurrentTimeMillis", "PendingMirrorAcks"))
-_OUTFLOW: Final = ("MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAdded")
 _LINK: Final = ("Name", "Started", "Connected", "Protocol", "Uri")
 FEW: Final = 100
 """Queues that are asked for one by one; of more the whole is asked for."""
@@ -125,72 +129,25 @@ class _Rights:
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """Read a broker with its outflow as the only queue: role, link, and messages to ship."""
-    post = Post()
-    basis = parts.Basis(post, view.broker, _DIALECT, whole=False)
-    links = post.ask(Read(beans.broker_connection(view.broker), _LINK))
-    outflow = post.ask(Read(view.outflow.bean, parts.QUEUE)) if view.outflow is not None else None
+    """Read a broker with its outflow as the only queue: role, link, messages to ship, and acknowledgements that are not
+    applied. Raises `BrokerError` of one that has lost its link or its outflow."""
+    post, link, outflow = Post(), view.broker_connection, view.outflow
+    basis = parts.Basis(post, view.broker, _DIALECT, known=view)
+    asked = post.ask(Read(beans.broker_connection(view.broker, link.name), ("Started", "Connected"))) if link else None
+    shipping = post.ask(Read(outflow.bean, parts.QUEUE)) if outflow is not None else None
     post.send(reader, timeout_s=timeout_s)
-    must_be_active(reader.url, view.group, basis.server)
+    state = asked.fields() if asked is not None else None
     return replace(
         view,
         **basis.moving(reader),
         pending_acks=basis.server.number("PendingMirrorAcks"),
-        links=tuple(_link(row) for _, row in links.beans()),
-        queues=(parts.queue(outflow.request.bean, outflow.fields()),) if outflow is not None else (),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """The gate's own numbers of one broker: messages to ship, state of the link, acknowledgements not applied. With no
-    link `linked` is False: nothing is to ship, and nobody waits for it."""
-
-    to_ship: int
-    outflow_delivering: int
-    outflow_consumers: int
-    outflow_added: int
-    unapplied: int
-    link_started: bool
-    link_connected: bool
-    listeners_open: tuple[str, ...]
-    mirror_open: bool
-    linked: bool = True
-
-    @property
-    def attached(self) -> bool:
-        return not self.linked or (self.link_connected and self.outflow_consumers > 0)
-
-    @property
-    def empty(self) -> bool:
-        return self.to_ship == 0 and self.outflow_delivering == 0 and self.unapplied == 0
-
-
-def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
-    """Ask for the gate's numbers in one POST; what `view` told of names and acceptors says where to look."""
-    outflow, link, linked = view.outflow, view.broker_connection, not view.link.missing
-    if linked and (outflow is None or link is None):
-        raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to look at")
-    post = Post()
-    server = post.ask(Read(beans.server(view.broker), ("PendingMirrorAcks",)))
-    queue = post.ask(Read(outflow.bean, _OUTFLOW)) if linked and outflow is not None else None
-    bean = beans.broker_connection(view.broker, link.name) if linked and link is not None else ""
-    connection = post.ask(Read(bean, ("Started", "Connected"))) if bean else None
-    listeners = _listeners(post, view)
-    post.send(reader, timeout_s=timeout_s)
-    started = _started(reader, listeners)
-    counts, state = (asked.fields() if asked is not None else None for asked in (queue, connection))
-    return Flow(
-        to_ship=counts.count("MessageCount") if counts is not None else 0,
-        outflow_delivering=counts.count("DeliveringCount") if counts is not None else 0,
-        outflow_consumers=counts.number("ConsumerCount") if counts is not None else 0,
-        outflow_added=counts.number("MessagesAdded") if counts is not None else 0,
-        unapplied=server.fields().count("PendingMirrorAcks"),
-        link_started=state is not None and state.flag("Started"),
-        link_connected=state is not None and state.flag("Connected"),
-        listeners_open=tuple(listener.name for listener in view.listeners if started[listener.name]),
-        mirror_open=all(started[listener.name] for listener in view.link.listeners),
-        linked=linked,
+        links=tuple(
+            replace(each, started=state.flag("Started"), connected=state.flag("Connected"))
+            if each is link and state is not None
+            else each
+            for each in view.links
+        ),
+        queues=(parts.queue(shipping.request.bean, shipping.fields()),) if shipping is not None else (),
     )
 
 
@@ -206,35 +163,6 @@ def queue_count(reader: Reader, broker: str, *, timeout_s: float) -> int:
     """How many queues it says it has: a small question, however many there are."""
     answers = reader.look([Read(beans.server(broker), ("QueueCount",))], timeout_s=timeout_s)
     return Fields(broker, answers[0].value()).count("QueueCount")
-
-
-def unapplied(reader: Reader, view: BrokerView, *, timeout_s: float) -> int:
-    """How many acknowledgements of the peer wait to be applied; the broker says so whether it has a link or not."""
-    answers = reader.look([Read(beans.server(view.broker), ("PendingMirrorAcks",))], timeout_s=timeout_s)
-    return Fields(view.broker, answers[0].value()).count("PendingMirrorAcks")
-
-
-def open_listeners(reader: Reader, view: BrokerView, *, timeout_s: float) -> tuple[str, ...]:
-    """The client acceptors that are started; raises `NoSuchBean` where one is gone."""
-    post = Post()
-    listeners = _listeners(post, view)
-    post.send(reader, timeout_s=timeout_s)
-    started = _started(reader, listeners)
-    return tuple(listener.name for listener in view.listeners if started[listener.name])
-
-
-def _listeners(post: Post, view: BrokerView) -> dict[str, Asked[Read]]:
-    """Each by its name: a pattern makes the broker go through the names of all its queues too."""
-    return {
-        listener.name: post.ask(Read(listener.bean, ("Started",)))
-        for listener in (*view.listeners, *view.link.listeners)
-    }
-
-
-def _started(reader: Reader, listeners: Mapping[str, Asked[Read]]) -> dict[str, bool]:
-    if lost := [name for name, listener in listeners.items() if _is_gone(listener.answer())]:
-        raise NoSuchBean(f"{reader.url}: acceptor {', '.join(lost)} is not there any more")
-    return {name: listener.fields().flag("Started") for name, listener in listeners.items()}
 
 
 def _link(fields: Fields) -> BrokerConnection:
@@ -294,15 +222,6 @@ class Access(access.Access[BrokerView]):
             return glance(self.reader(), known, timeout_s=timeout_s)
         return look_again(self.reader(), known, wanted, timeout_s=timeout_s)
 
-    def flow(self, *, timeout_s: float) -> Flow:
-        return look_at_flow(self.reader(), self.names(), timeout_s=timeout_s)
-
-    def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
-        return open_listeners(self.reader(), self.names(), timeout_s=timeout_s)
-
-    def unapplied(self, *, timeout_s: float) -> int:
-        return unapplied(self.reader(), self.names(), timeout_s=timeout_s)
-
 
 Way = tuple[Access, Access]
 
@@ -311,7 +230,129 @@ Observer = observer.Observer[BrokerView, Access]
 
 
 def _unlike(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> bool:
-    return bool(parity.unexplained(source, target, queues, moved))
+    return bool(unexplained(source, target, queues, moved))
 
 
 READS: Final = observer.Reads(Access.each, unlike=_unlike)
+
+
+Origin = tuple[str, int]
+
+RESIDUE_UP_TO: Final = 5000
+_PAGE: Final = 1000
+_SCANNED_A_SECOND: Final = 20_000  # a count by filter looks at each message, paged ones too
+_KIND: Final = "x-opt-amq-mr-ev-type"
+# Every event says of which address it is; which event it is, the broker cuts off where names are long.
+_OF_ADDRESS: Final = "messageAnnotations.x-opt-amq-mr-adr"
+_OF_QUEUE: Final = "messageAnnotations.x-opt-amq-mr-qu"
+_BORN: Final = "x-opt-amq-bkr-id"
+_NUMBER: Final = "x-opt-amq-mr-id"
+
+
+def identity(origin: Origin) -> str:
+    """A message's identity as journal, report and operator see it."""
+    return f"{origin[0]}:{origin[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Browsed:
+    """The messages that a browse of a queue shows, each with the number that this broker gave it. `unnamed` counts
+    messages whose origin it does not show: any of these may be the same as any at the other site."""
+
+    numbers: Mapping[Origin, int]
+    unnamed: int = 0
+
+    @property
+    def ids(self) -> frozenset[Origin]:
+        return frozenset(self.numbers)
+
+
+def browsed(reader: Reader, view: Broker, queues: Sequence[Queue], *, limit: int) -> list[Browsed]:
+    """The messages of each queue, in one POST; at most `limit` messages of a queue are read. Raises `BadValue`."""
+    answers = reader.look([Ask(queue.bean, Listing.BROWSE, (1, limit)) for queue in queues]) if queues else []
+    try:
+        return [_of_rows(answer.value(), view.node) for answer in answers]
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise BadValue(f"{reader.url}: a browsed message is not as expected: {error}") from error
+
+
+def _of_rows(rows: Sequence[Mapping[str, Any]], node: str) -> Browsed:
+    origins = [(_origin(row, node), int(str(row["messageID"]))) for row in rows]
+    named = {origin: number for origin, number in origins if origin is not None}
+    return Browsed(named, sum(origin is None for origin, _ in origins))
+
+
+def residue(reader: Reader, view: BrokerView) -> Residue:
+    """Count it, and look at each where it is shallow enough. Raises `BrokerError`."""
+    if view.outflow is None:
+        raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to count")
+    counted = [Ask(view.outflow.bean, Listing.COUNT, (f'"m.{_KIND}" IS {what}',)) for what in ("NULL", "NOT NULL")]
+    within_s = READ_S + view.outflow.depth / _SCANNED_A_SECOND
+    counts = [answer.value() for answer in reader.look(counted, timeout_s=within_s)]
+    if not all(isinstance(count, int) for count in counts):
+        raise BadValue(f"{reader.url}: a count of messages is no number: {counts}")
+    messages, acks = counts
+    if messages + acks > RESIDUE_UP_TO:
+        return Residue(messages, acks)
+    pages = range(1, -(-(messages + acks) // _PAGE) + 1)
+    answers = reader.look([Ask(view.outflow.bean, Listing.BROWSE, (page, _PAGE)) for page in pages]) if pages else []
+    try:
+        rows = [row for answer in answers for row in answer.value()]
+        # A message that moved between the count and the browse was not read.
+        if len(rows) != messages + acks:
+            return Residue(messages, acks)
+        events = _Told.of(rows, view.node)
+        if events is None:
+            return Residue(messages, acks)
+        acked = {queue: origins - events.unshipped for queue, origins in events.done.items()}
+        number = sum(len(origins) for origins in events.done.values())
+        return Residue(messages, number, acked=acked, done=events.done, since=events.since)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise BadValue(f"{reader.url}: an event of the outflow is not as expected: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Messages that an outflow acknowledges, by queue; those done `since` its broker's last start; and messages not
+    shipped."""
+
+    done: Mapping[str, frozenset[Origin]]
+    since: Mapping[str, frozenset[Origin]]
+    unshipped: frozenset[Origin]
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]], node: str) -> _Told | None:
+        """None where the origin of a message is not shown: it may be one of those acknowledged."""
+        before: dict[str, set[Origin]] = {}
+        since: dict[str, set[Origin]] = {}
+        unshipped: set[Origin] = set()
+        for row in rows:
+            texts = row.get("StringProperties") or {}
+            queue = texts.get(_OF_QUEUE)
+            if _OF_ADDRESS not in texts:
+                if (origin := _origin(row, node)) is None:
+                    return None
+                unshipped.add(origin)
+            elif queue is not None and str(row["text"]).isdecimal():
+                # Of all events only an acknowledgement has a number for its body: the number of the message.
+                born = str(texts.get(f"messageAnnotations.{_BORN}", node))
+                (since if queue in since else before).setdefault(queue, set()).add((born, int(row["text"])))
+            elif queue is not None:
+                # A broker that starts announces each queue again. A queue that was made only now is announced too: its
+                # acknowledgements lie behind that, and so do its messages, which are not shipped either.
+                before.setdefault(queue, set()).update(since.get(queue, ()))
+                since[queue] = set()
+        last = {queue: frozenset(each) for queue, each in since.items() if each}
+        done = {queue: frozenset(before.get(queue, ())) | last.get(queue, frozenset()) for queue in {*before, *last}}
+        return cls({queue: each for queue, each in done.items() if each}, last, frozenset(unshipped))
+
+
+def _origin(row: Mapping[str, Any], node: str) -> Origin | None:
+    """A message that bears no origin was born here. None where the row does not tell."""
+    shown = Shown.of(row)
+    if shown.broker is None:
+        return None
+    born, number = shown.broker.get(_BORN), shown.broker.get(_NUMBER)
+    if born is None and number is None:
+        return node, shown.number
+    return (str(born), int(number)) if born is not None and number is not None else None

@@ -13,10 +13,8 @@ from dr_ctl.topologies.common.gate import Sample, Verifier, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.common.tools import Sender, Tools
-from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.origins import Browsed, Origin, browsed, told
-from dr_ctl.topologies.mirror.reading import Access, Observer, scheduled
-from dr_ctl.topologies.mirror.view import BrokerView
+from dr_ctl.topologies.mirror.reading import Access, Browsed, Observer, Origin, browsed, identity, scheduled
+from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, differences, not_accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +23,6 @@ class MirrorTimeouts:
 
     left_over_s: float = 2.0
     """How long a message lies at one side of a mirror alone until nothing explains it."""
-    look_s: float = 2.0
-    """For the gate's numbers of one broker."""
     idle_s: float = 1.0
     """Without a move until a person is told that a link hangs."""
     hung_s: float = 8.0
@@ -50,9 +46,9 @@ class MirrorVerifier(Verifier[BrokerView]):
     observer: Observer
 
     def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
-        found = parity.differences(now.source, now.target, self.observer.queues)
-        wrong = parity.not_accepted(found, move.ask.accept_difference)
-        return [each.told(move.source, move.target) for each in wrong]
+        found = differences(now.source, now.target, self.observer.queues)
+        wrong = not_accepted(found, move.ask.accept_difference)
+        return [each.text(move.source, move.target) for each in wrong]
 
     def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
         """Compare the messages by identity, where a queue is shallow enough to look at each."""
@@ -61,7 +57,7 @@ class MirrorVerifier(Verifier[BrokerView]):
         shallow = [
             name
             for name, queue in here.items()
-            if name in there and 0 < queue.depth == there[name].depth <= parity.ORIGINS_UP_TO
+            if name in there and 0 < queue.depth == there[name].depth <= ORIGINS_UP_TO
         ]
         if shallow:  # delayed messages are in no listing
             source = self.observer.brokers[move.source][now.source.pair]
@@ -70,7 +66,7 @@ class MirrorVerifier(Verifier[BrokerView]):
 
         def ids(access: Access) -> list[Browsed]:
             view, queues = (now.source, here) if access.site == now.source.site else (now.target, there)
-            return browsed(access.reader(), view, [queues[name] for name in shallow], limit=parity.ORIGINS_UP_TO)
+            return browsed(access.reader(), view, [queues[name] for name in shallow], limit=ORIGINS_UP_TO)
 
         sites = self.observer.brokers
         mine, others = self.observer.together(
@@ -101,7 +97,7 @@ def _refused(wrong: list[_Apart], move: Move) -> Refused:
         for each in wrong
     ]
     ids = {each.queue: {f"only at {source}": each.only_here, f"only at {target}": each.only_there} for each in wrong}
-    named = {queue: {what: {*map(told, each)} for what, each in both.items()} for queue, both in ids.items()}
+    named = {queue: {what: {*map(identity, each)} for what, each in both.items()} for queue, both in ids.items()}
     accepted = accepting({each.queue: each.size for each in wrong})
     return refused(
         "DR-PARITY-004.origins", named, queues=some(counts), accepting=accepted, source=source, target=target
@@ -136,14 +132,14 @@ class TakenIn:
         self.recovered, self.acks, self.acks_by_id, self.echoes = {}, 0, {}, 0
 
     def add_recovered(self, queue: str, origins: Iterable[Origin]) -> None:
-        if self.recovered is not None and (new := sorted(told(each) for each in origins)):
+        if self.recovered is not None and (new := sorted(identity(each) for each in origins)):
             self.recovered[queue] = self.recovered.get(queue, []) + new
 
     def add_acks(self, count: int) -> None:
         self.acks = self.acks + count if self.acks is not None else None
 
     def add_acked(self, queue: str, origins: Iterable[Origin]) -> None:
-        found = sorted(told(each) for each in origins)
+        found = sorted(identity(each) for each in origins)
         self.add_acks(len(found))
         if self.acks_by_id is not None and found:
             self.acks_by_id[queue] = self.acks_by_id.get(queue, []) + found

@@ -13,7 +13,7 @@ from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import STOPS
-from dr_ctl.topologies.common import failover
+from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_queues
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
@@ -40,7 +40,7 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
         found = _of_broker(view, case.move.ask.accept_difference)
         return found if moves else (each for each in found if each.id != "DR-STORE-008")
 
-    found = failover.of_return(case, of_one, _MENDED, "DR-RETURN-001.sharedstore")
+    found = reasons.of_return(case, of_one, _MENDED, "DR-RETURN-001.sharedstore")
     return map(_in_a_move, found) if moves else found
 
 
@@ -180,4 +180,4 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-STORE-006", _clock),
     Named("DR-STORE-007", _process),
 )
-CHECKS: Final = Checks(of_broker, lambda *_: (), of_return, failover.is_settled, BY_BROKER, ())
+CHECKS: Final = Checks(of_broker, lambda *_: (), of_return, reasons.is_settled, BY_BROKER, ())

@@ -1,40 +1,403 @@
-"""Everything that an installation with a shared store does for the verbs of its runbooks, row by row."""
+"""Everything that an installation with a shared store does for the verbs of its runbooks: its gate, the waits on a
+replica, and the handover of the store by the one that holds it; last the table of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
+from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER
-from dr_ctl.engine.ports import Move
+from dr_ctl.engine.plan import Call, PlannedStep, in_part
+from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
+from dr_ctl.engine.roles import roles_text
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.classic import verbs as classic
+from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common import recipe as common
-from dr_ctl.topologies.common.recipe import Procedure, Row
+from dr_ctl.topologies.common.gate import Sample, Verifier
+from dr_ctl.topologies.common.recipe import Procedure, Recipe, Row, Undo
+from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.topology import COMMON, Kind
-from dr_ctl.topologies.common.verbs import plain, proving, quiesce
-from dr_ctl.topologies.common.wants import SOURCE, TARGET, planning
-from dr_ctl.topologies.sharedstore import activate, tools
-from dr_ctl.topologies.sharedstore.checks import CHECKS
-from dr_ctl.topologies.sharedstore.reading import READS
-from dr_ctl.topologies.sharedstore.tools import StoreTools
-from dr_ctl.topologies.sharedstore.view import BrokerView
+from dr_ctl.topologies.common.verbs import fence, proving, quiesce
+from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.common.wants import PAID, SOURCE, TARGET, Limits, Site, debts, planning
+from dr_ctl.topologies.sharedstore.checks import CHECKS, not_in_store
+from dr_ctl.topologies.sharedstore.reading import READS, Observer
+from dr_ctl.topologies.sharedstore.store import Lag
+from dr_ctl.topologies.sharedstore.view import STOPPED, BrokerView, hand_over, start
+
+NOTHING = "nothing to ship: both sites use one store"
+SMALL: Final = 1_000_000  # bytes of the database's journal: less than a second's
+
+
+class StoreVerifier(Verifier[BrokerView]):
+    observer: Observer
+
+    def why_not_yet(self, now: Sample[BrokerView], before: Sample[BrokerView] | None, move: Move) -> list[str]:
+        found = super().why_not_yet(now, before, move)
+        source = now.source
+        # In a run that goes on, the source may have given up the store already, and is closed by then.
+        if not source.has_the_store and not (move.sent and not source.answered):
+            lock = source.lock.text if source.lock is not None else "the lock was not read"
+            found.append(f"{source.site} does not hold the store: {lock}")
+        return found
+
+    def differing(self, _now: Sample[BrokerView], _move: Move) -> list[str]:
+        return []
+
+    def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
+        """Messages that are not in the store are in its holder's memory alone, and go with it."""
+        source = now.source
+        depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
+        stored = self.observer.all()[0].shared.counts() if source.answered else None
+        if stored is None:
+            return Done("the gate holds", {"depths": depths})
+        if wrong := not_in_store(source.lacking(stored), move.ask.accept_difference):
+            return Refused(wrong[0].text, findings=tuple(wrong))
+        return Done("the gate holds, and the store has all of it", {"depths": depths})
+
+
+class StoreTools(Tools[BrokerView]):
+    observer: Observer
+
+    def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
+        super().__init__(observer, recipe, sender, StoreVerifier(observer, recipe.rules.drain.poll))
+        self.shared = observer.all()[0].shared
+
+    def by_hand(self, site: str, _by_console: str) -> str:
+        """A broker that has ended has no console: the first broker that starts takes the store and serves."""
+        others = [access for name in self.observer.brokers if name != site for access in self.observer.at(name)]
+        starts = [access.own.start for access in (*others, *self.observer.at(site))]
+        return f"{' or '.join(starts)}: the first that starts takes the store and serves"
+
+
+def _planning(
+    site: Site, about: str, limits: Limits
+) -> Callable[[Rules, RunbookStep, Snapshot[BrokerView], Move], StepPlan]:
+    nothing, waits = planning(site, NOTHING), planning(site, about, limits=limits)
+    return lambda rules, step, snapshot, move: (nothing if snapshot.one_store else waits)(rules, step, snapshot, move)
+
+
+draft_catch_up: Final = _planning(SOURCE, "{serving}the replica of the store not far behind", Rules.catching_up)
+draft_drain: Final = _planning(TARGET, "the replica of the store has all of it", Rules.draining)
+# The debts only: the returned broker waits by itself.
+draft_reinstate: Final = planning(TARGET, "{target} waits for the store; debts are cleared", *PAID)
+
+
+def catch_up(tools: StoreTools, step: PlannedStep, _move: Move, context: StepContext) -> Outcome:
+    return _replicated(tools, step, context, SMALL, tools.timeouts.link_poll_s)
+
+
+def drain(tools: StoreTools, step: PlannedStep, _move: Move, context: StepContext) -> Outcome:
+    return _replicated(tools, step, context, 0, tools.rules.drain.poll)
+
+
+def _replicated(tools: StoreTools, step: PlannedStep, context: StepContext, small: int, poll_s: float) -> Outcome:
+    """Wait until the replica lacks no more than that."""
+    if tools.shared.settings.replica is None:
+        return NotNeeded(step.about)
+
+    def show(lag: Lag | None) -> None:
+        size = lag.size if lag is not None else None
+        context.sample({"replica": {"bytes": size}})
+        context.waiting("bytes that the replica has not got", size, None)
+
+    waited = until(
+        context,
+        tools.shared.lag,
+        holds=lambda lag: lag is not None and lag.size <= small,
+        within_s=step.limits["within"],
+        poll_s=poll_s,
+        meanwhile=show,
+    )
+    lag = waited.look
+    if waited.held and lag is not None:
+        return Done(f"{lag.size} byte(s) to replicate", {"bytes": lag.size, "messages": lag.messages})
+    left = f"{lag.size} byte(s)" if lag is not None else "an unknown number of bytes"
+    text = f"not drained after {duration(step.limits['within'])}: {left} to replicate"
+    return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
+
+
+def reinstate(tools: StoreTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """See that the broker waits. Where no command tells of its process, its closed ports are the only sign."""
+    for view in tools.observer.look_at(move.target):
+        if view.role is not Role.STANDBY:
+            state = "its process does not run" if view.runs is False else f"it is {view.role.value}"
+            return Refused(f"{move.target} does not wait for the store: {state}")
+    return tools.reach(PAID, move, context) or Done(f"{move.target} waits for the store")
+
+
+UNDO_REINSTATE: Final = Undo(source=(debts,))
+
+
+HANDOVER: Final = "handover"
+BESIDE: Final = "beside"
+RESCUE: Final = "rescue"
+ENDED: Final = "it has ended"
+COUNTED: Final = 5  # looks until counts are believed to differ: clients work meanwhile, and a look is no one moment
+
+
+def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
+    """Plan no undo, because a stop cannot be taken back. A lost site gets no call: the target takes the store once the
+    lock lets it."""
+    here, there = snapshot.views(move.source), snapshot.views(move.target)
+    fails_over = move.ask.operation == FAILOVER
+    gives_up = [] if fails_over else [hand_over(view, move.target) for view in here if view.answered]
+    waits_again = [] if fails_over else [call for view in here for call in start(view, ENDED)]
+    rescues = [] if fails_over else [call for view in there for call in start(view, ENDED)]
+    takes_s = max((view.takes_s for view in (*here, *there)), default=0.0)
+    about = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
+    proven = "the lock and a test login" if any(view.greets for view in there) else "the lock"
+    return StepPlan(
+        move.target,
+        f"{about}; proven by {proven}",
+        (
+            *in_part(HANDOVER, gives_up),
+            *in_part("strikes", receipts.strikes(snapshot)),
+            *in_part(BESIDE, waits_again),
+            *in_part(RESCUE, rescues),
+        ),
+        limits={"within": takes_s + rules.timeouts.activate_s},
+    )
+
+
+def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    snapshot = tools.observer.look_once(least_s=tools.timeouts.last_look_s)
+    if snapshot.roles[move.target] is not Role.SERVING and (why := _may_not(tools, snapshot, move)) is not None:
+        return Refused(why)
+    served_before = snapshot.roles[move.target] is Role.SERVING
+    gave_up = not any(view.answered for view in snapshot.views(move.source))
+    holding = () if gave_up else step.part(HANDOVER)
+    began = context.monotonic()
+    for call in holding:  # since when a broker ends is for whoever looks next
+        document_files = tools.observer.brokers[call.site][call.unit].document_files
+        document_files.write(STOPPED, str(document_files.now_ms))
+    for call, outcome in zip(holding, tools.change(holding, context), strict=True):
+        if isinstance(outcome, Refused):  # only a refusal shows that nothing came of it
+            return Refused(f"{call.about}: {outcome.text}")
+    tools.opened = tools.opened or bool(holding)
+    if (failed := _until_served(tools, step, holding, move, context)) is not None:
+        return failed
+    took_s = context.monotonic() - began
+    tools.change(step.part("strikes"), context)
+    evidence: dict[str, Json] = {"proof": "attempt", "took_over_s": round(took_s, 3)}
+    findings = (
+        *_counted(tools, move, context, evidence),
+        *_beside(tools, step, move, context),
+    )
+    if served_before:
+        return NotNeeded(f"{move.target} serves already", evidence, findings)
+    return Done(f"{move.target} holds the store and lets clients in, after {took_s:.1f} s", evidence, findings)
+
+
+def _may_not(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) -> str | None:
+    """Say why the store may not be handed over now."""
+    here = snapshot.views(move.source)
+    if move.ask.operation == FAILOVER:
+        if snapshot.roles[move.source] in (Role.SERVING, Role.SICK):
+            return f"{move.source} lives: it may serve clients"
+        return None
+    if any(view.open for view in here):
+        return f"{move.source} is open: it would give up the store while clients work"
+    if len(here) < len(snapshot.sites[move.source]) or snapshot.roles[move.target] is not Role.STANDBY:
+        roles = roles_text(snapshot)
+        return f"the store cannot be handed over: {roles}"
+    for access in tools.observer.at(move.target):
+        if access.process.runs(fresh_s=0.0) is False:
+            return f"the process of {access.own.broker} does not run: nobody would take the store"
+    moved = [why for view in here if view.answered for why in _moved(tools, view, snapshot, move)]
+    return some(moved) if moved else None
+
+
+def _moved(tools: StoreTools, here: BrokerView, snapshot: Snapshot[BrokerView], move: Move) -> list[str]:
+    """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
+    if (sample := tools.gate.samples.get(here.pair)) is not None:
+        return receipts.changes(sample.source, here, move.ask.includes)
+    there = snapshot.view(move.target, here.pair)
+    receipt = receipts.held_at(there) if there is not None and move.ask.operation == ACTIVATE else None
+    return receipts.moved(receipt, [here], move.ask) if receipt is not None else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look at a handover. `why_not`: the reason why the target does not serve yet; `lost`: why it never will."""
+
+    snapshot: Snapshot[BrokerView]
+    why_not: str | None
+    lost: str | None
+
+
+def _until_served(
+    tools: StoreTools, step: PlannedStep, holding: Sequence[Call], move: Move, context: StepContext
+) -> Outcome | None:
+    """Wait until the target is shown to serve, and the source not to; gives None once both are. A source that still
+    holds the store, behind closed listeners, is told again to stop: what stops twice stops once."""
+    accesses = tools.observer.at(move.target)
+    again_s, before_s = context.monotonic() + tools.timeouts.again_s, None
+
+    def look() -> _Look:
+        nonlocal again_s, before_s
+        why_not = tools.listeners.why_not_serving(accesses).values()
+        if all(why is None or why.lets_in for why in why_not):
+            context.let_in()
+        closed = next((why.text for why in why_not if why is not None), None)
+        snapshot = tools.observer.look_once(least_s=tools.timeouts.last_look_s)
+        # The source is shown not to serve; of a lost one that the lock is another's is enough.
+        left = move.ask.operation == FAILOVER or snapshot.roles[move.source] in (Role.STANDBY, Role.DOWN)
+        over = closed is None and snapshot.roles[move.target] is Role.SERVING and left
+        why = None if over else closed or f"{move.source} is {snapshot.roles[move.source].value}"
+        if not over and move.ask.operation != FAILOVER:
+            # A target whose process has ended since the check: nobody else takes the store.
+            ended = {view.pair for view in snapshot.views(move.target) if view.runs is False}
+            tools.change([call for call in step.part(RESCUE) if call.unit in ended], context)
+        holds = snapshot.roles[move.source] is Role.STANDBY and any(
+            each.has_the_store for each in snapshot.views(move.source)
+        )
+        if not over and holds and context.monotonic() > again_s:
+            again_s = context.monotonic() + tools.timeouts.again_s
+            tools.change(holding, context)
+        was_s, before_s = before_s, _left_s(snapshot, move)
+        return _Look(snapshot, why, _lost(snapshot, move, was_s, before_s))
+
+    waited = until(
+        context,
+        look,
+        holds=lambda now: now.why_not is None,
+        hopeless=lambda now: now.lost is not None,
+        within_s=step.limits["within"],
+        poll_s=tools.timeouts.link_poll_s,
+        meanwhile=lambda now: context.waiting(f"{move.target} takes the store", None, now.why_not),
+    )
+    if waited.held:
+        return None
+    if waited.look.lost is not None:
+        return Refused(waited.look.lost)
+    return _late(waited.look.snapshot, if_known(waited.look.why_not), duration(step.limits["within"]), move)
+
+
+def _lost(snapshot: Snapshot[BrokerView], move: Move, was_s: float | None, left_s: float | None) -> str | None:
+    """Say why the target will not take the store: the source has it again, or renews its lease."""
+    if snapshot.roles[move.source] is Role.SERVING:
+        return f"{move.source} took the store again, and serves"
+    if move.ask.operation == FAILOVER and was_s is not None and left_s is not None and left_s > was_s:
+        return f"{move.source} renews its lease of the store: it lives"
+    return None
+
+
+def _left_s(snapshot: Snapshot[BrokerView], move: Move) -> float | None:
+    """Seconds until the lease of the source ends, or None without a lease."""
+    names = {view.own.holder for view in snapshot.views(move.source)}
+    locks = [view.lock for site in snapshot.sites for view in snapshot.views(site) if view.lock is not None]
+    return next((each.left_s for each in locks if each.held and each.holder in names), None)
+
+
+def _late(snapshot: Snapshot[BrokerView], why: str, within: str, move: Move) -> Outcome:
+    """Where the source still holds the store, the stop had no effect; where nobody does, no site serves."""
+    text = f"{move.target} did not take the store within {within}: {why}"
+    if any(view.has_the_store for view in snapshot.views(move.source)):
+        return Refused(f"{text}; {move.source} holds it still")
+    if move.ask.operation == FAILOVER:
+        return Refused(f"{text}; nothing was asked of it")
+    views = [view for site in (move.source, move.target) for view in snapshot.views(site) if view.lock is not None]
+    if views and all(view.lock is not None and not view.lock.held for view in views):
+        starts = " or ".join(view.own.start for view in (*snapshot.views(move.target), *snapshot.views(move.source)))
+        return Refused(f"{text}; nobody holds it: {starts}", code=ExitCode.INCOMPLETE)
+    return Unknown(f"{text}; look at {move.target} first")
+
+
+def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict[str, Json]) -> tuple[Finding, ...]:
+    """Compare what each queue started with at the target with what the gate saw at the source. Looks bound this, and no
+    time: clients work there, and each look shows another moment."""
+    samples = tools.gate.samples
+    if not samples:
+        return ()
+    wrong: list[str] = []
+    for _ in range(COUNTED):
+        try:
+            views = tools.observer.look_at(move.target)
+        except BrokerError as error:
+            wrong = [str(error)]
+        else:
+            began = {
+                view.pair: {name: each.depth + each.removed - each.added for name, each in view.business.items()}
+                for view in views
+            }
+            wrong = [each for pair, sample in samples.items() for each in _lacking(sample.source, began[pair])]
+            evidence["began_with"] = {pair: dict(each) for pair, each in began.items()}
+        if not wrong:
+            return ()
+        context.wait(tools.timeouts.link_poll_s)
+    return (found("DR-STORE-009", target=move.target, source=move.source, wrong=some(wrong)),)
+
+
+def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> list[Finding]:
+    """Start the process that gave up the store, once it has ended, or report that it is down. Wait for a process that
+    was asked to stop a moment ago, also by an earlier process of this run. A lost site gets no call."""
+    if move.ask.operation == FAILOVER:
+        return []
+    findings = []
+    for view in tools.observer.look_once().views(move.source):
+        waits = view.ending and view.runs
+        runs = _runs_still(tools, view, context) if waits else view.runs
+        if waits and runs:
+            within = duration(tools.timeouts.store_ends_s)
+            findings.append(
+                found("DR-STORE-010.lives_on", site=view.site, pair=view.pair, target=move.target, within=within)
+            )
+        if runs is not False:
+            continue
+        tools.observer.brokers[view.site][view.pair].document_files.remove(STOPPED)
+        starts = [call for call in step.part(BESIDE) if call.unit == view.pair]
+        failed = [each.text for each in tools.change(starts, context) if not isinstance(each, Done)]
+        if failed or not starts:
+            why = f": {failed[0]}" if failed else ""
+            findings.append(found("DR-STORE-010.ended", site=view.site, pair=view.pair, target=move.target, why=why))
+    return findings
+
+
+def _runs_still(tools: StoreTools, view: BrokerView, context: StepContext) -> bool | None:
+    """Wait until a process has ended, for at most `store_ends_s`."""
+    process = tools.observer.brokers[view.site][view.pair].process
+    about, why = f"the process of {view.broker} ends", "it was told to stop, and runs still"
+    return until(
+        context,
+        lambda: process.runs(fresh_s=0.0),
+        holds=lambda runs: not runs,
+        within_s=tools.timeouts.store_ends_s,
+        poll_s=tools.timeouts.link_poll_s,
+        meanwhile=lambda _: context.waiting(about, None, why),
+    ).look
+
+
+def _lacking(source: Broker, began: Mapping[str, int]) -> list[str]:
+    return [
+        f"{name}: {queue.depth} there, {began.get(name, 0)} here"
+        for name, queue in source.business.items()
+        if queue.depth != began.get(name, 0)
+    ]
+
 
 IN_THE_STORE: Final = "{source} holds nothing of its own: what it had lies in the store"
 ONE_STORE: Final = "both sites use one store: there is nothing to compare"
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], StoreTools]] = {
     **COMMON,
-    "catch-up": Row(tools.draft_catch_up, tools.catch_up),
+    "catch-up": Row(draft_catch_up, catch_up),
     "quiesce": Row(classic.draft_quiesce, classic.quiesce, quiesce.UNDO),
-    "quarantine": Row(planning(SOURCE, IN_THE_STORE), plain.nothing),
-    "drain": Row(tools.draft_drain, tools.drain),
-    "activate": Row(activate.draft, activate.act),
+    "quarantine": Row(planning(SOURCE, IN_THE_STORE), fence.nothing),
+    "drain": Row(draft_drain, drain),
+    "activate": Row(draft_activate, activate),
     "probe": Row(classic.draft_probe, proving.probe),
     # How a lost site is taken in again.
-    "residue": Row(planning(TARGET, "it holds nothing of its own"), plain.nothing),
-    "reinstate": Row(tools.draft_reinstate, tools.reinstate, tools.UNDO),
-    "reconcile": Row(planning(TARGET, ONE_STORE), plain.nothing),
+    "residue": Row(planning(TARGET, "it holds nothing of its own"), fence.nothing),
+    "reinstate": Row(draft_reinstate, reinstate, UNDO_REINSTATE),
+    "reconcile": Row(planning(TARGET, ONE_STORE), fence.nothing),
 }
 NOT_IN_THE_STORE: Final = (
     "messages that were sent as non-persistent: they lie in their broker's memory and end with it",

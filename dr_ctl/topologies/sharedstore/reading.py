@@ -22,9 +22,14 @@ from dr_ctl.topologies.classic import access
 from dr_ctl.topologies.classic.reading import ask
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot
-from dr_ctl.topologies.sharedstore.lock import BrokerProcess, LockSnapshot, LockUnreadable, SilentAndUnread
-from dr_ctl.topologies.sharedstore.store import SharedStore
-from dr_ctl.topologies.sharedstore.view import RUN, BrokerView, StoreConfig, StoreSnapshot, beside
+from dr_ctl.topologies.sharedstore.store import (
+    BrokerProcess,
+    LockSnapshot,
+    LockUnreadable,
+    SharedStore,
+    SilentAndUnread,
+)
+from dr_ctl.topologies.sharedstore.view import RUN, BrokerView, StoreConfig, beside
 
 KNOCK_S: Final = 1.0
 READINGS: Final = 4
@@ -155,17 +160,14 @@ def settled(observer: Observer, look: Callable[[], Snapshot[BrokerView]]) -> Sna
     while between(snapshot) and observer.clock.monotonic() < until:
         observer.clock.sleep(observer.timeouts.apart_s)
         snapshot = look()
-    return replace(snapshot, sites={site: _counted(observer, views) for site, views in snapshot.sites.items()})
 
+    def counted(view: BrokerView) -> BrokerView:
+        """A holder with the messages that its store lacks, in every one of several readings: clients go on working."""
+        if not view.has_the_store:
+            return view
+        return replace(view, in_memory=_in_memory(observer.brokers[view.site][view.pair]))
 
-def _counted(observer: Observer, views: Mapping[str, BrokerView | Silent]) -> Mapping[str, BrokerView | Silent]:
-    """A holder with the messages that its store lacks, in every one of several readings: clients go on working."""
-    return {
-        pair: replace(view, in_memory=_in_memory(observer.brokers[view.site][pair]))
-        if isinstance(view, BrokerView) and view.has_the_store
-        else view
-        for pair, view in views.items()
-    }
+    return snapshot.changed(counted)
 
 
 def _in_memory(access: Access) -> Mapping[str, int]:
@@ -185,11 +187,7 @@ def _in_memory(access: Access) -> Mapping[str, int]:
     return {name: count for name, count in (least or {}).items() if count}
 
 
-def _snapshot(sites: observer.Sites[BrokerView]) -> StoreSnapshot:
-    return StoreSnapshot(beside(sites))
-
-
-READS: Final = observer.Reads(Access.each, _snapshot, observed=settled)
+READS: Final = observer.Reads(Access.each, beside, observed=settled)
 
 
 def between(snapshot: Snapshot[BrokerView]) -> bool:

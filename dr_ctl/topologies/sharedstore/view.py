@@ -22,7 +22,7 @@ from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.link import NoLink
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.snapshot import Silent
-from dr_ctl.topologies.sharedstore.lock import Lag, LockSnapshot, SilentAndUnread
+from dr_ctl.topologies.sharedstore.store import Lag, LockSnapshot, SilentAndUnread
 from dr_ctl.topologies.topology import LinkSnapshot, Stake
 
 RUN: Final = "process"
@@ -69,11 +69,8 @@ class StoreLink(NoLink["BrokerView"]):
         lock = view.lock.text if view.lock is not None else f"who holds the store was not read: {view.unread}"
         if view.answered:
             return lock if view.lock is None or view.lock.holder is not None else "holds the store"
-        state = {
-            True: "waits: its ports refuse, its process runs",
-            False: "its process does not run",
-            None: "its ports refuse, as those of a waiting broker do",
-        }[view.runs]
+        waits = "waits: its ports refuse, its process runs" if view.runs else _STATES[False]
+        state = "its ports refuse, as those of a waiting broker do" if view.runs is None else waits
         return f"{state}; {lock}"
 
     def rows(self, _peer: BrokerView | None, at: datetime) -> Iterator[Row]:
@@ -211,22 +208,6 @@ class BrokerView(ClassicBroker):
         return self.own.lease_s * (2 if self.own.by_row else 1)
 
 
-Sites = Mapping[str, Mapping[str, "BrokerView | Silent"]]
-
-
-def beside(sites: Sites) -> Sites:
-    """Let each broker know whether the other one answers as the holder of the store."""
-    views = [each for brokers in sites.values() for each in brokers.values() if isinstance(each, BrokerView)]
-    serve = {view.site for view in views if view.answered}
-    return {
-        site: {
-            pair: replace(each, peer_serves=bool(serve - {site})) if isinstance(each, BrokerView) else each
-            for pair, each in brokers.items()
-        }
-        for site, brokers in sites.items()
-    }
-
-
 class StoreSnapshot(snapshot.Snapshot[BrokerView]):
     """A look at both brokers."""
 
@@ -269,14 +250,11 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
             return replace(view, lock=free, **(ended if view.site == site else {}))
 
         lost = super().as_if_lost(site)
-        sites: dict[str, dict[str, BrokerView | Silent]] = {
-            name: {
-                pair: lost.sites[name][pair] if isinstance(each, Silent) else after(each)
-                for pair, each in brokers.items()
-            }
+        sites = {
+            name: {pair: lost.sites[name][pair] if isinstance(each, Silent) else each for pair, each in brokers.items()}
             for name, brokers in self.sites.items()
         }
-        return type(self)(sites, workloads=lost.workloads)
+        return type(self)(sites, workloads=lost.workloads).changed(after)
 
     def stake(self, site: str) -> Sequence[Stake]:
         """Zero for the store, whether a broker answered or not: no broker holds messages of its own."""
@@ -285,6 +263,13 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
     @property
     def one_store(self) -> bool:
         return not any(view.own.replicated for site in self.sites for view in self.views(site))
+
+
+def beside(sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSnapshot:
+    """Let each broker know whether the other one answers as the holder of the store."""
+    found = StoreSnapshot(sites)
+    serve = {view.site for site in sites for view in found.views(site) if view.answered}
+    return found.changed(lambda view: replace(view, peer_serves=bool(serve - {view.site})))
 
 
 def hand_over(view: BrokerView, to: str) -> Call:

@@ -1,24 +1,192 @@
-"""Plans the calls for workloads around the topology's plans for its brokers: stopped with the quiesce, started after
-activation. Pure."""
+"""What is decided of workloads: the findings about them, the calls that start and stop them, and where these go in the
+topology's plans for its brokers: stopped with the quiesce, started after activation. Pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil
+from typing import Any, Final, Generic, TypeVar, assert_never
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.core.notation import matches
 from dr_ctl.engine import ports
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.operations import ACTIVATE, FAILOVER, MOVING, REINSTATING, UNFENCE
+from dr_ctl.engine.operations import (
+    ACTIVATE,
+    DRAIN,
+    FAILBACK,
+    FAILOVER,
+    FENCE,
+    MOVING,
+    QUIESCE,
+    REINSTATING,
+    RESTART,
+    SWAPOVER,
+    UNFENCE,
+)
 from dr_ctl.engine.parts import part_of
-from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import Check, Move, StepPlan
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Check, Move, StepPlan, UnitSnapshot
 from dr_ctl.engine.roles import whole_at
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.settings.parts import Workload
+from dr_ctl.jolokia import values
+from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
+from dr_ctl.topologies.common.workloads import misplaced, starting, twice, unread
 from dr_ctl.topologies.topology import PartState, Snapshot, WorkloadSnapshot
-from dr_ctl.topologies.workloads import calls
-from dr_ctl.topologies.workloads.checks import Beside
+
+WANTED: Final = {Goal.START: PartState.RUNNING, Goal.STOP: PartState.STOPPED}
+# With `true` a route whose work takes longer goes on as before, instead of being cut; the answer is then false.
+CAMEL_STOP: Final = "stop(java.lang.Long,java.lang.Boolean)"
+
+
+def concerned(workload: Workload, ask: Ask, units: Sequence[UnitSnapshot]) -> bool:
+    """Say whether a workload moves: with a whole site every one does, with units the ones that work on them."""
+    if ask.units is None or {unit.name for unit in units} <= set(ask.units):
+        return True
+    return any(matches(workload.queues, unit) for unit in ask.units)
+
+
+def switch(site: str, workload: Workload, part: str, goal: Goal) -> Call:
+    """Start or stop one part of a workload."""
+    of = f" of {workload.name}" if part != workload.name else ""
+    about = f"{goal.value} {_short(part)}{of} at {site}"
+    return Call(site, "", goal, workload.name, {"workload": part, **_request(workload, part, goal)}, about)
+
+
+def known_parts(workload: Workload) -> tuple[str, ...]:
+    """The parts that are known without a look: a route's full name is not."""
+    return () if isinstance(workload, CamelRoutes) else (workload.name,)
+
+
+def part_of_call(call: Call) -> str:
+    return str(call.request["workload"])
+
+
+def holds(call: Call, snapshot: WorkloadSnapshot) -> bool:
+    """Say whether a call's effect was seen; never where nothing was read."""
+    return snapshot.parts.get(part_of_call(call)) is WANTED[call.goal]
+
+
+def mine(calls: Iterable[Call]) -> list[Call]:
+    """The calls among these that are for workloads."""
+    return [call for call in calls if _is_mine(call)]
+
+
+def without_mine(step: PlannedStep) -> PlannedStep:
+    """A step as its topology knows it."""
+    kept, inverse = (tuple(call for call in every if not _is_mine(call)) for every in (step.calls, step.inverse))
+    return replace(step, calls=kept, inverse=inverse)
+
+
+def _is_mine(call: Call) -> bool:
+    """A broker's process is started and stopped too, by its topology; a workload is of no broker."""
+    return call.goal in WANTED and not call.unit
+
+
+def _short(part: str) -> str:
+    """A route by its id, not by the whole name of its bean."""
+    if ":" not in part:
+        return part
+    try:
+        return f"route {values.parts(part).get('name', part)}"
+    except ValueError:
+        return part
+
+
+def _request(workload: Workload, part: str, goal: Goal) -> Mapping[str, Json]:
+    starts = goal is Goal.START
+    match workload:
+        case CamelRoutes():
+            operation, arguments = ("start()", []) if starts else (CAMEL_STOP, [ceil(workload.timeout), True])
+            return {"bean": part, "operation": operation, "arguments": [*arguments]}
+        case SystemdUnit():
+            return {"run": [*systemctl(workload), goal.value, workload.unit]}
+        case Commands():
+            return {"run": [*(workload.start if starts else workload.stop)]}
+        case HttpService():
+            return {"post": (workload.start if starts else workload.stop).post}
+        case _:
+            assert_never(workload)
+
+
+def systemctl(unit: SystemdUnit) -> list[str]:
+    return ["systemctl", *(["--host", unit.host] if unit.host is not None else [])]
+
+
+# A run that closes a site, or moves nothing, goes on whatever runs where.
+_SAFE: Final = (FENCE, UNFENCE, RESTART)
+# A run that stops workloads, or needs them stopped, reads all of them first.
+_MUST_READ: Final = (SWAPOVER, FAILBACK, QUIESCE, DRAIN, ACTIVATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Judges the workloads of a move. `already` says that the move is done, so that nothing would be moved."""
+
+    move: Move
+    roles: Mapping[str, Role]
+    already: bool
+
+    def against(self, workloads: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
+        yield from self.twice(workloads)
+        for each in workloads:
+            yield from self.of(each)
+
+    def twice(self, workloads: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
+        goes_on = self.already or self.move.ask.operation in _SAFE
+        return twice(workloads, Severity.WARNING if goes_on else Severity.ERROR)
+
+    def of(self, each: WorkloadSnapshot) -> Iterator[Finding]:
+        operation, at_source = self.move.ask.operation, each.site == self.move.source
+        if each.runs is not None:
+            yield from misplaced(each, self.roles)
+        elif operation == FAILOVER and at_source:
+            yield _lost(each, self.move, self.roles)
+        elif operation != QUIESCE or at_source:
+            yield unread(each, Severity.ERROR if operation in _MUST_READ else Severity.WARNING)
+
+    def named(self, workloads: Sequence[WorkloadSnapshot]) -> Iterator[Check]:
+        """The checks by their names, with what was read for each."""
+        for each in workloads:
+            reading = ", ".join(filter(None, (each.state, each.detail)))
+            yield Check(
+                f"it can be told whether {each.name} runs",
+                each.site,
+                None if each.runs is None else reading,
+                list(self.of(each)),
+            )
+        for name in dict.fromkeys(each.name for each in workloads if each.singleton):
+            both = [each for each in workloads if each.name == name]
+            reading = ", ".join(f"{each.site} {each.state}" for each in both)
+            known = all(each.runs is not None for each in both)
+            yield Check("a singleton runs at one site only", name, reading if known else None, list(self.twice(both)))
+
+
+def _lost(each: WorkloadSnapshot, move: Move, roles: Mapping[str, Role]) -> Finding:
+    """A lost site's workload that cannot be asked: the workload may run there still, or again when the site is back."""
+    if each.singleton and not is_gone(each, move, roles[move.source]):
+        return found("DR-WORK-007.singleton", name=each.name, site=move.source, target=move.target)
+    return found("DR-WORK-007", name=each.name, site=move.source)
+
+
+def is_gone(each: WorkloadSnapshot, move: Move, role: Role) -> bool:
+    """Say whether an unread workload of a lost site is known not to run: somebody gave the word for that site, or it is
+    down and the workload's own address refuses too. A workload may have a host of its own, which the death of a broker
+    does not end."""
+    return (move.ask.presume_down == move.source and move.ask.reason is not None) or (
+        role is Role.DOWN and each.refuses
+    )
+
+
+def did_not_stop(each: WorkloadSnapshot, why: str) -> Finding:
+    return found("DR-WORK-003", name=each.name, site=each.site, why=why)
+
+
+def did_not_start(each: WorkloadSnapshot, why: str) -> Finding:
+    return found("DR-WORK-004", state=each.state, site=each.site, why=why, name=each.name, starting=starting(each))
+
 
 S = TypeVar("S", bound=Snapshot)
 # The unit of a baseline for facts of a whole site: no broker has this name.
@@ -84,14 +252,14 @@ class RecipeWithWorkloads(Generic[S]):
 
     def draft(self, step: RunbookStep, snapshot: S, move: Move) -> StepPlan:
         bare = self._bare.draft(step, snapshot, move)
-        ask, source, target = move.ask, move.source, move.target
+        ask, source, target, back = move.ask, move.source, move.target, partial(self._back, move, snapshot)
         match step.verb:
             case "quiesce":
                 # Workloads stop before dispatch does: they must be able to finish the messages they hold.
                 alone = self._stops(snapshot, ask, source, alone=True)
                 if ask.operation in REINSTATING:
                     alone = [replace(call, when=STARTED_AGAIN) for call in alone]
-                return _first(bare, [*self._stops(snapshot, ask, source), *alone], self._ran(move, snapshot, source))
+                return _first(bare, [*self._stops(snapshot, ask, source), *alone], back(Goal.START, source))
             case "residue":
                 return _first(bare, self._stops(snapshot, ask, target), [])
             case "reconcile":
@@ -102,17 +270,15 @@ class RecipeWithWorkloads(Generic[S]):
             case "activate":
                 # No quiesce came before: a workload that answers there, beside brokers that do not serve, must stop.
                 stops = self._stops(snapshot, ask, source) if ask.operation in (FAILOVER, ACTIVATE) else []
-                return _last(bare, [*stops, *self._starts(snapshot, ask, target)], self._rested(move, snapshot, target))
+                return _last(bare, [*stops, *self._starts(snapshot, ask, target)], back(Goal.STOP, target))
             case "unfence" if part_of(snapshot, ask).roles[target] is not Role.SERVING:
-                return _last(bare, self._starts(snapshot, ask, source), self._rested(move, snapshot, source))
+                return _last(bare, self._starts(snapshot, ask, source), back(Goal.STOP, source))
             case _:
                 return bare
 
     def _moving(self, snapshot: S, ask: Ask) -> list[WorkloadSnapshot]:
         return [
-            each
-            for each in snapshot.workloads
-            if calls.concerned(self._workloads[each.site, each.name], ask, snapshot.units)
+            each for each in snapshot.workloads if concerned(self._workloads[each.site, each.name], ask, snapshot.units)
         ]
 
     def _at(self, snapshot: S, ask: Ask, site: str) -> list[tuple[Workload, WorkloadSnapshot]]:
@@ -122,7 +288,7 @@ class RecipeWithWorkloads(Generic[S]):
         """Stop parts that were not seen to be stopped; a workload that was not read has no known parts. Workloads that
         run while a site serves `alone` are stopped by a call of their own."""
         return [
-            _by_itself(calls.call(site, workload, part, Goal.STOP), state)
+            _by_itself(switch(site, workload, part, Goal.STOP), state)
             for workload, each in self._at(snapshot, ask, site)
             for part, state in each.parts.items()
             if state is not PartState.STOPPED and workload.alone is alone
@@ -131,26 +297,19 @@ class RecipeWithWorkloads(Generic[S]):
     def _starts(self, snapshot: S, ask: Ask, site: str) -> list[Call]:
         """Start what was not seen to run, or what a return stops first."""
         return [
-            _by_itself(calls.call(site, workload, part, Goal.START), each.parts.get(part))
+            _by_itself(switch(site, workload, part, Goal.START), each.parts.get(part))
             for workload, each in self._at(snapshot, ask, site)
-            for part in each.parts or calls.known_parts(workload)
+            for part in each.parts or known_parts(workload)
             if (not workload.alone or ask.operation == FAILOVER)
             and (ask.operation in REINSTATING or each.parts.get(part) is not PartState.RUNNING)
         ]
 
-    def _ran(self, move: Move, snapshot: S, site: str) -> list[Call]:
-        """Start again what ran before the run, and no more."""
-        return self._back(move, snapshot, site, Goal.START)
-
-    def _rested(self, move: Move, snapshot: S, site: str) -> list[Call]:
-        """Stop again what did not run before the run."""
-        return self._back(move, snapshot, site, Goal.STOP)
-
-    def _back(self, move: Move, snapshot: S, site: str, goal: Goal) -> list[Call]:
+    def _back(self, move: Move, snapshot: S, goal: Goal, site: str) -> list[Call]:
+        """Start again what ran before the run, or stop what did not, and no more."""
         before: Any = move.baseline.get(site, {})
         ran: Mapping[str, Sequence[str]] = before.get(OF_SITE, {}).get("workloads", {})
         return [
-            calls.call(site, workload, part, goal)
+            switch(site, workload, part, goal)
             for workload, each in self._at(snapshot, move.ask, site)
             for part in each.parts
             if each.name in ran and (part in ran[each.name]) is (goal is Goal.START)

@@ -1,23 +1,201 @@
-"""The workloads of an installation: looks go out side by side, starts and stops one by one under the run's lock."""
+"""The workloads of an installation, and the ways to them, a kind each: looks go out side by side, starts and stops one
+by one under the run's lock."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, assert_never
+from http import HTTPStatus
+from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
-from dr_ctl.core.system import growing_s, together
+from dr_ctl.core.model import Json
+from dr_ctl.core.system import growing_s, in_background, together
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import Outcome, Refused, Unknown
-from dr_ctl.jolokia.http import NotConnected
+from dr_ctl.engine.ports import Done, Outcome, Refused, Unknown
+from dr_ctl.jolokia import values
+from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Wire
+from dr_ctl.jolokia.http import ElementError, Http, NotConnected
+from dr_ctl.jolokia.values import Fields
 from dr_ctl.processes.hooks import Place
 from dr_ctl.processes.secrets import SecretMissing, variables
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
-from dr_ctl.topologies.topology import WorkloadSnapshot
-from dr_ctl.topologies.workloads.ways import CamelWay, CommandWay, HttpWay, SystemdWay, Way
+from dr_ctl.topologies.common.access import account
+from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
+from dr_ctl.topologies.workloads.recipe import systemctl
+
+S = TypeVar("S", bound=Snapshot[Any])
+# Wait longer than the whole time of the call: the late answer says whether it worked.
+ANSWER_S: Final = 10.0
+_STOPPED_EXIT: Final = 3  # of `systemctl is-active`, and of every status command that keeps to the LSB
+_LINE_BYTES: Final = 4096
+
+
+class NotRead(BrokerError):
+    remedy = "Is it there, and may dr-ctl ask it? `dr-ctl status` asks again."
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The result of one look at the parts of a workload."""
+
+    parts: Mapping[str, PartState]
+    detail: str = ""
+
+
+class Way(Protocol):
+    """One workload. Raises `BrokerError`."""
+
+    def look(self, timeout_s: float) -> Reading:
+        """Ask once. An answer that is not certain is an error, never a state."""
+
+    def send(self, call: Call) -> Outcome:
+        """Start or stop a part; an answer is done or refused. A later look shows the effect."""
+
+    def close(self) -> None: ...
+
+
+class CamelWay:
+    """Routes of Camel behind Jolokia: looked at on one connection and changed on another, for a stop takes its time."""
+
+    def __init__(self, settings: CamelRoutes, installation: Installation, site: str) -> None:
+        self._settings, self._installation, self._site = settings, installation, site
+        self._wires: dict[str, Wire] = {}
+
+    def look(self, timeout_s: float) -> Reading:
+        patterns = [
+            f"org.apache.camel:context=*,name={values.quote(each)},type=routes" for each in self._settings.routes
+        ]
+        reads = [Read(pattern, ("State", "ExchangesInflight")) for pattern in patterns]
+        parts, held = dict[str, PartState](), 0
+        for route, answer in zip(
+            self._settings.routes, Reader(self._wire("look")).look(reads, timeout_s=timeout_s), strict=True
+        ):
+            found = _found(route, answer.value())
+            for bean, fields in found.items():
+                in_flight = fields.count("ExchangesInflight")
+                parts[bean] = _route_state(fields.text("State"), in_flight)
+                held += in_flight
+        return Reading(parts, f"{held} in flight" if held else "")
+
+    def send(self, call: Call) -> Outcome:
+        arguments: Any = call.request["arguments"]
+        change = Change(str(call.request["bean"]), str(call.request["operation"]), tuple(arguments))
+        [answer] = Changer(self._wire("change")).change([change], timeout_s=self._settings.timeout + ANSWER_S)
+        try:
+            finished = answer.value()
+        except ElementError as error:
+            return Refused(str(error))
+        if finished is False:
+            return Refused(f"what it holds was not finished within {self._settings.timeout:g} s, and it goes on")
+        return Done("answered")
+
+    def close(self) -> None:
+        for wire in self._wires.values():
+            wire.close()
+
+    def _wire(self, what: str) -> Wire:
+        if what not in self._wires:
+            settings = self._settings
+            login = settings.username, settings.password
+            self._wires[what] = Wire(account(self._installation, self._site, settings.jolokia, *login))
+        return self._wires[what]
+
+
+def _found(route: str, value: Any) -> Mapping[str, Fields]:
+    """The fields that were read of a route, by the name of its bean."""
+    if not isinstance(value, dict) or not value:
+        raise NotRead(f"no route {route} is there")
+    return {str(bean): Fields(str(bean), read) for bean, read in value.items()}
+
+
+def _route_state(state: str, in_flight: int) -> PartState:
+    if state == "Started":
+        return PartState.RUNNING
+    return PartState.STOPPED if state == "Stopped" and in_flight == 0 else PartState.BETWEEN
+
+
+W = TypeVar("W", SystemdUnit, Commands)
+
+
+class ByCommand(Generic[W]):
+    def __init__(self, settings: W, place: Place, site: str) -> None:
+        self._settings: W = settings
+        self._place = place
+        self._facts: dict[str, Json] = {"workload": settings.name, "site": site}
+
+    def _asked(self, what: str, words: Sequence[str], timeout_s: float) -> Outcome:
+        return self._place.run(what, words, timeout_s, self._facts)
+
+    def send(self, call: Call) -> Outcome:
+        words: Any = call.request["run"]
+        return self._asked(f"the {call.goal.value} command of {call.thing}", words, self._settings.timeout)
+
+    def close(self) -> None: ...
+
+
+class SystemdWay(ByCommand[SystemdUnit]):
+    def look(self, timeout_s: float) -> Reading:
+        what = f"systemctl is-active {self._settings.unit}"
+        outcome = self._asked(what, [*systemctl(self._settings), "is-active", self._settings.unit], timeout_s)
+        said = str(outcome.evidence.get("said", "")).strip()
+        code = outcome.evidence.get("exit_code")
+        if code == 0 and said in ("active", "reloading"):
+            return Reading({self._settings.name: PartState.RUNNING})
+        if code == _STOPPED_EXIT and said in ("inactive", "failed"):
+            return Reading({self._settings.name: PartState.STOPPED}, said if said == "failed" else "")
+        if said in ("activating", "deactivating"):
+            return Reading({self._settings.name: PartState.BETWEEN}, said)
+        raise NotRead(outcome.text if code != 0 else f"{what} said {said!r}")
+
+
+class CommandWay(ByCommand[Commands]):
+    def look(self, timeout_s: float) -> Reading:
+        outcome = self._asked(f"the state command of {self._settings.name}", self._settings.state, timeout_s)
+        match outcome.evidence.get("exit_code"):
+            case 0:
+                return Reading({self._settings.name: PartState.RUNNING})
+            case code if code == _STOPPED_EXIT:
+                return Reading({self._settings.name: PartState.STOPPED})
+        raise NotRead(outcome.text)
+
+
+class HttpWay:
+    """A service with an HTTP interface. A proxy of the environment is not used."""
+
+    def __init__(self, settings: HttpService, verify: bool | str) -> None:
+        self._settings, self._http = settings, Http({}, verify)
+
+    def look(self, timeout_s: float) -> Reading:
+        state, name = self._settings.state, self._settings.name
+        status, line = self._asked("GET", state.get, timeout_s)
+        if status != HTTPStatus.OK:
+            raise NotRead(f"{state.get}: HTTP {status}")
+        if line == state.running:
+            return Reading({name: PartState.RUNNING})
+        if line == state.stopped or (state.stopped is None and line and "\n" not in line):
+            return Reading({name: PartState.STOPPED})
+        raise NotRead(f"{state.get}: says neither that it runs nor that it does not: {line[:60]!r}")
+
+    def send(self, call: Call) -> Outcome:
+        url = str(call.request["post"])
+        status, line = self._asked("POST", url, self._settings.timeout)
+        if status < HTTPStatus.BAD_REQUEST:
+            return Done("answered")
+        # A gateway that gives up says nothing of what it passed on.
+        worked = Unknown if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Refused
+        return worked(f"{url}: HTTP {status} {line[:60]}".rstrip())
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _asked(self, method: str, url: str, timeout_s: float) -> tuple[int, str]:
+        answer = self._http.ask(method, url, timeout_s=timeout_s, most=_LINE_BYTES)
+        return answer.status, answer.body[:_LINE_BYTES].decode("utf-8", "replace").strip()
+
 
 LOCKED_S: Final = 30.0  # seconds of the lock that must be left when a call goes out; the run renews the lock meanwhile
 _AT_ONCE: Final = 8
@@ -35,15 +213,15 @@ class WorkloadTimeouts:
 
 
 class WorkloadSites:
-    """An instance serves one command. `told` are the workloads of the settings, by site and name."""
+    """An instance serves one command. `workloads` are those of the settings, by site and name."""
 
     def __init__(self, installation: Installation, timeouts: Timeouts) -> None:
-        self.told: Mapping[Key, Workload] = {
+        self.workloads: Mapping[Key, Workload] = {
             (site, each.name): each for site, of in installation.settings.sites.items() for each in of.workloads
         }
         self._timeouts = timeouts
         self._ways = {
-            (site, workload.name): _way(workload, installation, site) for (site, _), workload in self.told.items()
+            (site, workload.name): _way(workload, installation, site) for (site, _), workload in self.workloads.items()
         }
         self._left_s: dict[str, float] = {}
 
@@ -51,9 +229,18 @@ class WorkloadSites:
         """Bound all waiting for the workloads of a site that may be lost."""
         self._left_s[site] = seconds
 
+    def beside(self, look: Callable[[], S]) -> S:
+        """The brokers and the workloads are asked at the same time."""
+        workloads = in_background(self.look, "workloads")
+        try:
+            snapshot = look()
+        finally:
+            workloads.wait()
+        return replace(snapshot, workloads=workloads.result())
+
     def look(self, *, least_s: float = 0.0) -> list[WorkloadSnapshot]:
         """Look at all of them once; with `least_s` for so long at a site whose time is spent, too."""
-        return self._looked(list(self.told), least_s)
+        return self._looked(list(self.workloads), least_s)
 
     def look_at(self, *keys: Key) -> list[WorkloadSnapshot]:
         """Look at some of them, by site and name, whatever was spent before."""
@@ -61,10 +248,10 @@ class WorkloadSites:
 
     def others(self, site: str, name: str) -> list[WorkloadSnapshot]:
         """Look at the same workload at the other site now; empty where that site has none."""
-        return self.look_at(*(key for key in self.told if key[1] == name and key[0] != site))
+        return self.look_at(*(key for key in self.workloads if key[1] == name and key[0] != site))
 
     def is_singleton(self, name: str) -> bool:
-        return any(workload.singleton for workload in self.told.values() if workload.name == name)
+        return any(workload.singleton for workload in self.workloads.values() if workload.name == name)
 
     def close(self) -> None:
         for way in self._ways.values():
@@ -94,7 +281,7 @@ class WorkloadSites:
         return found
 
     def _look(self, key: Key, timeout_s: float) -> WorkloadSnapshot:
-        workload, singleton = self.told[key], self.is_singleton(key[1])
+        workload, singleton = self.workloads[key], self.is_singleton(key[1])
         silent, refuses = "it is not asked again: its site's time is spent", False
         try:
             if timeout_s > 0:

@@ -1,18 +1,16 @@
 """Any topology, with workloads around it: they stop before dispatch does, and start once clients are in."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, Severity, some
 from dr_ctl.core.notation import if_known
-from dr_ctl.core.system import in_background
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine import ports
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.holding import Lease
-from dr_ctl.engine.lease import Store
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Call, PlannedStep
@@ -20,16 +18,10 @@ from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepCon
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.common import snapshot as common
-from dr_ctl.topologies.topology import (
-    Glance,
-    Keeper,
-    Topology,
-    Unproven,
-    WorkloadSnapshot,
-)
-from dr_ctl.topologies.workloads import checks
-from dr_ctl.topologies.workloads.calls import concerned, holds, mine, without_mine
-from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
+from dr_ctl.topologies.common.topology import PairTopology
+from dr_ctl.topologies.topology import Topology, WorkloadSnapshot
+from dr_ctl.topologies.workloads import recipe
+from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads, concerned, holds, mine, without_mine
 from dr_ctl.topologies.workloads.sites import WorkloadSites, WorkloadTimeouts
 
 S = TypeVar("S", bound=common.Snapshot[Any])
@@ -89,7 +81,7 @@ class DriverWithWorkloads(Generic[S]):
             snapshot, why = self._made(call, context)
             if why is not None:
                 self._may_stop_late.add((call.site, call.thing))
-                finding = checks.did_not_stop(snapshot, why)
+                finding = recipe.did_not_stop(snapshot, why)
                 worked = Unknown if snapshot.runs is None else Refused
                 return worked(finding.text, findings=(finding,))
         return None
@@ -100,7 +92,7 @@ class DriverWithWorkloads(Generic[S]):
         if step.verb != "verify":
             return None
         units = self._bare.observe().units if move.ask.units is not None else ()
-        workloads = self._sites.told.items()
+        workloads = self._sites.workloads.items()
         keys = [key for key, each in workloads if key[0] == move.source and concerned(each, move.ask, units)]
         left = [each for each in self._sites.look_at(*keys) if each.runs is not False]
         if not left or part_of(self._bare.observe(), move.ask).roles[move.source] is Role.SERVING:
@@ -130,7 +122,7 @@ class DriverWithWorkloads(Generic[S]):
         for call in calls:
             snapshot, why = self._made(call, context)
             if why is not None:
-                findings.append(replace(checks.did_not_stop(snapshot, why), severity=Severity.WARNING))
+                findings.append(replace(recipe.did_not_stop(snapshot, why), severity=Severity.WARNING))
         if not findings:
             return _with(outcome, calls, "stopped")
         text = f"{outcome.text}; {some([each.text for each in findings])}"
@@ -142,7 +134,7 @@ class DriverWithWorkloads(Generic[S]):
         for call in calls:
             snapshot, why = self._made(call, context, lambda call: self._why_not_beside(call, move))
             if why is not None:
-                findings.append(checks.did_not_start(snapshot, why))
+                findings.append(recipe.did_not_start(snapshot, why))
         if not findings:
             return _with(outcome, calls, "running")
         texts = some([each.text for each in findings])
@@ -163,7 +155,7 @@ class DriverWithWorkloads(Generic[S]):
     def _is_gone(self, other: WorkloadSnapshot, move: Move) -> bool:
         if move.ask.operation != FAILOVER:
             return False
-        return self._cut_off or checks.is_gone(other, move, self._bare.observe().roles[move.source])
+        return self._cut_off or recipe.is_gone(other, move, self._bare.observe().roles[move.source])
 
     # One call.
 
@@ -178,7 +170,7 @@ class DriverWithWorkloads(Generic[S]):
             return snapshot, barred
         if call.goal is Goal.START:
             self._may_stop_late.discard((call.site, call.thing))
-        ends_s = context.monotonic() + self._sites.told[call.site, call.thing].timeout
+        ends_s = context.monotonic() + self._sites.workloads[call.site, call.thing].timeout
         [outcome] = context.change([call], lambda calls: [self._sites.send(each, self._lease) for each in calls])
         waited = until(
             context,
@@ -262,52 +254,13 @@ def _with(outcome: Outcome, calls: Sequence[Call], state: str) -> Outcome:
     return replace(outcome, text=text, evidence=evidence)
 
 
-class TopologyWithWorkloads(Generic[S]):
-    """Implements `Topology`."""
+def with_workloads(topology: Topology[Any], installation: Installation, timeouts: Timeouts) -> Topology[Any]:
+    """That topology, with the workloads of these settings around it."""
+    assert isinstance(topology, PairTopology)
+    sites = WorkloadSites(installation, timeouts)
+    recipe = RecipeWithWorkloads(topology.recipe, sites.workloads)
 
-    def __init__(self, bare: Topology[S], installation: Installation, timeouts: Timeouts) -> None:
-        self._bare, self._timeouts = bare, timeouts
-        self._sites = WorkloadSites(installation, timeouts)
-        self.recipe = RecipeWithWorkloads(bare.recipe, self._sites.told)
+    def acts_by(lease: Lease | None) -> DriverWithWorkloads[Any]:
+        return DriverWithWorkloads(topology.acts_by(lease), recipe, sites, timeouts, lease)
 
-    def look(self, *, over_s: float = 0.0) -> S:
-        """A bare look leaves the workloads out: the monitor makes several a second, and keeps nothing of them."""
-        return self._beside(lambda: self._bare.look(over_s=over_s)) if over_s else self._bare.look()
-
-    def glance(self, *, whole: bool = False) -> Glance[S] | None:
-        return self._bare.glance(whole=whole)
-
-    def observe(self) -> S:
-        return self._beside(self._bare.observe)
-
-    def spend_at_most(self, seconds: float, site: str) -> None:
-        self._bare.spend_at_most(seconds, site)
-        self._sites.spend_at_most(seconds, site)
-
-    def stores(self) -> Sequence[Store]:
-        return self._bare.stores()
-
-    def driver(self, lease: Lease | None = None) -> DriverWithWorkloads[S]:
-        return DriverWithWorkloads(self._bare.driver(lease), self.recipe, self._sites, self._timeouts, lease)
-
-    def why_not_so(self, site: str, *, serving: bool) -> str | None:
-        return self._bare.why_not_so(site, serving=serving)
-
-    def keeper(self, primary: str, remembered: Mapping[str, Json]) -> Keeper:
-        return self._bare.keeper(primary, remembered)
-
-    def unproven(self, waiting: str, pattern: str | None) -> Sequence[Unproven]:
-        return self._bare.unproven(waiting, pattern)
-
-    def close(self) -> None:
-        self._bare.close()
-        self._sites.close()
-
-    def _beside(self, look: Callable[[], S]) -> S:
-        """The brokers and the workloads are asked at the same time."""
-        workloads = in_background(self._sites.look, "workloads")
-        try:
-            snapshot = look()
-        finally:
-            workloads.wait()
-        return replace(snapshot, workloads=workloads.result())
+    return replace(topology, recipe=recipe, acts_by=acts_by, others=(sites,))

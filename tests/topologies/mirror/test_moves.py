@@ -32,13 +32,21 @@ from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
-from dr_ctl.topologies.mirror import parity, procedure
+from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.checks import CHECKS
-from dr_ctl.topologies.mirror.parity import Difference
-from dr_ctl.topologies.mirror.reading import Flow, Observer
-from dr_ctl.topologies.mirror.shipping import LINK_RESTARTS, Events, wait
+from dr_ctl.topologies.mirror.procedure import LINK_RESTARTS, Events, wait
+from dr_ctl.topologies.mirror.reading import Observer
 from dr_ctl.topologies.mirror.tools import MirrorTimeouts, MirrorVerifier
-from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, MirrorSnapshot
+from dr_ctl.topologies.mirror.view import (
+    BrokerConnection,
+    BrokerView,
+    Difference,
+    MirrorSnapshot,
+    differences,
+    not_accepted,
+    under_way,
+    unexplained,
+)
 from tests.topologies import made
 from tests.topologies.mirror import views
 from tests.topologies.mirror.pair import broker_of
@@ -272,18 +280,9 @@ def test_any_queue_name_comes_unharmed_through_the_calls(name: str) -> None:
     assert read(Call, document(call)) == call
 
 
-def flow(outflow: int = 0, added: int = 0, *, attached: bool = True, pending: int = 0) -> Flow:
-    return Flow(
-        to_ship=outflow,
-        outflow_delivering=0,
-        outflow_consumers=1 if attached else 0,
-        outflow_added=added,
-        unapplied=pending,
-        link_started=True,
-        link_connected=attached,
-        listeners_open=(),
-        mirror_open=True,
-    )
+def flow(depth: int = 0, added: int = 0, *, attached: bool = True, pending: int = 0) -> BrokerView:
+    shipping = outflow("london", depth=depth, added=added, consumers=1 if attached else 0)
+    return replace(broker("london", serving=False, pending_acks=pending), queues=(shipping,))
 
 
 class World(made.StepContext):
@@ -297,22 +296,16 @@ class World(made.StepContext):
         self.observer = self
         self._now = now
 
-    def together(self, ask: Callable[[Any], Any], of: Sequence[Any]) -> list[Any]:
-        return [ask(each) for each in of]
+    def answers(self, of: Sequence[Any], parts: Part) -> list[Any]:
+        assert parts is Part.OUTFLOW
+        return [self._now(self.now_s) if each is self else flow() for each in of]
 
     def notice(self, text: str) -> None:
         assert "restarting it" in text
         assert "although the peer answers" in text
 
-    def names(self) -> Any:
-        link = SimpleNamespace(name="paris", started=True, connected=True)
-        return SimpleNamespace(broker="london", site="london", pair="a", broker_connection=link)
-
-    def flow(self, timeout_s: float) -> Flow:
-        now = self._now(self.now_s)
-        if isinstance(now, Exception):
-            raise now
-        return cast(Flow, now)
+    def names(self) -> BrokerView:
+        return flow()
 
     def change(self, calls: Any, context: Any) -> list[Any]:
         self.restarts += 1
@@ -321,7 +314,7 @@ class World(made.StepContext):
 
 def waited(world: Any, within_s: float) -> Refused | None:
     """London's way to Paris, which has nothing under way."""
-    paris: Any = SimpleNamespace(site="paris", pair="a", flow=lambda timeout_s: flow())
+    paris: Any = SimpleNamespace(site="paris", pair="a")
     ways = [Events(world, paris, world, world), Events(paris, world, world, world)]
     return wait(world, ways, world).until(0.5, {"within": within_s, "stall": 100.0}, calms=1)
 
@@ -358,7 +351,7 @@ def test_what_keeps_it_from_ending_is_said(now: Callable[[float], Any], says: st
     ],
     ids=["ships", "ships nothing", "ships nothing while more comes", "has nothing to ship", "not attached"],
 )
-def test_what_hangs_is_restarted_and_nothing_else(now: Callable[[float], Flow], restarts: int) -> None:
+def test_what_hangs_is_restarted_and_nothing_else(now: Callable[[float], BrokerView], restarts: int) -> None:
     world = World(now)
     waited(world, 60.0)
     assert world.restarts == restarts
@@ -369,7 +362,7 @@ def test_what_hangs_is_restarted_and_nothing_else(now: Callable[[float], Flow], 
     [(flow(10, 10), MirrorTimeouts().hung_s), (flow(10, 10, attached=False), Timeouts().link_lost_s)],
     ids=["idle", "unattached"],
 )
-def test_it_is_given_its_time(now: Flow, limit_s: float) -> None:
+def test_it_is_given_its_time(now: BrokerView, limit_s: float) -> None:
     early, late = World(lambda _: now), World(lambda _: now)
     waited(early, limit_s - 0.6)
     waited(late, limit_s + 1.1)
@@ -398,7 +391,7 @@ class Scripted:
     def names(self) -> BrokerView:
         return closed(self.site)
 
-    def read(self, parts: Part) -> BrokerView:
+    def read(self, parts: Part, *, timeout_s: float) -> BrokerView:
         assert parts is FOR_GATE
         told = self.looks[min(self.taken, len(self.looks) - 1)]
         self.taken += 1
@@ -561,7 +554,7 @@ ALL = Queues()
 
 
 def differing(name: str = "orders.in", source: int = 5, target: int = 3, **kind: Any) -> list[Difference]:
-    return parity.differences(
+    return differences(
         broker("london", queue(name, source, **kind)), broker("paris", queue(name, target, site="paris", **kind)), ALL
     )
 
@@ -588,7 +581,7 @@ def test_kinds_whose_content_may_differ_do_not_block(name: str, kind: Any, block
 def test_a_dead_letter_address_of_either_site_is_excepted() -> None:
     london = broker("london", queue("own.dead", 4), queue("orders.in", dead_letter_address=None))
     paris = broker("paris", queue("orders.in", site="paris", dead_letter_address="own.dead"))
-    assert [each.blocks for each in parity.differences(london, paris, ALL)] == [False]
+    assert [each.blocks for each in differences(london, paris, ALL)] == [False]
 
 
 @pytest.mark.parametrize(
@@ -603,7 +596,7 @@ def test_a_dead_letter_address_of_either_site_is_excepted() -> None:
 )
 def test_the_settings_narrow_what_is_compared(queues: Queues, names: list[str]) -> None:
     london = broker("london", *(queue(name, 1) for name in ("orders", "orders.in", "orders.out", "logs")))
-    assert [each.queue for each in parity.differences(london, broker("paris"), queues)] == names
+    assert [each.queue for each in differences(london, broker("paris"), queues)] == names
 
 
 def pair(depth: int, there: int, **peer: Any) -> tuple[Any, Any]:
@@ -632,23 +625,23 @@ def test_while_clients_work_a_difference_is_explained_by_what_is_on_its_way_in_e
         with_queue(london, outflow("london", depth=shipping)),
         with_queue(paris, outflow("paris", depth=back)),
     )
-    assert parity.under_way(london, paris) == shipping + back + pending
-    assert (parity.unexplained(london, paris, ALL, moved) == []) is explained
+    assert under_way(london, paris) == shipping + back + pending
+    assert (unexplained(london, paris, ALL, moved) == []) is explained
 
 
 @pytest.mark.parametrize("blind", [0, 1])
 def test_an_outflow_that_cannot_be_seen_explains_nothing(blind: int) -> None:
     views = [*pair(5, 4)]
     views[blind] = replace(views[blind], config=replace(views[blind].config, link="mistyped"))
-    assert parity.under_way(*views) is None
-    assert len(parity.unexplained(*views, ALL, {"orders.in": 1000})) == 1
+    assert under_way(*views) is None
+    assert len(unexplained(*views, ALL, {"orders.in": 1000})) == 1
 
 
 def test_a_site_without_a_link_has_nothing_under_way_and_an_excepted_kind_is_never_unexplained() -> None:
     unlinked = pair(5, 4, links=())
-    assert parity.under_way(*unlinked) == 0
-    assert parity.unexplained(*unlinked, ALL, {"orders.in": 1}) == []
-    assert parity.unexplained(broker("london", queue("latest", 30, ring=True)), broker("paris"), ALL, {}) == []
+    assert under_way(*unlinked) == 0
+    assert unexplained(*unlinked, ALL, {"orders.in": 1}) == []
+    assert unexplained(broker("london", queue("latest", 30, ring=True)), broker("paris"), ALL, {}) == []
 
 
 TEN = broker("london", queue(added=10))
@@ -1004,9 +997,9 @@ def test_every_difference_is_told_by_name_and_accepted_at_exactly_its_size(
         broker(site, *(queue(name, depth, site=site) for name, depth in queues.items()))
         for site, queues in (("london", london), ("paris", paris))
     )
-    told = parity.differences(here, there, ALL)
+    told = differences(here, there, ALL)
     assert [(each.queue, each.source, each.target, each.absent) for each in told] == found
     sizes = {name: abs(source - target) for name, source, target, _ in found}
     for more, left in ((0, []), (1, [*sizes]), (-1, [*sizes])):
         accepted = {name: size + more for name, size in sizes.items()}
-        assert [each.queue for each in parity.not_accepted(told, accepted)] == left
+        assert [each.queue for each in not_accepted(told, accepted)] == left

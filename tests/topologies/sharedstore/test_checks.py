@@ -31,9 +31,20 @@ from dr_ctl.topologies.classic.operations import STOPS
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.sharedstore import procedure
-from dr_ctl.topologies.sharedstore.lock import FileLock, Lag, LockSnapshot, LockUnreadable
 from dr_ctl.topologies.sharedstore.reading import between
-from dr_ctl.topologies.sharedstore.store import KINDS, Database, Dsn, Kind, RowLock, counts, lag
+from dr_ctl.topologies.sharedstore.store import (
+    KINDS,
+    Database,
+    Dsn,
+    FileLock,
+    Kind,
+    Lag,
+    LockSnapshot,
+    LockUnreadable,
+    RowLock,
+    counts,
+    lag,
+)
 from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSnapshot, beside
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import SHARED_STORE
@@ -90,7 +101,7 @@ def _view(site: str, **more: Any) -> BrokerView:
 
 
 def snapshot(*views: BrokerView | Silent) -> StoreSnapshot:
-    return StoreSnapshot(beside({view.site: {view.pair: view} for view in views}))
+    return beside({view.site: {view.pair: view} for view in views})
 
 
 def with_commands(site: str) -> StoreConfig:

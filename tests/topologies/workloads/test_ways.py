@@ -20,8 +20,7 @@ from dr_ctl.jolokia import values
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.parts import SystemdUnit
 from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
-from dr_ctl.topologies.workloads.calls import call, concerned, part_of_call
-from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
+from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads, concerned, part_of_call, switch
 from dr_ctl.topologies.workloads.sites import WorkloadSites, WorkloadTimeouts
 from tests.jolokia.console import Console, Handler, closed_port, console, send, silence, value
 from tests.topologies.workloads.work import Work
@@ -107,7 +106,7 @@ def sites(folder: Path, *workloads: dict[str, Any], read_s: float = 2.0) -> Work
 
 
 def sent(of: WorkloadSites, name: str, goal: Goal, part: str | None = None) -> Outcome:
-    return of.send(call("london", of.told["london", name], part or name, goal), None)
+    return of.send(switch("london", of.workloads["london", name], part or name, goal), None)
 
 
 def looked(of: WorkloadSites) -> WorkloadSnapshot:
@@ -243,7 +242,7 @@ class TestSystemd:
 
     def test_another_machine_is_named_to_it(self, tmp_path: Path) -> None:
         of = sites(tmp_path, {**UNIT, "host": "ops@mail-1"})
-        [stop] = [call("london", of.told["london", "mailer"], "mailer", Goal.STOP)]
+        [stop] = [switch("london", of.workloads["london", "mailer"], "mailer", Goal.STOP)]
         assert stop.request["run"] == ["systemctl", "--host", "ops@mail-1", "stop", "mailer.service"]
 
     def test_where_there_is_none_it_is_not_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

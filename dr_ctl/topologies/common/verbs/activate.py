@@ -20,17 +20,16 @@ from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.access import FOR_OPENING, Part
 from dr_ctl.topologies.common.calls import holds, left_of, resume
 from dr_ctl.topologies.common.checks import of_locks
-from dr_ctl.topologies.common.failover import came_back_open, let_in_again
+from dr_ctl.topologies.common.reasons import came_back_open, let_in_again, paused_at
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.single import paused_at
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.verbs.proving import shown_open
 from dr_ctl.topologies.common.verbs.quiesce import to_lift
 from dr_ctl.topologies.common.verbs.undoing import named
 from dr_ctl.topologies.common.view import Broker, Peer
-from dr_ctl.topologies.common.wants import clients
+from dr_ctl.topologies.common.wants import AtBroker, clients
 
 SAME_SECOND_S: Final = 1.0
 V = TypeVar("V", bound=Broker)
@@ -54,7 +53,11 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Mov
         calls += in_part("listeners", view.fence.opening(closed, peer))
     if snapshot.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
         # A resumed run that had passed the gate: only the pauses of quiesce are left.
-        calls += [resume(view, queue) for view in snapshot.views(move.source) for queue in to_lift(rules, view, move)]
+        calls += [
+            resume(view, queue)
+            for view in snapshot.views(move.source)
+            for queue in to_lift(AtBroker.of(rules, move, view))
+        ]
     # Queues that runs have left paused there would deliver nothing.
     calls += [resume(view, queue) for view, queue in paused_at(snapshot, move.target)]
     calls += in_part("strikes", receipts.strikes(snapshot))
@@ -80,13 +83,11 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     if why is not None:
         return Refused(why)
     tools.opened = tools.opened or bool(starts)
-    outcomes = dict(zip(starts, tools.change(starts, context), strict=True))
-    if outcomes and all(isinstance(each, Refused) for each in outcomes.values()):
-        return _not_opened(tools, outcomes[starts[0]].text, move.target)
-    if (failed := _until_served(tools, outcomes, move, context)) is not None:
+    opening = _Opening(tools, starts, move, context)
+    if (failed := opening.not_opened() or opening.until_served()) is not None:
         return failed
     tools.change(strikes, context)
-    refused = next((f"not through every listener: {each.text}" for each in outcomes.values() if _no(each)), None)
+    refused = f"not through every listener: {opening.refused[0].text}" if opening.refused else None
     if (lacks := refused or kept_out or _not_drained(tools, move)) is not None:
         return Refused(f"{move.target} serves, but {lacks}", code=ExitCode.INCOMPLETE)
     by_lock = tuple(_of_locks(tools, views if not starts else (), move))
@@ -192,93 +193,83 @@ def _moved(tools: Tools[Any], here: Broker, there: Broker, move: Move) -> list[s
     return receipts.moved(receipt, (here, there), move.ask) if receipt is not None else []
 
 
-def _until_served(
-    tools: Tools[Broker], outcomes: dict[Call, Outcome], move: Move, context: StepContext
-) -> Outcome | None:
-    """Wait until every pair is shown to serve; gives None once all do."""
-    accesses = tools.observer.at(move.target)
-    again_at = context.monotonic() + tools.timeouts.again_s
+class _Opening:
+    """The listeners of the target while they are opened, by the outcome of each call."""
 
-    def look() -> dict[str, str]:
-        why_not = tools.listeners.why_not_serving(accesses)
+    def __init__(self, tools: Tools[Broker], starts: Sequence[Call], move: Move, context: StepContext) -> None:
+        self._tools, self._move, self._context = tools, move, context
+        self._accesses = tools.observer.at(move.target)
+        self._outcomes = dict(zip(starts, tools.change(starts, context), strict=True))
+        self._again_at = context.monotonic() + tools.timeouts.again_s
+
+    @property
+    def refused(self) -> list[Outcome]:
+        return [each for each in self._outcomes.values() if isinstance(each, Refused)]
+
+    def _of(self, pair: str) -> list[Outcome]:
+        return [each for call, each in self._outcomes.items() if call.unit == pair]
+
+    def not_opened(self) -> Outcome | None:
+        """Every call was answered with an error: no effect, unless a client is let in all the same."""
+        if not self._outcomes or len(self.refused) < len(self._outcomes):
+            return None
+        site, why = self._move.target, self.refused[0].text
+        if self._tools.listeners.let_in(self._accesses):
+            return Unknown(f"{site}: {why}; yet a client is let in: look at {site} first")
+        return Refused(f"{site} could not be opened: {why}")
+
+    def until_served(self) -> Outcome | None:
+        """Wait until every pair is shown to serve; gives None once all do."""
+        waited = until(
+            self._context,
+            self._look,
+            holds=lambda left: not left,
+            hopeless=lambda left: len(self._accesses) == 1 and all(self._came_to(pair, Refused) for pair in left),
+            within_s=self._tools.timeouts.activate_s,
+            poll_s=self._tools.timeouts.poll_s,
+            meanwhile=self._try_again,
+        )
+        return None if waited.held else self._left_over(waited.look)
+
+    def _look(self) -> dict[str, str]:
+        """Why pairs are not shown to serve; one that opened some of its listeners serves through these."""
+        why_not = self._tools.listeners.why_not_serving(self._accesses)
         if all(why is None or why.lets_in for why in why_not.values()):
-            context.let_in()
+            self._context.let_in()
         return {
             pair: why.text
             for pair, why in why_not.items()
-            if why is not None and not (why.by_flag and _partly(pair, outcomes))
+            if why is not None and not (why.by_flag and {Refused} < {*map(type, self._of(pair))})
         }
 
-    def try_again(left: Mapping[str, str]) -> None:
-        nonlocal again_at
-        if context.monotonic() > again_at:
-            again_at = context.monotonic() + tools.timeouts.again_s
-            unopened = {pair for pair in left if _unopened(pair, outcomes)}
-            if again := unopened | (set(left) & tools.taken_back(move)):
-                _try_again(tools, again, outcomes, move, context)
+    def _came_to(self, pair: str, *outcomes: type[Outcome]) -> bool:
+        mine = self._of(pair)
+        return bool(mine) and all(isinstance(each, outcomes) for each in mine)
 
-    waited = until(
-        context,
-        look,
-        holds=lambda left: not left,
-        hopeless=lambda left: len(accesses) == 1 and all(_refused(pair, outcomes) for pair in left),
-        within_s=tools.timeouts.activate_s,
-        poll_s=tools.timeouts.poll_s,
-        meanwhile=try_again,
-    )
-    return None if waited.held else _left_over(waited.look, len(accesses), outcomes, move)
+    def _try_again(self, left: Mapping[str, str]) -> None:
+        """Once more open what was refused, not answered or closed again, where the pair's other broker is seen
+        closed."""
+        tools, move = self._tools, self._move
+        if self._context.monotonic() <= self._again_at:
+            return
+        self._again_at = self._context.monotonic() + tools.timeouts.again_s
+        pairs = {pair for pair in left if self._came_to(pair, Refused, Unknown)} | ({*left} & tools.taken_back(move))
+        if not pairs:
+            return
+        snapshot = tools.observer.look_once(least_s=tools.timeouts.last_look_s)
+        views = {pair: snapshot.view(move.source, pair) for pair in pairs}
+        # A lost site is silent. At any other site silence proves nothing, and no listener is opened beside it.
+        may = {
+            pair for pair, view in views.items() if (move.ask.operation == FAILOVER if view is None else not view.open)
+        }
+        calls = [call for call in self._outcomes if call.unit in may]
+        self._outcomes.update(zip(calls, tools.change(calls, self._context), strict=True))
 
-
-def _try_again(
-    tools: Tools[Broker], pairs: set[str], outcomes: dict[Call, Outcome], move: Move, context: StepContext
-) -> None:
-    """Once more open what was refused, not answered or closed again, where the pair's other broker is seen closed."""
-    snapshot = tools.observer.look_once(least_s=tools.timeouts.last_look_s)
-    views = {pair: snapshot.view(move.source, pair) for pair in pairs}
-    # A lost site is silent. At any other site silence proves nothing, and no listener is opened beside it.
-    may = {
-        pair
-        for pair, view in views.items()
-        if (view is None and move.ask.operation == FAILOVER) or (view is not None and not view.open)
-    }
-    calls = [call for call in outcomes if call.unit in may]
-    outcomes.update(zip(calls, tools.change(calls, context), strict=True))
-
-
-def _left_over(left: Mapping[str, str], of: int, outcomes: Mapping[Call, Outcome], move: Move) -> Outcome:
-    why = {
-        pair: next((each.text for call, each in outcomes.items() if call.unit == pair and _no(each)), reason)
-        for pair, reason in left.items()
-    }
-    if len(left) == of:
-        return Unknown(f"{move.target}: {next(iter(why.values()))}; look at {move.target} first")
-    named = some([f"{pair}: {reason}" for pair, reason in why.items()])
-    return Refused(f"{move.target} serves, but not with every pair: {named}", code=ExitCode.INCOMPLETE)
-
-
-def _not_opened(tools: Tools[Broker], why: str, site: str) -> Outcome:
-    """Every opening call was answered with an error: no effect, unless a client is let in all the same."""
-    accesses = tools.observer.at(site)
-    if tools.listeners.let_in(accesses):
-        return Unknown(f"{site}: {why}; yet a client is let in: look at {site} first")
-    return Refused(f"{site} could not be opened: {why}")
-
-
-def _no(outcome: Outcome) -> bool:
-    return isinstance(outcome, Refused)
-
-
-def _refused(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
-    return _unopened(pair, outcomes) and all(_no(each) for call, each in outcomes.items() if call.unit == pair)
-
-
-def _unopened(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
-    """Whether no call to open a listener of the pair is known to have done so."""
-    mine = [each for call, each in outcomes.items() if call.unit == pair]
-    return bool(mine) and all(isinstance(each, Refused | Unknown) for each in mine)
-
-
-def _partly(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
-    """True if some of a pair's listeners were opened and some refused: the pair serves, through its open listeners."""
-    mine = [_no(each) for call, each in outcomes.items() if call.unit == pair]
-    return any(mine) and not all(mine)
+    def _left_over(self, left: Mapping[str, str]) -> Outcome:
+        refused = {call.unit: each.text for call, each in reversed(self._outcomes.items()) if isinstance(each, Refused)}
+        why = {pair: refused.get(pair, reason) for pair, reason in left.items()}
+        target = self._move.target
+        if len(left) == len(self._accesses):
+            return Unknown(f"{target}: {next(iter(why.values()))}; look at {target} first")
+        named = some([f"{pair}: {reason}" for pair, reason in why.items()])
+        return Refused(f"{target} serves, but not with every pair: {named}", code=ExitCode.INCOMPLETE)

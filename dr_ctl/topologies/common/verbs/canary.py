@@ -52,12 +52,9 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Mov
         calls += [*in_part(CREATE, create), *in_part(SEND, [sent]), *in_part(TAKE, [taken])]
     for view in (*snapshot.views(move.source), *snapshot.views(move.target)):
         removals += removals_of(view, name)
-    carries = [view.link.carries(name) for view in snapshot.views(move.source)]
-    way = {
-        ReplicationScope.ALL: f"; each seen at {move.target}; its acknowledgement seen there",
-        ReplicationScope.MESSAGES: f"; each seen at {move.target}",
-        ReplicationScope.NOTHING: "",
-    }[carries[0] if carries else ReplicationScope.NOTHING]
+    carries = next((view.link.carries(name) for view in snapshot.views(move.source)), ReplicationScope.NOTHING)
+    way = f"; each seen at {move.target}" if carries is not ReplicationScope.NOTHING else ""
+    way += "; its acknowledgement seen there" if carries is ReplicationScope.ALL else ""
     about = f"{MESSAGES} messages through {name} at {move.source}{way}; no client gets into {move.target}{stays}"
     limits = {"within": step.limits.get("within", rules.timeouts.canary_s)}
     emptied = [replace(each, when="messages lie there") for each in in_part(TAKE, calls) if each.goal is Goal.REMOVE]
@@ -160,51 +157,45 @@ class _Pair:
         self._here, self._there = here, there
         self._name, self._token = queue_of(here.site), uuid.uuid4().hex
         self._within_s = step.limits["within"]
+        self._where, self._over_there = f"{here.site}/{here.pair}", f"{there.site}/{there.pair}"
+        self._took: dict[str, Json] = {}
 
     def rehearsed(self) -> Outcome:
         timeouts = self._tools.timeouts
         # Where a fence is by address every listener lets in: there is nothing to try without a client's queue.
         greeting = self._there.greet(timeout_s=timeouts.greet_s) if self._there.fenced_by_listener else None
         if isinstance(greeting, Connected):
-            return Refused(f"{self._there.site}/{self._there.pair} lets a client in, and waits by its flags")
+            return Refused(f"{self._over_there} lets a client in, and waits by its flags")
         carries = self._here.names().link.carries(self._name)
-        took: dict[str, Json] = {}
-        if (failed := self._made(SEND, self._here.put_some, "sent_s", took)) is not None:
-            return failed
-        if carries is not ReplicationScope.NOTHING and (late := self._seen(MESSAGES, "seen_s", took)) is not None:
-            return late
-        if (failed := self._made(TAKE, self._here.take_some, "taken_s", took)) is not None:
-            return failed
-        if carries is ReplicationScope.ALL and (late := self._seen(0, "settled_s", took)) is not None:
-            return late
-        listener = "refused" if greeting is not None else "not tried"
-        return Done(
-            "the messages went the whole path",
-            {"messages": MESSAGES, "listener": listener, **took},
-            self._left_out(carries),
+        failed = (
+            self._made(SEND, self._here.put_some, "sent_s")
+            or (self._seen(MESSAGES, "seen_s") if carries is not ReplicationScope.NOTHING else None)
+            or self._made(TAKE, self._here.take_some, "taken_s")
+            or (self._seen(0, "settled_s") if carries is ReplicationScope.ALL else None)
         )
+        if failed is not None:
+            return failed
+        listener = "refused" if greeting is not None else "not tried"
+        evidence: dict[str, Json] = {"messages": MESSAGES, "listener": listener, **self._took}
+        return Done("the messages went the whole path", evidence, self._left_out(carries))
 
-    def _made(self, part: str, by: Trip, key: str, took: dict[str, Json]) -> Outcome | None:
+    def _made(self, part: str, by: Trip, key: str) -> Refused | None:
         """Send or take as a client does, with the intent on disk before; None where the broker has confirmed all."""
-        trip: list[RoundTrip | None] = []
+        why = NAME_STOMP
 
         def send(calls: Sequence[Call]) -> list[Outcome]:
-            trip.append(by(self._name, self._token, MESSAGES, timeout_s=self._within_s))
-            passed = isinstance(trip[-1], Passed)
-            why = trip[-1].because if isinstance(trip[-1], Failed) else NAME_STOMP
-            return [Done("confirmed") if passed else Unknown(why) for _ in calls]
+            nonlocal why
+            trip = by(self._name, self._token, MESSAGES, timeout_s=self._within_s)
+            if isinstance(trip, Passed):
+                self._took[key] = round(trip.took_s, 4)
+                return [Done("confirmed") for _ in calls]
+            why = trip.because if isinstance(trip, Failed) else NAME_STOMP
+            return [Unknown(why) for _ in calls]
 
-        mine = [call for call in self._step.part(part) if call.unit == self._here.pair]
-        self._context.change(mine, send)
-        if trip and isinstance(trip[-1], Passed):
-            took[key] = round(trip[-1].took_s, 4)
-            return None
-        return Refused(f"{self._where()}: {trip[-1].because if trip and isinstance(trip[-1], Failed) else NAME_STOMP}")
+        self._context.change([call for call in self._step.part(part) if call.unit == self._here.pair], send)
+        return None if key in self._took else Refused(f"{self._where}: {why}")
 
-    def _where(self) -> str:
-        return f"{self._here.site}/{self._here.pair}"
-
-    def _seen(self, count: int, key: str, took: dict[str, Json]) -> Refused | None:
+    def _seen(self, count: int, key: str) -> Refused | None:
         """Wait until the other site holds so many, by a positive read of that very queue."""
         began = self._context.monotonic()
 
@@ -219,39 +210,32 @@ class _Pair:
         waited = until(
             self._context, look, holds=arrived, within_s=self._within_s, poll_s=self._tools.timeouts.link_poll_s
         )
-        if not waited.held:
-            has = "not read" if waited.look is None else f"{waited.look} there"
-            what = f"{count} message(s) sent to {self._name}" if count else f"the acknowledgements of {self._name}"
-            text = f"{self._there.site}/{self._there.pair}: {what} not seen within {self._within_s:g} s ({has})"
-            needs = self._here.names().link.needs.format(self._name)
+        if waited.held:
+            self._took[key] = round(self._context.monotonic() - began, 4)
+            return None
+        has, within = "not read" if waited.look is None else f"{waited.look} there", f"{self._within_s:g}"
+        what = f"{count} message(s) sent to {self._name}" if count else f"the acknowledgements of {self._name}"
+        text = f"{self._over_there}: {what} not seen within {within} s ({has})"
+        findings: tuple[Finding, ...] = ()
+        if count and (needs := self._needs):
+            site, pair = self._there.site, self._there.pair
             findings = (
-                (
-                    found(
-                        "DR-REHEARSE-001.not_seen",
-                        site=self._there.site,
-                        pair=self._there.pair,
-                        what=what,
-                        has=has,
-                        needs=needs,
-                        within=f"{self._within_s:g}",
-                    ),
-                )
-                if needs and count
-                else ()
+                found("DR-REHEARSE-001.not_seen", site=site, pair=pair, what=what, has=has, needs=needs, within=within),
             )
-            return Refused(text, code=ExitCode.DRAIN_TIMEOUT, findings=findings)
-        took[key] = round(self._context.monotonic() - began, 4)
-        return None
+        return Refused(text, code=ExitCode.DRAIN_TIMEOUT, findings=findings)
+
+    @property
+    def _needs(self) -> str:
+        return str(self._here.names().link.needs.format(self._name))
 
     def _left_out(self, carries: ReplicationScope) -> tuple[Finding, ...]:
-        left = {
-            ReplicationScope.ALL: "",
-            ReplicationScope.MESSAGES: "acknowledgements: consumers tell them by ids of their own",
-            ReplicationScope.NOTHING: "the way between the sites: no link brings messages by itself",
-        }[carries]
-        needs = self._here.names().link.needs.format(self._name) if carries is ReplicationScope.NOTHING else ""
-        remedy = needs or "A swapover to and fro, announced to the clients, tries it."
-        return (found("DR-REHEARSE-001.left_out", remedy=remedy, broker=self._where(), part=left),) if left else ()
+        if carries is ReplicationScope.ALL:
+            return ()
+        remedy, left = "", "acknowledgements: consumers tell them by ids of their own"
+        if carries is ReplicationScope.NOTHING:
+            remedy, left = self._needs, "the way between the sites: no link brings messages by itself"
+        remedy = remedy or "A swapover to and fro, announced to the clients, tries it."
+        return (found("DR-REHEARSE-001.left_out", remedy=remedy, broker=self._where, part=left),)
 
 
 def _removed(tools: Tools[Broker], step: PlannedStep, context: StepContext, move: Move) -> list[Finding]:
@@ -259,20 +243,13 @@ def _removed(tools: Tools[Broker], step: PlannedStep, context: StepContext, move
     queue again that was removed a moment before."""
     removals = [call for call in step.calls if call.goal is Goal.STRIKE]
 
-    def left() -> list[Call]:
-        return _there(removals, tools.views(move.source, move.target))
-
-    def remove(calls: Sequence[Call]) -> None:
-        tools.change(calls, context)
-
-    timeouts = tools.timeouts
     waited = until(
         context,
-        left,
+        lambda: _there(removals, tools.views(move.source, move.target)),
         holds=lambda calls: not calls,
-        within_s=timeouts.settle_s,
-        poll_s=timeouts.undo_poll_s,
-        meanwhile=remove,
+        within_s=tools.timeouts.settle_s,
+        poll_s=tools.timeouts.undo_poll_s,
+        meanwhile=lambda calls: tools.change(calls, context),
     )
     return [found("DR-REHEARSE-002.removed", site=call.site, queue=call.thing) for call in waited.look]
 

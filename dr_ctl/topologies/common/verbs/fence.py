@@ -1,10 +1,12 @@
-"""`fence` and `unfence`: clients kept out of a site and proven to be, or let in again; for a lost site, a debt."""
+"""`fence` and `unfence`: clients kept out of a site and proven to be, or let in again; for a lost site, a debt;
+a returned site that is closed first, and what it holds."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import Role
+from dr_ctl.core.findings import found
+from dr_ctl.core.model import Finding, Role
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILOVER, FENCE
@@ -14,14 +16,14 @@ from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepCon
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.topologies.common import receipts, wants
 from dr_ctl.topologies.common.calls import pause, resume, still
-from dr_ctl.topologies.common.failover import came_back_open
+from dr_ctl.topologies.common.figures import Residue
+from dr_ctl.topologies.common.reasons import came_back_open, paused_at
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.single import paused_at
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker, Peer
-from dr_ctl.topologies.common.wants import AtBroker, Want, Wants
+from dr_ctl.topologies.common.wants import RETURNED_SHUT, AtBroker, Want, Wants
 
 # Chooses units: those that are asked for, or those still to move.
 Chosen = Callable[[str | None], bool]
@@ -161,21 +163,56 @@ def _answers(tools: Tools[Broker], site: str) -> bool:
 
 
 def unfence(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    opens, admits, rest = step.part("listeners"), step.part("admit"), step.part("")
-    beside = tools.observer.look_at(move.target, {call.unit for call in (*opens, *admits)})
-    if any(view.open for view in beside):
+    site, opens, admits, rest = move.source, step.part("listeners"), step.part("admit"), step.part("")
+    if any(view.open for view in tools.observer.look_at(move.target, {call.unit for call in (*opens, *admits)})):
         return Refused(f"{move.target} is open: a second site is never opened")
-    if (kept_out := tools.admit(move.source, admits, context)) is not None:
+    if (kept_out := tools.admit(site, admits, context)) is not None:
         return Refused(kept_out)
-    tools.change(opens, context)
-    if opens and (why := _why_not_open(tools, move.source, opens, context)) is not None:
-        return Refused(f"{move.source}: {why}")
+    if tools.opening_s and opens:
+        context.notice(f"{site} may keep clients waiting for {tools.opening_s:g} s, until all of its peer has come")
+    if (why := tools.open_again(site, opens, context, tools.timeouts.opened_s + tools.opening_s)) is not None:
+        return Refused(f"{site}: {why}")
     tools.change(rest, context)
-    done = Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
+    done = Done(f"{site} lets clients in, and delivers" if opens or admits else "pauses lifted")
     return still(rest, tools.views_of(rest)) or done
 
 
-def _why_not_open(tools: Tools[Broker], site: str, opens: Sequence[Call], context: StepContext) -> str | None:
-    if tools.opening_s:
-        context.notice(f"{site} may keep clients waiting for {tools.opening_s:g} s, until all of its peer has come")
-    return tools.why_not_open(site, opens, context, tools.timeouts.opened_s + tools.opening_s)
+def nothing(_tools: Tools[Broker], step: PlannedStep, _move: Move, _context: StepContext) -> Outcome:
+    return NotNeeded(step.about)
+
+
+def closed_first(
+    tools: Tools[Any],
+    step: PlannedStep,
+    move: Move,
+    context: StepContext,
+    since: Callable[[Sequence[Any]], str] = lambda _: "",
+) -> list[Finding] | Refused:
+    """Close what is open of the returned site; a finding where anything was, which tells what was done there `since`.
+
+    Raises `BrokerError`.
+    """
+    if not step.calls:
+        return []
+    if (refused := tools.reach(RETURNED_SHUT, move, context, f"{move.target} could not be fenced")) is not None:
+        return refused
+    views = tools.views(move.target)
+    return [found("DR-RETURN-002", target=move.target, source=move.source, since=since(views))]
+
+
+def held_for_the_other(
+    move: Move,
+    context: StepContext,
+    residues: Sequence[Residue | None],
+    about: Callable[[Residue], str],
+    findings: Sequence[Finding] = (),
+    unread: str = "",
+) -> Outcome:
+    """Tell what the brokers of a returned site still hold for the other; `unread` is why one may not tell that."""
+    known = [each for each in residues if each is not None]
+    if len(known) < len(residues):
+        return Refused(f"what {move.target} still holds was not read{unread}")
+    total = Residue.together(known)
+    text = about(total)
+    context.notice(f"{move.target} still holds for the other site: {text}")
+    return Done(text, total.figures(), tuple(findings))

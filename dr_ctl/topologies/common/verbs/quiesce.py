@@ -18,10 +18,9 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.access import FOR_PAUSES
-from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import TOGETHER, of_new_queues, of_those_left, pause, queues_of, resume, together
 from dr_ctl.topologies.common.recipe import Undo
-from dr_ctl.topologies.common.rules import Rules, selected
+from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker, Queue
 from dr_ctl.topologies.common.wants import SOURCE, AtBroker, Wants, planning
@@ -65,7 +64,7 @@ def _common(first: str, last: str) -> str:
 
 
 def _quiet(at: AtBroker) -> list[Call]:
-    return _planned(at.rules, at.view, at.move, Goal.PAUSE)
+    return _planned(at, Goal.PAUSE)
 
 
 draft: Final = planning(
@@ -78,68 +77,65 @@ draft: Final = planning(
 
 def delivered(at: AtBroker) -> list[Call]:
     """The dispatch of the queues that a quiesce is for: where the broker can, of those whose names begin alike."""
-    queues = [each for each in meant(at.rules, at.view, at.move) if at.calls or each.paused]
-    queues = [each for each in queues if each.name not in at.was["paused"]]
-    return _calls(at.rules, at.view, at.move, Goal.RESUME, queues, "it is paused")
+    was = {*at.was["paused"]}
+    queues = [each for each in meant(at) if (at.calls or each.paused) and each.name not in was]
+    return _calls(at, Goal.RESUME, queues, "it is paused")
 
 
-def meant(rules: Rules, view: Broker, move: Move) -> list[Queue]:
+def meant(at: AtBroker) -> list[Queue]:
     """The queues of the quiesce: named by the settings, and part of the units that are asked for."""
-    queues = selected(view, rules.queues).values()
-    return [queue for queue in queues if move.ask.includes(view.unit_of(queue.name))]
+    queues = selected(at.view, at.rules.queues).values()
+    return [queue for queue in queues if at.move.ask.includes(at.view.unit_of(queue.name))]
 
 
-def to_pause(rules: Rules, view: Broker, move: Move) -> list[Queue]:
+def to_pause(at: AtBroker) -> list[Queue]:
     """The queues of the quiesce that deliver now."""
-    return [queue for queue in meant(rules, view, move) if not queue.paused]
+    return [queue for queue in meant(at) if not queue.paused]
 
 
-def pauses(rules: Rules, view: Broker, move: Move) -> list[Call]:
+def pauses(at: AtBroker) -> list[Call]:
     """Pause them: where the broker can, those whose names begin alike together."""
-    return _calls(rules, view, move, Goal.PAUSE, to_pause(rules, view, move))
+    return _calls(at, Goal.PAUSE, to_pause(at))
 
 
-def to_lift(rules: Rules, view: Broker, move: Move) -> list[Queue]:
+def to_lift(at: AtBroker) -> list[Queue]:
     """The queues that are paused now and were not before the run."""
-    was = set(before(move, view)["paused"])
-    return [queue for queue in meant(rules, view, move) if queue.paused and queue.name not in was]
+    was = {*at.was["paused"]}
+    return [queue for queue in meant(at) if queue.paused and queue.name not in was]
 
 
-def lifts(rules: Rules, view: Broker, move: Move) -> list[Call]:
+def lifts(at: AtBroker) -> list[Call]:
     """Resume it, in the same way."""
-    return _calls(rules, view, move, Goal.RESUME, to_lift(rules, view, move))
+    return _calls(at, Goal.RESUME, to_lift(at))
 
 
 def _lifted(at: AtBroker) -> list[Call]:
     """The pauses that quiesce will have made, and those of an interrupted run, are lifted."""
-    return [*_planned(at.rules, at.view, at.move, Goal.RESUME), *lifts(at.rules, at.view, at.move)]
+    return [*_planned(at, Goal.RESUME), *lifts(at)]
 
 
 LIFTED: Final[Wants] = ((_lifted, SOURCE),)
 
 
-def _planned(rules: Rules, view: Broker, move: Move, goal: Goal) -> list[Call]:
+def _planned(at: AtBroker, goal: Goal) -> list[Call]:
     """The calls for the queues that a quiesce is for, more calls for queues created meanwhile, and single calls where
     one call for many left queues out."""
-    queues = to_pause(rules, view, move) if view.open else []
+    queues = to_pause(at) if at.view.open else []
     if not queues:
         return []
-    calls = _calls(rules, view, move, goal, queues)
-    alike = sum(len(queues_of(each, view)) for each in calls if each.part == TOGETHER)
-    left = [of_those_left(view, goal, alike)] if alike else []
-    return [*calls, *left, of_new_queues(view, goal, NEW_QUEUES)]
+    calls = _calls(at, goal, queues)
+    alike = sum(len(queues_of(each, at.view)) for each in calls if each.part == TOGETHER)
+    left = [of_those_left(at.view, goal, alike)] if alike else []
+    return [*calls, *left, of_new_queues(at.view, goal, NEW_QUEUES)]
 
 
-def _calls(
-    rules: Rules, view: Broker, move: Move, goal: Goal, queues: Sequence[Queue], when: str | None = None
-) -> list[Call]:
+def _calls(at: AtBroker, goal: Goal, queues: Sequence[Queue], when: str | None = None) -> list[Call]:
     """Only what was not paused before the run is called together with others: a pause by somebody else stays."""
-    alike: Mapping[str, Sequence[str]] = {}
+    view, alike = at.view, dict[str, Sequence[str]]()
     if view.takes_beginnings:
-        was = set(before(move, view)["paused"])
-        mine = {queue.name for queue in meant(rules, view, move)} - was
+        mine = {queue.name for queue in meant(at)} - {*at.was["paused"]}
         others = (queue.name for queue in view.queues if queue.name not in mine)
-        alike = beginnings((queue.name for queue in queues), others, rules.selects_all)
+        alike = beginnings((queue.name for queue in queues), others, at.rules.selects_all)
     found = {name for names in alike.values() for name in names}
     make = pause if goal is Goal.PAUSE else resume
     return [
@@ -153,7 +149,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     if not any(view.open for view in views):
         return NotNeeded(f"{move.source} is closed to clients already")
     views, paused = _pause(tools, views, move, context)
-    send = tools.sending(lambda at: pauses(at.rules, at.view, at.move), move, context, views)
+    send = tools.sending(pauses, move, context, views)
 
     def look() -> _Dispatch:
         now = _dispatch(tools, views, move)
@@ -185,11 +181,11 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 def _pause(tools: Tools[Broker], views: list[Broker], move: Move, context: StepContext) -> tuple[list[Broker], int]:
     """Pause what delivers, one by one where a call for many did not come through; the brokers as they were last seen,
     and how many queues that was."""
-    calls = [call for view in views for call in pauses(tools.rules, view, move)]
-    count = sum(len(to_pause(tools.rules, view, move)) for view in views)
+    calls = [call for view in views for call in pauses(tools.at(view, move))]
+    count = sum(len(to_pause(tools.at(view, move))) for view in views)
     if _left_out(calls, tools.change(calls, context)):
         views = tools.observer.look_at(move.source, parts=FOR_PAUSES)
-        left = [(view, queue) for view in views for queue in to_pause(tools.rules, view, move)]
+        left = [(view, queue) for view in views for queue in to_pause(tools.at(view, move))]
         tools.change([pause(view, queue, LEFT_OUT) for view, queue in left], context)
     return views, count
 
@@ -235,7 +231,7 @@ def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dis
     now = _Dispatch()
     for view, queues in zip(views, _polled(tools, views), strict=True):
         access = tools.observer.brokers[move.source][view.pair]
-        mine = [queue.name for queue in meant(tools.rules, view, move)]
+        mine = [queue.name for queue in meant(tools.at(view, move))]
         for name in [name for name in mine if name in queues]:
             count, paused = queues[name]
             if count < 0:
@@ -262,7 +258,7 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
     consumers = [each for view in tools.observer.look_at(move.source) for each in view.consumers if each.queue in busy]
     holders = []
     for queue, count in busy.items():
-        who = [each.told for each in consumers if each.queue == queue and each.holds != 0]
+        who = [each.who for each in consumers if each.queue == queue and each.holds != 0]
         holders.append(f"{queue}: {count} held by {', '.join(who) or 'a client that is gone'}")
     total = sum(busy.values())
     if move.ask.cut_in_flight:
@@ -275,7 +271,7 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
 def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     del step
     views = tools.observer.answering(move.source)
-    pairs = {view.pair for view in views if to_lift(tools.rules, view, move)}
+    pairs = {view.pair for view in views if to_lift(tools.at(view, move))}
     if left := _lift_all(tools, [view for view in views if view.pair in pairs], move, context):
         return Refused(f"still paused: {some(left)}")
     if away := sorted(set(tools.observer.brokers[move.source]) - {view.pair for view in views}):
@@ -339,9 +335,9 @@ def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, context
 
     def left() -> list[Call]:
         now = _paused_now(tools, views)
-        return [resume(view, queue, LEFT_OUT) for view in now for queue in to_lift(tools.rules, view, move)]
+        return [resume(view, queue, LEFT_OUT) for view in now for queue in to_lift(tools.at(view, move))]
 
-    calls = [call for view in views for call in lifts(tools.rules, view, move)]
+    calls = [call for view in views for call in lifts(tools.at(view, move))]
     outcomes = tools.change(calls, context)
     still = left() if views else []
     if still and _left_out(calls, outcomes):

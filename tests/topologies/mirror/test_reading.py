@@ -18,8 +18,7 @@ from dr_ctl.topologies.artemis.reading import dispatch, find_broker
 from dr_ctl.topologies.common.access import FOR_GATE, FOR_HISTORY, FOR_OPENING, FOR_PAUSES, Part
 from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.view import Config, Connection, Consumer
-from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Browsed, browsed, residue
-from dr_ctl.topologies.mirror.reading import look, look_again, look_at_flow
+from dr_ctl.topologies.mirror.reading import RESIDUE_UP_TO, Browsed, browsed, glance, look, look_again, residue
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.mirror.pair import NO_BEAN, PAIR, Management, broker_of, connection, consumer, failed
 from tests.topologies.mirror.views import broker, outflow, with_queue
@@ -44,8 +43,8 @@ def again(broker: Management, known: BrokerView, parts: Part = Part.STATE | Part
     return look_again(broker.reader(), known, parts, timeout_s=1)
 
 
-def flow(broker: Management, view: BrokerView | None = None) -> Any:
-    return look_at_flow(broker.reader(), view or snapshot(broker), timeout_s=1)
+def flow(broker: Management, view: BrokerView | None = None) -> BrokerView:
+    return glance(broker.reader(), view or snapshot(broker), timeout_s=1)
 
 
 def ok(value: object) -> dict[str, Any]:
@@ -298,7 +297,7 @@ class TestAgain:
 
 
 class TestFlow:
-    """The gate's own numbers, asked where a look told they are."""
+    """What is under way, asked where a look told it is."""
 
     @pytest.mark.parametrize(
         ("outflow", "pending", "empty"),
@@ -309,9 +308,10 @@ class TestFlow:
     ) -> None:
         london.outflow |= outflow
         london.server["PendingMirrorAcks"] = pending
-        assert (flow(london).empty, flow(london).attached) == (empty, True)
+        told = flow(london)
+        assert ((told.under_way, told.link.unapplied) == (0, 0), told.link.attached) == (empty, True)
         london.outflow["ConsumerCount"] = 0
-        assert not flow(london).attached
+        assert not flow(london).link.attached
 
     @pytest.mark.parametrize(
         "spoil",
@@ -332,11 +332,11 @@ class TestFlow:
     def test_without_a_link_there_is_nothing_to_ship_and_one_that_cannot_be_told_has_no_flow(
         self, london: Management
     ) -> None:
-        with pytest.raises(NoSuchBean, match="no link"):
-            flow(london, replace(snapshot(london), config=replace(CONFIG, link="mistyped")))
+        told = flow(london, replace(snapshot(london), config=replace(CONFIG, link="mistyped")))
+        assert (told.link.missing, told.under_way) == (False, None)
         london.links, london.server["PendingMirrorAcks"] = {}, 3
         told = flow(london)
-        assert (told.linked, told.attached, told.to_ship, told.unapplied, told.empty) == (False, True, 0, 3, False)
+        assert (told.link.missing, told.under_way, told.link.unapplied) == (True, 0, 3)
 
 
 def test_the_poll_of_a_quiesce_sees_what_is_held_and_what_is_paused(london: Management) -> None:
