@@ -88,15 +88,10 @@ def test_a_plan_names_every_call_however_many(dr_ctl: Shell, sites: Sites) -> No
     assert plan["point_of_no_return"] == 9
 
 
-def move_over(sites: Sites) -> None:
-    sites.london.keep_out()
-    sites.paris.let_in()
-
-
 SITUATIONS: dict[str, Callable[[Sites], object]] = {
     "as it is": lambda sites: None,
     "closed": lambda sites: sites.london.keep_out(),
-    "moved": move_over,
+    "moved": lambda sites: (sites.london.keep_out(), sites.paris.let_in()),
     "both": lambda sites: sites.paris.let_in(),
     "stopped": lambda sites: setattr(sites.london.broker.link, "started", False),
     "killed": lambda sites: sites.twin.kill("london"),
