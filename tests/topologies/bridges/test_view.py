@@ -375,7 +375,6 @@ def test_what_one_knows_and_the_other_does_not_is_named_by_queue(tmp_path: Path)
     there = store(tmp_path / "there.sqlite", ("FOO", "1"), ("BAR", "1"), ("BAR", "9"), table="done")
     assert ids_lacking(here, there) == {"FOO": {"2", "3"}}
     assert ids_lacking(there, here, ["BAR"]) == {"BAR": {"9"}}
-    assert ids_lacking(there, here, ["FOO"]) == {}
 
 
 @pytest.mark.parametrize("wrong", ["nothing is there", "no such table", "no database"])

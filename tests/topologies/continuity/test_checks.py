@@ -29,6 +29,7 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs import proving
 from dr_ctl.topologies.common.view import Config, Peer
 from dr_ctl.topologies.continuity import procedure, reinstate
+from dr_ctl.topologies.continuity import view as plugin
 from dr_ctl.topologies.continuity.checks import CHECKS
 from dr_ctl.topologies.continuity.copies import (
     BATCH,
@@ -44,14 +45,7 @@ from dr_ctl.topologies.continuity.copies import (
 )
 from dr_ctl.topologies.continuity.reading import look, serving
 from dr_ctl.topologies.continuity.tools import ContinuityVerifier, PluginTimeouts
-from dr_ctl.topologies.continuity.view import (
-    ACTIVATE_SITE,
-    DEACTIVATE_SITE,
-    ContinuitySnapshot,
-    Flow,
-    InFilter,
-    SiteView,
-)
+from dr_ctl.topologies.continuity.view import ContinuitySnapshot, Flow, SiteView
 from tests.topologies import made
 from tests.topologies.continuity.views import PAIR, bridge, broker, flow, listener, queue, service, snapshot
 
@@ -158,7 +152,10 @@ def test_a_flag_alone_is_no_site_that_delivers_and_none_that_is_closed() -> None
     paris = broker("paris", active=True, service=service("paris", active=True, delivering=False))
     by_flag = broker("paris", acceptors=(listener("clients", started=False),), service=service("paris", active=True))
     [again] = paris.fence.opening([each for each in paris.listeners if not each.started], Peer.DRAINED)
-    assert [change(call).operation for call in (again, *by_flag.fence.closing([]))] == [ACTIVATE_SITE, DEACTIVATE_SITE]
+    assert [change(call).operation for call in (again, *by_flag.fence.closing([]))] == [
+        plugin.ACTIVATE_SITE,
+        plugin.DEACTIVATE_SITE,
+    ]
     assert broker("paris").fence.opening([], Peer.DRAINED) == ()
 
 
@@ -652,7 +649,7 @@ def test_acknowledgements_that_are_miscounted_are_not_known() -> None:
     assert pending == {"orders": None, "audit": 0}
 
 
-PAPERS = InFilter("continuity.cmd")
+PAPERS = plugin.InFilter("continuity.cmd")
 
 
 @pytest.mark.parametrize("text", ["", '{"a": "it\'s"}', "''", "'", 'ü\n"x"', "dr_ctl_says = 'x'"])

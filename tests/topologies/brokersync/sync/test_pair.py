@@ -11,22 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dr_ctl.engine.debts import Debt, DebtKind
+from dr_ctl.topologies.brokersync.sync import queue as agent
 from dr_ctl.topologies.brokersync.sync.pair import LOST_S, Pair, PairsKeeper
-from dr_ctl.topologies.brokersync.sync.queue import (
-    AT_MOST,
-    FEW,
-    OVERDUE,
-    SURE,
-    Account,
-    Count,
-    Counters,
-    Glance,
-    Listed,
-    Queue,
-    There,
-    Waiting,
-)
 from dr_ctl.topologies.brokersync.sync.queue import BATCH_AT_MOST as LARGEST
+from dr_ctl.topologies.brokersync.sync.queue import Account, Count, Counters, Glance, Listed, Queue, There, Waiting
 from dr_ctl.topologies.common.consumed import Consumed, Whole, Word
 from tests.topologies.brokersync.sync.fakes import Q, Sites, Time
 
@@ -293,7 +281,7 @@ def test_memory_is_bounded_and_what_was_let_go_is_found_again() -> None:
     queue = Queue("orders-1", Q, Account())
     queue.to_compare = False
 
-    for number in range(AT_MOST + 1):
+    for number in range(agent.AT_MOST + 1):
         queue.hear(f"ID:{number}")
 
     assert (len(queue.announced), queue.to_compare) == (0, True)
@@ -388,7 +376,7 @@ def test_many_queues_are_compared_in_small_portions_and_each_once(queues: int) -
         longest = max(longest, many.clock.at - at)
 
     assert many.listings == 2 * queues
-    assert many.looks <= 2 * SURE + 2 * queues * 0.01 / 0.3 * 2
+    assert many.looks <= 2 * agent.SURE + 2 * queues * 0.01 / 0.3 * 2
     assert longest < 1.0
 
 
@@ -461,7 +449,7 @@ def test_a_figure_that_was_one_too_low_is_no_alarm() -> None:
 def test_what_a_client_gave_back_hides_a_purge_for_a_few_looks_only() -> None:
     account = Account()
     account.take_in(Counters(0, 1000, 1000, 0))
-    for _ in range(FEW):
+    for _ in range(agent.FEW):
         account.take_in(Counters(0, 0, 1000, 0))  # it has gone
     assert account.vanished(Counters(3, 0, 1000, 0)) == 3
 
@@ -531,7 +519,7 @@ def test_what_never_arrives_asks_for_a_comparison_and_is_then_counted() -> None:
         now += 10.0
         batch = waiting.due(now)
         assert batch is not None
-        assert batch.tries < OVERDUE
+        assert batch.tries < agent.OVERDUE
         waiting.answered(batch, 0, now)
 
     waiting.nowhere(ids(3, 2))  # the others are on their way
