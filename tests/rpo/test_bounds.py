@@ -675,6 +675,16 @@ def test_a_queue_that_nothing_ships_is_lost_with_its_site(tmp_path: Path) -> Non
     assert "+ 30 at london alone (local: 30 at london, 0 at paris)" in (found.because or "")
 
 
+def test_copies_of_what_was_done_at_the_other_site_make_a_bound_of_all_that_lies_here(tmp_path: Path) -> None:
+    """As after a return with bridges, while clients have not come to these copies yet."""
+    flows = {("mirror", "orders.in"): 2, ("acks", "*"): 0}
+
+    found = asked_of_both(tmp_path, at_rest({"orders.in": (90, 40)}, flows))
+
+    assert (found.lost.at_most, found.lost.likely, found.findings) == (90, 2, ())
+    assert "orders.in: 90 at london, 40 at paris, copies of what was done at paris among them" in (found.because or "")
+
+
 def test_what_comes_to_a_queue_that_nothing_ships_is_lost_too(tmp_path: Path) -> None:
     rows = []
     for number in range(21):

@@ -317,7 +317,8 @@ class Selected:
 @dataclass(frozen=True, slots=True)
 class Apart:
     """A queue at the last reading of both sites. `lost` and `duplicates`: beyond what was on its way, at every reading
-    lately; None where nobody can say why. `has_ids`: ids tell which copies at the other site are done."""
+    lately; None where nobody can say why. `has_ids`: ids tell which copies at the other site are done; `has_copies`: so
+    many here that `lost` is all that lies here, as copies of what was done there stay until a client receives them."""
 
     name: str
     here: int
@@ -325,9 +326,11 @@ class Apart:
     lost: int | None
     duplicates: int | None
     has_ids: bool
+    has_copies: bool
 
     def text(self, site: str, other: str) -> str:
-        return f"{self.name}: {self.here} at {site}, {self.there} at {other}"
+        copies = f", copies of what was done at {other} among them" if self.has_copies else ""
+        return f"{self.name}: {self.here} at {site}, {self.there} at {other}{copies}"
 
 
 @dataclass(frozen=True)
@@ -384,12 +387,15 @@ class _Compared:
                 continue
             here, there = (self._depths(counts, name) for counts in (readings.queues, readings.staged))
             if (here != there).any():
-                lost = self._beyond(name, here - there, self._to_ship(name))
+                to_ship = self._to_ship(name)
+                lost = self._beyond(name, here - there, to_ship)
                 ids = self.acknowledgements.outflow_of(name)
                 # With ids of all queues shipped beside the messages of each, it keeps a copy of all that is done.
                 has_ids = ids is not None and readings.outflows.names[ids] == ("acks", SHARED)
                 duplicates = 0 if has_ids else self._beyond(name, there - here, self._acknowledged(name))
-                yield Apart(name, int(here[-1]), int(there[-1]), lost, duplicates, has_ids)
+                if has_copies := lost is None and has_ids and to_ship is not None:
+                    lost = max(0, int(here[-1] - to_ship[-1]))
+                yield Apart(name, int(here[-1]), int(there[-1]), lost, duplicates, has_ids, has_copies)
 
     def _depths(self, counts: Counts, *names: str) -> Ints:
         """What lay there of these names; a queue that is absent where the site was read is empty there."""

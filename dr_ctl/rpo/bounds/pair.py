@@ -236,7 +236,7 @@ def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
         return None, None
     lost, duplicates = (sum(own) for own in zip(*(_of_pair(pair, end_us) for pair in pairs), strict=True))
     # What lay at one site alone beside what was on its way.
-    here = sum((pair.apart.lost() or (0, 0))[0] for pair in pairs)
+    here = sum(of.lost or 0 for pair in pairs for of in pair.apart.queues.values() if not of.has_copies)
     there = sum((pair.apart.duplicates() or (0, 0))[0] for pair in pairs)
     return round(lost) + here, None if math.isnan(duplicates) else round(duplicates) + there
 
