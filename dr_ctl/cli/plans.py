@@ -1,5 +1,8 @@
 """A plan as text for people: in the order of its steps, on eighty columns where names allow."""
 
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
 from dr_ctl.application.plans import title
 from dr_ctl.core.notation import page
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, NO_RETURN, REINSTATE
@@ -9,13 +12,14 @@ from dr_ctl.engine.plan import Call, Plan
 def plan_text(plan: Plan) -> str:
     """Everything a person needs before saying yes: in the order of its steps, on eighty columns where names allow."""
     lines = [title(plan), ""]
+    has_pairs = len({call.unit for step in plan.steps for call in step.calls if call.unit}) > 1
     for step in plan.steps:
         if step.verb == NO_RETURN:
             lines.append(f"{step.number:3}. --- point of no return: {step.about} ---")
             continue
         limits = ", ".join(_limit(name, value) for name, value in step.limits.items())
         lines.append(f"{step.number:3}. {step.verb}: {step.about}{f'  [{limits}]' if limits else ''}")
-        lines += [f"       {_told(call)}" for call in step.calls]
+        lines += [f"       {text}" for text in _calls(step.calls, has_pairs=has_pairs)]
     lines.append("")
     if plan.untouched:
         lines.append(f"Untouched: {', '.join(plan.untouched)}.")
@@ -34,8 +38,14 @@ def _limit(name: str, value: float) -> str:
     return f"{name} {value:g} readings" if name == "stable" else f"{name} {value:g} s"
 
 
-def _told(call: Call) -> str:
-    return call.about if call.when is None else f"({call.about}, only if {call.when}; at most {call.at_most})"
+def _calls(calls: Sequence[Call], *, has_pairs: bool) -> Iterator[str]:
+    """Each call once, with the pairs that it is made for where the plan has several."""
+    alike: dict[tuple[str, str | None, int], list[str]] = defaultdict(list)
+    for call in calls:
+        alike[call.about, call.when, call.at_most].append(call.unit)
+    for (about, when, at_most), pairs in alike.items():
+        text = f"{about} ({', '.join(pairs)})" if has_pairs and all(pairs) else about
+        yield text if when is None else f"({text}, only if {when}; at most {at_most})"
 
 
 def question(plan: Plan) -> tuple[str, str]:
