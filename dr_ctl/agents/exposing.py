@@ -21,6 +21,7 @@ from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import growing_s, stamp
+from dr_ctl.rpo.history.row import Takeover
 from dr_ctl.topologies.topology import Snapshot
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class MonitorData:
 @dataclass(frozen=True, slots=True)
 class Sample:
     """A sample. `outflows` holds None where one was not read. `trouble` is a fault of the history; `waiting` and
-    `dropped` count the rows affected."""
+    `dropped` count the rows affected. `takeovers` were seen since the sample before."""
 
     __pydantic_config__: ClassVar = {"arbitrary_types_allowed": True}
 
@@ -85,6 +86,7 @@ class Sample:
     trouble: str | None = field(default=None, metadata=HIDDEN)
     waiting: int = field(default=0, metadata=HIDDEN)
     dropped: int = field(default=0, metadata=HIDDEN)
+    takeovers: Sequence[Takeover] = ()
 
     @derived
     def history(self) -> dict[str, str | int | None]:
@@ -93,7 +95,7 @@ class Sample:
     @property
     def line(self) -> str:
         parts = [f"{site} {role.value}, {if_known(self.outflows[site])} to ship" for site, role in self.roles.items()]
-        return f"{stamp(self.at)}  " + "; ".join(parts)
+        return f"{stamp(self.at)}  " + "; ".join([*parts, *(each.text for each in self.takeovers)])
 
 
 class Board:

@@ -20,7 +20,7 @@ from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import ExitCode, Finding
 from dr_ctl.core.system import Clock, Work, growing_s, in_background
 from dr_ctl.rpo.estimate.request import Estimating, Request
-from dr_ctl.rpo.history.row import GLANCED, Row
+from dr_ctl.rpo.history.row import GLANCED, Row, Takeover
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import Writer, another_monitor
 from dr_ctl.settings.model import Installation
@@ -75,6 +75,9 @@ class Monitor:
         self._tidying: Work[bool] | None = None
         self._next = self._whole_at = self._glance_at = self._clock.monotonic()
         self._state: object = None
+        self._active: dict[tuple[str, str | None], Row] = {}
+        self._untold: list[Takeover] = []
+        self.takeovers: dict[tuple[str, str], list[Takeover]] = {}
         self.readings = 0
         self.rows = 0
         self.cost_s = 0.0
@@ -106,7 +109,9 @@ class Monitor:
         snapshot, at, _ = self._look_at_everything()
         outflows = {site: _outflow(snapshot, site) for site in snapshot.roles}
         trouble = self._writer.trouble or self._upkeep.trouble
-        return Sample(at, snapshot.roles, outflows, snapshot, trouble, self._writer.waiting, self._writer.dropped)
+        takeovers, self._untold = self._untold, []
+        waiting, dropped = self._writer.waiting, self._writer.dropped
+        return Sample(at, snapshot.roles, outflows, snapshot, trouble, waiting, dropped, takeovers)
 
     def _look_at_everything(self) -> tuple[Snapshot, datetime, bool]:
         """What was seen, when it was answered, and whether it told of a change."""
@@ -129,6 +134,7 @@ class Monitor:
     def _take(self, rows: Sequence[Row], snapshot: Snapshot, at: datetime) -> bool:
         """Keep the rows of a reading; whether it told of a change, which is on disk at once."""
         self.rows += len(rows)
+        self._note_takeovers(rows)
         if self._writer.add(rows) and (self._tidying is None or self._tidying.wait(0)):
             self._tidied()
             self._tidying = in_background(partial(self._upkeep.step, at), "upkeep")  # to join an hour takes seconds
@@ -138,6 +144,16 @@ class Monitor:
         if is_new:
             self._writer.flush()
         return is_new
+
+    def _note_takeovers(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            if row.kind != "site" or row.start is None:
+                continue
+            before = self._active.get((row.site, row.pair), row)
+            self._active[row.site, row.pair] = row
+            if (seen := Takeover.between(before, row)) is not None:
+                self._untold.append(seen)
+                self.takeovers.setdefault((seen.site, seen.pair), []).append(seen)
 
     def _tidied(self) -> None:
         """Raise an unexpected error of the last tidying here, because its thread would swallow it."""
@@ -189,6 +205,19 @@ def shown(
         Metric("dr_ctl_monitor_dropped_rows_total", "rows that were given up while the disk took none", look.dropped),
         Metric("dr_ctl_monitor_trouble", "1 while the history cannot be written or tidied", int(bool(look.trouble))),
     ]
+    for broker in look.snapshot.brokers:
+        if broker.nodes:
+            seen = monitor.takeovers.get((broker.site, broker.pair), [])
+            of = (("site", broker.site), ("pair", broker.pair))
+            own.append(Metric("dr_ctl_takeovers_total", "takeovers that the monitor has seen", len(seen), of))
+            last = seen[-1] if seen else None
+            own += [
+                Metric(f"dr_ctl_last_takeover_{name}", text, value, of)
+                for name, text, value in (
+                    ("timestamp_seconds", "when its node was seen active first", last.first if last else None),
+                    ("seconds", "for how long at most no node was active", last.at_most_s if last else None),
+                )
+            ]
     answers = any(broker.silent is None for broker in look.snapshot.brokers)
     good_for_s = max(RECENT_S, 3 * monitor.every_s)
     return Shown(look.trouble is None, document(look), [*own, *figures], answers, good_for_s, problems)

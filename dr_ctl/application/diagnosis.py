@@ -16,6 +16,7 @@ from dr_ctl.application.lost_site import (
     lost_pairs,
     never_watched,
     not_read,
+    serves_no_role,
     unwatched,
     without_rights,
 )
@@ -150,6 +151,8 @@ def serving_problems(assessment: Assessment) -> Iterator[Finding]:
         fenced = behind_rights(snapshot)
         if refused:
             yield found("DR-ROLE-001.fence_refused", roles=roles_text(snapshot))
+        elif fenced is not None and serves_no_role(snapshot, fenced):
+            yield found("DR-ROLE-022", site=fenced)
         else:
             yield both_open(snapshot) if fenced is None else found("DR-ROLE-001.rights", site=fenced)
         yield from chain(*against)

@@ -125,6 +125,8 @@ def history(runs: Sequence[RunFiles], installation: Installation | None, since: 
     records = [record(files) for files in runs]
     spells, findings = _looks(installation, since)
     all_ = sorted([*_by_runs(records, spells), *_by_no_run(records, spells)], key=lambda turn: turn.at)
+    if spells and installation is not None:
+        all_ = _with_takeovers(all_, installation, since or spells[0].first)
     turns = [turn for turn in all_ if since is None or turn.at >= since]
     data = HistoryData(turns, len(spells) > 0)
     last = turns[-1] if turns else None
@@ -147,6 +149,18 @@ def _looks(installation: Installation | None, since: datetime | None) -> tuple[l
         return [], [found("DR-HISTORY-001.not_read", place=history.shown, package=lacks)]
     # What served before has to be known for the first turn after `since`.
     return spells(history, tuple(installation.settings.sites), None if since is None else since - timedelta(days=1))
+
+
+def _with_takeovers(turns: Sequence[Turn], installation: Installation, since: datetime) -> list[Turn]:
+    """Another node of a broker took over: where its site serves, no client was served meanwhile."""
+    from dr_ctl.rpo.history.newest import takeovers  # noqa: PLC0415 - as above
+
+    found = []
+    for each in takeovers(installation.history, tuple(installation.settings.sites), since):
+        serves = next((turn.serving for turn in reversed(turns) if turn.at <= each.first), None)
+        out = Out(None, each.at_most_s) if serves == each.site else None
+        found.append(Turn(each.first, serves, each.text, out, known=serves is not None))
+    return sorted([*turns, *found], key=lambda each: each.at)
 
 
 def serving(spells: Sequence[Spell]) -> list[Spell]:

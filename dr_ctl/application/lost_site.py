@@ -24,7 +24,7 @@ from dr_ctl.engine.ports import NO_HINTS
 from dr_ctl.engine.replay import fenced_at, outage_s, read_entries, replay
 from dr_ctl.engine.roles import lives_by, presumed
 from dr_ctl.engine.runs import Runs
-from dr_ctl.rpo.history.row import micros, moment
+from dr_ctl.rpo.history.row import Takeover, micros, moment
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
@@ -127,6 +127,11 @@ def behind_rights(snapshot: Snapshot) -> str | None:
     sites = {broker.site for broker in opened}
     fenced = [site for site in sites if all(broker.kept_out for broker in opened if broker.site == site)]
     return fenced[0] if len(sites) > 1 and len(fenced) == 1 else None
+
+
+def serves_no_role(snapshot: Snapshot, site: str) -> bool:
+    """Say whether the rights of every role were read at a site, and none may send or consume there."""
+    return all(broker.serves_no_role for broker in snapshot.brokers if broker.site == site)
 
 
 def without_rights(snapshot: Snapshot) -> Iterator[Finding]:
@@ -233,6 +238,19 @@ def last_sample(installation: Installation) -> LastSample:
     if isinstance(newest, Finding):
         return LastSample(None, [newest])
     return LastSample(*newest.newest_reading(history, installation.settings.sites))
+
+
+def last_takeovers(installation: Installation, snapshot: Snapshot, now: datetime) -> dict[tuple[str, str], Takeover]:
+    """The last takeover of each broker with several nodes within a day, as a monitor has recorded it."""
+    history = installation.history
+    if not any(broker.nodes for broker in snapshot.brokers) or (history.folder and not history.folder.is_dir()):
+        return {}
+    try:
+        from dr_ctl.rpo.history.newest import takeovers  # noqa: PLC0415 - as above
+    except ModuleNotFoundError:
+        return {}
+    found = takeovers(history, tuple(snapshot.roles), now - timedelta(days=1))
+    return {(each.site, each.pair): each for each in found}
 
 
 def unwatched(installation: Installation, looked: LastSample, now: datetime) -> Iterator[Finding]:

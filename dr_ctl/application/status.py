@@ -21,6 +21,7 @@ from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import role_text
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
 from dr_ctl.rpo.estimate.request import AgedEstimate
+from dr_ctl.rpo.history.row import Takeover
 from dr_ctl.topologies.topology import (
     LinkSnapshot,
     NodeReading,
@@ -56,6 +57,7 @@ class StatusData:
     locks: Sequence[lock.HeldLock]
     estimate: AgedEstimate | None
     bounds: Bounds | None = field(metadata=key(description=IF_LOST))
+    takeovers: Sequence[Takeover] = field(metadata=key(description="the last of each broker within a day, as recorded"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class Status:
     estimate: str
     down: Mapping[tuple[str, str], lost_site.Since] = field(default_factory=dict)
     serves: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    takeovers: Mapping[tuple[str, str], Takeover] = field(default_factory=dict)
 
 
 def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
@@ -92,6 +95,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
         # What was usual while all was well says nothing of now.
         line, stale = (head, []) if away else ("\n".join(filter(None, (head, line))), stale)
         findings += verdicts.differing(opened, snapshot, exposed, assessment.if_lost(exposed).differ())
+    takeovers = lost_site.last_takeovers(opened.installation, snapshot, caller.clock.now())
     data = StatusData(
         sites={
             name: replace(
@@ -114,6 +118,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
         locks=lock.shown(snapshot),
         estimate=estimated,
         bounds=bounds,
+        takeovers=[*takeovers.values()],
     )
     if all(broker.silent is not None or not broker.listeners for broker in snapshot.brokers):
         answered = any(isinstance(broker.silent, LoginRefused | Throttled) for broker in snapshot.brokers)
@@ -128,12 +133,15 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
         summary, code = "split brain: both sites let clients in" if serving else nobody_serves, ExitCode.OK
     if (fenced := lost_site.behind_rights(snapshot)) is not None:
         summary = f"split brain: clients can connect at both sites; the lasting fence of {fenced} keeps its roles out"
+        if lost_site.serves_no_role(snapshot, fenced):
+            summary = f"{opened.other(fenced)} serves; at {fenced} listeners are open, and no role may do anything"
     if split := [f"{broker.site}/{broker.pair}" for broker in snapshot.brokers if broker.is_split]:
         summary = f"split brain: two nodes of {some(split)} are active; {summary}"
     debts = pending_debts(caller, snapshot)
     serves = by_site(snapshot.units) if opened.topology.recipe.moves_parts else {}
     result = Result(code, summary, [*findings, *stale, *debts.findings], data, debts=debts.debts)
-    return Status(result, snapshot, links, "\n".join(filter(None, (out.text if out else "", line))), down, serves)
+    lines = "\n".join(filter(None, (out.text if out else "", line)))
+    return Status(result, snapshot, links, lines, down, serves, takeovers)
 
 
 def _at_work(snapshot: Snapshot, site: str, role: Role) -> SiteAtWork:

@@ -10,6 +10,7 @@ from dr_ctl.application.installation import looking
 from dr_ctl.application.result import Result
 from dr_ctl.core.model import Role, some
 from dr_ctl.core.notation import NOT_KNOWN, duration, if_known, page, table
+from dr_ctl.core.system import stamp
 from dr_ctl.engine.parts import sites_serving
 from dr_ctl.topologies.topology import BrokerSnapshot
 
@@ -71,7 +72,7 @@ def _text(state: Status, now: datetime) -> str:
                 continue
             if broker.silent is not None:
                 lines.append(f"  {broker.pair}: {broker.silent}")
-                lines += _nodes(broker)
+                lines += _nodes(state, broker)
                 continue
             if not broker.listeners:
                 lines += [f"  {broker.pair}: {line}" for line in links.get((site, broker.pair), ())]
@@ -93,7 +94,7 @@ def _text(state: Status, now: datetime) -> str:
             )
             if role is Role.SERVING and any(broker.listeners.values()):
                 lines.append(f"    {_at_work(broker, _ago(state, site, now))}")
-            lines += _nodes(broker)
+            lines += _nodes(state, broker)
             lines += [f"    {line}" for line in links.get((site, broker.pair), ())]
             if (lacking := _lacking(state, broker)) is not None:
                 lines.append(f"    {lacking}")
@@ -103,8 +104,10 @@ def _text(state: Status, now: datetime) -> str:
     return page(lines)
 
 
-def _nodes(broker: BrokerSnapshot) -> list[str]:
-    return [f"    node {node}" for node in broker.nodes]
+def _nodes(state: Status, broker: BrokerSnapshot) -> list[str]:
+    last = state.takeovers.get((broker.site, broker.pair))
+    told = [f"    {stamp(last.first)}: {last.text}"] if last is not None else []
+    return [*(f"    node {node}" for node in broker.nodes), *told]
 
 
 def _at_work(broker: BrokerSnapshot, ago: str | None) -> str:

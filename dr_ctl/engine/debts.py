@@ -37,7 +37,7 @@ class DebtKind(Enum):
 class Debt:
     """One debt. `about` is the site that it concerns, `kept_at` the one that holds its document.
 
-    `lasting` says whether the protection survives a restart of the broker at `kept_at`.
+    `lasting` says whether the protection survives a restart of the broker at `kept_at`, and a takeover there.
     """
 
     kind: DebtKind
@@ -50,7 +50,7 @@ class Debt:
     def text(self) -> str:
         if self.kind is DebtKind.FENCE:
             return f"{self.about} was lost and its clients were not shown to be kept out"
-        restart = f"a restart of {self.kept_at}'s broker"
+        restart = f"a restart of {self.kept_at}'s broker, or a takeover there,"
         until = f"{restart} does not end that" if self.lasting else f"{restart} ends that"
         return f"what {self.about} still holds is kept out of {self.kept_at}; {until}"
 

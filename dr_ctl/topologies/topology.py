@@ -86,10 +86,11 @@ class BrokerSnapshot:
     """A broker of a site, whatever its kind. Where `silent` has an error, no other value was read.
 
     `listeners` are the clients' ways in, by name, and whether each is open; `kept_out` says that a lasting fence
-    stands; `depths` are the messages in each business queue, `paused` the queues whose dispatch is stopped; `disk_used`
-    is the share of its disk that is taken, `obstacles` keep clients from working there although its listeners are open.
-    `clients` counts connections at the clients' listeners, `traffic` is messages a second that came in and that clients
-    consumed, known after two looks. `nodes` are those of a broker that has several."""
+    stands, `serves_no_role` that it was seen to leave no role a right to send or consume; `depths` are the messages in
+    each business queue, `paused` the queues whose dispatch is stopped; `disk_used` is the share of its disk that is
+    taken, `obstacles` keep clients from working there although its listeners are open. `clients` counts connections at
+    the clients' listeners, `traffic` is messages a second that came in and that clients consumed, known after two
+    looks. `nodes` are those of a broker that has several."""
 
     site: str
     pair: str
@@ -98,6 +99,7 @@ class BrokerSnapshot:
     start: str | None = None
     listeners: Mapping[str, bool] = field(default_factory=dict)
     kept_out: bool = False
+    serves_no_role: bool = False
     depths: Mapping[str, int | None] = field(default_factory=dict)
     paused: tuple[str, ...] = ()
     to_ship: int | None = None

@@ -84,4 +84,6 @@ class Security:
 
 def _fits(match: str, address: str) -> bool:
     stem = match.removesuffix(ALL).removesuffix(".")
+    if stem.endswith("*"):
+        return address == match or (address.startswith(stem[:-1]) and address != stem[:-1])
     return match in (ALL, address) or (match.endswith(f".{ALL}") and f"{address}.".startswith(f"{stem}."))

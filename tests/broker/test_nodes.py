@@ -95,6 +95,34 @@ def test_a_takeover_in_a_planned_move_leaves_one_site_open(tmp_path: Path, verb:
     assert not status.document["findings"]
 
 
+def rights_of_its_own(xml: str) -> str:
+    """The role of dr-ctl and of the links may work at its own addresses alone."""
+    words = ("send", "consume", "browse", "createAddress", "createDurableQueue", "createNonDurableQueue")
+    rights = "".join(f'<permission type="{word}" roles="amq"/>' for word in words)
+    own = "".join(
+        f'<security-setting match="{match}">{rights}</security-setting>'
+        for match in ("dr-ctl.#", "$ACTIVEMQ_ARTEMIS_MIRROR_*.#")
+    )
+    xml = xml.replace('roles="amq,apps"', 'roles="apps"')
+    return xml.replace("<security-settings>", f"<security-settings>{own}")
+
+
+@pytest.mark.deep
+def test_a_takeover_behind_a_lasting_fence_is_no_split_brain_where_no_role_has_rights(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", nodes=2, edit=rights_of_its_own) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        until(lambda: operator.run("validate", "--for", "swapover").code == 0)
+        for target in ("paris", "london"):
+            assert operator.run("swapover", "--to", target, "--yes").code == 0
+        lab.kill("paris", node="a")
+        until(lambda: operator.run("status").document["summary"].startswith("london serves; at paris"))
+        status, checked = operator.run("status"), operator.run("check")
+        fenced, after = operator.run("fence", "paris", "--yes"), operator.run("status")
+
+    assert (status.ids, checked.code) == (["DR-ROLE-022"], 1), status.document
+    assert (fenced.code, after.document["summary"], after.ids) == (0, "london serves", []), fenced.document
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("policies", "by_link"),

@@ -106,3 +106,31 @@ def test_a_failover_typed_while_a_node_may_take_over_opens_nothing(stage: Stage,
 
     assert (verdict.lost, verdict.duplicates) == ((), ())
     assert served(stage) == ["london"]
+
+
+@pytest.mark.deep
+def test_what_a_lost_site_holds_stays_out_over_a_takeover(stage: Stage, operator: Operator) -> None:
+    """Both nodes of a site die; another node of the one that takes over opens the acceptor of the link."""
+    with stage.load(RATE) as traffic:
+        more(traffic)
+        stage.kill("london")
+        operator.run("status")
+        system().sleep(95)
+        lost = operator.run("failover", "--to", "paris", "--yes", *ACCEPTED)
+        more(traffic)
+        stage.kill("paris", node="a")
+        until(lambda: active(stage, "paris") == "b")
+        more(traffic)
+        stage.start("london")
+        until(lambda: active(stage, "london"))
+        system().sleep(3)
+        links = {each.source: each.connected for each in stage.status().links}
+        status, back = operator.run("status"), operator.run("reinstate", "london", "--yes")
+        more(traffic)
+        after, verdict = operator.run("status"), traffic.stop(drain_s=60)
+
+    assert (lost.code, links["london"], links["paris"]) == (0, False, True), lost.told
+    assert "DR-RETURN-004" not in status.ids
+    assert "or a takeover there, does not end that" in status.document["debts"][-1]["text"]
+    assert (back.code, after.document["summary"], after.document["debts"]) == (0, "paris serves", []), back.told
+    assert verdict.lost == ()

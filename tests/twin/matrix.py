@@ -268,8 +268,8 @@ def at_rest(twin: PlayedTwin) -> dict[str, Any]:
 
 def as_undone(told: dict[str, Any], twin: PlayedTwin, operation: Operation) -> dict[str, Any]:
     """What an undo has to put back of a scene. A site that came back stays closed, whatever becomes of its return:
-    where bridges join the sites, queue by queue. One that was taken in stays so, and so does the listener that lets
-    it."""
+    where bridges join the sites, queue by queue. One that was taken in stays so, and so do the listener and the rights
+    that let it."""
     found = {name: dict(each["settable"]) for name, each in told.items()}
     returns = operation.before is lose_and_return
     rejoined = returns and not any(name.startswith("dr-ctl.debt.") for name in documents(twin))
@@ -283,6 +283,7 @@ def as_undone(told: dict[str, Any], twin: PlayedTwin, operation: Operation) -> d
                 queue: told for queue, told in each["queues"].items() if ".to-" not in queue and queue != COMMANDS
             }
             each["addresses"] = [address for address in each["addresses"] if ".to-" not in address]
+            each["security"] = {match: may for match, may in each["security"].items() if not match.startswith("$")}
         if returns and twin.kind.topology == BRIDGES and name.startswith("london/"):
             for part in ("queues", "security", *(["listeners"] if rejoined else [])):
                 del each[part]

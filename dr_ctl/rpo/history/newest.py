@@ -37,7 +37,7 @@ from dr_ctl.rpo.history.files import (
     rows_of,
     shown,
 )
-from dr_ctl.rpo.history.row import micros, moment
+from dr_ctl.rpo.history.row import Row, Takeover, micros, moment
 from dr_ctl.settings.model import Place
 
 Stamps = npt.NDArray[np.int64]
@@ -413,6 +413,33 @@ def _of_site(site: str, readings: pa.Table) -> Iterator[Spell]:
     for begin, end in zip(begins, [*begins[1:], len(codes)], strict=False):
         role = names.dictionary[int(codes[begin])].as_py()
         yield Spell(site, role, moment(int(at[begin])), moment(int(at[end - 1])))
+
+
+def takeovers(history: Path | Place, sites: Sequence[str], since: datetime) -> list[Takeover]:
+    """Of the brokers with several nodes, by time."""
+    of_group = (pc.field("kind") == "site") & pc.match_substring(pc.field("start"), "/")
+    where = of_group & (pc.field("ts") >= moment(micros(since)))
+
+    def found(files: Sources) -> list[Takeover]:
+        tables = (
+            rows_of(chain(files.newest_first(site, since), files.tails(site)), [], ["ts", "pair", "start"], where)
+            for site in sites
+        )
+        return [each for site, rows in zip(sites, tables, strict=True) for each in _takeovers(site, rows)]
+
+    return sorted(read(history, found, within_s=_WITHIN_S)[0], key=lambda each: each.first)
+
+
+def _takeovers(site: str, readings: pa.Table) -> Iterator[Takeover]:
+    rows = readings.sort_by([("pair", "ascending"), ("ts", "ascending")])
+    starts = rows["start"].combine_chunks().dictionary_encode().indices.to_numpy()
+    for place in np.flatnonzero(np.diff(starts)) if len(starts) else ():
+        before, now = (
+            Row(site=site, ts=row["ts"], kind="site", name="", pair=row["pair"], start=row["start"])
+            for row in rows.slice(int(place), 2).to_pylist()
+        )
+        if before.pair == now.pair and (seen := Takeover.between(before, now)) is not None:
+            yield seen
 
 
 def excerpt(

@@ -1,9 +1,14 @@
 """A row of the history, as a value. Imports no Parquet library, because a command that only looks should not wait for
 that."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
+
+from dr_ctl.core.document import HIDDEN, derived, key
+from dr_ctl.core.notation import duration
 
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -56,3 +61,50 @@ class Row:
     def day(self) -> date:
         """The UTC day whose directory holds the row."""
         return self.ts.astimezone(UTC).date()
+
+
+_PARTS: Final = 3  # of the start of a node among several
+
+
+def node_of(start: str) -> str:
+    """The node that is active by the text of a start; empty where the broker has a single one."""
+    return start.partition("/")[0] if "/" in start else ""
+
+
+def same_start(one: str | None, other: str | None) -> bool:
+    """Say whether two texts are of one start of a broker. Of a node among several they hold when it became active, in
+    steps: two processes may read two steps beside each other."""
+    if one == other or one is None or other is None:
+        return one == other
+    was, now = one.split("/"), other.split("/")
+    if not len(was) == len(now) == _PARTS or (was[0], was[2]) != (now[0], now[2]):
+        return False
+    return was[1].isdecimal() and now[1].isdecimal() and abs(int(was[1]) - int(now[1])) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """Another node of a broker was seen active from `first` on, or the same one anew; `last` is the last reading that
+    saw the one before."""
+
+    site: str
+    pair: str
+    node: str
+    last: datetime = field(metadata=HIDDEN)
+    first: datetime = field(metadata=key("at"))
+
+    @derived
+    def at_most_s(self) -> float:
+        return (self.first - self.last).total_seconds()
+
+    @property
+    def text(self) -> str:
+        return f"node {self.node} of {self.site}/{self.pair} took over, after at most {duration(self.at_most_s)}"
+
+    @classmethod
+    def between(cls, before: Row, now: Row) -> Takeover | None:
+        """What two readings of a broker show, the earlier one first; None where the same node was active."""
+        was, start = before.start or "", now.start or ""
+        if same_start(was, start) or not node_of(was) or not node_of(start):
+            return None
+        return cls(now.site, now.pair or "", node_of(start), before.ts, now.ts)

@@ -89,7 +89,9 @@ class Access(access.Access[B_co]):
         if Part.LIMITS not in parts:
             return view
         at_addresses = reading.limits_of_addresses(self.reader(), view, timeout_s=timeout_s)
-        return replace(view, obstacles=(*view.obstacles, *at_addresses))
+        # Only behind open listeners it matters what a lasting fence leaves to other roles than its own.
+        nobody = view.open and view.fence.shut_out and reading.serves_no_role(self.reader(), view)
+        return replace(view, obstacles=(*view.obstacles, *at_addresses), serves_no_role=nobody)
 
     def dispatch(self) -> Mapping[str, tuple[int, bool]]:
         return reading.dispatch(self.reader(), self.names())

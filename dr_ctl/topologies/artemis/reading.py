@@ -18,9 +18,17 @@ from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Post, Read, Read
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.broker import GROUP, IN_USER, ArtemisBroker, BrokerStore, must_be_active, read_group
+from dr_ctl.topologies.artemis.broker import (
+    EVERY,
+    GROUP,
+    IN_USER,
+    ArtemisBroker,
+    BrokerStore,
+    must_be_active,
+    read_group,
+)
 from dr_ctl.topologies.common.access import Part
-from dr_ctl.topologies.common.names import BROKERS, DOCUMENT
+from dr_ctl.topologies.common.names import BROKERS, DOCUMENT, OWN
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Queue
 from dr_ctl.topologies.proposing import Family, Listener, Probed
 from dr_ctl.topologies.topology import Obstacle
@@ -330,14 +338,27 @@ def uncovered(reader: Reader, view: Broker) -> list[str]:
     if lasting is None:
         return []
     business = {queue.address for queue in view.business.values()}
-    answers = reader.look([Read(beans.address(view.broker), ("RolesAsJSON",))])
-    roles = {beans.parts(bean)["address"]: grants(fields.text("RolesAsJSON")) for bean, fields in answers[0].beans()}
-    may = {"send", "consume"}
     return sorted(
         name
-        for name, granted in roles.items()
-        if name in business and any(may & {*granted.get(role, ())} for role in lasting.roles)
+        for name, granted in _at_addresses(reader, view)
+        if name in business and any(_works(granted.get(role, ())) for role in lasting.roles)
     )
+
+
+def serves_no_role(reader: Reader, view: Broker) -> bool:
+    """Say whether no role at all may send or consume: by default, and at each address that is not the broker's own."""
+    usual, rows = view.grants.get(EVERY), _at_addresses(reader, view)
+    asked = [granted for name, granted in rows if not name.startswith((*BROKERS, OWN))]
+    return usual is not None and not any(_works(may) for granted in (usual, *asked) for may in granted.values())
+
+
+def _at_addresses(reader: Reader, view: Broker) -> list[tuple[str, Grants]]:
+    answers = reader.look([Read(beans.address(view.broker), ("RolesAsJSON",))])
+    return [(beans.parts(bean)["address"], grants(fields.text("RolesAsJSON"))) for bean, fields in answers[0].beans()]
+
+
+def _works(may: Iterable[str]) -> bool:
+    return bool({"send", "consume"} & {*may})
 
 
 def grants(text: object) -> Grants:

@@ -8,6 +8,7 @@ from dr_ctl.engine.lease import LOCK, LockDocument
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import NODES, PAIRS
+from dr_ctl.rpo.history.row import same_start
 from dr_ctl.topologies.common.debts import is_debt
 from dr_ctl.topologies.common.names import numbered
 from dr_ctl.topologies.common.snapshot import Snapshot
@@ -27,7 +28,7 @@ def baseline(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
 
 def started_since(move: Move, view: Broker) -> bool:
     """Say whether a broker was started anew since the run began, as far as that is known."""
-    return bool(before(move, view).get(START, view.start) != view.start)
+    return not same_start(before(move, view).get(START, view.start), view.start)
 
 
 def before(move: Move, view: Broker) -> dict[str, Any]:
@@ -66,6 +67,7 @@ def state_of(view: Broker) -> dict[str, Json]:
     return {
         "listeners": {listener.name: listener.started for listener in view.listeners},
         "mirror": {listener.name: listener.started for listener in view.link.listeners},
+        "barred": view.link.barred,
         "link": dict(view.link.ships),
         "paused": [name for name in view.paused if name not in by_runs],
         "acceptors": {listener.name: listener.started for listener in view.acceptors},

@@ -49,6 +49,8 @@ class Link(ABC, Generic[V]):
     """The connections or bridges that ship, by name, and whether each is started."""
     listeners: tuple[Acceptor, ...] = ()
     """The acceptors that the peer's link uses; a quarantine closes them."""
+    barred: bool | None = None
+    """Whether rights keep the peer's link out, whatever listeners are open; None where there are none to."""
     redelivers = True
     """Whether a client may get at the peer what one has in delivery here."""
     tells_consumed = True
@@ -73,6 +75,17 @@ class Link(ABC, Generic[V]):
     def can_be_shut(self) -> bool:
         """Say whether what the peer holds can be kept out here."""
         return bool(self.listeners)
+
+    def barring(self, goal: Goal) -> list[Call]:
+        """The calls that keep the peer's link out by rights, or let it in."""
+        del goal
+        return []
+
+    @property
+    def is_shut(self) -> bool:
+        """Say whether nothing of what the peer holds gets in."""
+        opened = any(listener.started for listener in self.listeners)
+        return self.can_be_shut and (not opened or self.barred is True)
 
     @abstractmethod
     def linked(self, before: V | None, took_s: float) -> LinkSnapshot:

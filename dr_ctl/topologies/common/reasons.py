@@ -59,7 +59,7 @@ def is_kept_out(snapshot: Snapshot[Broker], move: Move) -> bool:
         return True
     here, there = snapshot.views(move.target), snapshot.views(move.source)
     name = [document(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in here]
-    shut = all(view.link.can_be_shut and not any(listener.started for listener in view.link.listeners) for view in here)
+    shut = all(view.link.is_shut for view in here)
     nothing = len(there) == len(snapshot.sites[move.source]) and all(
         not each.open and not [*each.link.left_to_ship()] for each in there
     )
@@ -71,7 +71,7 @@ def let_in_again(views: Iterable[Broker], lost: str) -> str | None:
     another node of it takes over."""
     for view in views:
         listeners = [listener.name for listener in view.link.listeners if listener.started and not view.open]
-        if listeners and document(DebtKind.QUARANTINE, lost, view.site) in view.documents:
+        if listeners and not view.link.is_shut and document(DebtKind.QUARANTINE, lost, view.site) in view.documents:
             at = f"acceptor {some(listeners)} at {view.site}/{view.pair}"
             return f"{at} is open again: its broker was started anew, or another node of it took over"
     return None
@@ -119,7 +119,9 @@ def nothing_owed(snapshot: Snapshot[Any], move: Move) -> bool:
     or acknowledgement is under way."""
     here, there = snapshot.views(move.source), snapshot.views(move.target)
     ship = all(
-        (view.link.attached or view.link.missing) and all(listener.started for listener in view.link.listeners)
+        (view.link.attached or view.link.missing)
+        and all(listener.started for listener in view.link.listeners)
+        and not view.link.barred
         for view in (*here, *there)
     )
     shipped = not any([*view.link.left_to_ship()] for view in there if not view.link.missing)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,6 +19,7 @@ from dr_ctl.core.model import some
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.plan import Call
+from dr_ctl.rpo.history.row import same_start
 from dr_ctl.topologies.common.calls import remove_document, write_document
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Broker, Queue
@@ -44,9 +45,10 @@ class Mark:
     def why_not(self, view: Broker, since: str, ask: Ask | None = None) -> str | None:
         """Say what moved at that broker; returns None if nothing moved."""
         now = Mark.of(view, ask)
-        if now == self:
+        is_same = same_start(now.start, self.start)
+        if is_same and replace(now, start=self.start) == self:
             return None
-        what = "was restarted" if now.start != self.start else "has a queue whose counters moved"
+        what = "has a queue whose counters moved" if is_same else "was restarted"
         return f"{view.site}/{view.pair} {what} since {since}"
 
 

@@ -102,7 +102,13 @@ class Snapshot(Generic[V_co]):
 
     @property
     def debts(self) -> Sequence[Debt]:
-        return [debt for site in self.sites for view in self.views(site) for debt in debts_of(view.documents)]
+        """What keeps a quarantine lasting is what is seen now."""
+        return [
+            replace(debt, lasting=debt.lasting or bool(view.link.barred)) if debt.kind is DebtKind.QUARANTINE else debt
+            for site in self.sites
+            for view in self.views(site)
+            for debt in debts_of(view.documents)
+        ]
 
     @property
     def hints(self) -> Mapping[str, Hints]:
@@ -264,7 +270,7 @@ class Snapshot(Generic[V_co]):
         return next(self.view(site, view.pair) for site in self.sites if site != view.site)
 
     def _let_in(self) -> Iterator[Finding]:
-        """A quarantine that a restart has ended."""
+        """A quarantine that a restart or a takeover has ended."""
         for debt in self.debts:
             if debt.kept_at not in self.sites:
                 continue
@@ -272,7 +278,7 @@ class Snapshot(Generic[V_co]):
                 listener.name
                 for view in self.views(debt.kept_at)
                 for listener in view.link.listeners
-                if listener.started
+                if listener.started and not view.link.is_shut
             ]
             if debt.kind is DebtKind.QUARANTINE and listeners:
                 yield found("DR-RETURN-004", listeners=", ".join(listeners), kept_at=debt.kept_at, about=debt.about)
@@ -311,6 +317,7 @@ def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> Brok
         start=view.start,
         listeners={listener.name: listener.started for listener in view.listeners},
         kept_out=view.fence.shut_out,
+        serves_no_role=view.serves_no_role,
         depths={name: queue.depth if queue.counted else None for name, queue in business.items()},
         paused=view.paused,
         to_ship=view.link.to_ship,

@@ -136,7 +136,7 @@ class LastingFence(Protocol):
 class Config:
     """The settings of one broker: the owners of acceptors, names that are set, and the port where a client is greeted.
     `id_cache` is how many message ids the broker remembers for an address, if the settings have to say it. `peer` is
-    the site of the broker's peer, for people."""
+    the site of the broker's peer, for people. `mirrored` are the addresses to which the peer's mirror sends."""
 
     clients: tuple[str, ...]
     mirror: tuple[str, ...] | None
@@ -146,6 +146,7 @@ class Config:
     greets_at: int | None = None
     peer: str = "the other site"
     cluster: tuple[str, ...] = ()
+    mirrored: str = ""
 
 
 class Peer(Enum):
@@ -165,8 +166,9 @@ Grants = Mapping[str, Sequence[str]]
 class Broker(ABC):
     """A broker as it answered. `grants`, by match, and `users` with their roles are only asked for where the settings
     name a lasting fence; `users` is None too where the broker cannot show them. `usual` are the rights by the broker's
-    own file alone, or None if not asked for. `forged` are queues with the name of a document that clients can have
-    made: dr-ctl believes no such queue. `obstacles`: those at addresses are asked for by a whole look alone.
+    own file alone, or None if not asked for. `serves_no_role`: no role may send or consume at any address, as far as
+    was asked. `forged` are queues with the name of a document that clients can have made: dr-ctl believes no such
+    queue. `obstacles`: those at addresses are asked for by a whole look alone.
     `nodes` are those that the settings name, where the broker has several."""
 
     pair: str
@@ -187,6 +189,7 @@ class Broker(ABC):
     grants: Mapping[str, Grants] = field(default_factory=dict, kw_only=True)
     users: Mapping[str, frozenset[str]] | None = field(default=None, kw_only=True)
     usual: Grants | None = field(default=None, kw_only=True)
+    serves_no_role: bool = field(default=False, kw_only=True)
     disk_used: float | None = field(default=None, kw_only=True)
     obstacles: tuple[Obstacle, ...] = field(default=(), kw_only=True)
     nodes: tuple[NodeReading, ...] = field(default=(), kw_only=True)

@@ -35,6 +35,8 @@ _BACK: Final = {
     Goal.CLOSE: Goal.OPEN,
     Goal.RESUME: Goal.PAUSE,
     Goal.STRIKE: Goal.WRITE,
+    Goal.ADMIT: Goal.SHUT_OUT,
+    Goal.SHUT_OUT: Goal.ADMIT,
     Goal.LINK_DOWN: Goal.LINK_UP,
 }
 
@@ -119,14 +121,15 @@ def clients(at: AtBroker) -> Iterator[Call]:
 
 
 def way_in(at: AtBroker) -> list[Call]:
-    """The listeners of the peer's link as before."""
-    was = at.was["mirror"]
-    return at.missing(
+    """The listeners of the peer's link, and its rights, as before."""
+    was, barred = at.was["mirror"], Goal.SHUT_OUT if at.was.get("barred") else Goal.ADMIT
+    listeners = (
         open_listener(at.view, listener, "it is closed")
         if was.get(listener.name)
         else close_listener(at.view, listener, "it is open")
         for listener in at.view.link.listeners
     )
+    return at.missing([*at.view.link.barring(barred), *listeners])
 
 
 def links(at: AtBroker) -> Iterator[Call]:
@@ -168,7 +171,7 @@ PAID: Final[Wants] = tuple((settled(*DebtKind), site) for site in (SOURCE, TARGE
 
 def listens(at: AtBroker) -> list[Call]:
     """The peer's link gets in."""
-    return open_links(at.view)
+    return [*(at.view.link.barring(Goal.ADMIT) if at.view.link.barred else ()), *open_links(at.view)]
 
 
 def delivers(at: AtBroker, when: str | None = None) -> list[Call]:

@@ -28,12 +28,13 @@ from dr_ctl.topologies.artemis.reading import Shown
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import A_QUEUE_S, EVERYTHING, Part
 from dr_ctl.topologies.common.figures import Residue
-from dr_ctl.topologies.common.names import ANY_ADDRESS
+from dr_ctl.topologies.common.names import ANY_ADDRESS, OUTFLOW_PREFIX
 from dr_ctl.topologies.common.view import Broker, Config, Queue
 from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, unexplained
 
 _DIALECT: Final = parts.Dialect(("Active", "CurrentTimeMillis", "PendingMirrorAcks"))
 _LINK: Final = ("Name", "Started", "Connected", "Protocol", "Uri")
+EVERY_NAME: Final = "*.#"
 FEW: Final = 100
 """Queues that are asked for one by one; of more the whole is asked for."""
 # Queues whose number alone may make a look take longer than a look may; and how long a broker has to tell the number.
@@ -88,7 +89,7 @@ class _Asked:
         self._basis = parts.Basis(post, broker, _DIALECT, clients=Part.CLIENTS in wanted)
         self._links = post.ask(Read(beans.broker_connection(broker), _LINK))
         self._outflows = post.ask(Read(beans.outflows(broker), (*parts.QUEUE, "FirstMessageTimestamp")))
-        self._rights = _Rights(post, broker, config) if lasting and Part.RIGHTS in wanted else None
+        self._rights = _Rights(post, broker, config) if Part.RIGHTS in wanted else None
         with_locks |= Part.CLIENTS in wanted
         self._coordinators = post.ask(Ask(server, Listing.LOCK_COORDINATORS)) if with_locks else None
         self._users = post.ask(Ask(server, Listing.USERS, ("",))) if lasting and Part.QUEUES in wanted else None
@@ -116,16 +117,27 @@ class _Asked:
 
 
 class _Rights:
-    """What roles may do, where a lasting fence is for them."""
+    """What roles may do, where a lasting fence is for them, and where the peer's mirror sends."""
 
     def __init__(self, post: Post, broker: str, config: Config) -> None:
-        server, matches = beans.server(broker), config.lasting.matches if config.lasting is not None else ()
+        server, lasting, self._mirrored = beans.server(broker), config.lasting, config.mirrored
+        matches = lasting.matches if lasting is not None else ()
         self._grants = {match: post.ask(Ask(server, Listing.ROLES, (match,))) for match in matches}
-        self._usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,)))
+        self._usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,))) if lasting is not None else None
+        self._of_mirror = post.ask(Ask(server, Listing.ROLES, (config.mirrored,)))
+        self._checked = post.ask(Read(server, ("SecurityEnabled",)))
 
     def values(self) -> dict[str, Any]:
         grants = {match: parts.grants(asked.value()) for match, asked in self._grants.items()}
-        return {"grants": grants, "usual": parts.grants(self._usual.value())}
+        # Rights that the broker does not check, or that its console does not let be asked, keep no link out.
+        checked = self._checked.fields()
+        if (
+            self._of_mirror.answer().error is None
+            and checked.has("SecurityEnabled")
+            and checked.flag("SecurityEnabled")
+        ):
+            grants[self._mirrored] = parts.grants(self._of_mirror.value())
+        return {"grants": grants, "usual": parts.grants(self._usual.value()) if self._usual is not None else None}
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
@@ -202,7 +214,13 @@ class Access(access.Access[BrokerView]):
     apart = ~Part(0)
 
     def _config(self) -> Config:
-        return replace(super()._config(), link=self.settings.link, lasting=self.settings.lasting_fence)
+        peer = self._installation.broker(self._installation.other(self.site), self.pair, MirrorBroker)
+        return replace(
+            super()._config(),
+            link=self.settings.link,
+            lasting=self.settings.lasting_fence,
+            mirrored=f"{OUTFLOW_PREFIX}{peer.link or EVERY_NAME}",
+        )
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         ask = partial(look, self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker)

@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 
 from dr_ctl.core.model import Role
 from dr_ctl.core.notation import duration
+from dr_ctl.engine.goals import Goal
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.model import Queues
 from dr_ctl.stomp_io.address import Address
-from dr_ctl.topologies.artemis.broker import ArtemisBroker
+from dr_ctl.topologies.artemis.broker import LET_IN, SHUT_OUT, ArtemisBroker
+from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.link import Link
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
@@ -24,6 +26,7 @@ from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 if TYPE_CHECKING:
+    from dr_ctl.engine.plan import Call
     from dr_ctl.topologies.common.view import Connection
 
 
@@ -43,6 +46,9 @@ class MirrorLink(Link["BrokerView"]):
             found = [urlsplit(each) for each in link.uri.split("#")]
             self.speaks_amqp_to = [Address(each.hostname, each.port) for each in found if each.hostname and each.port]
             self.peer_nodes = [f"{each.host}:{each.port}" for each in self.speaks_amqp_to]
+        # The broker checks them when the peer's link comes in: nobody may send to the mirror's addresses.
+        if (grants := view.grants.get(view.config.mirrored)) is not None:
+            self.barred = not any("send" in may for may in grants.values())
 
     def unsettled(self) -> Iterator[str]:
         view = self.view
@@ -65,6 +71,19 @@ class MirrorLink(Link["BrokerView"]):
         """By the peer's link at its listener, too."""
         guests = self.guests(None)
         return self.attached or any(each not in guests for each in self.at_listeners())
+
+    def barring(self, goal: Goal) -> list[Call]:
+        if self.barred is None:
+            return []
+        match, bars = self.view.config.mirrored, goal is Goal.SHUT_OUT
+        asked = self.view.requests.of_server((SHUT_OUT, (match, *[""] * 10)) if bars else (LET_IN, (match,)))
+        text = f"{'keep' if bars else 'let'} the peer's link {'out' if bars else 'in'} by rights"
+        return [call(self.view, goal, match, asked, text)]
+
+    def holds(self, call: Call) -> bool | None:
+        if self.barred is not None and call.thing == self.view.config.mirrored:
+            return self.barred is (call.goal is Goal.SHUT_OUT)
+        return super().holds(call)
 
     def guests(self, peer: BrokerView | None) -> list[Connection]:
         """A broker is known by its node's id, at both ends of a link; as what this broker's own link is attached to,

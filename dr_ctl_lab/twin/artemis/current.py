@@ -71,6 +71,7 @@ def server(broker: ArtemisBroker) -> dict[str, Any]:
     return {
         **common.server(broker),
         "Active": True,
+        "SecurityEnabled": True,
         "CurrentTimeMillis": broker.now_ms(),
         "DiskStoreUsage": broker.limits.disk_used,
         "HAPolicy": broker.group.policy,

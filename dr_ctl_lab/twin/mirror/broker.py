@@ -115,6 +115,10 @@ class MirrorBroker(ArtemisBroker):
         self.link.started = self.link.connected = self.link.attached = False
         self.link.breaks += 1
 
+    def lets_mirror_in(self, name: str) -> bool:
+        """Say whether the user of the peer's link may send to the mirror's address."""
+        return self.security.may(next(iter(self.security.roles)), "send", f"{OUTFLOW_PREFIX}{name}")
+
     # events at this broker
 
     def told_of_queue(self, queue: Queue) -> None:

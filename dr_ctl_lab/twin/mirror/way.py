@@ -53,6 +53,9 @@ class MirrorWay(Way[MirrorBroker]):
                 self._dial(now)
             if not link.connected:
                 waits.append(max(0.0, self._redial_s - now))
+        if link.connected and not link.attached and not self._held and not self.target.lets_mirror_in(link.name):
+            self._drop()
+            self._redial_s = now + REDIAL_S
         if link.connected and not link.attached and not self._held and not self.target.frozen:
             link.attached = link.knows_peer = self.target.peer_connected = True
         if link.attached and not self.source.frozen:

@@ -4,6 +4,7 @@ from typing import Any
 
 from dr_ctl.core.findings import found
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.topologies.common.calls import close_listener
@@ -13,8 +14,10 @@ from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Want, debts
 
 
 def shut(at: AtBroker) -> list[Call]:
-    """The listener that the lost site's link uses is closed."""
-    return at.missing(close_listener(at.view, listener) for listener in at.view.link.listeners)
+    """The listener that the lost site's link uses is closed, and rights keep the link out where they can: a restart
+    opens the listener again, and so does another node that takes over."""
+    closed = (close_listener(at.view, listener) for listener in at.view.link.listeners)
+    return at.missing([*closed, *at.view.link.barring(Goal.SHUT_OUT)])
 
 
 def row(*more: Want, about: str = "", undo: tuple[Want, ...] = ()) -> Row[Any, Any]:
@@ -25,9 +28,11 @@ def row(*more: Want, about: str = "", undo: tuple[Want, ...] = ()) -> Row[Any, A
     def act(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         if not step.calls:
             return NotNeeded(step.about)
-        if (refused := tools.reach(wants, move, context)) is not None:
+        refused, views = tools.reach(wants, move, context), tools.views(move.target)
+        # Without the rights it ends with a restart, as the debt says; while it holds, nothing else is missing of it.
+        if refused is not None and any(call.goal is not Goal.SHUT_OUT for call in tools.missing(wants, move)[0]):
             return refused
-        if open_to := [view.site for view in tools.views(move.target) if not view.link.can_be_shut]:
+        if open_to := [view.site for view in views if not view.link.can_be_shut]:
             return Done.of(found("DR-RETURN-009", source=move.source, site=open_to[0]))
         return Done(f"what {move.source} still holds cannot reach {move.target}")
 

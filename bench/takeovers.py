@@ -1,0 +1,112 @@
+"""Kills the active node of a broker in the middle of each step of a planned move, at real groups under load, and prints
+what came of it: `python -m bench.takeovers` (about half an hour)."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench.moves import environment
+from dr_ctl_lab.lab.lab import Lab
+
+STEPS = ("quiesce", "fence", "drain", "verify", "activate")
+TIMES = 2
+RATE = 60
+LIMIT_S = 180.0
+HEAD = "| run | dies in | node of | end | after | serves | receive gap | lost | duplicates |"
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < end, "a group does not come to rest"
+        time.sleep(0.1)
+
+
+class Operator:
+    def __init__(self, lab: Lab, folder: str) -> None:
+        self._environment, self._runs = environment(lab, folder), Path(folder) / "state" / "runs"
+
+    def begin(self, *words: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "dr_ctl", *words, "--json", "--quiet"]
+        return subprocess.Popen(command, env=self._environment, stdout=subprocess.PIPE, text=True)
+
+    def run(self, *words: str) -> dict[str, Any]:
+        out, _ = self.begin(*words).communicate()
+        document: dict[str, Any] = json.loads(out)
+        return document
+
+    def began(self, step: str, runs: int) -> bool:
+        """Say whether the run after so many has begun that step."""
+        journals = sorted(self._runs.glob("*/journal.jsonl"))
+        rows = journals[-1].read_text("utf-8").split("\n")[:-1] if len(journals) > runs else []
+        return any(row["kind"] == "step" and row["step"].endswith(step) for row in map(json.loads, rows))
+
+    @property
+    def runs(self) -> int:
+        return len([*self._runs.glob("*/journal.jsonl")])
+
+
+def row(lab: Lab, operator: Operator, step: str, *, at_source: bool) -> str:
+    """One move, in which a node dies."""
+    serving = served(operator)
+    target = "paris" if serving == "london" else "london"
+    victim, before = serving if at_source else target, operator.runs
+    with lab.load(RATE) as load:
+        load.wait_for(RATE)
+        moving = operator.begin("swapover", "--to", target, "--yes")
+        while moving.poll() is None and not operator.began(step, before):
+            time.sleep(0.005)
+        lab.kill(victim, node="a")
+        died = time.monotonic()
+        document = json.loads(moving.communicate()[0])
+        took = time.monotonic() - died
+        load.wait_for(load.counts().sent + RATE, within_s=LIMIT_S)
+        verdict = load.stop(drain_s=60)
+    whole(lab, operator, victim)
+    now = served(operator)
+    place = "source" if at_source else "target"
+    return (
+        f"| {step} | {place} | {document['exit_code']} `{document['outcome']}` | {took:.1f} s | "
+        f"{'target' if now == target else 'source'} | {verdict.receive_gap.seconds:.1f} s | {len(verdict.lost)} | "
+        f"{len(verdict.duplicates)} |"
+    )
+
+
+def served(operator: Operator) -> str:
+    found: list[str] = []
+
+    def one_serves() -> bool:
+        found[:] = [operator.run("status")["summary"]]
+        return found[0] in ("london serves", "paris serves")
+
+    until(one_serves)
+    return found[0].split()[0]
+
+
+def whole(lab: Lab, operator: Operator, site: str) -> None:
+    """The node is back, and active again; where clients are to be kept out, each takeover has opened the listener."""
+    lab.start(site, node="a")
+    until(lambda: any(each.name == site and each.node == "a" and each.active for each in lab.status().sites))
+    until(lambda: operator.run("status")["outcome"] == "ok")
+    if "split brain" in operator.run("status")["summary"]:
+        operator.run("fence", site, "--yes")
+    until(lambda: operator.run("validate", "--for", "swapover")["exit_code"] == 0)
+
+
+def main() -> None:
+    print(HEAD, "|" + " --- |" * HEAD.count(" |"), sep="\n", flush=True)
+    with tempfile.TemporaryDirectory() as folder, Lab.up(Path(folder) / "lab", nodes=2) as lab:
+        operator = Operator(lab, folder)
+        until(lambda: operator.run("validate", "--for", "swapover")["exit_code"] == 0)
+        cases = [(step, at) for _ in range(TIMES) for step in STEPS for at in (True, False)]
+        for number, (step, at_source) in enumerate(cases, 1):
+            print(f"| {number} {row(lab, operator, step, at_source=at_source)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
