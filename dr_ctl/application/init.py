@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from shutil import copy
+from string import ascii_lowercase
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -79,7 +80,8 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
         )
     passwords = {site: _password(caller, site) for site in dict.fromkeys(site for site, _ in addresses)}
     try:
-        places = [_place(site, url, wanted, passwords[site]) for site, url in addresses]
+        asked = [_place(site, url, wanted, passwords[site]) for site, url in addresses]
+        places = [place for _, of in groupby(asked, key=lambda place: place.site) for place in _grouped([*of])]
     except BrokerError as error:
         finding = found("DR-INIT-001.silent", remedy=error.remedy, why=error)
         return Result(ExitCode.UNKNOWN, f"nothing was written: {error}", (finding,))
@@ -179,9 +181,24 @@ def _place(site: str, url: str, wanted: Wanted, password: str) -> Place:
         return Place(site, url, parts.hostname, None)
 
 
+def _grouped(places: Sequence[Place]) -> list[Place]:
+    """A site's brokers, each at its active node, with the others of one beside it: they have an id in common. One that
+    refuses connections may be a node that waits, where there is one broker alone to wait for."""
+    by_node: dict[str, list[Place]] = {}
+    for place in sorted(places, key=lambda each: each.probed is None or not each.probed.active):
+        key = f"\n{place.url}" if place.probed is None else place.probed.node or place.url
+        by_node.setdefault(key, []).append(place)
+    silent = [place for place in places if place.probed is None]
+    if len(by_node) == len(silent) + 1 > 1:
+        return [replace(first, nodes=(*others, *silent)) for key, (first, *others) in by_node.items() if key[0] != "\n"]
+    return [replace(first, nodes=tuple(others)) for first, *others in by_node.values()]
+
+
 def _seen(place: Place) -> str:
     if place.probed is None:
         return "no broker answers"
+    if not place.probed.active:
+        return f"{place.probed.broker}, which waits"
     return f"{place.probed.broker}, {place.probed.family.value} {place.probed.version}"
 
 
@@ -204,6 +221,7 @@ def _document(wanted: Wanted, pairs: Sequence[tuple[Place, Place, Proposal]]) ->
             place = at_first if number == 0 else at_second
             name = _pair(at_first, at_second) if len(pairs) > 1 or at_first.probed is not None else wanted.name
             lines += _keys(_broker(place, name, wanted, proposal), "        ", first="      - ")
+            lines += _nodes(place, _listener(place, proposal))
         lines += _keys([Key("tls", {"ca": str(wanted.ca)})], "    ") if wanted.ca is not None else []
     lines += [
         *_keys(
@@ -224,17 +242,46 @@ def _document(wanted: Wanted, pairs: Sequence[tuple[Place, Place, Proposal]]) ->
 
 
 def _broker(place: Place, name: str, wanted: Wanted, proposal: Proposal) -> Iterator[Key]:
-    own = proposal.brokers[place.site]
-    listeners = next((key.value for key in own if key.name == "clients"), [])
     yield Key("name", name, "the same name at both sites makes a pair")
-    yield Key("jolokia", place.url, _seen(place))
-    if (
-        listener := stomp(place, [str(listener) for listener in listeners] if isinstance(listeners, list) else [])
-    ) is not None:
-        yield listener
+    if not _others(place):
+        listed = place.probed.others if place.probed is not None else ()
+        why = f"it lists another node at {some(listed)}: name the consoles of both under nodes:" if listed else ""
+        yield Key("jolokia", place.url, why or _seen(place), sure=not why)
+        yield from filter(None, [_listener(place, proposal)])
     yield Key("username", wanted.username)
     yield Key("password", {"env": variable(place.site)}, "or {file: PATH}, {command: [ARGV]}")
-    yield from own
+    yield from proposal.brokers[place.site]
+
+
+def _listener(place: Place, proposal: Proposal) -> Key | None:
+    listeners = next((key.value for key in proposal.brokers[place.site] if key.name == "clients"), [])
+    return stomp(place, [str(each) for each in listeners] if isinstance(listeners, list) else [])
+
+
+def _others(place: Place) -> list[tuple[str, str]]:
+    """The consoles of the broker's other nodes, each with what it rests on. One that was not given is guessed: like the
+    one that was, at the host that the broker lists."""
+    others = [(each.url, _seen(each)) for each in place.nodes]
+    listed = place.probed.others if place.probed is not None else ()
+    for host in listed[len(others) :]:
+        guessed = place.url.replace(place.host, host, 1)
+        others.append((guessed, f"the broker lists another node at {host}; where its console is, it does not tell"))
+    return [each for each in others if each[0] != place.url]
+
+
+def _nodes(place: Place, listener: Key | None) -> Iterator[str]:
+    """The listener of a node that is not active is guessed: like that of the one that is."""
+    others = _others(place)
+    if not others:
+        return
+    yield "        nodes:"
+    for name, (url, why) in zip(ascii_lowercase, [(place.url, _seen(place)), *others], strict=False):
+        row: dict[str, Json] = {"name": name, "jolokia": url}
+        host = urlsplit(url).hostname or ""
+        if listener is not None and (url == place.url or host != place.host):
+            row["stomp"] = str(listener.value).replace(place.host, host, 1)
+        told = why if url == place.url else f"{DECIDE}: {why}; its `stomp` is not known"
+        yield f"          - {_value(row)}  # {told}"
 
 
 def _pair(at_first: Place, at_second: Place) -> str:

@@ -3,6 +3,8 @@
 A family has a module `proposing` with a `Proposer` for each of its topologies.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,13 +37,18 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """A broker that answered at a management address. `signs` are the beans that were found, by the sign."""
+    """A broker that answered at a management address. `signs` are the beans that were found, by the sign. Of one with
+    several nodes, `node` is what they have in common, `active` says whether this one is, and `others` are the hosts of
+    those that it lists beside itself."""
 
     family: Family
     broker: str
     version: str
     listeners: Sequence[Listener]
     signs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    node: str = ""
+    active: bool = True
+    others: tuple[str, ...] = ()
 
     def has(self, sign: str) -> bool:
         return bool(self.signs.get(sign))
@@ -50,12 +57,13 @@ class Probed:
 @dataclass(frozen=True, slots=True)
 class Place:
     """One management address, and the broker there: None where it refuses connections. `host` is how clients would
-    reach it, as far as that address tells."""
+    reach it, as far as that address tells. `nodes` are the places of the broker's other nodes."""
 
     site: str
     url: str
     host: str
     probed: Probed | None
+    nodes: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from dr_ctl_lab.lab.kinds import KINDS
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
+from dr_ctl_lab.twin.nodes import Layout
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.timeouts import impatient
@@ -60,11 +61,20 @@ def begun(inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> B
         for site, broker in brokers(stage.settings_path).items():
             secret = (stage.settings_path.parent / broker["password"]["file"]).read_text(encoding="utf-8").strip()
             monkeypatch.setenv(f"{site.upper()}_PASSWORD", secret)
-            words.append(f"{site}={broker['jolokia']}")
+            words += [f"{site}={each['jolokia']}" for each in reversed(broker.get("nodes", [broker]))]
         username = brokers(stage.settings_path)["london"]["username"]
         return inside("init", *words, "--username", username, "--out", str(out), *more), out
 
     return asked
+
+
+def test_the_nodes_of_a_broker_are_one(begun: Begun, tmp_path: Path) -> None:
+    with PlayedTwin.up(tmp_path / "twin", layout=Layout(nodes=2)) as twin:
+        own, (ended, out) = brokers(twin.settings_path), begun(twin)
+
+    found = {site: [each["jolokia"] for each in broker["nodes"]] for site, broker in brokers(out).items()}
+    assert found == {site: [each["jolokia"] for each in broker["nodes"]] for site, broker in own.items()}, ended.told
+    assert brokers(out)["london"]["clients"] == own["london"]["clients"]
 
 
 def judged(stage: PlayedTwin | Lab, ended: Any, out: Path) -> None:

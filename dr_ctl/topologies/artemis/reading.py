@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from sys import intern
 from typing import Any, Final
 
+from dr_ctl.core.errors import Passive
 from dr_ctl.core.model import Json, some
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Post, Read, Reader, Search
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
@@ -489,19 +490,31 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
     except NoSuchBean:
         return None
     post = Post()
-    version = post.ask(Read(beans.server(broker), ("Version",)))
+    itself = post.ask(Read(beans.server(broker), ("Version", "NodeID", "Active", *GROUP)))
+    topology = post.ask(Ask(beans.server(broker), Listing.TOPOLOGY))
     acceptors = post.ask(Read(beans.acceptor(broker), ACCEPTOR))
     asked = {sign: post.ask(Search(beans.server(broker) + sign)) for sign in signs}
     post.send(reader, timeout_s=timeout_s)
+    server = itself.fields()
+    version, node = server.text("Version"), server.text("NodeID")
+    try:
+        active = not server.has("Active") or server.flag("Active")
+        group = read_group(reader.url, server, node, topology.answer(), active=active)
+    except Passive:
+        return Probed(Family.ARTEMIS, broker, version, [], node=node, active=False)
     listeners = [acceptor(bean, row) for bean, row in acceptors.beans()]
+    # Nobody comes in from outside by a listener within the process, or by that of the nodes.
+    within = {None, group.port if group.has_nodes or group.cluster else None}
     return Probed(
         Family.ARTEMIS,
         broker,
-        version.fields().text("Version"),
+        version,
         [
             Listener(each.name, each.protocols, each.port, each.started)
             for each in sorted(listeners, key=lambda each: each.name)
-            if each.port is not None  # nobody comes in from outside by a listener within the process
+            if each.port not in within
         ],
         {sign: tuple(map(str, each.value())) for sign, each in asked.items()},
+        node=node,
+        others=tuple(each.rpartition(":")[0] for each in group.nodes),
     )

@@ -47,11 +47,12 @@ def _listeners(name: str, view: BrokerView) -> Iterator[Finding]:
         yield finding if amqp else replace(finding, weighs=finding.weighs & ~Weight.FAILOVER)
     boots = [listener.name for listener in view.listeners if listener.opens_at_boot]
     stays = [listener.name for listener in view.listeners if not listener.opens_at_boot]
-    if stays and view.nodes:
+    has_nodes = bool(view.nodes or view.unnamed)
+    if stays and has_nodes:
         yield found("DR-DOOR-007.stays_closed", broker=name, listeners=", ".join(stays))
-    if boots and view.nodes and view.config.lasting is None:
+    if boots and has_nodes and view.config.lasting is None:
         yield found("DR-DOOR-007.takeover", broker=name, boots=", ".join(boots))
-    elif boots and not view.nodes:
+    elif boots and not has_nodes:
         yield found("DR-DOOR-007", broker=name, boots=", ".join(boots))
     locks = some([coordinator.name for coordinator in view.coordinators])
     if locks and not view.drives_locks:
