@@ -10,7 +10,8 @@ from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, FANOUT, MIRROR
 from dr_ctl_lab.twin.nodes import Layout
 from tests.conftest import Command
-from tests.twin.matrix import put, serving
+from tests.twin.matrix import ACCEPTED, put, serving
+from tests.twin.subject import until
 
 Q = "orders.in"
 
@@ -59,3 +60,40 @@ def test_a_planned_move_ends_with_one_site_that_serves_and_has_all_messages(
     [serves] = serving(twin)
     assert serves == ("paris" if ended.code == 0 else "london")
     assert twin.depth(serves, Q) == 20
+
+
+LOST = ("failover", "--to", "paris", "--yes", *ACCEPTED, "--presume-down", "london", "--reason", "its hosts are off")
+
+
+def lost() -> Iterator[object]:
+    steps = [("failover", verb, "paris") for verb in ("quarantine", "settle", "activate", "probe")]
+    steps += [("reinstate", verb, site) for verb in ("residue", "reinstate") for site in ("london", "paris")]
+    for topology in (MIRROR, BRIDGES, BROKERSYNC):
+        for case in steps:
+            short = topology == MIRROR and case[1] in ("quarantine", "activate", "reinstate")
+            yield pytest.param(topology, *case, marks=() if short else (pytest.mark.deep,))
+
+
+@pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0)])
+@pytest.mark.parametrize(("topology", "operation", "verb", "site"), [*lost()])
+def test_a_failover_and_a_return_end_with_one_site_that_serves(
+    twin: PlayedTwin, dr_ctl: Command, in_step: Callable[[str, str], list[str]], operation: str, verb: str, site: str
+) -> None:
+    put(twin, "london", Q, 20)
+    twin.wait_mirrored()
+    twin.kill("london")
+    killed = in_step(verb, site) if operation == "failover" else []
+    moved = dr_ctl(*LOST)
+    ended, after = moved, tuple[int, ...]()
+    if operation == "reinstate":
+        twin.start("london")
+        until(lambda: any(host.is_active for host in twin.nodes("london").hosts))
+        killed = in_step(verb, site)
+        ended = dr_ctl("reinstate", "london", "--yes")
+        after = () if ended.code == 0 else (dr_ctl("reinstate", "london", "--yes").code,)
+
+    assert killed == [site]
+    assert (moved.code, ended.code in (0, 20)) == (0 if operation == "reinstate" else ended.code, True), ended.document
+    assert serving(twin) == (() if moved.code else ("paris",)), ended.document
+    assert after in ((), (0,))
+    assert moved.code or twin.depth("paris", Q) == 20
