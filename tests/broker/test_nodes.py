@@ -78,23 +78,6 @@ def test_the_nodes_that_the_settings_name_are_one_broker(tmp_path: Path) -> None
     assert moved.code == 0, moved.document
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("verb", ["fence", "drain", "activate"])
-def test_a_takeover_in_a_planned_move_leaves_one_site_open(tmp_path: Path, verb: str) -> None:
-    with group_at_london(tmp_path, SHARED, by_link=True) as (lab, backup):
-        operator = Operator(lab, tmp_path / "state", backup.named(lab, tmp_path, takeover="60s"))
-        moving = operator.start("swapover", "--to", "paris", "--yes")
-        until(lambda: [*operator.state.glob("runs/*/journal.jsonl")], within_s=60)
-        until(lambda: any(verb in str(row.get("step")) for row in operator.journal()), within_s=60)
-        lab.kill("london")
-        ended = operator.wait(moving)
-        status = operator.run("status")
-
-    assert ended.code in (0, 20), ended.document
-    assert status.document["summary"] == f"{'paris' if ended.code == 0 else 'london'} serves"
-    assert not status.document["findings"]
-
-
 def rights_of_its_own(xml: str) -> str:
     """The role of dr-ctl and of the links may work at its own addresses alone."""
     words = ("send", "consume", "browse", "createAddress", "createDurableQueue", "createNonDurableQueue")
