@@ -1,21 +1,16 @@
 """A broker with a backup, of which the settings name one node, on real brokers: a failover never opens a second site
 beside a node that serves or is about to, and no fence makes two nodes active."""
 
-import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from dr_ctl.rpo.history.newest import nodes
 from dr_ctl.settings.loader import load
-from dr_ctl_lab.lab.artemis.group import REPLICATED, SHARED
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.recording import recording
 from tests.broker.driving import Ended, Operator, state_of, until
-from tests.broker.groups import Backup, group_at_london
+from tests.broker.groups import is_active, meeting_at_the_clients, settings
 from tests.twin.matrix import ACCEPTED
 
 pytestmark = [pytest.mark.broker]
@@ -26,39 +21,25 @@ WORD = ("--presume-down", "london", "--reason", "both its hosts are off")
 TAKEOVER_S = 120.0
 
 
-@contextmanager
-def held(backup: Backup) -> Iterator[None]:
-    """The backup is as slow to take over as a lease on its store makes it."""
-    assert backup.process is not None
-    os.kill(backup.process.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(backup.process.pid, signal.SIGCONT)
-
-
-def recorded(lab: Lab) -> None:
-    """Let the history tell of the backup."""
-    settings = load(lab.settings_path)
-    with recording(settings, every_s=0.5):
-        until(lambda: nodes(settings.history, "london"), within_s=60, why="no node is in the history")
-
-
-def test_the_nodes_that_the_settings_name_are_one_broker(tmp_path: Path) -> None:
+@pytest.mark.parametrize("replicates", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["store", "copies"])
+def test_the_nodes_that_the_settings_name_are_one_broker(tmp_path: Path, *, replicates: bool) -> None:
     """From the death of the primary on, a failover is refused: while a node may take over, while one serves, and after
     the death of that one until none can any more."""
-    with group_at_london(tmp_path, SHARED, by_link=True) as (lab, backup):
-        operator = Operator(lab, tmp_path / "state", backup.named(lab, tmp_path, takeover="20s"))
+    with Lab.up(tmp_path / "lab", nodes=2, replicates=replicates) as lab:
+        operator = Operator(lab, tmp_path / "state", settings(lab, named=True))
+        until(
+            lambda: not replicates or operator.run("status").document["data"]["nodes"]["london/orders-1"][1]["in_sync"]
+        )
         before, looked = operator.run("status"), operator.run("validate", "--for", "swapover", "--to", "paris")
-        lab.kill("london")
+        lab.kill("london", node="a")
         asked = [operator.run(*FAILOVER)]
-        while not backup.is_active() and len(asked) < 60:
+        while not is_active(lab, "b") and len(asked) < 60:
             asked.append(operator.run(*FAILOVER))
         until(lambda: operator.run("status").document["summary"] == "london serves", within_s=TAKEOVER_S)
         after = operator.run("status")
         serving = [operator.run(*FAILOVER), operator.run(*FAILOVER, *WORD)]
         opened = lab.admin("paris").clients_open()
-        backup.end()
+        lab.kill("london", node="b")
         gone, worded = operator.run(*FAILOVER), operator.run(*FAILOVER, *WORD, "--dry-run")
         until(lambda: operator.run(*FAILOVER, "--dry-run").code == 0, within_s=TAKEOVER_S)
         moved = operator.run(*FAILOVER)
@@ -107,33 +88,30 @@ def test_a_takeover_behind_a_lasting_fence_is_no_split_brain_where_no_role_has_r
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(
-    ("policies", "by_link"),
-    [
-        pytest.param(SHARED, True, id="a shared store, by the link"),
-        pytest.param(REPLICATED, False, id="replication, by the history"),
-    ],
-)
-def test_no_site_is_opened_beside_a_node_that_may_serve(
-    tmp_path: Path, policies: tuple[str, str], *, by_link: bool
-) -> None:
-    with group_at_london(tmp_path, policies, by_link=by_link) as (lab, backup):
-        operator, before = Operator(lab, tmp_path / "state"), state_of(lab)
+@pytest.mark.parametrize("by_link", [True, False], ids=["a shared store, by the link", "replication, by the history"])
+def test_no_site_is_opened_beside_a_node_that_may_serve(tmp_path: Path, *, by_link: bool) -> None:
+    edit = None if by_link else meeting_at_the_clients
+    with Lab.up(tmp_path / "lab", nodes=2, replicates=not by_link, edit=edit) as lab:
+        path = settings(lab, named=False)
+        operator, before = Operator(lab, tmp_path / "state", path), state_of(lab)
         looked, moved = operator.run("validate"), operator.run("swapover", "--to", "paris", "--yes")
         if not by_link:
             fenced = operator.run("fence", "london", "--yes")
-            assert (fenced.code, state_of(lab), backup.is_active()) == (10, before, False), fenced.document
+            assert (fenced.code, state_of(lab), is_active(lab, "b")) == (10, before, False), fenced.document
             assert "both would be active" in fenced.finding(CUTS)["text"]
             assert "to `clients:`" not in fenced.told
-            recorded(lab)
-        with held(backup):
-            lab.kill("london")
-            status, waiting = operator.run("status"), operator.run(*FAILOVER)
-        until(backup.is_active, within_s=TAKEOVER_S, why="the backup does not take over")
+            with recording(load(path), every_s=0.5):
+                until(lambda: nodes(load(path).history, "london"), within_s=60, why="no node is in the history")
+        # As slow to take over as a lease on its store makes it.
+        lab.freeze("london", node="b")
+        lab.kill("london", node="a")
+        status, waiting = operator.run("status"), operator.run(*FAILOVER)
+        lab.thaw("london", node="b")
+        until(lambda: is_active(lab, "b"), within_s=TAKEOVER_S, why="the backup does not take over")
         until(lambda: operator.run(*FAILOVER, *WORD).document["findings"][0]["id"] == ALIVE, within_s=TAKEOVER_S)
         serving = [operator.run(*FAILOVER), operator.run(*FAILOVER, *WORD), operator.run("check")]
         opened = lab.admin("paris").clients_open()
-        backup.end()
+        lab.kill("london", node="b")
         until(lambda: operator.run(*FAILOVER, *WORD, "--dry-run").code == 0, within_s=TAKEOVER_S)
         gone = [operator.run(*FAILOVER), operator.run(*FAILOVER, *WORD)]
 

@@ -281,7 +281,8 @@ class Snapshot(Generic[V_co]):
                 if listener.started and not view.link.is_shut
             ]
             if debt.kind is DebtKind.QUARANTINE and listeners:
-                yield found("DR-RETURN-004", listeners=", ".join(listeners), kept_at=debt.kept_at, about=debt.about)
+                key = "DR-RETURN-004.serving" if self.roles[debt.kept_at] is Role.SERVING else "DR-RETURN-004"
+                yield found(key, listeners=", ".join(listeners), kept_at=debt.kept_at, about=debt.about)
 
     def _beside(self) -> Iterator[Finding]:
         """Brokers with several nodes: what speaks against a move of them."""

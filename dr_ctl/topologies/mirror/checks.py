@@ -25,7 +25,9 @@ def of_both(case: Case[BrokerView], here: BrokerView, there: BrokerView) -> Iter
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
-    return reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.artemis")
+    is_group = any(view.nodes for view in case.snapshot.views(case.move.target))
+    open_again = "DR-RETURN-001.group" if is_group else "DR-RETURN-001.artemis"
+    return reasons.of_return(case, of_broker, _MENDED, open_again)
 
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:

@@ -70,7 +70,9 @@ def _put_back(
 
 def _left(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
     # A role that is seen to be kept out is shut out once more: what lets it in may take effect late, or at a restart.
-    return [call for call in calls if call.goal is Goal.SHUT_OUT or not holds(call, views)]
+    links = {call.thing for view in views for call in view.link.barring(Goal.SHUT_OUT)}
+    again = [call for call in calls if call.goal is Goal.SHUT_OUT and call.thing not in links]
+    return [call for call in calls if call in again or not holds(call, views)]
 
 
 def _shipping(tools: Tools[Any], calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
