@@ -40,7 +40,6 @@ from tests.engine.desk import (
     MOVED,
     OPEN_PARIS,
     OPENING,
-    REINSTATE,
     REVERTIBLE,
     START,
     Clock,
@@ -629,26 +628,6 @@ def failback(folder: Path, ask: Ask = FAILBACK) -> Desk:
     return Desk(folder, Machine(sites=back(), debts=DEBTS), ask=ask)
 
 
-def reinstate(folder: Path) -> Desk:
-    return failback(folder, REINSTATE)
-
-
-@pytest.mark.parametrize(("make", "calls"), [(failover, 3), (reinstate, 3), (failback, 9)])
-def test_what_died_at_any_call_ends_the_same(tmp_path: Path, make: Callable[[Path], Desk], calls: int) -> None:
-    whole = make(tmp_path)
-    whole.go()
-    assert whole.machine.calls == calls
-    for number in range(1, calls + 1):
-        for fault in KILLS:
-            (folder := tmp_path / f"{number}-{fault.name}").mkdir()
-            at = make(folder)
-            at.machine.faults = {number: fault}
-            assert at.killed()
-            ended = at.go()
-            assert ended.code is ExitCode.OK, (number, fault, ended)
-            assert at.machine.dump() == whole.machine.dump(), (number, fault)
-
-
 def test_the_price_is_asked_once_more_right_before_the_point_of_no_return(tmp_path: Path) -> None:
     at = failover(tmp_path, Cost((0, 0, 5)))
     before = at.machine.dump()
@@ -688,33 +667,6 @@ def test_a_failover_that_cannot_keep_residue_out_or_is_aborted_is_as_before_it(t
     assert (ended.code, ended.undone) == (ExitCode.OK if dies else ExitCode.REVERTED, True)
     assert ended.text == "aborted; undone: no site serves, as before" or not dies
     assert at.machine.dump() == before
-
-
-@pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
-def test_a_failback_takes_the_site_in_and_moves_back(tmp_path: Path, opened: bool) -> None:
-    at = failback(tmp_path)
-    at.machine.sites = back(opened=opened)  # the machine judges two open sites only when one is opened beside another
-    ended = at.go()
-    assert ended.code is ExitCode.OK, ended
-    assert (ended.snapshot.units[0].serving, ended.snapshot.debts) == ("london", ())
-    closed = {"listeners": {"clients": False, "legacy": False}, "paused": {"orders": False, "bills": True}}
-    assert at.machine.dump() == {
-        "london": {"listeners": {"clients": True, "legacy": True}, "paused": {"orders": False}},
-        "paris": {**closed, "links": {"mirror": True}},
-    }
-
-
-def test_a_no_to_the_question_ends_declined_with_the_site_taken_in(tmp_path: Path) -> None:
-    questions: list[str] = []
-    at = failback(tmp_path)
-    at.asker = lambda sentence: bool(questions.append(sentence))
-    ended = at.go()
-    assert (ended.code, ended.undone) == (ExitCode.DECLINED, None)
-    assert "london stays reinstated: `dr-ctl swapover --to london`" in ended.text
-    assert questions == ["Both sites hold the same messages. Move the service back now?"]
-    assert (at.machine.sites["paris"].open, at.machine.sites["paris"].links) == (True, {"mirror": True})
-    assert not [line for line in at.lines("step") if "undo" in line]
-    assert at.machine.debts == ()
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["in one go", "gone on with by a second process"])
