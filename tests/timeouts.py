@@ -1,13 +1,16 @@
-"""How long the commands of a test wait, in this process: as long as in the field, unless the test says less."""
+"""How long the commands of a test wait, in this process and by their runbooks: as long as in the field, unless the test
+says less."""
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dr_ctl.cli.session import Time
 from dr_ctl.core.timeouts import Timeouts
+from dr_ctl.engine.runbook import files, shipped
 
 PATIENCE = Timeouts()
 
@@ -27,3 +30,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch, of: type[Any] | None = None, **le
 def time_now() -> Time:
     """What the waits of the next command are made of."""
     return Time(timeouts=PATIENCE)
+
+
+def runbooks(folder: Path, old: str, new: str) -> str:
+    """The runbooks that came with dr-ctl, with one text in the place of another: what the settings name."""
+    folder.mkdir()
+    for path in files(shipped()):
+        (folder / path.name).write_text(path.read_text("utf-8").replace(old, new), encoding="utf-8")
+    return str(folder)

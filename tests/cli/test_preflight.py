@@ -34,6 +34,7 @@ from tests.cli.sites import Sites
 from tests.rpo.test_estimate import WITHIN_S, history, running, waited
 from tests.rpo.test_result import answer
 from tests.scenarios.stage import NoEstimate
+from tests.timeouts import runbooks
 
 DEAF = """
 import os, signal, subprocess, sys, time
@@ -149,16 +150,12 @@ def test_a_swapover_ends_a_spark_that_hangs_first(dr_ctl: Shell, sites: Sites, m
     monkeypatch.setenv("TMPDIR", str(dr_ctl.folder / "scratch"))
     (dr_ctl.folder / "scratch").mkdir()
     write(history("london"), dr_ctl.folder / "history")
-    runbooks = dr_ctl.folder / "runbooks"
-    runbooks.mkdir()
-    for book in (Path(__file__).parents[2] / "runbooks").glob("*.yaml"):
-        text = book.read_text(encoding="utf-8")
-        (runbooks / book.name).write_text(text.replace("- estimate: {}", "- estimate: {within: 8s}"), encoding="utf-8")
+    books = runbooks(dr_ctl.folder / "runbooks", "- estimate: {}", "- estimate: {within: 8s}")
     seen: list[list[int]] = []
     sites.london.before_change = lambda operation: seen.append(running(dr_ctl.folder / "scratch"))
     with socket.create_server(("127.0.0.1", 0)) as master:  # it takes connections and never says a word
         url = f"spark://127.0.0.1:{master.getsockname()[1]}"
-        dr_ctl.add(runbooks="runbooks", spark={"master": url, "conf": {"spark.driver.host": "127.0.0.1"}})
+        dr_ctl.add(runbooks=books, spark={"master": url, "conf": {"spark.driver.host": "127.0.0.1"}})
 
         moved = dr_ctl("swapover", "--to", "paris", "--yes", "--json")
 

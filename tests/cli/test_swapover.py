@@ -29,7 +29,6 @@ from dr_ctl.cli.asking import moment
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.system import SystemClock, stamp, system
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.runbook import shipped
 from dr_ctl.rpo.history import row
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
@@ -43,6 +42,7 @@ from tests.report.scribe import ADA, NAME, Scribe, aborted, done, undone
 from tests.rpo.fifo import at
 from tests.rpo.files import FixedClock
 from tests.rpo.test_bounds import STEADY, came
+from tests.timeouts import runbooks
 from tests.topologies.mirror.views import PAIR, at_both, broker, snapshot
 from tests.twin.subject import until
 
@@ -57,11 +57,7 @@ def test_what_clients_hold_is_not_told_by_a_sum(
 ) -> None:
     before = sites.settable
     monkeypatch.setattr("dr_ctl.topologies.artemis.reading.dispatch", lambda reader, view: told)
-    books = dr_ctl.folder / "runbooks"
-    books.mkdir()
-    text = (shipped() / "swapover.yaml").read_text(encoding="utf-8")
-    (books / "swapover.yaml").write_text(text.replace("within: 5s", "within: 200ms"), encoding="utf-8")
-    sites.settings(runbooks=str(books))
+    sites.settings(runbooks=runbooks(dr_ctl.folder / "runbooks", "within: 5s", "within: 200ms"))
 
     ended = swapover(dr_ctl, "--yes")
 
@@ -189,10 +185,7 @@ def test_a_listener_of_a_lost_site_that_the_survivor_knows_of_is_a_sign_of_life(
 def test_a_site_that_is_back_before_the_listeners_open_is_seen_whatever_was_spent(
     dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    books = dr_ctl.folder / "runbooks"
-    books.mkdir()
-    book = (shipped() / "failover.yaml").read_text(encoding="utf-8")
-    (books / "failover.yaml").write_text(book.replace("lost: 5s", "lost: 50ms"), encoding="utf-8")
+    books = runbooks(dr_ctl.folder / "runbooks", "lost: 5s", "lost: 50ms")
     named, found = threading.Event(), socket.getaddrinfo
 
     def resolve(host: Any, *more: Any, **others: Any) -> Any:
@@ -201,7 +194,7 @@ def test_a_site_that_is_back_before_the_listeners_open_is_seen_whatever_was_spen
         return found("127.0.0.1" if host == "london.test" else host, *more, **others)
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    sites.settings(london=sites.london.url.replace("127.0.0.1", "london.test"), runbooks=str(books))
+    sites.settings(london=sites.london.url.replace("127.0.0.1", "london.test"), runbooks=books)
     sites.paris.before_change = lambda _: named.set()
     for site in ("london", "paris"):
         sites.twin.cut(site)

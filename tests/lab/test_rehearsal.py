@@ -11,6 +11,7 @@ from dr_ctl_lab import rehearsal
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BROKERSYNC, CONTINUITY, KINDS, MIRROR
 from tests.conftest import Command
+from tests.timeouts import runbooks
 from tests.twin.conftest import prompt
 
 # One of each family with each change, the others at night.
@@ -56,14 +57,7 @@ def test_own_runbooks_are_rehearsed_without_their_hooks(installed: PlayedTwin, i
     told = tmp_path / "carried out"
     document = yaml.safe_load(installed.settings_path.read_text(encoding="utf-8"))
     document["hooks"] = {"tell": {"run": ["touch", str(told)]}}
-    books = tmp_path / "books"
-    books.mkdir()
-    for path in (Path(__file__).parents[2] / "runbooks").glob("*.yaml"):
-        (books / path.name).write_text(
-            path.read_text(encoding="utf-8").replace("  - probe: target", "  - probe: target\n  - hook: tell"),
-            encoding="utf-8",
-        )
-    document["runbooks"] = str(books)
+    document["runbooks"] = runbooks(tmp_path / "books", "  - probe: target", "  - probe: target\n  - hook: tell")
     installed.settings_path.write_text(yaml.safe_dump(document), encoding="utf-8")
 
     ended = inside("rehearse", "--on", "twin", "--variations", "1", "--seed", "5", "--quiet")

@@ -44,45 +44,6 @@ def test_an_event_wakes_who_waits_and_a_time_limit_does(simulation: Simulation) 
     assert event.wait(0)
 
 
-def test_a_mutex_is_handed_over_in_the_order_in_which_it_was_asked_for(simulation: Simulation) -> None:
-    mutex, held = system().mutex(), list[int]()
-
-    def hold(number: int) -> None:
-        with mutex:
-            held.append(number)
-            system().sleep(1.0)
-
-    with mutex:
-        holding = [in_background(partial(hold, number), "holds") for number in range(3)]
-        system().sleep(1.0)
-        assert not mutex.acquire(blocking=False)
-        assert held == []
-    for each in holding:
-        each.wait()
-
-    assert held == [0, 1, 2]
-    assert mutex.acquire(blocking=False)
-
-
-def test_a_condition_is_looked_at_again_each_time_something_changes(simulation: Simulation) -> None:
-    changed, count = system().condition(), [0]
-
-    def counts() -> None:
-        for _ in range(3):
-            system().sleep(1.0)
-            count[0] += 1
-            with changed:
-                changed.notify_all()
-
-    counting, began = in_background(counts, "counts"), simulation.monotonic()
-    with changed:
-        assert changed.wait_for(lambda: count[0] == 2, 10.0)
-        assert not changed.wait_for(lambda: count[0] == 99, 0.5)
-    counting.result()
-
-    assert simulation.monotonic() - began == 3.0
-
-
 def test_who_gave_up_waiting_is_not_woken_out_of_the_next_wait(simulation: Simulation) -> None:
     work, event = in_background(partial(system().sleep, 5.0), "work"), system().event()
     assert not work.wait(1.0)

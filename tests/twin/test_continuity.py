@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.system import in_background
-from dr_ctl.engine import runbook
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity import view as plugin
@@ -25,6 +24,7 @@ from tests.conftest import Command
 from tests.timeouts import impatient
 from tests.twin.matrix import ACCEPTED, OPERATIONS, at_rest, done, nothing, put, quick, serving, take, unprocessed
 from tests.twin.subject import PluginSubject, until
+from tests.twin.test_remedies import hurry
 
 TOPOLOGY = CONTINUITY
 IN, OUT = "orders.in", "orders.out"
@@ -272,13 +272,9 @@ def test_a_return_delivers_what_nothing_proves_and_says_so(
 
 
 @pytest.fixture
-def brief(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def brief(twin: PlayedTwin, tmp_path: Path) -> None:
     """The runbooks with a catch-up that does not wait for long, but for longer than what is stuck is given."""
-    mine = tmp_path / "runbooks"
-    mine.mkdir()
-    for path in runbook.files(runbook.shipped()):
-        (mine / path.name).write_text(path.read_text().replace("{within: 1m}", "{within: 1s}"))
-    monkeypatch.setattr(runbook, "shipped", lambda: mine)
+    hurry(twin, tmp_path / "runbooks")
 
 
 def test_step_by_step_what_was_never_delivered_refuses_the_drain_and_is_named(

@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.engine.runbook import files, shipped
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from tests.broker.driving import Ended
 from tests.conftest import Command
-from tests.timeouts import impatient
+from tests.timeouts import impatient, runbooks
 from tests.twin.conftest import prompt
 from tests.twin.matrix import ACCEPTED, OPERATIONS, Death, Died, edited, lose, lose_and_return, nothing, quick, serving
 from tests.twin.subject import until
@@ -136,11 +135,8 @@ def staged(tmp_path: Path, inside: Command, monkeypatch: pytest.MonkeyPatch) -> 
 
 def hurry(stage: Any, folder: Path) -> None:
     """The runbooks that came with dr-ctl, but that nobody waits a minute until a cut link has caught up."""
-    folder.mkdir()
-    for path in files(shipped()):
-        (folder / path.name).write_text(path.read_text("utf-8").replace("within: 1m", "within: 1s"), encoding="utf-8")
     with edited(stage) as told:
-        told["runbooks"] = str(folder)
+        told["runbooks"] = runbooks(folder, "within: 1m", "within: 1s")
 
 
 def remedies(ended: Ended) -> set[str]:

@@ -16,15 +16,12 @@ from dr_ctl_lab.lab.kinds import BRIDGES
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Verdict
 from tests.broker.driving import Ended, Operator, end_all, execute, send_as_client, send_speaking, until
+from tests.topologies.classic.test_real import ROOT, blocks, exchanged
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 QUEUES = ("FOO", "BAR", "BAZ")
 RATE = 100 * len(QUEUES)
 SWAPOVER = ("swapover", "--to", "paris", "--yes")
-
-
-def found(ended: Ended, ident: str) -> list[dict[str, str]]:
-    return [each for each in ended.document["findings"] if each["id"] == ident]
 
 
 def made(lab: Lab, queue: str) -> None:
@@ -97,7 +94,7 @@ def test_a_queue_that_an_ordinary_divert_feeds_is_moved_and_what_claims_another_
     told = operator.run("validate", "--for", "swapover", "--to", "paris")
     moved = operator.run(*SWAPOVER, "--queues", "FED")
 
-    [foreign] = found(told, "DR-BRIDGE-015")
+    [foreign] = told.rows("DR-BRIDGE-015")
     assert (told.code, foreign["severity"]) == (10, "error"), "they would stay behind"
     assert foreign["text"].endswith(": 3 of FOO")
     assert [bridges_lab.admin("paris").depth(name) for name in ("FOO", "BAR", "FED")] == [2, 4, 5]
@@ -131,7 +128,7 @@ def test_two_sites_without_a_gate_are_told_apart_by_their_clients(bridges_lab: L
             admin(bridges_lab, "paris").open_queue(name)
         status = operator.run("status")
         refused = operator.run(*SWAPOVER)
-        remedies = [each["remedy"] for each in found(refused, "DR-BRIDGE-012")]
+        remedies = [each["remedy"] for each in refused.rows("DR-BRIDGE-012")]
         closed = [operator.run(*re.findall("`dr-ctl (.*?)`", each)[0].split(), "--yes") for each in remedies]
         moved = operator.run(*SWAPOVER)
         load.wait_for(load.counts().sent + RATE)
@@ -167,7 +164,7 @@ def buffered(lab: Lab, kind: str) -> None:
 
 
 def severities(ended: Ended, kind: str) -> list[str]:
-    return [each["severity"] for each in ended.document["findings"] if each["id"] == kind]
+    return [each["severity"] for each in ended.rows(kind)]
 
 
 def test_what_finds_no_buffer_is_told_before_a_move_and_named_by_it(bridges_lab: Lab, operator: Operator) -> None:
@@ -215,8 +212,6 @@ def test_a_delayed_message_refuses_a_move_before_anything_is_closed_and_comes_la
     assert back.code == 0, back.told
 
 
-ROOT: Final = Path(__file__).parents[3]
-BLOCK: Final = re.compile(r"```xml\n<!-- (.+?) -->\n(.*?)```", re.DOTALL)
 Q: Final = "orders.in"
 # What the page calls otherwise than a lab, which has its own users, ports and processor.
 CALLED: Final = {"notification.ids": IDS, "apps": CLIENTS, "processor": AGENT}
@@ -237,8 +232,7 @@ def pasted(generated: str, found: dict[str, str]) -> str:
 
     def of_page(name: str) -> str:
         xml = found[name]
-        if site == "paris":
-            xml = xml.replace("london", "LONDON").replace("paris", "london").replace("LONDON", "paris")
+        xml = exchanged(xml) if site == "paris" else xml
         xml = re.sub(r"tcp://\w+-1:61617", way, xml).replace("BRIDGE-PASSWORD", password)
         for page, port in {"61613": "clients", "61617": "bridge", "61618": "agents"}.items():
             xml = xml.replace(f"0.0.0.0:{page}", f"127.0.0.1:{ports[port]}")
@@ -255,7 +249,7 @@ def pasted(generated: str, found: dict[str, str]) -> str:
 
 
 def test_the_page_can_be_pasted(tmp_path: Path) -> None:
-    found = dict(BLOCK.findall((ROOT / "docs" / "artemis-bridges.md").read_text("utf-8")))
+    found = blocks("artemis-bridges.md")
 
     with Lab.up(
         tmp_path / "lab", topology=BRIDGES, queues=(Q,), serving=None, edit=lambda xml: pasted(xml, found)

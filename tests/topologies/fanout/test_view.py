@@ -355,13 +355,8 @@ def test_what_the_store_knows_costs_a_failover_no_duplicates_as_long_as_it_can_b
     assert story.ended.document["data"]["bounds"]["duplicates"]["at_most"] == 0
 
 
-@pytest.fixture(autouse=True)
-def simulated(system_of_test: None) -> None:
-    """Every test here."""
-
-
 @pytest.fixture
-def twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedTwin]:
+def twin(tmp_path: Path, system_of_test: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedTwin]:
     """London serves, and nothing was ever sent."""
     impatient(monkeypatch, differs_s=0.3)
     with PlayedTwin.up(tmp_path / "twin", topology=FANOUT) as twin:

@@ -584,21 +584,6 @@ def test_a_dead_letter_address_of_either_site_is_excepted() -> None:
     assert [each.blocks for each in differences(london, paris, ALL)] == [False]
 
 
-@pytest.mark.parametrize(
-    ("queues", "names"),
-    [
-        (Queues(), ["logs", "orders", "orders.in", "orders.out"]),
-        (Queues(include=("orders.#",)), ["orders", "orders.in", "orders.out"]),
-        (Queues(include=("orders.*",)), ["orders.in", "orders.out"]),
-        (Queues(exclude=("orders.in", "logs")), ["orders", "orders.out"]),
-        (Queues(include=("orders.in",), exclude=("#",)), []),
-    ],
-)
-def test_the_settings_narrow_what_is_compared(queues: Queues, names: list[str]) -> None:
-    london = broker("london", *(queue(name, 1) for name in ("orders", "orders.in", "orders.out", "logs")))
-    assert [each.queue for each in differences(london, broker("paris"), queues)] == names
-
-
 def pair(depth: int, there: int, **peer: Any) -> tuple[Any, Any]:
     return broker("london", queue(depth=depth)), broker("paris", queue(depth=there, site="paris"), **peer)
 
