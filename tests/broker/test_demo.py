@@ -7,23 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.rpo.test_estimate import running
+
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.deep]
 
 WITHIN_S = 480.0
-
-
-def running_in(folder: Path) -> list[str]:
-    """The command lines of processes that name the folder or work in it."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            where = str((process / "cwd").readlink())
-        except OSError:
-            continue  # it ended meanwhile
-        if str(folder) in words or where.startswith(str(folder)):
-            found.append(words)
-    return found
 
 
 def test_the_demo_ends_well_and_leaves_nothing_running(tmp_path: Path) -> None:
@@ -41,4 +29,4 @@ def test_the_demo_ends_well_and_leaves_nothing_running(tmp_path: Path) -> None:
     assert ledger["counts"]["sent"] > 1000
     assert (ledger["lost"], ledger["duplicates"], ledger["redelivered"]) == (0, 0, 0)
     assert "<html" in Path(document["data"]["report"]).read_text(encoding="utf-8")
-    assert running_in(tmp_path) == []
+    assert running(tmp_path) == []

@@ -46,18 +46,10 @@ class Agent(Operator):
         return {*self.sites.ids(site, Q)}
 
     def send(self, count: int) -> None:
-        with self.sites.client("london") as client:
-            for number in range(count - 1):
-                headers = {"destination": f"/queue/{Q}", "persistent": "true"}
-                client.connection.stomp.send_frame("SEND", headers, f"order {number}")
-            client.send(Q)
+        self.sites.fill("london", count)
 
     def consume(self, count: int) -> None:
-        """Each acknowledgement confirmed."""
-        with self.sites.client("london") as client:
-            client.subscribe(Q, **{"activemq.prefetchSize": "10"})
-            for _ in range(count):
-                client.confirmed("ACK", id=client.message().headers["ack"])
+        self.sites.take("london", count)
 
 
 @pytest.fixture(scope="module")

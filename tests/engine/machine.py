@@ -12,7 +12,7 @@ from typing import Any
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.operations import FAILBACK, FAILOVER, FENCE, GENERAL
+from dr_ctl.engine.operations import FAILBACK, FAILOVER, GENERAL
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import (
     Done,
@@ -239,8 +239,6 @@ class Recipe:
     def holds_already(self, snapshot: Snapshot, move: Move) -> str | None:
         if move.ask.operation == FAILOVER:
             return "nothing is owed" if not self.owes else None
-        if move.ask.operation == FENCE:
-            return "closed already" if snapshot.roles[move.source] is Role.STANDBY else None
         return "taken in already" if not snapshot.debts and snapshot.roles[move.target] is Role.STANDBY else None
 
     def not_replicated(self, snapshot: Snapshot, move: Move) -> Sequence[str]:

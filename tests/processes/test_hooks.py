@@ -8,10 +8,9 @@ import stat
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-import yaml
 
 from dr_ctl.agents import exposing
 from dr_ctl.core.model import Json
@@ -21,6 +20,7 @@ from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.model import Settings
 from dr_ctl.settings.parts import Secret
+from tests.cli.conftest import Shell
 
 FACTS: dict[str, Json] = {"source": "london", "target": "paris", "undoable": True, "nothing": None}
 
@@ -39,14 +39,9 @@ def run(folder: Path, *words: str, timeout: str = "10s", name: str = "tell") -> 
 
 def settings(folder: Path, hook: Mapping[str, Any], password: Mapping[str, str] | None = None) -> Settings:
     """An installation with one hook."""
-    broker = {"name": "orders-1", "username": "admin", "password": dict(password or {"plain": "p"})}
-    broker |= {"clients": ["clients"]}
-    urls = {site: f"http://127.0.0.1:1/{site}/jolokia" for site in ("london", "paris")}
-    sites = {site: {"brokers": [{**broker, "jolokia": url}]} for site, url in urls.items()}
-    told = {"version": 1, "name": "orders", "topology": "artemis-mirror", "sites": sites}
-    path = folder / "dr-ctl.yaml"
-    path.write_text(yaml.safe_dump({**told, "hooks": {"tell": {"run": ["./hook.sh"], **hook}}}), encoding="utf-8")
-    return load(path).settings
+    shell = Shell(folder, cast("Any", None))
+    hooks = {"tell": {"run": ["./hook.sh"], **hook}}
+    return load(shell.settings(password=password or {"plain": "p"}, hooks=hooks)).settings
 
 
 def test_it_is_told_by_its_environment_and_its_input(tmp_path: Path) -> None:

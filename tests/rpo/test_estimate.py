@@ -127,12 +127,14 @@ def started(tmp_path: Path, *requests: Request) -> subprocess.Popen[str]:
 
 
 def running(word: Path) -> list[int]:
-    """Every process whose command line holds a word: of a scratch directory, the JVM and what starts it."""
+    """Every process whose command line holds a word, or that works there: of a scratch directory, the JVM and what
+    starts it."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it ended meanwhile
             state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-            if str(word).encode() in (folder / "cmdline").read_bytes() and state != "Z":
+            works_there = (folder / "cwd").readlink().is_relative_to(word)
+            if state != "Z" and (works_there or str(word).encode() in (folder / "cmdline").read_bytes()):
                 found.append(int(folder.name))
     return found
 

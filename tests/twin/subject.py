@@ -584,6 +584,21 @@ class ClassicSubject(Asked):
                 client.send(IN, f"body {number}", n=str(number))
         return self.ids("london")
 
+    def fill(self, site: str, count: int, queue: str = IN) -> None:
+        """So many messages, of which the last is confirmed."""
+        with self.client(site) as client:
+            headers = {"destination": f"/queue/{queue}", "persistent": "true"}
+            for _ in range(count - 1):
+                client.connection.stomp.send_frame("SEND", headers, "x")
+            client.send(queue)
+
+    def take(self, site: str, count: int, word: str = "ACK") -> None:
+        """So many messages, one after the other, and each answer confirmed."""
+        with self.client(site) as client:
+            client.subscribe(IN, **{"activemq.prefetchSize": "1"})
+            for _ in range(count):
+                client.ack(client.message(), word)
+
     def settled(self) -> None:
         """Wait until nothing is to be shipped."""
         until(lambda: not any(self.depth(site, self.copied(site)) for site in SITES), within_s=20)

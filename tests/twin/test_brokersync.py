@@ -121,7 +121,7 @@ class Story(stories.Story):
         self.ended = Ended(code, last, "")
         assert self._begun, "nothing happened beside it"
 
-    def in_background(self, step: str) -> None:
+    def beside(self, step: str) -> None:
         """Something happens beside the next agent, once it has compared both sites."""
         stepped, begun = self._stepped, list[bool]()
 
@@ -172,20 +172,13 @@ class Story(stories.Story):
 
     def send(self, rest: str) -> None:
         site, count, queue = f"{rest} {IN}".split()[:3]
-        with self.pair.client(site) as client:
-            headers = {"destination": f"/queue/{queue}", "persistent": "true"}
-            for _ in range(int(count) - 1):
-                client.connection.stomp.send_frame("SEND", headers, "x")
-            client.send(queue)
+        self.pair.fill(site, int(count), queue)
         if self.pair.bridges(site):
             self.pair.settled()
 
     def take(self, rest: str) -> None:
         site, count, word = f"{rest} ACK".split()[:3]
-        with self.pair.client(site) as client:
-            client.subscribe(IN, **{"activemq.prefetchSize": "1"})
-            for _ in range(int(count)):
-                client.confirmed(word, id=client.message().headers["ack"])
+        self.pair.take(site, int(count), word)
 
     def purge(self, queue: str) -> None:
         self.pair.on("london", "purge()", queue=queue or IN)

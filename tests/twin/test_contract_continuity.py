@@ -11,6 +11,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.continuity import copies
 from dr_ctl_lab.lab.kinds import CONTINUITY
 from tests.twin.subject import ACTIVATE, DEACTIVATE, ID, IN, OUT, QUEUES, SITES, TEXT, PluginSubject, until
+from tests.twin.test_contract_mirror import SPOKEN, failed
 
 TOPOLOGY = CONTINUITY
 
@@ -18,12 +19,6 @@ NO_BEAN, ILLEGAL = "javax.management.InstanceNotFoundException", "java.lang.Ille
 DESTROY = f"destroyQueue({TEXT},boolean)"
 REMOVE = f"removeMessages({TEXT})"
 STAGED, SHIPPED, COMMANDS = f"{IN}.in.mirror", f"{IN}.out.mirror", "continuity.cmd.out"
-
-SPOKEN = frozenset({"CORE", "AMQP", "STOMP", "OPENWIRE", "MQTT"})
-
-
-def failed(kind: str, text: str, status: int) -> dict[str, Any]:
-    return {"error_type": kind, "error": f"{kind} : {text}", "status": status}
 
 
 def test_the_whole_look_of_the_product_reads_the_same_things(pair: PluginSubject) -> None:

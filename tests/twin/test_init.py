@@ -122,13 +122,6 @@ def test_a_listener_of_the_link_that_clients_may_use_too_is_told(stage: PlayedTw
         assert all(words in each["remedy"] for each in told)
 
 
-@pytest.mark.broker
-@pytest.mark.deep
-@pytest.mark.parametrize("real", REAL, indirect=True)
-def test_what_real_brokers_say_is_written_down(real: Lab, begun: Begun) -> None:
-    judged(real, *begun(real))
-
-
 @pytest.mark.parametrize(
     ("but", "code", "ident", "remedy"),
     [
@@ -201,7 +194,6 @@ def test_all_examples_are_written_where_nothing_is_yet(inside: Command, tmp_path
     assert inside("init", "--examples", str(out)).code == 2
 
 
-__all__ = ("real",)  # a fixture
 CANARY = "rehearsal.dr-ctl.london"
 
 
@@ -296,8 +288,10 @@ def test_a_rehearsal_needs_a_site_that_serves_and_one_that_waits_and_lets_nobody
 @pytest.mark.deep
 @pytest.mark.parametrize("real", REAL, indirect=True)
 def test_on_real_brokers(
-    real: Lab, inside: Command, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    real: Lab, begun: Begun, inside: Command, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
+    """What they say is written down; a rehearsal leaves nothing."""
+    judged(real, *begun(real))
     topology = request.node.callspec.params["real"]
     if topology == BROKERSYNC:
         impatient(monkeypatch, canary_s=3.0)

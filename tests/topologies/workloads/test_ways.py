@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-import yaml
 
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ask import Ask
@@ -22,6 +21,7 @@ from dr_ctl.settings.parts import SystemdUnit
 from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
 from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads, concerned, part_of_call, switch
 from dr_ctl.topologies.workloads.sites import WorkloadSites, WorkloadTimeouts
+from tests.cli.conftest import Shell
 from tests.jolokia.console import Console, Handler, closed_port, console, send, silence, value
 from tests.topologies.workloads.work import Work
 
@@ -91,18 +91,13 @@ def camel(**routes: Route) -> Iterator[tuple[Camel, Console]]:
         yield played, server
 
 
-BROKER = {"name": "orders-1", "username": "admin", "password": {"plain": "p"}, "clients": ["clients"]}
-
-
 def sites(folder: Path, *workloads: dict[str, Any], read_s: float = 2.0) -> WorkloadSites:
     """The workloads of London; Paris has none."""
-    brokers = {
-        site: {"brokers": [{**BROKER, "jolokia": f"http://127.0.0.1:1/{site}/jolokia"}]} for site in ("london", "paris")
-    }
-    sites = {**brokers, "london": {**brokers["london"], "workloads": list(workloads)}}
-    told = {"version": 1, "name": "orders", "topology": "artemis-mirror", "sites": sites}
-    (folder / "dr-ctl.yaml").write_text(yaml.safe_dump(told), encoding="utf-8")
-    return WorkloadSites(load(folder / "dr-ctl.yaml"), Timeouts(own=(WorkloadTimeouts(read_s=read_s),)))
+    shell = Shell(folder, cast("Any", None))
+    path = shell.settings(password={"plain": "p"})
+    with shell.edited() as told:
+        told["sites"]["london"]["workloads"] = list(workloads)
+    return WorkloadSites(load(path), Timeouts(own=(WorkloadTimeouts(read_s=read_s),)))
 
 
 def sent(of: WorkloadSites, name: str, goal: Goal, part: str | None = None) -> Outcome:
