@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from dr_ctl.cli.app import run
+from dr_ctl_lab.played import PlayedTwin
 from tests.broker.driving import Ended
 from tests.simulated import WIRE, nothing_real
 from tests.timeouts import time_now
@@ -70,7 +71,8 @@ def system_of_test(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def inside(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    """The command line in this process, and without Java: the estimate is a finding. DR_CTL_CONFIG is the test's."""
+    """The command line in this process, and without Java: the estimate is a finding. DR_CTL_CONFIG is the test's. An
+    agent's last line is its document."""
     (tmp_path / "no-java").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "no-java"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -81,8 +83,15 @@ def inside(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
         capsys.readouterr()
         code = run([*words, "--json"], time_now())
         told = capsys.readouterr()
-        return Ended(code, json.loads(told.out), told.err)
+        return Ended(code, json.loads(told.out.splitlines()[-1] if "sync" in words else told.out), told.err)
 
     yield command
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def dr_ctl(twin: PlayedTwin, inside: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The command line on the twin."""
+    monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
+    return inside

@@ -62,13 +62,13 @@ def book_of(operation: str) -> Runbook:
 
 
 class Clock:
-    """Every look at it takes 10 ms, so that no wait is endless. Kills its reader at one look at the time of day.
+    """Every look at it takes a while, so that no wait is endless. Kills its reader at one look at the time of day.
 
     The journal reads the time of day once for each block of lines, right before it writes them.
     """
 
-    def __init__(self, dies_at: int | None = None) -> None:
-        self._dies_at = dies_at
+    def __init__(self, dies_at: int | None = None, each_s: float = 0.01) -> None:
+        self._dies_at, self._each_s = dies_at, each_s
         self._at = 0.0
         self.looks = 0
 
@@ -79,7 +79,7 @@ class Clock:
         return datetime(2026, 11, 21, 2, 0, tzinfo=UTC) + timedelta(seconds=self.monotonic())
 
     def monotonic(self) -> float:
-        self._at += 0.01
+        self._at += self._each_s
         return self._at
 
 

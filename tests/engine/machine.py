@@ -12,7 +12,7 @@ from typing import Any
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.operations import FAILBACK, FAILOVER, GENERAL
+from dr_ctl.engine.operations import FAILOVER, GENERAL
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import (
     Done,
@@ -99,9 +99,9 @@ def lost() -> dict[str, Site]:
     return {"london": gone, "paris": replace(paris(), links={"mirror": True})}
 
 
-def back(*, opened: bool = False) -> dict[str, Site]:
+def back() -> dict[str, Site]:
     """London is back, with two messages that Paris lacks; meanwhile Paris serves and keeps them out."""
-    returned = Site({"clients": opened, "legacy": False}, {"orders": False}, 2)
+    returned = Site({"clients": False, "legacy": False}, {"orders": False}, 2)
     serving = Site({"clients": True, "legacy": True}, {"orders": False, "bills": True}, links={"mirror": False})
     return {"london": returned, "paris": serving}
 
@@ -212,12 +212,10 @@ def _both_ways(goal: Goal, things: Sequence[str], site: str, back: Goal) -> tupl
 
 @dataclass(frozen=True)
 class Recipe:
-    """How this machine does each verb. `findings` speak on the move; verbs in `lacks` cannot be done; where it `owes`,
-    what a lost site holds is not kept out."""
+    """How this machine does each verb. `findings` speak on the move; verbs in `lacks` cannot be done."""
 
     findings: Sequence[Finding] = ()
     lacks: frozenset[str] = frozenset()
-    owes: bool = False
 
     moves_parts = False
 
@@ -238,7 +236,7 @@ class Recipe:
 
     def holds_already(self, snapshot: Snapshot, move: Move) -> str | None:
         if move.ask.operation == FAILOVER:
-            return "nothing is owed" if not self.owes else None
+            return "nothing is owed"
         return "taken in already" if not snapshot.debts and snapshot.roles[move.target] is Role.STANDBY else None
 
     def not_replicated(self, snapshot: Snapshot, move: Move) -> Sequence[str]:
@@ -265,9 +263,6 @@ class Recipe:
         if step.verb == "quarantine":
             links = [link for link, started in then["links"].items() if started]
             return StepPlan(source, "its residue kept out", *_both_ways(Goal.LINK_DOWN, links, target, Goal.LINK_UP))
-        if step.verb == "residue":
-            opened = [listener for listener, is_open in theirs.items() if is_open]
-            return StepPlan(target, "closed first", _calls(Goal.CLOSE, opened, target))
         if step.verb == "quiesce":
             return StepPlan(source, "clients finish", *_both_ways(Goal.PAUSE, queues, source, Goal.RESUME))
         if step.verb == "fence" and step.site != "lost":
@@ -276,9 +271,7 @@ class Recipe:
         if step.verb == "drain":
             return StepPlan(target, "everything shipped", resumes, limits=within)
         if step.verb == "activate":
-            # One that came back open is closed by then.
-            came_back = move.ask.operation == FAILBACK and snapshot.roles[source] is Role.SERVING
-            closed = [listener for listener, is_open in theirs.items() if came_back or not is_open]
+            closed = [listener for listener, is_open in theirs.items() if not is_open]
             opens, closes = _both_ways(Goal.OPEN, closed, target, Goal.CLOSE)
             # Where the target serves already, an interrupted run may have left pauses behind.
             return StepPlan(
@@ -300,7 +293,7 @@ class Driver:
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         if step.verb in self._answers:
             return self._answers[step.verb]
-        verb = "fence" if step.verb in ("quarantine", "residue") else step.verb
+        verb = "fence" if step.verb == "quarantine" else step.verb
         act = getattr(self, f"_{verb}", lambda *_: Done("seen"))
         try:
             return act(step, move, context)  # type: ignore[no-any-return]

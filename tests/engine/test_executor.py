@@ -240,16 +240,8 @@ def test_a_call_whose_intent_cannot_be_written_does_not_go_out(at: Desk, monkeyp
     assert (at.machine.calls, at.machine.dump()) == (0, START)
 
 
-class Slow(Clock):
-    """A tenth of a second for each look at it."""
-
-    def monotonic(self) -> float:
-        self._at += 0.1
-        return self._at
-
-
 def test_a_long_wait_is_sampled_once_a_second_after_its_first_minute(path: Path) -> None:
-    clock, step = Slow(), a_plan().steps[0]
+    clock, step = Clock(each_s=0.1), a_plan().steps[0]
     with closing(Journal(path, clock)) as journal:
         journal.run(a_plan(), {})
         context = JournalledStep(journal, step, None, clock, nobody, Outage(clock, journal, None, known=False))

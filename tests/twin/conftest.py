@@ -12,7 +12,6 @@ from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
 from dr_ctl_lab.twin.nodes import Layout
-from tests.conftest import Command
 from tests.timeouts import impatient
 from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.matrix import without_agents
@@ -141,10 +140,3 @@ def subject(request: pytest.FixtureRequest, made_of: Callable[[str], Any]) -> An
 @pytest.fixture
 def pair(subject: Any) -> Any:
     return subject
-
-
-@pytest.fixture
-def dr_ctl(twin: PlayedTwin, inside: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """The command line on the twin."""
-    monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
-    return inside

@@ -10,7 +10,6 @@ advise make one site serve. A stage is a twin or two real brokers; of those only
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import random
 import re
@@ -25,7 +24,6 @@ from typing import Self
 
 import pytest
 
-from dr_ctl.cli.app import run
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import growing_s, system
 from dr_ctl.settings.loader import load
@@ -46,7 +44,7 @@ from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRRO
 from dr_ctl_lab.twin.messages import Message, Queue
 from tests.broker.driving import Ended, Operator, Stage, end_all
 from tests.conftest import Command
-from tests.timeouts import impatient, time_now
+from tests.timeouts import impatient
 from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.conftest import OTHERS, prompt
 from tests.twin.matrix import Death, Died, Judge, open_at, paused, serving, without_agents
@@ -195,20 +193,6 @@ def _typed(topology: str, chance: random.Random) -> str:
     return _whoever(chance) + chance.choice(chance.choice((moves, steps)))
 
 
-@pytest.fixture
-def typed(inside: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
-    """The command line in this process; an agent's last line is its document."""
-    del inside  # it has set the scene
-
-    def command(*words: str) -> Ended:
-        capsys.readouterr()
-        code = run([*words, "--json"], time_now())
-        told = capsys.readouterr()
-        return Ended(code, json.loads(told.out.splitlines()[-1] if words[0] == "sync" else told.out), told.err)
-
-    return command
-
-
 def hurry(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for long on a twin."""
     prompt(patch)
@@ -218,11 +202,11 @@ def hurry(patch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def besieged(stage: Stage, typed: Callable[..., Ended], folder: Path) -> Iterator[Siege]:
+def besieged(stage: Stage, inside: Command, folder: Path) -> Iterator[Siege]:
     folder.mkdir()
     with stage, pytest.MonkeyPatch.context() as patch:
         brief(stage, folder / "runbooks")
-        siege = Siege(stage, typed, patch, folder)
+        siege = Siege(stage, inside, patch, folder)
         try:
             yield siege
         except Found as found:
@@ -234,14 +218,14 @@ def besieged(stage: Stage, typed: Callable[..., Ended], folder: Path) -> Iterato
 
 @pytest.mark.parametrize(("topology", "seed", "steps"), CASES)
 def test_an_adversary_finds_nothing_on_a_twin(
-    topology: str, seed: int, steps: int, tmp_path: Path, typed: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+    topology: str, seed: int, steps: int, tmp_path: Path, inside: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)
     told = script(topology, seed, steps)
     if (path := os.environ.get("DR_CTL_SCRIPT")) is not None:
         lines = Path(path).read_text("utf-8").splitlines()
         told = [line.partition("  #")[0] for line in lines if line.strip()]
-    with besieged(PlayedTwin.up(tmp_path / "twin", topology=topology), typed, tmp_path / "siege") as siege:
+    with besieged(PlayedTwin.up(tmp_path / "twin", topology=topology), inside, tmp_path / "siege") as siege:
         siege.play(told)
 
 
@@ -249,10 +233,10 @@ def test_an_adversary_finds_nothing_on_a_twin(
 @pytest.mark.chaos
 @pytest.mark.parametrize(("topology", "seed", "steps"), REAL)
 def test_an_adversary_finds_nothing_on_real_brokers(
-    topology: str, seed: int, steps: int, tmp_path: Path, typed: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+    topology: str, seed: int, steps: int, tmp_path: Path, inside: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", PATH)
-    with besieged(Lab.up(tmp_path / "lab", topology=topology), typed, tmp_path / "siege") as siege:
+    with besieged(Lab.up(tmp_path / "lab", topology=topology), inside, tmp_path / "siege") as siege:
         siege.play(script(topology, seed, steps))
 
 

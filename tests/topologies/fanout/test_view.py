@@ -364,13 +364,6 @@ def twin(tmp_path: Path, system_of_test: None, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
-def dr_ctl(twin: PlayedTwin, inside: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """The command line on the twin."""
-    monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
-    return inside
-
-
-@pytest.fixture
 def story(twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch) -> Story:
     story = Story(twin, dr_ctl)
     story.patch = monkeypatch
