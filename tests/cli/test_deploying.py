@@ -87,8 +87,12 @@ def test_the_monitor_runs_behind_a_read_only_root_as_its_unit_says(dr_ctl: Shell
     for name, _, path in (each.partition(":") for each in wanted["LoadCredential"]):
         shutil.move(path, handed / name)  # nobody but systemd reads it where it lies
 
+    namespace = ["unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",))]
+    if subprocess.run([*namespace, "mount", "-o", "remount,bind,ro", "/"], capture_output=True, check=False).returncode:
+        assert not os.environ.get("CI"), "no namespace of mounts"
+        pytest.skip("this user may have no namespace of mounts of its own")
     command = [
-        *("unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",)), "sh", "-c", NAMESPACE, "sh"),
+        *(*namespace, "sh", "-c", NAMESPACE, "sh"),
         *wanted["Environment"],
         f"CREDENTIALS_DIRECTORY={handed}",
         *shlex.split(wanted["ExecStart"][0].replace("127.0.0.1:9464", "127.0.0.1:0")),
