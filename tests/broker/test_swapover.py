@@ -3,7 +3,10 @@ disk too, is said before the first call, with its remedy; and what the stories d
 returns."""
 
 import json
+import os
 import re
+import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -46,6 +49,13 @@ def at_the_fence(recorder: Recorder, act: Callable[[], tuple[int, str] | None]) 
     recorder.before = before
 
 
+def drain_waits(operator: Operator) -> bool:
+    journals = list(operator.state.glob("runs/*/journal.jsonl"))
+    return bool(journals) and any(
+        entry["kind"] == "sample" and entry["step"] == "07-drain" for entry in operator.journal()
+    )
+
+
 @contextmanager
 def cut_at_the_fence(lab: Lab, operator: Operator, folder: Path) -> Iterator[Operator]:
     """An operator whose link is cut, with messages still to ship, at the moment when the clients' listener closes."""
@@ -57,6 +67,18 @@ def cut_at_the_fence(lab: Lab, operator: Operator, folder: Path) -> Iterator[Ope
 
         at_the_fence(recorders["london"], act)
         yield Operator(lab, operator.state, settings)
+
+
+@contextmanager
+def draining(lab: Lab, operator: Operator, folder: Path) -> Iterator[tuple[Operator, subprocess.Popen[str]]]:
+    """A run that waits behind its fence, because the link is cut; killed where it is still there."""
+    with cut_at_the_fence(lab, operator, folder) as cut:
+        process = cut.start(*SWAPOVER)
+        until(lambda: drain_waits(operator))
+        yield cut, process
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
 
 
 def times_out(lab: Lab, operator: Operator, folder: Path) -> Ended:
@@ -126,6 +148,52 @@ def test_a_hanging_link_does_not_keep_clients_waiting(lab: Lab, operator: Operat
     assert ended.code == 0, ended.document
     assert verdict.clean
     assert verdict.receive_gap.seconds < 5
+
+
+SITES = ("london", "paris")
+
+
+@contextmanager
+def watched(lab: Lab) -> Iterator[list[str]]:
+    """Look again and again whether both sites let clients in; gives what was seen."""
+    both: list[str] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.005):
+            if all(lab.admin(site).clients_open() for site in SITES):
+                both.append("both sites let clients in")
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield both
+    finally:
+        over.set()
+        thread.join()
+
+
+def serving(lab: Lab) -> list[str]:
+    return [site for site in SITES if lab.admin(site).clients_open()]
+
+
+def test_a_frozen_run_whose_lock_was_broken_changes_nothing(lab: Lab, operator: Operator, tmp_path: Path) -> None:
+    before = state_of(lab)
+    with draining(lab, operator, tmp_path / "recorded") as (cut, process), watched(lab) as both:
+        os.kill(process.pid, signal.SIGSTOP)
+        shutil.copytree(operator.state, tmp_path / "copy")
+        thief = Operator(lab, tmp_path / "copy").run("abort", "--yes", "--break-lock", "--reason", "it is frozen")
+        after_break = state_of(lab)
+        lab.heal()
+        os.kill(process.pid, signal.SIGCONT)
+        ended = cut.wait(process)
+
+    assert thief.code == 0, thief.document
+    assert after_break == before
+    assert ended.code == 20, ended.document
+    assert state_of(lab) == before
+    assert serving(lab) == ["london"]
+    assert both == []
 
 
 @pytest.fixture(scope="module")
@@ -279,3 +347,72 @@ def test_a_full_disk_refuses_a_move_and_is_told_of_a_failover(tmp_path: Path, to
         assert ended.code == 21, ended.document
         assert "DR-PROBE-003" in ended.ids
         assert (checked.code, text in checked.document["summary"]) == (2, True)
+
+
+def test_no_move_begins_before_the_target_has_measured_its_disk(tmp_path: Path) -> None:
+    """A broker says that none of its disk is taken until its first scan."""
+
+    def seldom(xml: str) -> str:
+        return re.sub(r"<disk-scan-period>\d+<", "<disk-scan-period>600000<", xml)
+
+    with Lab.up(tmp_path / "lab", topology=MIRROR, edit=seldom) as lab:
+        refused = Operator(lab, tmp_path / "state").run("swapover", "--to", "paris", "--yes")
+
+    assert (refused.code, "has not measured its disk" in refused.texts(LIMIT)[0]) == (10, True)
+
+
+FAILOVER = ("failover", "--to", "paris", "--yes", *ACCEPTED)
+
+
+def lost_with_three(lab: Lab, operator: Operator) -> None:
+    """London is lost with three messages, which Paris has too and serves."""
+    send(lab, "london", "orders.in", 3)
+    lab.wait_mirrored()
+    until(lambda: lab.admin("paris").depth("orders.in") == 3)
+    lab.kill("london")
+    assert operator.run(*FAILOVER).code == 0
+
+
+def lying(lab: Lab) -> list[int]:
+    return [lab.admin(site).depth("orders.in") for site in ("london", "paris")]
+
+
+def test_a_restarted_survivor_serves_on_and_a_site_that_is_back_open_is_closed(lab: Lab, operator: Operator) -> None:
+    lost_with_three(lab, operator)
+    lab.kill("paris")
+    lab.start("paris")
+    assert operator.run(*FAILOVER).code == 0
+    owed = operator.run("status").document["debts"]
+
+    lab.start("london")
+    lab.open_clients("london")
+    ended = operator.run("reinstate", "london", "--yes")
+
+    assert {(debt["kind"], debt["site"]) for debt in owed} == {("fence", "london"), ("quarantine", "london")}
+    assert ended.code == 0, ended.document
+    assert "DR-RETURN-002" in ended.told
+    assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "paris"}]
+    assert ended.document["debts"] == []
+    assert operator.run("reinstate", "london", "--yes").document["summary"].startswith("london is taken in already")
+    assert lying(lab) == [3, 3]
+
+
+def test_what_nothing_explains_is_taken_out_and_kept(lab: Lab, operator: Operator) -> None:
+    lost_with_three(lab, operator)
+    lab.start("london")
+    send(lab, "london", "orders.in", 2)
+    on_queue(lab, "london", "$ACTIVEMQ_ARTEMIS_MIRROR_paris", "removeAllMessages()")  # they will never be shipped
+
+    ended = operator.run("reinstate", "london", "--yes")
+    status = operator.run("status")
+
+    name = "dr-ctl.quarantine.london.orders.in"
+    assert ended.code == 0, ended.document
+    reconciled = [entry for entry in operator.journal() if (entry["step"] or "").endswith("-reconcile")][-1]["evidence"]
+    assert reconciled["quarantined"] == {name: 2}
+    assert len(reconciled["left_over_ids"]["orders.in"]["london"]) == 2
+    assert lying(lab) == [3, 3]
+    assert lab.admin("london").depth(name) == 2
+    assert name not in lab.admin("paris").depths()
+    assert "DR-RECONCILE-002" in ended.told
+    assert "DR-RECONCILE-003" in status.told

@@ -1,0 +1,78 @@
+"""A fence that outlasts a restart, on brokers whose listeners open at boot: the clients' role may do nothing there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.stomp_io.client import probe
+from dr_ctl.stomp_io.connection import ConnectionLost
+from dr_ctl_lab.lab.lab import Lab
+from tests.broker.driving import Operator, changed_settings, reset, until
+
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
+
+
+@pytest.fixture
+def boots_open(tmp_path: Path) -> Iterator[Lab]:
+    def opened(xml: str) -> str:
+        assert xml.count(";autoStart=false") == 1
+        return xml.replace(";autoStart=false", "")
+
+    # Both listeners open at boot: the one of the standby is closed before anything else.
+    with Lab.up(tmp_path / "lab", serving=None, edit=opened) as lab:
+        yield lab
+
+
+@pytest.fixture
+def operator(boots_open: Lab, tmp_path: Path) -> Operator:
+    reset(boots_open)
+
+    def keep_out(told: dict[str, object]) -> None:
+        for site in told["sites"].values():  # type: ignore[attr-defined]
+            site["brokers"][0]["lasting_fence"] = {"roles": ["apps"]}
+
+    return Operator(boots_open, tmp_path / "state", changed_settings(boots_open, tmp_path, keep_out))
+
+
+def may_send(lab: Lab, site: str) -> bool:
+    """Try it as a client does: connected, one durable message, its receipt."""
+    place = lab.site(site)
+    greeting, connection = probe(place.stomp, place.app, None, timeout_s=5, headers={})
+    assert connection is not None, greeting
+    try:
+        told = {"destination": "orders.in", "destination-type": "ANYCAST", "persistent": "true", "receipt": "r"}
+        connection.stomp.send_frame("SEND", told, "work")
+        frames = []
+        until(lambda: frames.extend(connection.receive(0.1)) or frames, why="an answer")  # type: ignore[func-returns-value]
+        return any(frame.cmd == "RECEIPT" for frame in frames)
+    except ConnectionLost as error:
+        if "AMQ339011" not in str(error):
+            raise
+        return False
+    finally:
+        connection.close(politely=False)
+
+
+def test_clients_that_find_a_restarted_site_open_may_do_nothing_there(boots_open: Lab, operator: Operator) -> None:
+    lab = boots_open
+    assert may_send(lab, "london")
+    there = operator.run("swapover", "--to", "paris", "--yes")
+    assert there.code == 0, there.document
+    assert "a restart does not let clients in" in there.err
+    assert may_send(lab, "paris")
+
+    lab.kill("london")
+    lab.start("london")
+
+    until(lambda: not may_send(lab, "london"), why="its listener opens at boot, and the role is kept out")
+    assert "DR-FENCE-004" in operator.run("validate").ids
+    closed = operator.run("fence", "london", "--yes")
+    assert closed.code == 0, closed.document
+    lab.wait_mirrored()
+
+    back = operator.run("swapover", "--to", "london", "--yes")
+
+    assert back.code == 0, back.document
+    assert may_send(lab, "london")
+    assert operator.run("validate").document["data"]["fence"] == {"london": "lasting", "paris": "lasting"}
