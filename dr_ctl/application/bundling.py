@@ -32,12 +32,11 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.core.notation import address
 from dr_ctl.core.system import stamp
-from dr_ctl.engine.record import Record, check, record
+from dr_ctl.engine.record import Record, check, read_run, record
 from dr_ctl.engine.runs import RunFiles, write_bytes
 from dr_ctl.processes.secrets import SecretMissing, resolve
 from dr_ctl.report.html import render
 from dr_ctl.report.run_page import run_page
-from dr_ctl.report.story import read_run
 from dr_ctl.settings.loader import SettingsError
 from dr_ctl.settings.model import Installation, SparkSettings
 from dr_ctl.settings.parts import Part, Secret

@@ -21,13 +21,13 @@ from dr_ctl.application.lost_site import OutOfLost
 from dr_ctl.application.plans import RESIDUE, Approvals
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.standing import pending
-from dr_ctl.core.document import document, key, mapping, optional
+from dr_ctl.core.document import document, key, optional
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine import executor
-from dr_ctl.engine.ask import Ask, RunOptions
+from dr_ctl.engine.ask import RunOptions
 from dr_ctl.engine.context import StopAtOnce, StopRequest, stoppable
 from dr_ctl.engine.disk import NoRoom
 from dr_ctl.engine.executor import Callbacks, RunResult
@@ -37,7 +37,7 @@ from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
 from dr_ctl.engine.parts import option
 from dr_ctl.engine.plan import Plan
 from dr_ctl.engine.ports import Done, Estimator, UnitSnapshot
-from dr_ctl.engine.record import approvers
+from dr_ctl.engine.record import approvers, authors
 from dr_ctl.engine.replay import Entry, JournalDamaged, RunState, fenced_at, let_in_at, outage_s
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.processes.hooks import HookRunner, Place
@@ -109,7 +109,7 @@ class Run:
                 decided,
                 self.opened.topology.driver(self.lease),
                 journal,
-                estimator=self._estimator(decided, exposure, [*journal.entries()]),
+                estimator=self._estimator(decided, exposure, journal.entries()),
                 stop=stop,
                 clock=self.opened.clock,
                 listener=listener,
@@ -118,12 +118,12 @@ class Run:
                 callbacks=self._callbacks(begun),
             )
 
-        return self._journaled(act, _about(decided.ask, decided.source), residue, decided, exposure)
+        return self._journaled(act, _about(decided), residue, decided, exposure)
 
     def undo(self, past: RunState) -> Result:
         """Put back what the run has changed."""
         listener = self.caller.listener()
-        lock.note_pauses(self.lease, past.baseline)
+        lock.note_pauses(self.lease, past.plan.baseline)
 
         def act(journal: Journal, stop: StopRequest) -> RunResult[Snapshot]:
             del stop  # an undo is not stopped half way: the first signal waits for its end
@@ -131,7 +131,7 @@ class Run:
             driver = self.opened.topology.driver(self.lease)
             return executor.undo(past, driver, journal, clock=self.opened.clock, listener=listener)
 
-        return self._journaled(act, _about(past.ask, past.source))
+        return self._journaled(act, _about(past.plan))
 
     def _by(self) -> dict[str, Json]:
         """Who carries out this part of the run, by which words, and in which installation."""
@@ -183,7 +183,7 @@ class Run:
                 stop.over()
                 lock.note_left(self.lease, ended.snapshot)
                 steps = next_steps(plan, one_store=ended.snapshot.one_store) if plan is not None else []
-                entries = [*journal.entries()]
+                entries = journal.entries()
                 let_in = let_in_at(entries)
                 result = self._result(ended, steps)
                 data = replace(
@@ -191,8 +191,7 @@ class Run:
                     residue=residue,
                     out_s=None if exposure is None or let_in is None else exposure.out(let_in),
                     # At its beginning: a resume needs no approval anew.
-                    approved_by=approvers(mapping(entry.evidence.get("by")) for entry in entries if entry.kind == "run")
-                    or None,
+                    approved_by=approvers(authors(entries)) or None,
                 )
                 result = replace(result, data=data)
                 _seal(journal, self.files, result.envelope(self.caller.command))
@@ -238,9 +237,9 @@ class Broken(DrCtlError):
         self.run, self.ended = files.name, about
 
 
-def _about(ask: Ask, source: str) -> dict[str, Json]:
+def _about(plan: Plan) -> dict[str, Json]:
     """What a run is about, as the installation's own commands are told."""
-    return {"operation": ask.operation, "source": source, "target": ask.target}
+    return {"operation": plan.ask.operation, "source": plan.source, "target": plan.target}
 
 
 def give_up(caller: Caller, files: RunFiles, result: Mapping[str, Json]) -> None:
@@ -263,8 +262,7 @@ def _reported(result: Result, files: RunFiles) -> Result:
 
 
 def _stopped_at_once(stopped: StopAtOnce, files: RunFiles, journal: Journal) -> Result:
-    changed = any(entry.kind == "intent" for entry in journal.entries())
-    finding = found("DR-RUN-002.not_undone" if changed else "DR-RUN-002.nothing_changed", why=stopped.why)
+    finding = found("DR-RUN-002.not_undone" if journal.changed else "DR-RUN-002.nothing_changed", why=stopped.why)
     return Result.of(ExitCode(128 + stopped.signum), finding, data=OperationData(undone=False), run=files.name)
 
 

@@ -215,7 +215,7 @@ def _closed_by(runs: Runs) -> tuple[datetime | None, str]:
         except (DrCtlError, OSError):
             break
         if (at := fenced_at(entries)) is not None:
-            served = past.serving == (past.source,) and outage_s(entries) is None
+            served = past.plan.serving == (past.plan.source,) and outage_s(entries) is None
             return (at, files.name) if served else (None, "")
         if {ACTIVATING, UNFENCE} & {step.step.verb for step in past.steps}:
             break

@@ -86,9 +86,9 @@ def left_open(declined: Result, files: RunFiles) -> Result:
 
 def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | None:
     """Why a run cannot be undone: the run or somebody else may have opened its target."""
-    target = past.ask.target
-    role = part_of(snapshot, past.ask).roles[target]
-    if not past.activation and (role is Role.STANDBY or target in past.serving):
+    target = past.plan.ask.target
+    role = part_of(snapshot, past.plan.ask).roles[target]
+    if not past.activation and (role is Role.STANDBY or target in past.plan.serving):
         return None
     if refused_onward(past, snapshot):
         return found("DR-RUN-005.given_up", target=target, role=role.value, run=run)
@@ -97,7 +97,7 @@ def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | No
 
 def refused_onward(past: RunState, snapshot: Snapshot) -> bool:
     """Say whether what the sites show refuses to go on. One that is silent may answer again."""
-    ask = replace(past.ask, expect_serving=None)
+    ask = replace(past.plan.ask, expect_serving=None)
     part = part_of(snapshot, ask)
     if ask.operation == FAILOVER:
         return not open_again(snapshot, past) and alive(part, ask) is not None
@@ -143,10 +143,10 @@ class Interrupted:
     def about(self) -> str:
         if self.past is None:
             return "its journal cannot be read"
-        ask = self.past.ask
+        ask = self.past.plan.ask
         if ask.operation in AT_SOURCE:
-            return f"{ask.operation} {self.past.source}"
-        return f"{ask.operation} from {self.past.source} to {ask.target}"
+            return f"{ask.operation} {self.past.plan.source}"
+        return f"{ask.operation} from {self.past.plan.source} to {ask.target}"
 
     def process(self, snapshot: Snapshot) -> str:
         """Say where the run's process is. A live process on this host would hold the journal's lock."""
@@ -175,9 +175,9 @@ class Interrupted:
         refused = refused_onward(past, snapshot)
         # Going on is the better way where both sites hold the same, or the run is no move that could wait.
         same = bool(links) and all(link.attached and link.outflow == 0 for link in links)
-        onward = not refused and (not undone or same or past.ask.operation in (FAILOVER, *REINSTATING))
+        onward = not refused and (not undone or same or past.plan.ask.operation in (FAILOVER, *REINSTATING))
         answers = all(role in (Role.SERVING, Role.STANDBY) for role in snapshot.roles.values())
-        serves = past.source if snapshot.roles.get(past.source) is Role.SERVING else _one(past.serving)
+        serves = past.plan.source if snapshot.roles.get(past.plan.source) is Role.SERVING else _one(past.plan.serving)
         if undone:
             steps = len(to_undo(past))
             cost = f"about {_UNDO_S} s, {steps} step(s) are undone" if steps else "nothing is to be undone"
@@ -186,7 +186,7 @@ class Interrupted:
             yield replace(self._given_up(snapshot), recommended=True)
         if refused:
             return
-        if answers or past.ask.operation == FAILOVER:
+        if answers or past.plan.ask.operation == FAILOVER:
             cost = self._onward(past, snapshot, links)
             yield RecoveryOption("resume", _after(past), cost, recommended=onward)
         else:
@@ -196,7 +196,7 @@ class Interrupted:
             yield RecoveryOption(f"failover --to {other} --reason TEXT", other, cost)
 
     def _onward(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> str:
-        if past.ask.target in sites_serving(snapshot):
+        if past.plan.ask.target in sites_serving(snapshot):
             return "what is left of it is done, nobody is cut off"
         away = [f"{link.site}/{link.pair}" for link in links if link.attached is False]
         if away:
@@ -212,11 +212,11 @@ class Interrupted:
 
 def _after(past: RunState) -> str | None:
     """The site that serves once the run has reached its end."""
-    ask = past.ask
+    ask = past.plan.ask
     if ask.operation in ALONE:
-        served = None if ask.operation in CLOSING else _one(past.serving)
+        served = None if ask.operation in CLOSING else _one(past.plan.serving)
         return ask.target if ask.operation == ACTIVATE else served
-    return past.source if ask.operation == REINSTATE else ask.target
+    return past.plan.source if ask.operation == REINSTATE else ask.target
 
 
 def _one(sites: Sequence[str]) -> str | None:

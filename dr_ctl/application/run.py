@@ -91,8 +91,8 @@ def _resumed(caller: Caller, opened: Opened, timeout_s: float | None, how: RunOp
         if files is None:
             return no_open_run()
         past = recovery_options.past(files, caller.clock, how)
-        wait_s = timeout_s if timeout_s is not None else past.ask.timeout_s
-        asked = replace(past.ask, timeout_s=wait_s, expect_serving=how.expect_serving)
+        wait_s = timeout_s if timeout_s is not None else past.plan.ask.timeout_s
+        asked = replace(past.plan.ask, timeout_s=wait_s, expect_serving=how.expect_serving)
         return _carried_out(caller, Request.of(asked, opened, past=past), how, files)
 
 
@@ -105,16 +105,16 @@ def escalate(caller: Caller, name: str | None, asked: Ask, how: RunOptions) -> R
         return no_open_run()
     with runs.lock("escalate", held=how.dry_run):
         past = recovery_options.past(files, caller.clock, how)
-    if past.ask.operation not in (SWAPOVER, FAILBACK) or past.activation:
+    if past.plan.ask.operation not in (SWAPOVER, FAILBACK) or past.activation:
         return Result.of(ExitCode.PRECHECK_FAILED, found("DR-RUN-006", run=files.name), run=files.name)
     asked = replace(
         asked,
         operation=FAILOVER,
-        target=past.ask.target,
-        timeout_s=asked.timeout_s if asked.timeout_s is not None else past.ask.timeout_s,
+        target=past.plan.ask.target,
+        timeout_s=asked.timeout_s if asked.timeout_s is not None else past.plan.ask.timeout_s,
         reason=how.reason or f"{files.name} could not finish",
-        units=past.ask.units,
-        queues=past.ask.queues,
+        units=past.plan.ask.units,
+        queues=past.plan.ask.queues,
     )
     result = run(caller, asked, how)
     # No swapover is made beside an open run.
@@ -309,7 +309,7 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
         snapshot: Snapshot = opened.topology.observe()
         if not how.dry_run:
             lock.refuse_if_held(snapshot, runs, break_lock=how.break_lock)
-        asked = replace(past.ask, expect_serving=how.expect_serving)
+        asked = replace(past.plan.ask, expect_serving=how.expect_serving)
         opened.must_know(asked.target, asked.expect_serving, asked.presume_down)
         others = other_sites(snapshot, past) or other_brokers(opened.topology.recipe.basis(snapshot), past)
         if (others := others or unexpected(part_of(snapshot, asked), asked)) is not None:
@@ -321,7 +321,7 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
         if not how.yes and not caller.people.says_yes(f"Undo {files.name}?"):
             text = SAID_NO if caller.people.present() else NOBODY_ASKED
             return left_open(Result(ExitCode.DECLINED, text), files)
-        what = f"abort of {past.ask.operation} to {past.ask.target}"
+        what = f"abort of {past.plan.ask.operation} to {past.plan.ask.target}"
         with lock.locked(opened, runs, snapshot, files.name, what, break_lock=how.break_lock) as lease:
             if (refused := _past_no_return(past, opened.topology.observe(), files)) is not None:
                 return refused
@@ -332,9 +332,9 @@ def _undo_planned(past: RunState, files: RunFiles) -> Result:
     """The calls that an abort would make, and the sites that would serve then."""
     steps = executor.to_undo(past)
     text = page(f"undo {step.verb}: {call.about}, if {if_known(call.when)}" for step in steps for call in step.inverse)
-    serves = " and ".join(past.serving)
+    serves = " and ".join(past.plan.serving)
     ending = f"{serves} would serve" if serves else "no site would serve, as before the run"
-    data = AbortData(undo=[UndoneStep(step.id, step.inverse) for step in steps], serves=past.serving)
+    data = AbortData(undo=[UndoneStep(step.id, step.inverse) for step in steps], serves=past.plan.serving)
     return Result(ExitCode.OK, f"{ending}; nothing was changed", data=data, run=files.name, text=text)
 
 

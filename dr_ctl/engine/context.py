@@ -123,7 +123,7 @@ class Outage:
         self._clock, self.limit_s, self._known = clock, limit_s, known
         self._since: float | None = None
         self._counted_from: float | None = None
-        if known and (fenced := fenced_at(list(journal.entries()))) is not None:
+        if known and (fenced := fenced_at(journal.entries())) is not None:
             self._counted_from = clock.monotonic()
             self._since = self._counted_from - (clock.now() - fenced).total_seconds()
 

@@ -95,22 +95,19 @@ def execute(
     """Carry out every step in order; on the first that fails, undo all that was started if that is still safe."""
     journal.run(plan, by)
     callbacks.begun()
-    move = Move(plan.ask, plan.source, plan.baseline, plan.moved, journal.replay().activation)
-    run = _Run(
-        move, plan.serving, plan.served, driver, journal, stop, clock, listener, exposure=exposure, callbacks=callbacks
-    )
+    sent = journal.replay().activation
+    run = _Run(plan, driver, journal, stop, clock, listener, sent=sent, exposure=exposure, callbacks=callbacks)
     if any(step.verb == operations.ESTIMATE for step in plan.steps):
         estimator.begin()
     try:
-        return run.forward(plan, estimator)
+        return run.forward(estimator)
     finally:
         estimator.abandon()
 
 
 def undo(past: RunState, driver: Driver[O], journal: Journal, *, clock: Clock, listener: Listener) -> RunResult[O]:
     """Put back everything an interrupted run changed, as after a failed step."""
-    move = Move(past.ask, past.source, past.baseline, past.moved, past.activation)
-    run = _Run(move, past.serving, past.served, driver, journal, StopRequest(), clock, listener)
+    run = _Run(past.plan, driver, journal, StopRequest(), clock, listener, sent=past.activation)
     return run.back(Refused("aborted", code=ExitCode.OK))
 
 
@@ -140,29 +137,30 @@ def _defect(error: Exception) -> Outcome:
 class _Run(Generic[O]):
     def __init__(
         self,
-        move: Move,
-        serving: tuple[str, ...],
-        served: Mapping[str, str],
+        plan: Plan,
         driver: Driver[O],
         journal: Journal,
         stop: StopRequest,
         clock: Clock,
         listener: Listener,
         *,
+        sent: bool,
         exposure: LossExposure | None = None,
-        callbacks: Callbacks | None = None,
+        callbacks: Callbacks = Callbacks(),
     ) -> None:
-        self._move, self._ask, self._serving, self._served = move, move.ask, serving, served
-        self._exposure, self._callbacks = exposure, callbacks or Callbacks()
+        self._plan, self._ask = plan, plan.ask
+        self._move = Move(plan.ask, plan.source, plan.baseline, plan.moved, sent)
+        self._exposure, self._callbacks = exposure, callbacks
         self._driver, self._journal, self._stop = driver, journal, stop
         self._clock, self._listener = clock, listener
-        self._outage = Outage(clock, journal, move.ask.max_outage_s, known=move.ask.operation != FAILOVER)
+        self._outage = Outage(clock, journal, plan.ask.max_outage_s, known=plan.ask.operation != FAILOVER)
         self._findings: list[Finding] = []
         self._left: dict[str, Json] = {}
         self._evidence: Mapping[str, Json] = {}
         self._revertible = True
 
-    def forward(self, plan: Plan, estimator: Estimator) -> RunResult[O]:
+    def forward(self, estimator: Estimator) -> RunResult[O]:
+        plan = self._plan
         self._findings += plan.findings
         # A plan that only finishes a move has no way back at all: the target serves already.
         self._revertible = any(step.undoable for step in plan.steps)
@@ -336,7 +334,7 @@ class _Run(Generic[O]):
 
     def back(self, cause: Refused) -> RunResult[O]:
         """Undo all that was started, the last first; a step that cannot be undone does not stop the others."""
-        if not self._changed():
+        if not self._journal.changed:
             code = cause.code
             if code in (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT):
                 code = ExitCode.PRECHECK_FAILED
@@ -369,18 +367,15 @@ class _Run(Generic[O]):
         text = f"{cause.text}; not everything could be undone: {left}" if failed else f"{cause.text}; undone"
         if barred and len(failed) == 1:  # what came of the rest is a consequence of that
             text = f"{barred}; so not undone: {', '.join(failed[barred])}; before that: {cause.text}"
-            if self._serving == (self._move.target,):  # as before: the cause alone is news
+            if self._plan.serving == (self._move.target,):  # as before: the cause alone is news
                 text = f"{cause.text}; {barred}"
         return self._ended(code, text, undone=not failed)
-
-    def _changed(self) -> bool:
-        return any(entry.kind == "intent" for entry in self._journal.entries())
 
     def _ended(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult[O]:
         """Look once more: the result is what was seen after the run, not what the run intended."""
         snapshot = self._driver.observe()
         part = part_of(snapshot, self._ask)
-        entries = list(self._journal.entries())
+        entries = self._journal.entries()
         outage = None if self._ask.operation == FAILOVER else outage_s(entries)
         bounds = self._bounds()
         done = [str(entry.evidence.get("text", "")) for entry in entries if entry.kind == "step"]
@@ -389,14 +384,14 @@ class _Run(Generic[O]):
             source=self._move.source,
             roles=part.roles,
             units=tuple(part.units),
-            before=self._serving,
+            before=self._plan.serving,
             undone=undone,
-            changed=self._changed(),
+            changed=self._journal.changed,
             cut_off=any(entry.evidence.get("proof") == operations.HOOK for entry in entries),
             outage_s=outage,
             bounds=bounds,
             by_hand=self._driver.by_hand(self._move.source),
-            shut=ending.shut_beside(snapshot.units, self._served),
+            shut=ending.shut_beside(snapshot.units, self._plan.served),
             beside=tuple(unit for unit in snapshot.units if not self._ask.includes(unit.name)),
             outcome=done[-1] if done else "",
         )

@@ -19,7 +19,7 @@ made.
 import fcntl
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -82,9 +82,14 @@ class Journal:
     def count(self) -> int:
         return self._seq
 
-    def entries(self) -> Iterator[Entry]:
+    @property
+    def changed(self) -> bool:
+        """Say whether a call went out, of this process or an earlier one."""
+        return any(entry.kind == "intent" for entry in self._entries)
+
+    def entries(self) -> list[Entry]:
         """All lines but the very many samples, in order, with the lines of earlier processes."""
-        return iter(list(self._entries))
+        return [*self._entries]
 
     def replay(self) -> RunState:
         return replay(self._entries)

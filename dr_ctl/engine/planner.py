@@ -90,7 +90,7 @@ def plan(
     move = Move(
         ask,
         source,
-        past.baseline if past is not None else recipe.baseline(snapshot),
+        past.plan.baseline if past is not None else recipe.baseline(snapshot),
         _moved_units(part, ask.target, past),
         sent=past is not None and past.activation,
     )
@@ -120,10 +120,10 @@ def plan(
         baseline=move.baseline,
         not_replicated=tuple(recipe.not_replicated(snapshot, move)),
         cannot_know=tuple(recipe.cannot_know(move)),
-        serving=past.serving if past is not None else tuple(sites_serving(part)),
+        serving=past.plan.serving if past is not None else tuple(sites_serving(part)),
         moved=move.moved,
         untouched=tuple(unit.name for unit in not_asked),
-        served=past.served if past is not None else {unit.name: unit.serving for unit in not_asked if unit.serving},
+        served={unit.name: unit.serving for unit in not_asked if unit.serving} if past is None else past.plan.served,
         basis=_basis(runbook, recipe, snapshot),
     )
     made = again or (past is not None and whole_at(part, ask.target))
@@ -167,7 +167,7 @@ def _moved_units(snapshot: Observation, target: str, past: RunState | None) -> t
     """The units that need no drain any more. A run that has opened no site yet skips the units that were open
     before."""
     if past is not None and not past.activation and not whole_at(snapshot, target):
-        return past.moved
+        return past.plan.moved
     return tuple(unit.name for unit in snapshot.units if unit.serving == target)
 
 

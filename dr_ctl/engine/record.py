@@ -10,18 +10,18 @@ otherwise.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.core.document import HIDDEN, derived, items, key, mapping, moment, number, of_file, optional, text
+from dr_ctl.core.document import HIDDEN, derived, items, key, mapping, number, of_file, optional, text
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.operations import FENCING
-from dr_ctl.engine.replay import LET_IN_AT, LETS_IN, Entry, chain
+from dr_ctl.engine.replay import GENESIS, Entry, chain
 from dr_ctl.engine.runs import RunFiles
 
 OPEN: Final = "open"
@@ -113,43 +113,150 @@ class Record:
         return ", ".join(dict.fromkeys(author.name for author in self.authors if author.name)) or None
 
 
+@dataclass(frozen=True, slots=True)
+class Material:
+    """A run as it lies on disk. `result` is None while the run has not ended; `plans` has a plan for each part."""
+
+    name: str
+    entries: Sequence[Entry] = ()
+    plans: Sequence[Mapping[str, Any]] = ()
+    result: Mapping[str, Any] | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def plan(self) -> Mapping[str, Any]:
+        """The first plan, empty where none can be read."""
+        return self.plans[0] if self.plans else {}
+
+    @property
+    def last_plan(self) -> Mapping[str, Any]:
+        return self.plans[-1] if self.plans else {}
+
+    @property
+    def ask(self) -> Mapping[str, Any]:
+        return mapping(self.plan.get("ask"))
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """That of the result, empty while there is none."""
+        return mapping(mapping(self.result).get("data"))
+
+    @property
+    def last_hash(self) -> str:
+        return self.entries[-1].hash() if self.entries else GENESIS
+
+    @property
+    def authors(self) -> list[Mapping[str, Any]]:
+        return authors(self.entries)
+
+    @property
+    def about(self) -> Mapping[str, Any] | None:
+        """The installation as the run found it."""
+        return next((mapping(author["about"]) for author in self.authors if "about" in author), None)
+
+    @property
+    def approved(self) -> Mapping[str, Any] | None:
+        return next((mapping(author["approved"]) for author in self.authors if "approved" in author), None)
+
+    @property
+    def steps(self) -> dict[str, Mapping[str, Any]]:
+        """Every step that was planned, by the name that journal lines have for it."""
+        return {step_id(step): step for plan in self.plans for step in map(mapping, items(plan.get("steps")))}
+
+    def listener(self, entry: Entry) -> Listener | None:
+        """What an entry that fences or lets in did to the listeners of its step's site."""
+        at = entry.let_in_at if entry.lets_in else entry.at
+        site = text(self.steps.get(entry.step or "", {}).get("site"))
+        return None if at is None else Listener(site, at)
+
+
+def step_id(step: Mapping[str, Any]) -> str:
+    return f"{int(number(step.get('number')) or 0):02d}-{text(step.get('verb'))}"
+
+
+def authors(entries: Iterable[Entry]) -> list[Mapping[str, Any]]:
+    """Who carried out each part of the run: those who ran or resumed it, and those who undid it."""
+    by = [mapping(entry.evidence.get("by")) for entry in entries if entry.kind in ("run", "lock")]
+    return [author for author in by if author]
+
+
+def read_run(files: RunFiles) -> Material:
+    """Read journal, plan and result, up to the first line that does not fit; what is missing or damaged is a problem
+    that the run's page shows."""
+    entries, problem = _fitting(files.journal)
+    problems = [problem] if problem else []
+    result: Mapping[str, Any] | None = None
+    if files.result.exists():
+        result = of_file(files.result)
+        if result is None:
+            problems.append("result.json could not be read: how the run ended is taken from the journal")
+    if result is None:
+        result = next((entry.evidence for entry in reversed(entries) if entry.kind == "end"), None)
+        if result is not None and not files.result.exists():
+            problems.append("the journal holds the end of the run, but result.json was not written")
+    return Material(files.name, entries, _plans(files, entries), result, tuple(problems))
+
+
+def _fitting(path: Path) -> tuple[list[Entry], str | None]:
+    """The lines up to the first that does not fit, and a sentence on the rest."""
+    try:
+        raw = path.read_bytes()
+    except OSError:
+        return [], "there is no journal: the run never began, and nothing was changed by it"
+    checked = chain(raw)
+    if checked.wrong is not None:
+        text = f"line {checked.wrong[0]} of the journal does not fit the lines before it"
+        return checked.entries, f"{text}: it and all after it are left out"
+    torn = "the last line of the journal is torn, as a crash leaves it: it is left out"
+    return checked.entries, torn if checked.torn else None
+
+
+def _readable(path: Path) -> list[Entry]:
+    """The lines of the journal that can be read, whether they fit together or not, without its samples."""
+    entries: list[Entry] = []
+    with suppress(OSError):
+        for line in path.read_bytes().split(b"\n"):
+            if line and _SAMPLE not in line:
+                with suppress(ValueError):
+                    entries.append(Entry.of_line(line)[0])
+    return entries
+
+
+def _plans(files: RunFiles, entries: Iterable[Entry]) -> list[Mapping[str, Any]]:
+    plans = [mapping(entry.evidence.get("plan")) for entry in entries if entry.kind == "run"]
+    return plans or [plan for plan in [of_file(files.plan)] if plan is not None]
+
+
 def record(files: RunFiles) -> Record:
     """Read the record of a run, whatever state its files are in."""
-    rows = list(_rows(files))
+    entries = _readable(files.journal)
     outcome, summary, result = how_ended(files)
-    begun = [mapping(row.get("evidence")) for row in rows if row.get("kind") in ("run", "lock")]
-    plans = [mapping(evidence["plan"]) for evidence in begun if "plan" in evidence]
-    by = [mapping(evidence.get("by")) for evidence in begun]
-    signed = [mapping(author["approved"]) for author in by if "approved" in author]
-    plan = plans[0] if plans else of_file(files.plan) or {}
-    ask, data = mapping(plan.get("ask")), mapping(result.get("data"))
-    sites = _sites(plans)
-    epochs = [
-        number({**mapping(mapping(evidence.get("by")).get("lock")), **evidence}.get("epoch")) for evidence in begun
-    ]
+    run = Material(files.name, entries, _plans(files, entries), result)
+    epochs = [number(mapping(author.get("lock")).get("epoch")) for author in run.authors]
+    epochs += [number(entry.evidence.get("epoch")) for entry in entries if entry.kind == "lock"]
     return Record(
         run=files.name,
         outcome=outcome,
         summary=summary,
-        operation=text(ask.get("operation")),
-        source=text(plan.get("source")),
-        target=text(ask.get("target")),
-        queues=text(ask.get("queues")) or None,
-        reason=text(ask.get("reason")),
-        began=moment(rows[0].get("time")) if rows else None,
-        ended=moment(rows[-1].get("time")) if rows and outcome != OPEN else None,
-        authors=tuple(Author(text(author.get("user")), text(author.get("host"))) for author in by if author),
-        approved_by=approvers(by),
-        plan_sha256=next((text(approval.get("plan_sha256")) for approval in signed), None),
+        operation=text(run.ask.get("operation")),
+        source=text(run.plan.get("source")),
+        target=text(run.ask.get("target")),
+        queues=text(run.ask.get("queues")) or None,
+        reason=text(run.ask.get("reason")),
+        began=entries[0].at if entries else None,
+        ended=entries[-1].at if entries and outcome != OPEN else None,
+        authors=tuple(Author(text(author.get("user")), text(author.get("host"))) for author in run.authors),
+        approved_by=approvers(run.authors),
+        plan_sha256=None if run.approved is None else text(run.approved.get("plan_sha256")),
         exit_code=None if (code := number(result.get("exit_code"))) is None else int(code),
-        out=_out(data),
+        out=_out(run.data),
         debts=tuple(text(mapping(debt).get("text")) for debt in items(result.get("debts"))),
         epoch=max((int(epoch) for epoch in epochs if epoch is not None), default=None),
-        let_in=_let_in(rows, sites),
-        fenced=_fenced(rows, sites),
-        served=_served(data),
-        served_before=tuple(map(text, items(plan.get("serving")))),
-        about=next((mapping(author["about"]) for author in by if "about" in author), None),
+        let_in=next((run.listener(entry) for entry in reversed(entries) if entry.lets_in), None),
+        fenced=next((run.listener(entry) for entry in entries if entry.fences), None),
+        served=_served(run.data),
+        served_before=tuple(map(text, items(run.plan.get("serving")))),
+        about=run.about,
     )
 
 
@@ -174,56 +281,11 @@ def approvers(by: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text(row.get("name")) for row in signed if text(row.get("name"))))
 
 
-def _let_in(rows: Sequence[Mapping[str, Any]], sites: Mapping[str, str]) -> Listener | None:
-    for row in reversed(rows):
-        step = text(row.get("step"))
-        if row.get("kind") == "step" and (_verb(step), row.get("outcome")) in LETS_IN:
-            at = moment(mapping(row.get("evidence")).get(LET_IN_AT)) or moment(row.get("time"))
-            return Listener(sites.get(step, ""), at) if at is not None else None
-    return None
-
-
-def _fenced(rows: Sequence[Mapping[str, Any]], sites: Mapping[str, str]) -> Listener | None:
-    for row in rows:
-        step, at = text(row.get("step")), moment(row.get("time"))
-        if row.get("kind") == "intent" and _verb(step) == FENCING and at is not None:
-            return Listener(sites.get(step, ""), at)
-    return None
-
-
 def _served(data: Mapping[str, Any]) -> Mapping[str, str | None] | None:
     units = {
         text(unit.get("name")): text(unit.get("serving")) or None for unit in map(mapping, items(data.get("pairs")))
     }
     return units or None
-
-
-def _sites(plans: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The site of each step, by the name that journal lines have for it."""
-    steps = [step for plan in plans for step in map(mapping, items(plan.get("steps")))]
-    return {
-        f"{int(number(step.get('number')) or 0):02d}-{text(step.get('verb'))}": text(step.get("site")) for step in steps
-    }
-
-
-def _verb(step: str) -> str:
-    return step.partition("-")[2]
-
-
-def _rows(files: RunFiles) -> Iterator[Mapping[str, Any]]:
-    """The lines of the journal that can be read, without its samples."""
-    try:
-        raw = files.journal.read_bytes()
-    except OSError:
-        return
-    for line in raw.split(b"\n"):
-        if line and _SAMPLE not in line:
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(row, dict):
-                yield row
 
 
 def _out(data: Mapping[str, Any]) -> Out | None:

@@ -17,19 +17,18 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
-from dr_ctl.core.document import read
+from dr_ctl.core.document import moment, read
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import Json
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import ACTIVATING, FENCING
-from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.plan import Plan, PlannedStep
 
 GENESIS: Final = "0" * 64
 # A letter that no encoding has, out of a broker's answer, becomes its escape in JSON.
@@ -57,6 +56,30 @@ class Entry:
     outcome: str | None
     evidence: Mapping[str, Json]
     previous: str
+
+    @property
+    def verb(self) -> str:
+        """That of the step the line is of."""
+        return (self.step or "").partition("-")[2]
+
+    @property
+    def at(self) -> datetime | None:
+        return moment(self.time)
+
+    @property
+    def fences(self) -> bool:
+        """Say whether the line is of a call that may keep clients out."""
+        return self.kind == "intent" and self.verb == FENCING
+
+    @property
+    def lets_in(self) -> bool:
+        """Say whether the line is of the end of a step that let clients in."""
+        return self.kind == "step" and (self.verb, self.outcome) in _LETS_IN
+
+    @property
+    def let_in_at(self) -> datetime | None:
+        """When that was: an activation goes on until all that was held back is delivered too."""
+        return moment(self.evidence.get(LET_IN_AT)) or self.at
 
     def body(self) -> dict[str, Json]:
         return {member.name: getattr(self, member.name) for member in fields(self)}
@@ -208,19 +231,12 @@ class StepPast:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """The state of a run as its journal tells it. `activation` is true once an activating call went out and was not
-    disproved."""
+    """The state of a run as its journal tells it. `plan` is the first, with the state before the run; `steps` are those
+    of resumed runs too. `activation` is true once an activating call went out and was not disproved."""
 
-    ask: Ask
-    source: str
-    baseline: Mapping[str, Json]
+    plan: Plan
     steps: tuple[StepPast, ...]
     activation: bool
-    ended: bool
-    serving: tuple[str, ...] = ()
-    moved: tuple[str, ...] = ()
-    served: Mapping[str, str] = field(default_factory=dict)
-    basis: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def last_number(self) -> int:
@@ -229,12 +245,6 @@ class RunState:
     def started(self) -> list[PlannedStep]:
         """Steps that may have changed something, the last first: the order of undoing."""
         return [past.step for past in reversed(self.steps) if past.state not in (StepState.PENDING, StepState.UNDONE)]
-
-
-def _planned(entries: Iterable[Entry]) -> dict[str | None, PlannedStep]:
-    """Every step that a run was to do, those of resumed runs last, by the id that its lines have."""
-    plans: list[Any] = [entry.evidence["plan"] for entry in entries if entry.kind == "run"]
-    return {step.id: step for plan in plans for row in plan["steps"] for step in [read(PlannedStep, row)]}
 
 
 def replay(entries: Sequence[Entry]) -> RunState:
@@ -247,37 +257,20 @@ def replay(entries: Sequence[Entry]) -> RunState:
 
 
 def _replayed(entries: Sequence[Entry]) -> RunState:
-    steps = _planned(entries)
-    states = dict.fromkeys(steps, StepState.PENDING)
-    first: Mapping[str, Any] | None = None
-    activation = ended = False
-    for entry in entries:
-        activates = entry.step in steps and steps[entry.step].verb == ACTIVATING
-        if entry.kind == "run":
-            plan: Any = entry.evidence["plan"]
-            first = first or plan
-        elif entry.kind == "step" and entry.step is not None and entry.outcome is not None:
-            states[entry.step] = after(states[entry.step], StepEvent(entry.outcome))
-            if activates and entry.outcome == StepEvent.FAILED.value:
-                activation = False
-        elif entry.kind == "intent" and activates:
-            activation = True
-        elif entry.kind == "end":
-            ended = True
-    if first is None:
+    plans = [read(Plan, entry.evidence["plan"]) for entry in entries if entry.kind == "run"]
+    if not plans:
         raise JournalDamaged("the journal holds no plan", remedy="The run never began: nothing was changed by it.")
-    return RunState(
-        ask=read(Ask, first["ask"]),
-        source=first["source"],
-        baseline=first["baseline"],
-        steps=tuple(StepPast(step, states[step.id]) for step in steps.values()),
-        activation=activation,
-        ended=ended,
-        serving=tuple(first["serving"]),
-        moved=tuple(first["moved"]),
-        served=dict(first.get("served", {})),
-        basis=dict(first.get("basis", {})),
-    )
+    steps = {step.id: step for plan in plans for step in plan.steps}
+    states = dict.fromkeys(steps, StepState.PENDING)
+    activation = False
+    for entry in entries:
+        if entry.kind == "step" and entry.step is not None and entry.outcome is not None:
+            states[entry.step] = after(states[entry.step], StepEvent(entry.outcome))
+            if entry.verb == ACTIVATING and entry.outcome == StepEvent.FAILED.value:
+                activation = False
+        elif entry.kind == "intent" and entry.verb == ACTIVATING:
+            activation = True
+    return RunState(plans[0], tuple(StepPast(step, states[step.id]) for step in steps.values()), activation)
 
 
 def outage_s(entries: Sequence[Entry]) -> float | None:
@@ -292,30 +285,19 @@ def outage_s(entries: Sequence[Entry]) -> float | None:
 
 def let_in_at(entries: Sequence[Entry]) -> datetime | None:
     """The time at which clients were let in first: at the target, or again at the source. None where they were not."""
-    steps = _planned(entries)
-    for entry in entries:
-        step = steps.get(entry.step)
-        if entry.kind == "step" and step is not None and (step.verb, entry.outcome) in LETS_IN:
-            let_in: Any = entry.evidence.get(LET_IN_AT, entry.time)
-            return datetime.fromisoformat(let_in)
-    return None
+    return next((entry.let_in_at for entry in entries if entry.lets_in), None)
 
 
 def fenced_at(entries: Sequence[Entry]) -> datetime | None:
     """The time of the fence's first call, or None before that call."""
-    steps = _planned(entries)
-    for entry in entries:
-        step = steps.get(entry.step)
-        if entry.kind == "intent" and step is not None and step.verb == FENCING:
-            return datetime.fromisoformat(entry.time)
-    return None
+    return next((entry.at for entry in entries if entry.fences), None)
 
 
 LET_IN_AT: Final = "let_in_at"
 """The evidence key for the moment clients got in: the activation itself ends later, with the delivery of held
 messages."""
 # How the steps end that let clients in, at the target or again at the source.
-LETS_IN: Final = {
+_LETS_IN: Final = {
     (ACTIVATING, StepEvent.SUCCEEDED.value),
     (ACTIVATING, StepEvent.UNNEEDED.value),
     (FENCING, StepEvent.UNDONE.value),

@@ -62,8 +62,8 @@ def whole_at(snapshot: Observation, site: str) -> bool:
 
 def open_again(snapshot: Observation, past: RunState) -> bool:
     """Say whether the site that a run has left lets clients in beside the one that it opened."""
-    roles = {snapshot.roles.get(past.source), snapshot.roles.get(past.ask.target)}
-    return past.activation and past.ask.operation in MOVING and roles == {Role.SERVING}
+    roles = {snapshot.roles.get(past.plan.source), snapshot.roles.get(past.plan.ask.target)}
+    return past.activation and past.plan.ask.operation in MOVING and roles == {Role.SERVING}
 
 
 def was_open_again(source: str, ask: Ask) -> Finding:
@@ -86,10 +86,10 @@ def source_of(
     that the run has left is open again. `parts`: units move by themselves.
     """
     if past is not None:
-        has_moved = past.activation and past.ask.operation in MOVING and whole_at(snapshot, past.ask.target)
+        has_moved = past.activation and past.plan.ask.operation in MOVING and whole_at(snapshot, past.plan.ask.target)
         # The steps that are left open no site, so that the one which the run left may be down.
-        if again or (has_moved and snapshot.roles[past.source] is Role.DOWN):
-            return unexpected(snapshot, ask) or past.source
+        if again or (has_moved and snapshot.roles[past.plan.source] is Role.DOWN):
+            return unexpected(snapshot, ask) or past.plan.source
     if ask.operation in ALONE:
         return _alone(snapshot, ask, cut_off=cut_off, under_way=past is not None)
     if ask.operation == FAILOVER:
@@ -335,19 +335,20 @@ def renamed_sites(snapshot: Observation) -> Finding | None:
 
 def other_sites(snapshot: Observation, past: RunState) -> Finding | None:
     """The finding for a run of other sites than the observed ones."""
-    if set(snapshot.roles) == {past.source, past.ask.target}:
+    if set(snapshot.roles) == {past.plan.source, past.plan.ask.target}:
         return None
     summary = roles_text(snapshot)
-    return found("DR-ROLE-007", source=past.source, target=past.ask.target, roles=summary)
+    return found("DR-ROLE-007", source=past.plan.source, target=past.plan.ask.target, roles=summary)
 
 
 def other_brokers(basis: Mapping[str, Any], past: RunState) -> Finding | None:
     """The finding for a run of other brokers than the observed ones, whatever the sites are called. Brokers without an
     identity are not compared."""
-    if (renamed := _renamed(basis, past)) is not None:
+    before: Mapping[str, Any] = past.plan.basis
+    if (renamed := _renamed(basis, before)) is not None:
         return renamed
-    now, then = basis.get(NODES, {}), past.basis.get(NODES, {})
-    for site, units in then.items():
+    now = basis.get(NODES, {})
+    for site, units in before.get(NODES, {}).items():
         for unit, node in units.items():
             today = now.get(site, {}).get(unit)
             if today is not None and today != node:
@@ -355,13 +356,13 @@ def other_brokers(basis: Mapping[str, Any], past: RunState) -> Finding | None:
     return None
 
 
-def _renamed(basis: Mapping[str, Any], past: RunState) -> Finding | None:
+def _renamed(basis: Mapping[str, Any], before: Mapping[str, Any]) -> Finding | None:
     """The finding for a run of a pair that the settings do not name any more; by the broker's own identity it says
     what they call it now."""
     now, nodes = basis.get(PAIRS, {}), basis.get(NODES, {})
-    for site, units in past.basis.get(PAIRS, {}).items():
+    for site, units in before.get(PAIRS, {}).items():
         for unit in sorted({*units} - {*now.get(site, units)}):
-            node = past.basis.get(NODES, {}).get(site, {}).get(unit)
+            node = before.get(NODES, {}).get(site, {}).get(unit)
             today = next(
                 (name for name, identity in nodes.get(site, {}).items() if node is not None and identity == node), None
             )
@@ -378,4 +379,4 @@ def _resumed_source(snapshot: Observation, past: RunState, *, parts: bool) -> st
         return found("DR-ROLE-006.resumed", roles=summary)
     if all(role is Role.SERVING for role in roles.values()) and not (parts and is_split(snapshot)):
         return both_open(snapshot)
-    return past.source
+    return past.plan.source

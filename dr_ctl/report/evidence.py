@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from dr_ctl.core.document import items, mapping, moment, number, text
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.replay import LET_IN_AT
-from dr_ctl.report.story import Act, Mark, Material, Story
+from dr_ctl.engine.record import Material
+from dr_ctl.report.story import Mark, Story
 from dr_ctl.report.values import NOT_KNOWN, clock, count, many, seconds
 
 _SILENT: Final = "the journal does not say"
@@ -52,16 +52,9 @@ class Outage:
     at_most_s: float | None = None
 
 
-def authors(material: Material) -> list[Mapping[str, Any]]:
-    """Who carried out each part of the run: those who ran or resumed it, and those who undid it."""
-    begun = [mapping(entry.evidence.get("by")) for entry in material.entries if entry.kind in ("run", "lock")]
-    return [author for author in begun if author]
-
-
 def of_what(material: Material) -> tuple[Fact, ...]:
     """The installation with its brokers, and who asked for the run, by which words."""
-    by = authors(material)
-    about = next((mapping(author["about"]) for author in by if "about" in author), None)
+    about, approved = material.about, material.approved
     facts = [Fact("Run", material.name)]
     if about is None:
         facts.append(Fact("Installation", _SILENT))
@@ -76,16 +69,15 @@ def of_what(material: Material) -> tuple[Fact, ...]:
         ]
     names = {"version": "Version of dr-ctl", "command": "Command", "user": "By", "host": "On host"}
     for key, name in names.items():
-        values = filter(None, dict.fromkeys(text(author.get(key)) for author in by))
+        values = filter(None, dict.fromkeys(text(author.get(key)) for author in material.authors))
         written = "; then ".join(f"`{value}`" if key == "command" else value for value in values)
         facts.append(Fact(name, written or _SILENT))
-    approved = next((mapping(author["approved"]) for author in by if "approved" in author), None)
     if approved is not None:
         signers = map(mapping, items(approved.get("by")))
         signed = "; ".join(f"{text(signer.get('name'))} ({text(signer.get('key'))})" for signer in signers)
         facts.append(Fact("Approved by", signed or NOT_KNOWN))
         facts.append(Fact("Approved plan", f"SHA-256 `{text(approved.get('plan_sha256')) or NOT_KNOWN}`"))
-    reason = text(mapping(material.plan.get("ask")).get("reason"))
+    reason = text(material.ask.get("reason"))
     return (*facts, Fact("Reason, or number of the change", reason or "none was given"))
 
 
@@ -102,8 +94,7 @@ def _brokers(addresses: Mapping[str, Any], material: Material) -> Iterator[Fact]
 
 def measured(material: Material, out: Outage) -> tuple[Measured, ...]:
     """Each objective against its result; none for a run that moved nothing."""
-    abouts = [mapping(author["about"]) for author in authors(material) if "about" in author]
-    limits = mapping(abouts[0].get("objectives")) if abouts else {}
+    limits = mapping(mapping(material.about).get("objectives"))
     rows = []
     if out.at_most_s is not None or out.at_least_s is not None or out.figure == NOT_KNOWN:
         rows.append(_recovery(number(limits.get("recovery_s")), out, put_back=material.data.get("undone") is True))
@@ -156,11 +147,10 @@ def outage(story: Story, material: Material) -> Outage:
     if fence is None:
         return _without_fence(story, held)
     since = f"from {clock(fence.began)}, when the fence of {fence.site or 'the source'} began"
-    end = next((act for act in story.acts[story.acts.index(fence) + 1 :] if act.lets_in), None)
-    if end is None or end.ended is None:
+    end = next((act for act in story.acts[story.acts.index(fence) + 1 :] if act.let_in_at is not None), None)
+    if end is None or end.ended is None or (let_in := end.let_in_at) is None:
         sentence = f"Out {since}; the journal holds no moment at which they were let in again."
         return Outage(fence.began, None, "no end written", sentence)
-    let_in = _let_in(end)
     took = max(0.0, (let_in - fence.began).total_seconds())
     as_measured = number(material.data.get("outage_s"))
     if len(story.parts) == 1 and not end.undo and as_measured is not None:
@@ -196,16 +186,11 @@ def _without_fence(story: Story, held: float | None) -> Outage:
     return Outage(None, None, f"none; no delivery for {seconds(held)}", f"{sentence}: for {seconds(held)}.")
 
 
-def _let_in(end: Act) -> datetime:
-    """When clients got in: an activation may go on until all that was held back is delivered too."""
-    return moment(end.evidence.get(LET_IN_AT)) or end.ended or end.began
-
-
 def _since_the_loss(story: Story, lost: str, bounds: Mapping[str, Any]) -> Outage:
     """The outage of a failover: clients were out before the run began. The journal has only its end, and samples that
     were read at that end bound its beginning."""
-    end = next((act for act in story.acts if act.lets_in and act.ended is not None), None)
-    if end is None:
+    end = next((act for act in story.acts if act.let_in_at is not None), None)
+    if end is None or end.let_in_at is None:
         sentence = f"Out since {lost} was lost; the journal holds no moment at which they were let in."
         return Outage(None, None, NOT_KNOWN, sentence)
     at_least, at_most = number(bounds.get("at_least")), number(bounds.get("at_most"))
@@ -213,7 +198,7 @@ def _since_the_loss(story: Story, lost: str, bounds: Mapping[str, Any]) -> Outag
     samples = [f"{lost} was last seen serving at {clock(served)}" if served is not None else ""]
     samples.append(f"{'' if served else f'{lost} was '}first seen down at {clock(gone)}" if gone is not None else "")
     since = ", ".join(filter(None, samples)) or f"Out since {lost} was lost, at a time that no sample shows"
-    sentence = f"{since[0].upper()}{since[1:]}; let in at {clock(_let_in(end))} by {end.site or 'the target'}."
+    sentence = f"{since[0].upper()}{since[1:]}; let in at {clock(end.let_in_at)} by {end.site or 'the target'}."
     parts = [f"at least {seconds(at_least)}" if at_least is not None else ""]
     parts.append(f"at most {seconds(at_most)}" if at_most is not None else "")
     return Outage(None, None, ", ".join(filter(None, parts)) or NOT_KNOWN, sentence, at_least, at_most)

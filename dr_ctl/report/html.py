@@ -8,9 +8,9 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dr_ctl.engine.record import read_run
 from dr_ctl.engine.runs import RunFiles, write_text
 from dr_ctl.report.run_page import RunPage, run_page
-from dr_ctl.report.story import read_run
 from dr_ctl.report.values import clock, seconds
 
 if TYPE_CHECKING:

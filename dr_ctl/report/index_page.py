@@ -12,12 +12,11 @@ from typing import Any, ClassVar, Final
 from dr_ctl.core.document import items, mapping, moment, number, of_file, text
 from dr_ctl.core.findings import Tone
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, REHEARSE, SWAPOVER
+from dr_ctl.engine.record import Material, approvers, check, read_run
 from dr_ctl.engine.record import Verdict as Sealed
-from dr_ctl.engine.record import approvers, check
 from dr_ctl.engine.runs import RunFiles
-from dr_ctl.report.evidence import LOST, RECOVERY, Measured, authors
+from dr_ctl.report.evidence import LOST, RECOVERY, Measured
 from dr_ctl.report.run_page import RunPage, run_page
-from dr_ctl.report.story import Material, read_run
 from dr_ctl.report.values import many, seconds
 
 _PLANNED, _LOSS, _REHEARSAL, _OTHER = "planned move", "loss of a site", "rehearsal", "other run"
@@ -83,7 +82,7 @@ def index_page(
     notes += [f"The journal of {many(unread, 'run')} cannot be read: nobody knows what came of it."] if unread else []
     notes += [f"The evidence of {many(torn, 'rehearsal')} on a twin cannot be read."] if torn else []
     tone, words = _verdict(rows, altered=altered, unread=unread)
-    names = [text(mapping(by.get("about")).get("name")) for _, material in begun for by in authors(material)]
+    names = [text(mapping(by.get("about")).get("name")) for _, material in begun for by in material.authors]
     name = next(filter(None, reversed(names)), "")
     kinds = [row.kind for row in rows]
     nouns = {_PLANNED: "planned moves", _LOSS: "losses of a site", _REHEARSAL: "rehearsals", _OTHER: "other runs"}
@@ -103,8 +102,7 @@ def index_page(
 def _row(files: RunFiles, material: Material, beside: Path) -> Row:
     page = run_page(material)
     said = page.verdict.summary or page.verdict.words
-    ask = mapping(material.plan.get("ask"))
-    by = authors(material)
+    ask, by = material.ask, material.authors
     checked = check(files)
     kind, has_moved = _KINDS.get(text(ask.get("operation")), _OTHER), (Tone.GOOD, Tone.COST)
     drained = "drained but for accepted differences" if mapping(ask.get("accept_difference")) else "drained first"

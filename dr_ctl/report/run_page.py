@@ -11,10 +11,11 @@ from dr_ctl.core.findings import Tone, meanings
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.ending import did
 from dr_ctl.engine.operations import ESTIMATE
+from dr_ctl.engine.record import Material
 from dr_ctl.report.charts import Chart, Tick, TimeAxis, of_waits
 from dr_ctl.report.estimate_page import COLUMNS, Forecast, of_run
-from dr_ctl.report.evidence import NOT_KEPT, RECOVERY, Fact, Measured, Outage, authors, measured, of_what, outage
-from dr_ctl.report.story import NO_RETURN, Act, CallMade, Mark, Material, Part, Story, calls_of, tell
+from dr_ctl.report.evidence import NOT_KEPT, RECOVERY, Fact, Measured, Outage, measured, of_what, outage
+from dr_ctl.report.story import NO_RETURN, Act, CallMade, Mark, Part, Story, calls_of, tell
 from dr_ctl.report.values import NOT_KNOWN, clock, count, many, seconds
 
 _ORDER: Final = {"error": 0, "warning": 1, "info": 2}
@@ -120,7 +121,7 @@ def run_page(material: Material) -> RunPage:
     out = outage(story, material)
     judged = measured(material, out)
     forecast = of_run(story)
-    ask, bounds = mapping(material.plan.get("ask")), mapping(material.data.get("bounds"))
+    ask, bounds = material.ask, mapping(material.data.get("bounds"))
     operation = text(ask.get("operation"))
     worked_s = sum((part.ended - part.began).total_seconds() for part in story.parts)
     title = f"{operation.capitalize()} from {text(material.plan.get('source'))} to {text(ask.get('target'))}"
@@ -194,7 +195,7 @@ def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -
 
 def _gone_on(material: Material, story: Story) -> tuple[str, ...]:
     """A sentence for each time that another process went on with the run."""
-    by = authors(material)
+    by = material.authors
     notes = []
     for place, (before, after) in enumerate(itertools.pairwise(story.parts), start=1):
         gap_s = max(0.0, (after.began - before.ended).total_seconds())
@@ -225,7 +226,7 @@ def _exposure(result: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]
 
 def _did(material: Material) -> str:
     """What the run was for, as a thing done."""
-    ask = mapping(material.plan.get("ask"))
+    ask = material.ask
     named = f" {text(ask.get('queues'))}" if ask.get("queues") else ""
     return did(text(ask.get("operation")), text(material.plan.get("source")), text(ask.get("target")), named)
 

@@ -9,75 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
-from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.core.document import items, mapping, moment, number, of_file, text
+from dr_ctl.core.document import items, mapping, moment, number, text
 from dr_ctl.engine.context import STOPPED
-from dr_ctl.engine.replay import GENESIS, LETS_IN, Entry, StepEvent, chain
-from dr_ctl.engine.runs import RunFiles
-
-
-@dataclass(frozen=True, slots=True)
-class Material:
-    """A run as it lies on disk. `result` is None while the run has not ended; `plans` has a plan for each part."""
-
-    name: str
-    entries: tuple[Entry, ...] = ()
-    plans: tuple[Mapping[str, Any], ...] = ()
-    result: Mapping[str, Any] | None = None
-    problems: tuple[str, ...] = ()
-
-    @property
-    def plan(self) -> Mapping[str, Any]:
-        """The first plan, empty where none can be read."""
-        return self.plans[0] if self.plans else {}
-
-    @property
-    def last_plan(self) -> Mapping[str, Any]:
-        return self.plans[-1] if self.plans else {}
-
-    @property
-    def data(self) -> Mapping[str, Any]:
-        """That of the result, empty while there is none."""
-        return mapping(mapping(self.result).get("data"))
-
-    @property
-    def last_hash(self) -> str:
-        return self.entries[-1].hash() if self.entries else GENESIS
-
-
-def read_run(files: RunFiles) -> Material:
-    """Read journal, plan and result; a missing or damaged file is a problem shown on the page."""
-    entries, problem = _entries(files.journal)
-    problems = [problem] if problem else []
-    result: Mapping[str, Any] | None = None
-    if files.result.exists():
-        result = of_file(files.result)
-        if result is None:
-            problems.append("result.json could not be read: how the run ended is taken from the journal")
-    if result is None:
-        result = next((entry.evidence for entry in reversed(entries) if entry.kind == "end"), None)
-        if result is not None and not files.result.exists():
-            problems.append("the journal holds the end of the run, but result.json was not written")
-    plans = [mapping(entry.evidence.get("plan")) for entry in entries if entry.kind == "run"]
-    if not plans and (written := of_file(files.plan)) is not None:
-        plans = [written]
-    return Material(files.name, tuple(entries), tuple(plans), result, tuple(problems))
-
-
-def _entries(path: Path) -> tuple[list[Entry], str | None]:
-    """The lines up to the first that does not fit, and a sentence on the rest."""
-    try:
-        raw = path.read_bytes()
-    except OSError:
-        return [], "there is no journal: the run never began, and nothing was changed by it"
-    checked = chain(raw)
-    if checked.wrong is not None:
-        text = f"line {checked.wrong[0]} of the journal does not fit the lines before it"
-        return checked.entries, f"{text}: it and all after it are left out"
-    torn = "the last line of the journal is torn, as a crash leaves it: it is left out"
-    return checked.entries, torn if checked.torn else None
+from dr_ctl.engine.record import Material, step_id
+from dr_ctl.engine.replay import Entry, StepEvent
 
 
 class Mark(Enum):
@@ -144,7 +81,7 @@ class Act:
     took_s: float | None = None
     mark: Mark = Mark.NO_END
     text: str = ""
-    lets_in: bool = False
+    let_in_at: datetime | None = None
     evidence: Mapping[str, Any] = field(default_factory=dict)
     calls: list[CallMade] = field(default_factory=list)
     samples: list[tuple[datetime, Mapping[str, Any]]] = field(default_factory=list)
@@ -184,19 +121,13 @@ class Story:
 
 def tell(material: Material) -> Story:
     """Replay the entries; tolerant of a journal that ends anywhere."""
-    planned = {_id(step): step for plan in material.plans for step in map(mapping, items(plan.get("steps")))}
-    teller = _Teller(planned)
+    teller = _Teller(material.steps)
     for entry in material.entries:
         teller.hear(entry)
     begun = {act.id for part in teller.parts for act in part.acts}
     steps = map(mapping, items(material.last_plan.get("steps")))
-    not_begun = tuple(label(_id(step)) for step in steps if _id(step) not in begun)
+    not_begun = tuple(label(step_id(step)) for step in steps if step_id(step) not in begun)
     return Story(tuple(teller.parts), not_begun, tuple(teller.back))
-
-
-def _id(step: Mapping[str, Any]) -> str:
-    place = number(step.get("number"))
-    return f"{int(place) if place is not None else 0:02d}-{text(step.get('verb'))}"
 
 
 def label(id_: str) -> str:
@@ -257,7 +188,8 @@ class _Teller:
             self.parts[-1].acts.append(act)
         elif (ended := self._acts.get(id_)) is not None and event in _ENDS:
             ended.ended, ended.mark, ended.evidence = now, _ENDS[event], entry.evidence
-            ended.text, ended.lets_in = text(entry.evidence.get("text")), (ended.verb, event) in LETS_IN
+            ended.text = text(entry.evidence.get("text"))
+            ended.let_in_at = (entry.let_in_at or now) if entry.lets_in else None
             if ended.mark is Mark.REFUSED and ended.text == STOPPED:
                 ended.mark = Mark.INTERRUPTED
             # The step's own measure is by a clock that only grows; the entries' times are for people.

@@ -94,7 +94,7 @@ def past(ask: Ask = ASK, sites: dict[str, Site] | None = None, reached: str = "p
     before = planned(decide(ask, machine.look()))
     last = next(step.number for step in before.steps if step.verb == reached)
     steps = tuple(StepPast(each, StepState.DONE if each.number <= last else StepState.PENDING) for each in before.steps)
-    return RunState(ask, before.source, before.baseline, steps, activation=False, ended=False)
+    return RunState(before, steps, activation=False)
 
 
 class TestWhoIsLeft:
@@ -289,10 +289,10 @@ class TestGoingOn:
     )
     def test_a_failback_goes_on_from_wherever_it_stopped(self, here: Role, there: Role, decision: str) -> None:
         before = past(replace(FAILBACK, expect_serving="paris"), back(), "fence")
-        decided = decide(before.ask, snapshot(here, there), before)
+        decided = decide(before.plan.ask, snapshot(here, there), before)
         assert told(decided) == decision
         if isinstance(decided, Plan):
-            assert (decided.source, decided.baseline) == ("paris", before.baseline)
+            assert (decided.source, decided.baseline) == ("paris", before.plan.baseline)
 
     @pytest.mark.parametrize("ask", [REINSTATE, FAILBACK])
     @pytest.mark.parametrize(("reached", "again"), [("reinstate", True), ("reconcile", False)])

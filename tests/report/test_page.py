@@ -20,6 +20,7 @@ from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.record import read_run
 from dr_ctl.engine.replay import StepEvent
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.report.charts import Chart, over_time
@@ -27,7 +28,7 @@ from dr_ctl.report.estimate_page import EstimatePage, Forecast, as_words, estima
 from dr_ctl.report.html import pieces, render, write_report
 from dr_ctl.report.index_page import IndexPage, index_page
 from dr_ctl.report.run_page import RunPage, run_page
-from dr_ctl.report.story import Mark, read_run
+from dr_ctl.report.story import Mark
 from dr_ctl.report.values import count, seconds
 from dr_ctl.rpo.estimate.result import Curves
 from tests.documents import no_none
