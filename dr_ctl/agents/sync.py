@@ -6,18 +6,18 @@ people.
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Final
 
 from dr_ctl.core.document import document, key
-from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.model import Json
 from dr_ctl.core.system import Clock, stamp
 from dr_ctl.engine.debts import BY_AGENT, Notes
 from dr_ctl.engine.runs import Runs
-from dr_ctl.topologies.topology import Keeper, Kept, QueueKept
+from dr_ctl.topologies.topology import Keeper, Kept
 
 WRITE_EVERY_S: Final = 1.0
 
@@ -29,28 +29,15 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SyncLine:
-    """How the agent of `sync` stands, as in `sync.json`."""
+class Standing:
+    """How the agent of `sync` stands, as in `sync.json` and in the JSON lines of the command."""
 
-    fixed: Mapping[str, Json] = field(metadata=key(flat=True))
+    agent: Mapping[str, Json] = field(metadata=key(flat=True))
     at: datetime
     phase: Phase
     why: str = field(metadata=key(blank=True))
-    held_by: str | None
-    silent: Mapping[str, str]
-    queues: Sequence[QueueKept]
-    findings: Sequence[Finding]
-    remembers: Mapping[str, Json]
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """The agent's state, for `sync.json` and for people."""
-
-    phase: Phase
-    why: str
-    run: str | None
-    kept: Kept
+    run: str | None = field(metadata=key("held_by"))
+    kept: Kept = field(metadata=key(flat=True))
 
     @property
     def state(self) -> object:
@@ -72,7 +59,7 @@ class SyncAgent:
     def __init__(self, keeper: Keeper, runs: Runs, notes: Notes, clock: Clock, sites: Mapping[str, str]) -> None:
         """`sites`: which is `primary` and which `standby`."""
         self._keeper, self._runs, self._notes, self._clock = keeper, runs, notes, clock
-        self._fixed: dict[str, Json] = {
+        self._agent: dict[str, Json] = {
             **sites,
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -90,15 +77,15 @@ class SyncAgent:
         # Where a run cuts clients off, one may be counted as acknowledged and not as delivered.
         if self._last.vanished and self._runs.unfinished() is None:
             self._hold_itself(self._last)
-        standing = self._standing(self._last)
-        self._write(standing)
-        return standing
+        if self._last.over is not None:
+            return self.end(self._last.over)
+        held, run = self.held(), self._runs.unfinished()
+        phase = Phase.HELD if held is not None else Phase.RUNNING
+        return self._stands(phase, held or "", run.name if run is not None else None)
 
     def end(self, why: str) -> Standing:
         """Say that it is over."""
-        standing = Standing(Phase.FINISHED, why, None, self._last)
-        self._write(standing)
-        return standing
+        return self._stands(Phase.FINISHED, why, None)
 
     def held(self) -> str | None:
         """Why nothing may be deleted now."""
@@ -119,31 +106,11 @@ class SyncAgent:
         elif hold.by == BY_AGENT and hold.reason != losses:
             self._notes.tell_more(hold, losses)
 
-    def _standing(self, kept: Kept) -> Standing:
-        if kept.over is not None:
-            return Standing(Phase.FINISHED, kept.over, None, kept)
-        held, run = self.held(), self._runs.unfinished()
-        phase = Phase.HELD if held is not None else Phase.RUNNING
-        return Standing(phase, held or "", run.name if run is not None else None, kept)
-
-    def _write(self, standing: Standing) -> None:
+    def _stands(self, phase: Phase, why: str, run: str | None) -> Standing:
+        """How it stands now; written down when that has changed, and every second."""
+        standing = Standing(self._agent, self._clock.now(), phase, why, run, self._last)
         now = self._clock.monotonic()
         if standing.state != self._written or now >= self._write_at:
-            self._notes.write(self.document(standing))
+            self._notes.write(document(standing))
             self._written, self._write_at = standing.state, now + WRITE_EVERY_S
-
-    def document(self, standing: Standing) -> dict[str, Json]:
-        """`sync.json`, and the JSON line of the command."""
-        kept = standing.kept
-        made: dict[str, Json] = document(
-            SyncLine(
-                self._fixed,
-                self._clock.now(),
-                *(standing.phase, standing.why, standing.run),
-                silent=kept.silent,
-                queues=kept.queues,
-                findings=kept.findings,
-                remembers=kept.remembers,
-            )
-        )
-        return made
+        return standing

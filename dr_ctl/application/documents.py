@@ -86,7 +86,7 @@ of its kind."""
 
 LINES: Final[Mapping[str, str]] = {
     "monitor": f"agents.exposing:Sample {_RUN}",
-    "sync": "agents.sync:SyncLine",
+    "sync": "agents.sync:Standing",
     "runs show": "engine.replay:Entry",
 }
 """The lines that a command writes before its document, where it goes on."""

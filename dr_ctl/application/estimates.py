@@ -12,7 +12,7 @@ from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity, some
 from dr_ctl.core.notation import duration
-from dr_ctl.core.system import Clock, system
+from dr_ctl.core.system import system
 from dr_ctl.engine.ports import Done, NotNeeded, Outcome
 from dr_ctl.rpo.estimate.request import FRESH_S, AgedEstimate, Estimating, Found, Request, Stored, stored
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
@@ -227,8 +227,8 @@ def _time(value_s: float | None) -> str:
 class Preflight:
     """Implements `Estimator`. Missing history, Java or Spark is a finding, never an obstacle."""
 
-    def __init__(self, installation: Installation, source: str, clock: Clock) -> None:
-        self._installation, self._source, self._clock = installation, source, clock
+    def __init__(self, installation: Installation, source: str) -> None:
+        self._installation, self._source = installation, source
         self._estimating: Estimating | None = None
         self._stored: Stored | None = None
 
@@ -249,8 +249,8 @@ class Preflight:
         estimating = self._estimating
         if estimating is None:
             return NotNeeded.of(found("DR-RPO-001.no_history", severity=Severity.INFO))
-        until = self._clock.monotonic() + within_s
-        while estimating.runs and self._clock.monotonic() < until:
+        until = system().monotonic() + within_s
+        while estimating.runs and system().monotonic() < until:
             wait(_POLL_S)
         is_late, answer = estimating.runs, estimating.answer()
         self.abandon()

@@ -150,7 +150,7 @@ class Run:
             return NoEstimating(installation, exposure.lost)
         if fenced_at(entries) is not None and outage_s(entries) is None:
             return NoEstimating(installation)
-        return Preflight(installation, decided.source, self.opened.clock)
+        return Preflight(installation, decided.source)
 
     def _callbacks(self, begun: Callable[[], None]) -> Callbacks:
         installation, people = self.opened.installation, self.caller.people

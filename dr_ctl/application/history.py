@@ -64,11 +64,11 @@ class ReportData:
 class Done:
     """The run that did it."""
 
-    run: str | None
-    epoch: int | None
-    by: str | None
-    reason: str | None
-    outcome: str | None
+    run: str | None = None
+    epoch: int | None = None
+    by: str | None = None
+    reason: str | None = None
+    outcome: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +92,7 @@ class Turn:
     @property
     def done(self) -> Done:
         run = self.run
-        return Done(
-            run=None if run is None else run.run,
-            epoch=None if run is None else run.epoch,
-            by=None if run is None else run.by,
-            reason=None if run is None else run.reason or None,
-            outcome=None if run is None else run.outcome,
-        )
+        return Done() if run is None else Done(run.run, run.epoch, run.by, run.reason or None, run.outcome)
 
     @property
     def cells(self) -> tuple[str, ...]:

@@ -202,7 +202,7 @@ def verify(caller: Caller, asked: Ask) -> Result:
             return _nothing_to_verify(caller, opened, snapshot, asked, data)
         limits = {"within": asked.timeout_s or VERIFY_S, "stable": float(opened.installation.settings.drain.stable)}
         step = PlannedStep(1, VERIFY, asked.target, "the whole gate", limits=limits)
-        context = Onlooker(caller.clock, caller.listener())
+        context = Onlooker(caller.listener())
         outcome = opened.topology.driver().apply(step, Move(asked, opened.other(asked.target), {}), context)
     data = replace(data, gate={"text": outcome.text, **outcome.evidence})
     if isinstance(outcome, Unknown):

@@ -258,7 +258,7 @@ def _trimmed(caller: Caller, planned: Result, decided: Plan, request: Request) -
     [step] = [step for step in decided.steps if step.verb == TRIM]
     move = Move(decided.ask, decided.source, decided.baseline)
     try:
-        outcome = request.opened.topology.driver().apply(step, move, Onlooker(caller.clock, caller.listener()))
+        outcome = request.opened.topology.driver().apply(step, move, Onlooker(caller.listener()))
     except BrokerError as error:
         outcome = Refused(str(error))
     summary = f"{plans.title(decided)}: {outcome.text}; nothing was changed"

@@ -13,7 +13,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.execution import OperationData
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
-from dr_ctl.core.document import optional
+from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import LoginRefused, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
@@ -136,7 +136,7 @@ def _followed(caller: Caller, agent: SyncAgent, board: Board | None, until: floa
         if board is not None:
             board.shown = _shown(standing)
         if (standing.phase, standing.why) != before or clock.monotonic() >= line_at:
-            caller.line(agent.document(standing), standing.line)
+            caller.line(document(standing), standing.line)
             before, line_at = (standing.phase, standing.why), clock.monotonic() + LINE_EVERY_S
         if standing.phase is Phase.FINISHED:
             return standing

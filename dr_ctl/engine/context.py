@@ -251,8 +251,8 @@ class Onlooker:
 
     only_looks: ClassVar[bool] = True
 
-    def __init__(self, clock: Clock, listener: Listener) -> None:
-        self._clock, self._listener = clock, listener
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
 
     def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
         del send
@@ -271,7 +271,7 @@ class Onlooker:
         """Do nothing: no client was let in."""
 
     def wait(self, seconds: float) -> None:
-        self._clock.sleep(seconds)
+        system().sleep(seconds)
 
     def monotonic(self) -> float:
-        return self._clock.monotonic()
+        return system().monotonic()

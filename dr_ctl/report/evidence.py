@@ -30,13 +30,13 @@ class Fact(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Measured:
     """An objective and what came of it. `sign` is that of a tone: `good` where it was kept, `cost` where it was not,
-    `open` where nothing can tell."""
+    `open` where nothing can tell, empty where there was nothing to judge."""
 
     name: str
-    objective: str
-    result: str
-    judged: str
-    sign: str
+    objective: str = ""
+    result: str = ""
+    judged: str = ""
+    sign: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,16 +20,8 @@ from dr_ctl.report.run_page import RunPage, run_page
 from dr_ctl.report.values import many, seconds
 
 _PLANNED, _LOSS, _REHEARSAL, _OTHER = "planned move", "loss of a site", "rehearsal", "other run"
+_NOT_MEASURED: Final = Measured("")
 _KINDS: Final = {SWAPOVER: _PLANNED, FAILBACK: _PLANNED, FAILOVER: _LOSS, REHEARSE: _REHEARSAL}
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A figure of a run, and how it was judged: `sign` is that of a tone, empty where there was nothing to judge."""
-
-    text: str = ""
-    judged: str = ""
-    sign: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +37,8 @@ class Row:
     by: tuple[tuple[str, str], ...] = ()
     approved: str = ""
     reason: str = ""
-    out: Figure = Figure()
-    lost: Figure = Figure()
+    out: Measured = _NOT_MEASURED
+    lost: Measured = _NOT_MEASURED
     link: str = ""
     record: str = ""
     measured: tuple[Measured, ...] = ()
@@ -115,8 +107,8 @@ def _row(files: RunFiles, material: Material, beside: Path) -> Row:
         by=tuple(dict.fromkeys((text(author.get("user")), text(author.get("host"))) for author in by)),
         approved=", ".join(approvers(by)),
         reason=text(ask.get("reason")),
-        out=_measured(page, RECOVERY) or Figure(page.outage.figure),
-        lost=_measured(page, LOST) or Figure(drained if kind == _PLANNED and page.verdict.tone in has_moved else ""),
+        out=_measured(page, RECOVERY, page.outage.figure),
+        lost=_measured(page, LOST, drained if kind == _PLANNED and page.verdict.tone in has_moved else ""),
         link=_link(files, beside),
         record=checked.text if checked.verdict is Sealed.ALTERED else "",
         measured=page.measured,
@@ -130,8 +122,8 @@ def _link(files: RunFiles, beside: Path) -> str:
     return files.report.relative_to(beside).as_posix()
 
 
-def _measured(page: RunPage, name: str) -> Figure | None:
-    return next((Figure(row.result, row.judged, row.sign) for row in page.measured if row.name == name), None)
+def _measured(page: RunPage, name: str, else_: str) -> Measured:
+    return next((row for row in page.measured if row.name == name), Measured(name, result=else_))
 
 
 def _on_twins(folder: Path) -> tuple[list[Row], int]:
@@ -156,7 +148,7 @@ def _on_twin(at: datetime, variations: Sequence[Any], out: Mapping[str, Any]) ->
         what=f"Rehearsal on simulated brokers: {many(len(variations), 'variation')}",
         words=f"{wrong} judged badly" if wrong else "All were judged well",
         tone=Tone.BAD if wrong else Tone.GOOD,
-        out=Figure("" if most is None else f"{seconds(out.get('median'))}, at most {seconds(most)}"),
+        out=Measured(RECOVERY, result="" if most is None else f"{seconds(out.get('median'))}, at most {seconds(most)}"),
     )
 
 

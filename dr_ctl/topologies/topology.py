@@ -296,7 +296,7 @@ class Kept:
     asked. `remembers` is for the next agent."""
 
     queues: Sequence[QueueKept] = ()
-    over: str | None = None
+    over: str | None = field(default=None, metadata=HIDDEN)
     silent: Mapping[str, str] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
     remembers: Mapping[str, Json] = field(default_factory=dict)

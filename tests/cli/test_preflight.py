@@ -18,7 +18,7 @@ from dr_ctl.application import estimates
 from dr_ctl.application.estimates import NoEstimating, Preflight
 from dr_ctl.cli import rpo
 from dr_ctl.core.model import Finding, Severity
-from dr_ctl.core.system import SystemClock, system
+from dr_ctl.core.system import system
 from dr_ctl.engine import executor
 from dr_ctl.engine.ports import Done, NotNeeded
 from dr_ctl.rpo.estimate import request
@@ -61,7 +61,7 @@ def deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("is_awaited", [True, False])
 def test_one_that_hangs_is_ended_in_time(dr_ctl: Shell, sites: Sites, deaf: Path, is_awaited: bool) -> None:
     write(history("london"), dr_ctl.folder / "history")
-    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", SystemClock())
+    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london")
     preflight.begin()
     waited(deaf.exists)
     assert len(running(deaf)) == 2
@@ -134,7 +134,7 @@ def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, sites: Site
     (dr_ctl.folder / "history").mkdir()
     told = Finding("DR-RPO-002", Severity.WARNING, "two files were not read", "See them.")
     store(Place.at(dr_ctl.folder / "history"), replace(answer(lost=7), findings=(told,)), system().now())
-    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", SystemClock())
+    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london")
     preflight.begin()
 
     outcome = preflight.end(within_s=0, wait=pytest.fail)

@@ -651,9 +651,9 @@ def test_a_year_in_which_all_went_well(shelf: Shelf) -> None:
     assert page.title == "Runs and rehearsals of orders"
     assert (page.tone, page.words) == (Tone.GOOD, "Every objective that was set was kept")
     assert page.sentence == "2 planned moves, 1 loss of a site, 2 rehearsals."
-    assert [row.lost.text for row in page.rows] == ["", "drained first", "", "at most 0", "drained first"]
+    assert [row.lost.result for row in page.rows] == ["", "drained first", "", "at most 0", "drained first"]
     assert [row.what.split()[0] for row in page.rows] == ["Rehearsal", "Swapover", "Rehearse", "Failover", "Swapover"]
-    assert [plain(row.out.text) for row in page.rows[1::2]] == ["400 ms", "at least 2.00 s, at most 3.00 s"]
+    assert [plain(row.out.result) for row in page.rows[1::2]] == ["400 ms", "at least 2.00 s, at most 3.00 s"]
     assert {row.out.judged for row in page.rows} == {"kept", ""}
 
 
@@ -689,7 +689,7 @@ def test_an_undone_and_an_open_run_count_as_neither_well_nor_moved(shelf: Shelf)
     shelf.scribe(10, "swapover").did("observe", 0.3).close()
     page = shelf.page()
     assert [row.tone for row in page.rows] == [Tone.OPEN, Tone.UNDONE]
-    assert [row.lost.text for row in page.rows] == ["", ""]
+    assert [row.lost.result for row in page.rows] == ["", ""]
 
 
 def test_objectives_are_those_of_the_run_itself(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
