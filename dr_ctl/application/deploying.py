@@ -43,12 +43,12 @@ def systemd(caller: Caller, out: Path, state: Path | None) -> Result:
     }
     names = [*_UNITS, *(["sync.service"] if _has_agent(caller) else [])]
     written = _written(out, {f"dr-ctl-{name}": f"dr-ctl-{name}" for name in names}, values)
-    passwords = " ".join(map(str, handed.values()))
+    read = " ".join(map(str, (installation.file, *handed.values())))
     units = " ".join(name for name in written if "rehearsal.service" not in name)
     steps = [
         f"id {USER} || useradd --system --home-dir {STATE} {USER}",
-        *(f"install -d -o {USER} -g {USER} -m 0700 {path}" for path in writable),
-        *([f"chgrp {USER} {passwords} && chmod 0640 {passwords}"] if handed else []),
+        *(f"install -d -m 0700 {path} && chown -R {USER}:{USER} {path}" for path in writable),
+        f"chgrp {USER} {read} && chmod 0640 {read}",
         f"cp {out}/dr-ctl-* /etc/systemd/system/ && systemctl daemon-reload",
         f"systemctl enable --now {units}",
         f"sudo -u {USER} {values['program']} --config {installation.file} --state-dir {state} status",

@@ -67,7 +67,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     site, run = assessment.served_by, assessment.open_run
     bounds = assessment.if_lost(site).now() if site is not None else None
     read_at = bounds.lost.read_at if bounds is not None else None
-    sample_s = (now - read_at).total_seconds() if read_at is not None else None
+    sample_s = (caller.clock.now() - read_at).total_seconds() if read_at is not None else None
     rehearsed = rehearsing.last(caller.runs())
     texts = [
         f"{site} serves" if site is not None and not any(broker.is_split for broker in snapshot.brokers) else "",

@@ -359,14 +359,18 @@ def _secrets(installation: Installation) -> Check:
 
 
 def _addresses(installation: Installation) -> Check:
-    by_address: dict[str, list[str]] = {}
+    by_address: dict[tuple[str, str], list[str]] = {}
     for site, settings in installation.settings.sites.items():
         for broker in settings.brokers:
-            if address := getattr(broker, "jolokia", None):
-                by_address.setdefault(str(address).rstrip("/").lower(), []).append(f"{site}/{broker.name}")
-    shared = {address: names for address, names in by_address.items() if len(names) > 1}
-    against = [found("DR-SETTINGS-006", brokers=" and ".join(names)) for names in shared.values()]
-    return Check("each broker has a management address of its own", SETTINGS, f"{len(by_address)} address(es)", against)
+            for name in ("jolokia", "stomp"):
+                if address := getattr(broker, name, None):
+                    by_address.setdefault((name, str(address).rstrip("/").lower()), []).append(f"{site}/{broker.name}")
+    against = [
+        found("DR-SETTINGS-006", brokers=" and ".join(names), key=name)
+        for (name, _), names in by_address.items()
+        if len(names) > 1
+    ]
+    return Check("each broker has addresses of its own", SETTINGS, f"{len(by_address)} address(es)", against)
 
 
 def _commands(installation: Installation) -> Check:

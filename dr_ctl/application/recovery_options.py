@@ -179,9 +179,11 @@ class Interrupted:
         answers = all(role in (Role.SERVING, Role.STANDBY) for role in snapshot.roles.values())
         serves = past.plan.source if snapshot.roles.get(past.plan.source) is Role.SERVING else _one(past.plan.serving)
         if undone:
-            steps = len(to_undo(past))
+            steps, source = len(to_undo(past)), past.plan.source
             cost = f"about {_UNDO_S} s, {steps} step(s) are undone" if steps else "nothing is to be undone"
-            yield RecoveryOption("abort", serves, cost, recommended=not onward)
+            if is_away := bool(steps) and snapshot.roles.get(source) not in (Role.SERVING, Role.STANDBY):
+                cost = f"only once {source} answers again: {steps} step(s) are undone there"
+            yield RecoveryOption("abort", None if is_away else serves, cost, recommended=not onward and not is_away)
         elif refused:
             yield replace(self._given_up(snapshot), recommended=True)
         if refused:

@@ -3,6 +3,7 @@ for what its unit says, and the manifests fit the schemas of the API."""
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -52,7 +53,9 @@ def test_systemd_takes_the_units(dr_ctl: Shell) -> None:
         f"dr-ctl-{name}" for name in ("monitor.service", "rehearsal.service", "rehearsal.timer")
     ]
     assert ended.out.startswith("Wrote dr-ctl-monitor.service, ")
-    assert f"install -d -o dr-ctl -g dr-ctl -m 0700 {dr_ctl.folder}/history\n" in ended.out
+    history, read = dr_ctl.folder / "history", f"{dr_ctl.folder}/dr-ctl.yaml"
+    assert f"install -d -m 0700 {history} && chown -R dr-ctl:dr-ctl {history}\n" in ended.out
+    assert re.search(rf"chgrp dr-ctl {read} .+ && chmod 0640 {read} ", ended.out)
     assert PASSWORD not in "".join(each.read_text("utf-8") for each in files)
     if (analyze := shutil.which("systemd-analyze")) is None:
         assert not os.environ.get("CI"), "systemd-analyze is missing: the Debian package systemd has it"

@@ -58,8 +58,8 @@ WITHOUT: Final = {
     "continuity/copies.py:may_remove": PLANNED,
     "continuity/reinstate.py:_forgotten": COMMANDS,
     "continuity/reinstate.py:_set_aside": PLANNED,
-    "mirror/reconcile.py:take_out": ASIDE,
-    "mirror/reconcile.py:draft": PLANNED,
+    "mirror/procedure.py:take_out": ASIDE,
+    "mirror/procedure.py:draft_reconcile": PLANNED,
 }
 
 

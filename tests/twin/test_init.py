@@ -128,7 +128,7 @@ def test_a_listener_of_the_link_that_clients_may_use_too_is_told(stage: PlayedTw
         ("a file is there", 2, "DR-USAGE", ""),
         ("a wrong password", 22, "DR-INIT-001", ""),
         ("one is down", 22, "DR-INIT-001", "Start the broker of http://127.0.0.1:"),
-        ("another topology", 22, "DR-INIT-001", "Leave `--topology` out"),
+        ("another topology", 22, "DR-INIT-001", "leave `--topology` out"),
     ],
 )
 def test_what_cannot_be_told_writes_nothing(
