@@ -179,11 +179,13 @@ class Interrupted:
         answers = all(role in (Role.SERVING, Role.STANDBY) for role in snapshot.roles.values())
         serves = past.plan.source if snapshot.roles.get(past.plan.source) is Role.SERVING else _one(past.plan.serving)
         if undone:
-            steps, source = len(to_undo(past)), past.plan.source
-            cost = f"about {_UNDO_S} s, {steps} step(s) are undone" if steps else "nothing is to be undone"
-            if is_away := bool(steps) and snapshot.roles.get(source) not in (Role.SERVING, Role.STANDBY):
-                cost = f"only once {source} answers again: {steps} step(s) are undone there"
-            yield RecoveryOption("abort", None if is_away else serves, cost, recommended=not onward and not is_away)
+            steps = to_undo(past)
+            cost = f"about {_UNDO_S} s, {len(steps)} step(s) are undone" if steps else "nothing is to be undone"
+            sites = dict.fromkeys(call.site for step in steps for call in step.inverse)
+            silent = [site for site in sites if snapshot.roles.get(site) not in (Role.SERVING, Role.STANDBY)]
+            if silent:
+                cost = f"only once {' and '.join(silent)} answers again: {len(steps)} step(s) are to be undone"
+            yield RecoveryOption("abort", None if silent else serves, cost, recommended=not onward and not silent)
         elif refused:
             yield replace(self._given_up(snapshot), recommended=True)
         if refused:
