@@ -1,7 +1,8 @@
 """Kills the active node of a broker in the middle of each step of a planned move, at real groups under load, and prints
-what came of it: `python -m bench.takeovers` (about half an hour)."""
+what came of it: `python -m bench.takeovers [STEP …]` (about half an hour for all)."""
 
 import json
+import random
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,8 @@ from dr_ctl_lab.lab.lab import Lab
 
 STEPS = ("quiesce", "fence", "drain", "verify", "activate")
 TIMES = 2
+PASSED_S = 0.4
+"""For so long at most after the gate was seen to hold an activation is met: at a random moment."""
 RATE = 60
 LIMIT_S = 180.0
 HEAD = "| run | dies in | node of | end | after | serves | receive gap | lost | duplicates |"
@@ -40,11 +43,14 @@ class Operator:
         document: dict[str, Any] = json.loads(out)
         return document
 
-    def began(self, step: str, runs: int) -> bool:
-        """Say whether the run after so many has begun that step."""
+    def began(self, step: str, runs: int, event: str = "started") -> bool:
+        """Say whether the run after so many has begun that step, or ended it."""
         journals = sorted(self._runs.glob("*/journal.jsonl"))
         rows = journals[-1].read_text("utf-8").split("\n")[:-1] if len(journals) > runs else []
-        return any(row["kind"] == "step" and row["step"].endswith(step) for row in map(json.loads, rows))
+        return any(
+            row["kind"] == "step" and row["step"].endswith(step) and row["outcome"] == event
+            for row in map(json.loads, rows)
+        )
 
     @property
     def runs(self) -> int:
@@ -59,8 +65,10 @@ def row(lab: Lab, operator: Operator, step: str, *, at_source: bool) -> str:
     with lab.load(RATE) as load:
         load.wait_for(RATE)
         moving = operator.begin("swapover", "--to", target, "--yes")
-        while moving.poll() is None and not operator.began(step, before):
+        at = ("verify", before, "succeeded") if step == "activate" else (step, before)
+        while moving.poll() is None and not operator.began(*at):
             time.sleep(0.005)
+        time.sleep(random.uniform(0, PASSED_S) if step == "activate" else 0)
         lab.kill(victim, node="a")
         died = time.monotonic()
         document = json.loads(moving.communicate()[0])
@@ -103,7 +111,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, Lab.up(Path(folder) / "lab", nodes=2) as lab:
         operator = Operator(lab, folder)
         until(lambda: operator.run("validate", "--for", "swapover")["exit_code"] == 0)
-        cases = [(step, at) for _ in range(TIMES) for step in STEPS for at in (True, False)]
+        cases = [(step, at) for _ in range(TIMES) for step in sys.argv[1:] or STEPS for at in (True, False)]
         for number, (step, at_source) in enumerate(cases, 1):
             print(f"| {number} {row(lab, operator, step, at_source=at_source)}", flush=True)
 

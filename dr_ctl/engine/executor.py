@@ -6,6 +6,7 @@ whether what was changed was undone and the undo verified.
 
 import signal
 import traceback
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
 
 ESTIMATE_WITHIN_S = 30.0
+MOST_PROOFS: Final = 3
+"""So often at most a run proves that its source is empty."""
 _FIRST = "look at"
 
 
@@ -164,7 +167,9 @@ class _Run(Generic[O]):
         self._findings += plan.findings
         # A plan that only finishes a move has no way back at all: the target serves already.
         self._revertible = any(step.undoable for step in plan.steps)
-        for step in plan.steps:
+        steps, proofs = deque(plan.steps), 1
+        while steps:
+            step = steps.popleft()
             if (ended := self._asked_to_end(step)) is not None:
                 return ended
             try:
@@ -175,8 +180,18 @@ class _Run(Generic[O]):
                 return self.back(Refused(f"clients would be out for longer than {self._outage.limit_s or 0:g} s"))
             self._findings += outcome.findings
             if isinstance(outcome, Refused | Unknown):
-                return self._failed(step, outcome)
+                again = self._proof(step) if isinstance(outcome, Refused) and outcome.outdated else []
+                if not again or proofs == MOST_PROOFS:
+                    return self._failed(step, outcome)
+                self._listener(Notice(f"{outcome.text}: back to the {again[0].verb}"))
+                steps.extendleft(reversed(again))
+                proofs += 1
         return self._ended(ExitCode.OK, None)
+
+    def _proof(self, step: PlannedStep) -> list[PlannedStep]:
+        """The steps that prove the source empty, up to this one; none where the plan has no drain."""
+        steps = [each for each in self._plan.steps if each.verb in operations.PROVING and each.number <= step.number]
+        return steps if steps and steps[0].verb == operations.PROVING[0] else []
 
     def _asked_to_end(self, step: PlannedStep) -> RunResult[O] | None:
         """Hear signals, and the person who is asked before each step."""

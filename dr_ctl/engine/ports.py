@@ -53,11 +53,13 @@ class NotNeeded(_Came):
 
 @dataclass(frozen=True, slots=True)
 class Refused(_Came):
-    """The goal was certainly not reached. `code` is the exit code that an undone run then ends with."""
+    """The goal was certainly not reached. `code` is the exit code that an undone run then ends with. `outdated`: what
+    the steps since the drain have proven was of another node, and they can be done again."""
 
     word = "refused"
 
     code: ExitCode = ExitCode.REVERTED
+    outdated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

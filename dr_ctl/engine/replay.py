@@ -9,6 +9,8 @@ also when its end is not known. An illegal move raises and changes nothing.
                               ├────── unneeded ───> UNNEEDED ─┤
                               ├────── failed ─────> FAILED ───┼── undo-started ──> UNDOING ── undone ──> UNDONE
                               └────── lost ───────> UNKNOWN ──┘                       └───── undo-failed ──> STUCK
+
+A run goes back to its drain where a takeover outdates what it has proven: those steps are started again.
 """
 
 from __future__ import annotations
@@ -191,6 +193,9 @@ MOVES: Final = {
     (StepState.RUNNING, StepEvent.UNNEEDED): StepState.UNNEEDED,
     (StepState.RUNNING, StepEvent.FAILED): StepState.FAILED,
     (StepState.RUNNING, StepEvent.LOST): StepState.UNKNOWN,
+    (StepState.DONE, StepEvent.STARTED): StepState.RUNNING,
+    (StepState.UNNEEDED, StepEvent.STARTED): StepState.RUNNING,
+    (StepState.FAILED, StepEvent.STARTED): StepState.RUNNING,
     # A process that died left its step running; the next process undoes that step.
     (StepState.RUNNING, StepEvent.UNDO_STARTED): StepState.UNDOING,
     (StepState.DONE, StepEvent.UNDO_STARTED): StepState.UNDOING,

@@ -25,7 +25,7 @@ from dr_ctl.engine.ports import Done, NotNeeded, Outcome, Refused, StepContext, 
 from dr_ctl.engine.replay import read_entries
 from dr_ctl.engine.runbook import Runbook, RunbookStep
 from dr_ctl.engine.waiting import Waited, until
-from dr_ctl.telemetry.events import Event, StepEnded, StepStarted, WaitProgress, nobody
+from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress, nobody
 from tests.engine.desk import (
     AFTER,
     ASK,
@@ -153,6 +153,7 @@ LATE = ExitCode.DRAIN_TIMEOUT
         ("verify", Unknown("silence"), REVERTED),
         ("activate", Refused("london is open"), REVERTED),
         ("activate", Unknown("silence before any call"), REVERTED),
+        ("activate", Refused("nodes take over for ever", outdated=True), REVERTED),
         ("probe", Refused("nothing came back"), INCOMPLETE),
         ("probe", Unknown("silence"), INCOMPLETE),
     ],
@@ -164,6 +165,15 @@ def test_how_a_step_ends_says_how_the_run_ends(at: Desk, verb: str, outcome: Out
     assert at.machine.dump() == (MOVED if code is INCOMPLETE else START)
     if code is NOTHING_CHANGED:
         assert (at.machine.calls, ended.text) == (0, f"{outcome.text}; nothing was changed")
+
+
+def test_what_a_takeover_outdates_is_proven_again(at: Desk) -> None:
+    answers: dict[str, Outcome] = {"activate": Refused("another node is active", outdated=True)}
+    ended = at.go(answers=answers, listener=lambda event: answers.clear() if isinstance(event, Notice) else None)
+    assert (ended.code, at.machine.dump(), at.machine.effects) == (OK, MOVED, EFFECTS)
+    again = ["07-drain started", "08-verify started", "09-point-of-no-return started", "10-activate started"]
+    begun = [line for line in at.lines("step") if line.endswith("started")]
+    assert begun[6:] == [*again, *again, "11-probe started"]
 
 
 def test_a_drain_timeout_before_anything_was_changed_is_no_drain_timeout(at: Desk) -> None:

@@ -100,6 +100,19 @@ def ordinary(pair: str, **more: object) -> Life:
     return life
 
 
+def taken_over() -> Life:
+    life = Life("taken over")
+    life.live(8)
+    life.restart()
+    life.live(8)
+    return life
+
+
+def by_nodes(life: Life) -> list[Row]:
+    starts = ["a/100/x"] * 9 + ["b/199/y", "b/200/y"] * 4
+    return [replace(row, start=start) for look, start in zip(life.looks, starts, strict=True) for row in look]
+
+
 def within(intervals: Sequence[Interval], *, leave_out: Sequence[int] = ()) -> dict[tuple[float, float], Interval]:
     """What is expected of each interval, without those left out."""
     return {(each.from_s, each.to_s): each for n, each in enumerate(intervals) if n not in leave_out}
@@ -177,6 +190,10 @@ def _lives() -> dict[str, list[Row]]:
         # Only the counters tell that something began: they fell because they had been higher.
         add(life, within(life.intervals, leave_out=[8]), told)
 
+    # Another node takes over; a second monitor tells its turn by the step beside that of the first.
+    life = taken_over()
+    add(life, within(life.intervals, leave_out=[8]), by_nodes(life))
+
     # The monitor's clock is put forward by an hour after the eleventh look; all goes on.
     life = ordinary("forward")
     moved = [shifted(each, HOUR_S) for each in life.intervals[11:]]
@@ -241,7 +258,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     return Told(found.bounds, found.histograms)
 
 
-PAIRS = "plain,twice,late,foreign,gap,two missing,restart,counters fall,forward,back,far back,midnight"
+PAIRS = "plain,twice,late,foreign,gap,two missing,restart,taken over,counters fall,forward,back,far back,midnight"
 
 
 @pytest.mark.parametrize("pair", PAIRS.split(","))
@@ -254,6 +271,15 @@ def test_every_covered_interval_says_what_was_true_in_it_and_quantiles_are_those
         for probability in (0.5, 0.95, 0.99):
             said = told.histograms[pair, metric].quantile(probability)
             assert said == weighted(EXPECTED[pair], name, probability) * per, (metric, probability)
+
+
+def test_a_takeover_is_no_silence_of_the_site(tmp_path: Path) -> None:
+    write(by_nodes(taken_over()), tmp_path)
+    answer = estimated(tmp_path, now_s=170)
+
+    assert answer.estimate.window.covered_s == EVERY_S * 15
+    [told] = [each.text for each in answer.findings if each.id in ("DR-RPO-024", "DR-RPO-033")]
+    assert told == "takeovers inside the site took at most 10 s in all: the figures are of the rest of the time"
 
 
 def test_a_swapover_in_the_middle_does_not_mix_the_directions(tmp_path: Path) -> None:

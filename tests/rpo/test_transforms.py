@@ -284,7 +284,7 @@ def steps(edges: list[int], loss: list[int], age_ms: list[int], covered: list[bo
     figures = Figures(ints(*loss), ints(*age_ms), *(zero,) * 5)
     holds, none = np.array(covered), np.zeros(len(loss), bool)
     ends = ints(*edges[:-1]), ints(*edges[1:])
-    return Steps(zero, *ends, figures, (figures, figures), holds, np.array(idle), none, none, none)
+    return Steps(zero, *ends, figures, (figures, figures), holds, np.array(idle), none, none, none, none)
 
 
 def folded(*parts: Steps) -> Steps:

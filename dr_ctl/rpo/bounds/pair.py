@@ -22,6 +22,7 @@ from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.direction import NOTHING_COMPARED, Comparison, Direction, Part, Selected, added, at_most
 from dr_ctl.rpo.bounds.readings import Grids, Readings, evened
 from dr_ctl.rpo.core.cut import NA, SHARED, Floats, Ints
+from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.rpo.history.newest import US, Recent
 from dr_ctl.rpo.history.row import Row
 
@@ -175,8 +176,9 @@ def _both(readings: Readings, grids: Grids, end_us: int, left: Mapping[str, int]
 def _came(live: Iterable[Row], then: Recent) -> int:
     """How many came to queues of the other site since they were last read, in one start of their broker."""
     rows = [] if then.beside is None else then.beside.sort_by("us").to_pylist()
-    read = {(row["name"], row["start"]): row["added"] for row in rows if row["kind"] == "queue"}
-    pairs = ((row.added, read.get((row.name, row.start))) for row in live)
+    read = {row["name"]: row for row in rows if row["kind"] == "queue"}
+    both = ((row, read.get(row.name)) for row in live)
+    pairs = ((row.added, was["added"]) for row, was in both if was is not None and same_start(row.start, was["start"]))
     return sum(max(0, now - was) for now, was in pairs if now is not None and was is not None)
 
 

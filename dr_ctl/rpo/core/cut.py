@@ -17,6 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dr_ctl.rpo.core.starts import node_of, one_of_each
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -76,7 +78,9 @@ class Columns(Rows):
         # In one order, whatever the order of the rows.
         every = sorted({word for of_column in chunks for chunk in of_column for word in chunk.dictionary.to_pylist()})
         words = {word: place for place, word in enumerate(every)}
-        kind, pair, name, start = (_coded(of_column, words) for of_column in chunks)
+        kind, pair, name = (_coded(of_column, words) for of_column in chunks[:3])
+        one = one_of_each({word for chunk in chunks[3] for word in chunk.dictionary.to_pylist()})
+        start = _coded(chunks[3], {word: words[first] for word, first in one.items()})
         kinds = np.full(len(words) + 1, -1)
         kinds[[words[word] for word in KINDS if word in words]] = [n for n, word in enumerate(KINDS) if word in words]
         counted = {column: _ints(table[column]) for column in ("depth", "added", "removed", "acked", "oldest_ms")}
@@ -189,7 +193,7 @@ class Outflows:
     """The readings of all outflows, by outflow (`flow`, a place in `keys`: pair and name) and time. `times`: moments at
     which something was looked at; `places`: outflow and moment in one number.
 
-    `goes_on`: the series goes on from the reading before; `life`: series that restarts alone part; `fresh`: earlier
+    `goes_on`: the series goes on from the reading before; `taken_over`: another node is active than there; `life`: series that restarts alone part; `fresh`: earlier
     readings do not count. Things in it were sent after `oldest_us`; `is_floor` where no cut was known so far, or since
     the clock was put back: things may be older.
     """
@@ -203,6 +207,7 @@ class Outflows:
     link: Flags
     is_mixed: Flags
     goes_on: Flags
+    taken_over: Flags
     fresh: Flags
     series: Ints
     life: Ints
@@ -251,6 +256,7 @@ class Outflows:
             link=link[kept],
             is_mixed=is_mixed[kept],
             goes_on=~begins,
+            taken_over=_taken_over(rows.words, start[kept]) & ~fresh,
             fresh=fresh,
             series=series,
             life=np.cumsum(begins & ~restarts),
@@ -277,6 +283,13 @@ class Outflows:
     def ends(self) -> Ints:
         """The place of the last reading of each outflow."""
         return np.searchsorted(self.flow, np.arange(len(self.keys)), "right") - 1
+
+
+def _taken_over(words: Sequence[str], start: Ints) -> Flags:
+    """Where the start of a node among several follows that of another one."""
+    is_node, others = np.array([bool(node_of(word)) for word in words] + [False])[start], np.zeros(len(start), bool)
+    others[1:] = is_node[1:] & is_node[:-1] & (start[1:] != start[:-1])
+    return others
 
 
 def _read(rows: Columns, kinds: tuple[int, ...], at: Ints, count: int) -> Ints:

@@ -158,6 +158,7 @@ class _Summary:
         steps = whole.clipped(window.from_us, window.to_us)
         cell, floor = steps.begin - steps.begin % cell_us, steps.covered & steps.is_floor
         times = {"covered": steps.covered, "late": steps.late, "idle": steps.idle, "floor": floor}
+        times["taken over"] = steps.taken_over
         for metric, flags in times.items():
             at = np.flatnonzero(flags)
             count = np.ones_like(at)

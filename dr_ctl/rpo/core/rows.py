@@ -11,7 +11,7 @@ weights and counts are added, of `most` the largest counts, of `least` the small
 | change | scope, metric, horizon_us, cell, level, stalled, bucket | time, us | moments | largest change | |
 | drained | scope (a flow), acks, level, bucket | | messages | | slowest, thousandths a second |
 | put | scope (a flow), bucket | | intervals | quickest, thousandths a second | |
-| time | scope, metric (covered, late, idle, floor), cell | time, us | intervals | | |
+| time | scope, metric (covered, late, taken over, idle, floor), cell | time, us | intervals | | |
 | looks | scope (a flow), cell | | readings | last, us | first, us |
 | told | scope (a flow) | things put in | of these told by queues | | |
 | read | scope (a class) | | flows that have a queue of it | | |

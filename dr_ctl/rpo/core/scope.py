@@ -98,12 +98,13 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class OfScope:
-    """Time by how it was covered, and that for which the age is at least what is told; `above_us`: for how long a limit
+    """Time by how it was covered, or what for it was not, and that for which the age is at least what is told; `above_us`: for how long a limit
     was exceeded, or nobody knows. `shipped`: things a second while something waited; `came`: at most."""
 
     figures: Figures
     covered_us: int
     late_us: int
+    taken_over_us: int
     idle_us: int
     floor_us: int
     above_us: int
@@ -116,10 +117,11 @@ class OfScope:
 def figures(scope: str, table: pa.Table, ask: Ask) -> OfScope:
     """The figures of a scope, from the rows that tell of it."""
     rows, is_total = Scope(scope, table, ask), scope == TOTAL
-    covered, late, idle, floor = map(rows.weight, ("covered", "late", "idle", "floor"))
+    metrics = ("covered", "late", "taken over", "idle", "floor")
+    covered, late, taken_over, idle, floor = map(rows.weight, metrics)
     shipped, came = rows.link
     peak, drawn = rows.peak if is_total else None, rows.drawn() if is_total and ask.bins else None
-    return OfScope(rows.figures(), covered, late, idle, floor, rows.above_us, shipped, came, peak, drawn)
+    return OfScope(rows.figures(), covered, late, taken_over, idle, floor, rows.above_us, shipped, came, peak, drawn)
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,8 +129,8 @@ class Figures(Rows):
 @dataclass(frozen=True, slots=True)
 class Steps(Rows):
     """Figures that hold from `begin` to `end`, by outflow and time. `covered` time counts; `idle` is time in which the
-    site was on standby, or down: no message is at stake; `late` is time in which the site answered late, in part or not
-    at all. `likely`: figures likely at both ends."""
+    site was on standby, or down: no message is at stake; `taken_over` is time in which another node became active;
+    `late` is other time in which the site answered late, in part or not at all. `likely`: figures likely at both ends."""
 
     flow: Ints
     begin: Ints
@@ -139,6 +139,7 @@ class Steps(Rows):
     likely: tuple[Figures, Figures]
     covered: Flags
     idle: Flags
+    taken_over: Flags
     late: Flags
     is_floor: Flags
     stalled: Flags
@@ -230,10 +231,12 @@ class LagSeries:
         likely = self.likely(scope, unread)
         idle = (flows.role[b] == STANDBY) | (flows.role[b] == DOWN)
         covered = on & (took <= self.gap_us) & ~idle
-        late = ~covered & ~idle & (took <= np.maximum(self.gap_us // GAP_POLLS * LATE, AWAY_US))
+        taken_over = flows.taken_over[e] & ~idle
+        late = ~covered & ~idle & ~taken_over & (took <= np.maximum(self.gap_us // GAP_POLLS * LATE, AWAY_US))
         stalled = on & self._stalls(b, e, b)
         ends = (likely.take(b), likely.take(e))
-        return Steps(flows.flow[e], flows.us[b], flows.us[e], bound, ends, covered, idle, late, is_floor, stalled)
+        spans = flows.flow[e], flows.us[b], flows.us[e]
+        return Steps(*spans, bound, ends, covered, idle, taken_over, late, is_floor, stalled)
 
     def likely(self, scope: int, unread: Flags) -> Figures:
         """At each reading: no more than lies in the outflow, and that where some queue was not read. A reading of the
@@ -280,7 +283,7 @@ class LagSeries:
         before = np.maximum(ends - 1, 0)
         stalled = flows.goes_on[ends] & (flows.flow[before] == places) & self._stalls(before, ends, ends)
         none = places < 0
-        now = Steps(places, none + 0, none + 1, bound, (likely, likely), ~none, none, none, floor, stalled)
+        now = Steps(places, none + 0, none + 1, bound, (likely, likely), ~none, none, none, none, floor, stalled)
         return now.only(at_last | (last_us[pairs] - us <= gap[ends]))
 
     def _stalls(self, begin: Ints, end: Ints, there: Ints) -> Flags:
@@ -393,7 +396,7 @@ def fold(steps: Steps, acks_only: Flags, gaps: Gaps = NOTHING) -> Steps:
     begin, end = marks[:-1], marks[1:]
     zero, none = np.zeros(len(begin), np.int64), np.zeros(len(begin), bool)
     sums = [{column.name: zero for column in fields(Figures)} | {"urge_ms": zero - 1} for _ in range(3)]
-    holds, idles, alive, late, floor, stalled = ~none, ~none, none, none, none, none
+    holds, idles, alive, taken_over, late, floor, stalled = ~none, ~none, none, none, none, none, none
     flows, starts = np.unique(steps.flow, return_index=True)
     for flow, start, stop in zip(flows, starts, [*starts[1:], len(steps.flow)], strict=True):
         at = np.searchsorted(steps.begin[start:stop], begin, "right") - 1
@@ -415,12 +418,13 @@ def fold(steps: Steps, acks_only: Flags, gaps: Gaps = NOTHING) -> Steps:
         alive = alive | born
         holds = holds & (~born | idle | (live & steps.covered[rows]))
         idles = idles & (~born | idle)
+        taken_over = taken_over | (counts & steps.taken_over[rows])
         late = late | (counts & steps.late[rows]) | (born & ~live)
         floor = floor | (counts & steps.is_floor[rows])
         stalled = stalled | (counts & steps.stalled[rows])
     silent = gaps.at(begin)
     covered = holds & alive & ~idles & ~gaps.at(begin, gaps.lacks)
     idle = idles & alive & ~silent
-    late = (late | silent) & ~covered & ~idle
+    late = (late | silent) & ~covered & ~idle & ~taken_over
     bound, first, last = (Figures(**total) for total in sums)
-    return Steps(zero, begin, end, bound, (first, last), covered, idle, late, floor, stalled)
+    return Steps(zero, begin, end, bound, (first, last), covered, idle, taken_over, late, floor, stalled)

@@ -177,6 +177,8 @@ def uncertain(total: OfScope) -> list[Finding]:
     findings = []
     if total.floor_us:
         findings.append(found("DR-RPO-007", time=duration(total.floor_us / 1000000.0)))
+    if total.taken_over_us:
+        findings.append(found("DR-RPO-033", time=duration(total.taken_over_us / 1e6)))
     unexplained = total.figures.unexplained
     if unexplained is not None and unexplained > UNEXPLAINED:
         findings.append(found("DR-RPO-019", unexplained=f"{unexplained:.1%}"))

@@ -172,7 +172,7 @@ MOST_UNSEEN: Final = 0.5
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """Time in which the site served: the part that readings cover, the part for which they came late, and the part that
-    nobody looked at."""
+    nobody looked at. A takeover inside the site is none of them: it has its own length."""
 
     covered_us: int
     late_us: int
@@ -180,7 +180,8 @@ class Coverage:
 
     @classmethod
     def of(cls, scope: OfScope, span_us: tuple[int, int]) -> Self:
-        unseen = max(0, span_us[1] - span_us[0] - scope.covered_us - scope.late_us - scope.idle_us)
+        known_us = scope.covered_us + scope.late_us + scope.taken_over_us + scope.idle_us
+        unseen = max(0, span_us[1] - span_us[0] - known_us)
         return cls(scope.covered_us, scope.late_us, unseen)
 
     @property

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role
+from dr_ctl.rpo.core.starts import one_of_each
 from dr_ctl.rpo.history.files import (
     ADDED,
     FAR_BACK,
@@ -88,6 +89,16 @@ def misstamped(outflows: pa.Table, downs: Stamps) -> Mapping[str, Stamps]:
         ended = np.searchsorted(downs, us) > np.searchsorted(downs, us[holder])
         bad.setdefault(pair, []).append(us[low & (again | ended)])
     return {pair: np.unique(np.concatenate(moments)) for pair, moments in bad.items()}
+
+
+def _with_one_text_a_start(rows: pa.Table) -> pa.Table:
+    starts = pc.dictionary_encode(rows["start"].combine_chunks())
+    words = starts.dictionary.to_pylist()
+    one = one_of_each(words)
+    if all(text == first for text, first in one.items()):
+        return rows
+    texts = pa.DictionaryArray.from_arrays(starts.indices, pa.array([one[word] for word in words])).dictionary_decode()
+    return rows.set_column(rows.schema.get_field_index("start"), "start", texts)
 
 
 OUTFLOWS: Final = ("mirror", "acks", "mixed")
@@ -221,7 +232,7 @@ class _Reading:
         say."""
         if not self._outflows:
             return {}, _NONE
-        outflows = pa.concat_tables(self._outflows)
+        outflows = _with_one_text_a_start(pa.concat_tables(self._outflows))
         downs = np.unique(np.concatenate([_NONE, *self._roles.get(Role.DOWN.value, ())]))
         bad = misstamped(outflows, downs)
         spans = {}
@@ -250,7 +261,7 @@ class _Reading:
     def _rows(self, sources: Sequence[Source], begin: int, end: int, bad: Stamps) -> pa.Table:
         """The rows of that time, but of readings that bear a wrong one."""
         within = (pc.field("ts") >= moment(begin)) & (pc.field("ts") <= moment(min(end, self._until_us)))
-        table = rows_of(sources, self._findings, _COLUMNS, within)
+        table = _with_one_text_a_start(rows_of(sources, self._findings, _COLUMNS, within))
         us = table["ts"].cast(pa.int64())
         return table.append_column("us", us).filter(pc.invert(pc.is_in(us, pa.array(bad))))
 

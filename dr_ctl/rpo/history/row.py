@@ -9,6 +9,7 @@ from typing import Final
 
 from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.notation import duration
+from dr_ctl.rpo.core.starts import node_of, same_start
 
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -61,25 +62,6 @@ class Row:
     def day(self) -> date:
         """The UTC day whose directory holds the row."""
         return self.ts.astimezone(UTC).date()
-
-
-_PARTS: Final = 3  # of the start of a node among several
-
-
-def node_of(start: str) -> str:
-    """The node that is active by the text of a start; empty where the broker has a single one."""
-    return start.partition("/")[0] if "/" in start else ""
-
-
-def same_start(one: str | None, other: str | None) -> bool:
-    """Say whether two texts are of one start of a broker. Of a node among several they hold when it became active, in
-    steps: two processes may read two steps beside each other."""
-    if one == other or one is None or other is None:
-        return one == other
-    was, now = one.split("/"), other.split("/")
-    if not len(was) == len(now) == _PARTS or (was[0], was[2]) != (now[0], now[2]):
-        return False
-    return was[1].isdecimal() and now[1].isdecimal() and abs(int(was[1]) - int(now[1])) == 1
 
 
 @dataclass(frozen=True, slots=True)

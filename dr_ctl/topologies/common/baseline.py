@@ -8,7 +8,7 @@ from dr_ctl.engine.lease import LOCK, LockDocument
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import NODES, PAIRS
-from dr_ctl.rpo.history.row import same_start
+from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.topologies.common.debts import is_debt
 from dr_ctl.topologies.common.names import numbered
 from dr_ctl.topologies.common.snapshot import Snapshot

@@ -17,6 +17,7 @@ from dr_ctl.core.model import ExitCode, Json, some
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until_next
+from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.topologies.common.access import FOR_GATE, Access
 from dr_ctl.topologies.common.baseline import started_since
 from dr_ctl.topologies.common.figures import evidence
@@ -124,6 +125,14 @@ class Verifier(ABC, Generic[V]):
         self.timeouts = observer.timeouts
         self.samples: dict[str, Sample[V]] = {}
         self.begun: dict[str, list[Sample[V]]] = {}
+
+    @property
+    def outdated(self) -> bool:
+        """Say whether a node of a broker has become active since the gate was seen to hold."""
+        seen = [view for each in self.samples.values() for view in (each.source, each.target)]
+        now = {(each.site, each.pair): each.newest[1] for each in self.observer.all() if each.newest is not None}
+        newest = ((view, now.get((view.site, view.pair), view)) for view in seen if view.nodes)
+        return any(not same_start(was.start, view.start) for was, view in newest)
 
     def why_not_yet(self, now: Sample[V], before: Sample[V] | None, move: Move) -> list[str]:
         """Everything that keeps the gate shut; `before` is the sample that began the window."""

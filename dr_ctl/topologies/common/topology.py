@@ -5,7 +5,7 @@ acceptor whose port is taken by another process says that it is started. An undo
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -16,7 +16,7 @@ from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
-from dr_ctl.engine.operations import FAILOVER
+from dr_ctl.engine.operations import ACTIVATING, FAILOVER
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Driver, Move, NotNeeded, Outcome, Recipe, Refused, StepContext
 from dr_ctl.engine.waiting import until
@@ -66,17 +66,30 @@ class PairDriver(Generic[V_co]):
     def __init__(self, procedure: Procedure[Any, Any], tools: Tools[V_co], by_console: str) -> None:
         self._procedure, self._tools, self._by_console = procedure, tools, by_console
         self._move: Move | None = None
+        self._moved: StepContext | None = None
 
     def observe(self) -> Snapshot[V_co]:
-        """The end of a run. A site that is not taken for lost is given the time to have an active node again."""
+        """The end of a run. A site that is not taken for lost is given the time to have an active node again; what that
+        one has opened behind the fence of a move that came to its end is closed."""
         observer, least_s = self._tools.observer, self._tools.timeouts.last_look_s
         until_s = observer.clock.monotonic() + observer.takeover_s
         while True:
             snapshot = observer.observe(least_s=least_s)
             vacant = [site for site, hints in snapshot.hints.items() if hints.takeovers]
             if {*vacant} <= {self._lost} or observer.clock.monotonic() >= until_s:
-                return snapshot
+                return observer.observe(least_s=least_s) if self._shut_at_the_end(snapshot) else snapshot
             observer.clock.sleep(self._tools.timeouts.undo_poll_s)
+
+    def _shut_at_the_end(self, snapshot: Snapshot[V_co]) -> bool:
+        move, context = self._move, self._moved
+        if move is None or context is None or self._lost:
+            return False
+        if not any(view.nodes and view.open for view in snapshot.views(move.source)):
+            return False
+        try:
+            return self._tools.shut_again(move, context, move.source)
+        except BrokerError:
+            return False
 
     @property
     def _lost(self) -> str:
@@ -93,6 +106,10 @@ class PairDriver(Generic[V_co]):
                 break
             if not self._taken_over(turns, outcome, step, move, context):
                 break
+        self._moved = context if step.verb == LAST and isinstance(outcome, Done | NotNeeded) else None
+        is_first = step.verb == ACTIVATING and not (self._tools.opened or move.sent)
+        if is_first and isinstance(outcome, Refused) and self._tools.gate.outdated:
+            return replace(outcome, outdated=True)
         return outcome
 
     def _taken_over(

@@ -1,0 +1,32 @@
+"""The text that tells a start of a broker from every other: with it all counters begin anew."""
+
+from collections.abc import Iterable
+from typing import Final
+
+_PARTS: Final = 3  # of the start of a node among several
+
+
+def node_of(start: str) -> str:
+    """The node that is active by the text of a start; empty where the broker has a single one."""
+    return start.partition("/")[0] if "/" in start else ""
+
+
+def same_start(one: str | None, other: str | None) -> bool:
+    """Say whether two texts are of one start of a broker. Of a node among several they hold when it became active, in
+    steps: two processes may read two steps beside each other."""
+    if one == other or one is None or other is None:
+        return one == other
+    was, now = one.split("/"), other.split("/")
+    if not len(was) == len(now) == _PARTS or (was[0], was[2]) != (now[0], now[2]):
+        return False
+    return was[1].isdecimal() and now[1].isdecimal() and abs(int(was[1]) - int(now[1])) == 1
+
+
+def one_of_each(starts: Iterable[str]) -> dict[str, str]:
+    """By each text the one that stands for all texts of that start."""
+    found: dict[str, str] = {}
+    before = ""
+    for start in sorted(starts, key=lambda text: (text.split("/")[::2], len(text), text)):
+        found[start] = found[before] if before and same_start(before, start) else start
+        before = start
+    return found
