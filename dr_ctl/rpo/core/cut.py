@@ -193,9 +193,10 @@ class Outflows:
     """The readings of all outflows, by outflow (`flow`, a place in `keys`: pair and name) and time. `times`: moments at
     which something was looked at; `places`: outflow and moment in one number.
 
-    `goes_on`: the series goes on from the reading before; `taken_over`: another node is active than there; `life`: series that restarts alone part; `fresh`: earlier
-    readings do not count. Things in it were sent after `oldest_us`; `is_floor` where no cut was known so far, or since
-    the clock was put back: things may be older.
+    `goes_on`: the series goes on from the reading before; `taken_over`: another node is active than there; `life`:
+    series that restarts alone part; `fresh`: earlier readings do not count. Things in it were sent after `oldest_us`;
+    `is_floor` where no cut was known so far, or since the
+    clock was put back: things may be older.
     """
 
     keys: tuple[tuple[str, str], ...]

@@ -98,7 +98,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class OfScope:
-    """Time by how it was covered, or what for it was not, and that for which the age is at least what is told; `above_us`: for how long a limit
+    """Time by how it was covered, and that for which the age is at least what is told; `above_us`: for how long a limit
     was exceeded, or nobody knows. `shipped`: things a second while something waited; `came`: at most."""
 
     figures: Figures

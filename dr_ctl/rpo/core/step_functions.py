@@ -130,7 +130,8 @@ class Figures(Rows):
 class Steps(Rows):
     """Figures that hold from `begin` to `end`, by outflow and time. `covered` time counts; `idle` is time in which the
     site was on standby, or down: no message is at stake; `taken_over` is time in which another node became active;
-    `late` is other time in which the site answered late, in part or not at all. `likely`: figures likely at both ends."""
+    `late` is other time in which the site answered late, in part or not at all. `likely`: figures likely at both
+    ends."""
 
     flow: Ints
     begin: Ints
