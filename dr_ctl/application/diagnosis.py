@@ -29,8 +29,16 @@ from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt, DebtKind, lost_alone
 from dr_ctl.engine.operations import FAILOVER, FENCE, UNFENCE
-from dr_ctl.engine.parts import is_split, served_where, sites_serving, unserved
-from dr_ctl.engine.roles import both_open, renamed_sites, role_text, roles_text
+from dr_ctl.engine.roles import (
+    both_open,
+    is_split,
+    renamed_sites,
+    role_text,
+    roles_text,
+    served_where,
+    sites_serving,
+    unserved,
+)
 from dr_ctl.engine.roles import silent as no_answer
 from dr_ctl.topologies.topology import (
     BrokerSnapshot,

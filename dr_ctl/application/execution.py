@@ -34,11 +34,11 @@ from dr_ctl.engine.executor import Callbacks, RunResult
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
-from dr_ctl.engine.parts import option
 from dr_ctl.engine.plan import Plan
 from dr_ctl.engine.ports import Done, Estimator, UnitSnapshot
 from dr_ctl.engine.record import approvers, authors
 from dr_ctl.engine.replay import Entry, JournalDamaged, RunState, fenced_at, let_in_at, outage_s
+from dr_ctl.engine.roles import option
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.processes.hooks import HookRunner, Place
 from dr_ctl.processes.secrets import variables

@@ -15,8 +15,8 @@ from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode, Finding, Health, Role
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.parts import is_split, served_where
 from dr_ctl.engine.ports import UnitSnapshot
+from dr_ctl.engine.roles import is_split, served_where
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.topologies.topology import Snapshot
 

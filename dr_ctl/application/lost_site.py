@@ -18,11 +18,10 @@ from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import ACTIVATING, FAILOVER, UNFENCE
-from dr_ctl.engine.parts import sites_serving
 from dr_ctl.engine.plan import Decision, Plan, Refusal
 from dr_ctl.engine.ports import NO_HINTS
 from dr_ctl.engine.replay import fenced_at, outage_s, read_entries, replay
-from dr_ctl.engine.roles import lives_by, presumed
+from dr_ctl.engine.roles import lives_by, presumed, sites_serving
 from dr_ctl.engine.runs import Runs
 from dr_ctl.rpo.history.row import Takeover, micros, moment
 from dr_ctl.settings.model import Installation

@@ -31,10 +31,9 @@ from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.context import Onlooker
 from dr_ctl.engine.debts import lost_alone
 from dr_ctl.engine.operations import ALL, HOOK, SWAPOVER, VERIFY
-from dr_ctl.engine.parts import is_split, part_of, served_where, sites_serving, unserved, with_queues
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Check, Done, Move, UnitSnapshot, Unknown
-from dr_ctl.engine.roles import roles_text
+from dr_ctl.engine.roles import is_split, part_of, roles_text, served_where, sites_serving, unserved, with_queues
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
 from dr_ctl.settings import model
 from dr_ctl.settings.model import Installation

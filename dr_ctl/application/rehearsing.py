@@ -16,7 +16,7 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.operations import REHEARSE, REHEARSE_CLEAN
-from dr_ctl.engine.parts import sites_serving
+from dr_ctl.engine.roles import sites_serving
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Snapshot
 

@@ -36,10 +36,10 @@ from dr_ctl.engine.operations import (
     UNFENCE,
     single_step,
 )
-from dr_ctl.engine.parts import is_split, with_queues
 from dr_ctl.engine.plan import Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.replay import RunState
+from dr_ctl.engine.roles import is_split, with_queues
 from dr_ctl.topologies.topology import Snapshot
 
 LOST_S: Final = 5.0

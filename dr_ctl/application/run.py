@@ -28,12 +28,11 @@ from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.context import Onlooker
 from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
-from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Move, Refused
 from dr_ctl.engine.record import record
 from dr_ctl.engine.replay import RunState, read_entries
-from dr_ctl.engine.roles import other_brokers, other_sites, unexpected
+from dr_ctl.engine.roles import other_brokers, other_sites, part_of, unexpected
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import Snapshot
 

@@ -16,7 +16,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.debts import Debt, known, merged, remember
-from dr_ctl.engine.parts import sites_serving
+from dr_ctl.engine.roles import sites_serving
 from dr_ctl.engine.runs import DEBTS
 from dr_ctl.topologies.topology import NoKeeper, Snapshot
 

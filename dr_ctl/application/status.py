@@ -16,9 +16,8 @@ from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.document import MOMENT, key
 from dr_ctl.core.errors import LoginRefused, Throttled
 from dr_ctl.core.model import ExitCode, Role, some
-from dr_ctl.engine.parts import by_site, is_split, served_where, sites_serving
 from dr_ctl.engine.ports import UnitSnapshot
-from dr_ctl.engine.roles import role_text
+from dr_ctl.engine.roles import by_site, is_split, role_text, served_where, sites_serving
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
 from dr_ctl.rpo.estimate.request import AgedEstimate
 from dr_ctl.rpo.history.row import Takeover

@@ -11,7 +11,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.core.model import Role, some
 from dr_ctl.core.notation import NOT_KNOWN, duration, if_known, page, table
 from dr_ctl.core.system import stamp
-from dr_ctl.engine.parts import sites_serving
+from dr_ctl.engine.roles import sites_serving
 from dr_ctl.topologies.topology import BrokerSnapshot
 
 if TYPE_CHECKING:

@@ -33,9 +33,8 @@ from dr_ctl.engine.operations import (
     TRIM,
     UNFENCE,
 )
-from dr_ctl.engine.parts import by_site, option, with_queues
 from dr_ctl.engine.ports import UnitSnapshot
-from dr_ctl.engine.roles import CLOSED
+from dr_ctl.engine.roles import CLOSED, by_site, option, with_queues
 
 
 @dataclass(frozen=True, slots=True)

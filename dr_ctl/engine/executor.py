@@ -23,7 +23,6 @@ from dr_ctl.engine.context import STOPPED, JournalledStep, Outage, OutTooLong, S
 from dr_ctl.engine.ending import Facts, bounds_text
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import DRAIN, FAILOVER
-from dr_ctl.engine.parts import part_of, with_queues
 from dr_ctl.engine.plan import Plan, PlannedStep
 from dr_ctl.engine.ports import (
     Done,
@@ -39,6 +38,7 @@ from dr_ctl.engine.ports import (
     Unknown,
 )
 from dr_ctl.engine.replay import LET_IN_AT, RunState, StepEvent, outage_s
+from dr_ctl.engine.roles import part_of, with_queues
 from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted
 
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology

@@ -35,7 +35,6 @@ from dr_ctl.engine.operations import (
     REJOINING,
     SNAPSHOT,
 )
-from dr_ctl.engine.parts import part_of, sites_serving
 from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import LossExposure, Move, Observation, Recipe
 from dr_ctl.engine.replay import RunState
@@ -47,7 +46,9 @@ from dr_ctl.engine.roles import (
     other,
     other_brokers,
     other_sites,
+    part_of,
     renamed_sites,
+    sites_serving,
     source_of,
     was_open_again,
     whole_at,

@@ -13,9 +13,8 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, Weight, some
 from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILBACK, FENCE, QUIESCE, RESTART, UNFENCE
-from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.ports import Move
-from dr_ctl.engine.roles import moves_it, roles_text
+from dr_ctl.engine.roles import moves_it, part_of, roles_text
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.checks import Case, Checks, of_link_listeners, of_silent, of_taken, on_the_way, weighed

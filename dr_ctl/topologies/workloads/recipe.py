@@ -26,10 +26,9 @@ from dr_ctl.engine.operations import (
     SWAPOVER,
     UNFENCE,
 )
-from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Check, Move, StepPlan, UnitSnapshot
-from dr_ctl.engine.roles import whole_at
+from dr_ctl.engine.roles import part_of, whole_at
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import values
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit, Workload

@@ -12,9 +12,9 @@ from dr_ctl.engine import ports
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.operations import FAILOVER
-from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, Unknown
+from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.common import snapshot as common

@@ -10,9 +10,9 @@ from dr_ctl.core.model import Finding, Role
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.engine.parts import part_of
 from dr_ctl.engine.plan import Call, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
+from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.topologies.common import receipts, wants
 from dr_ctl.topologies.common.calls import pause, resume, still
