@@ -11,7 +11,6 @@ from typing import TypeVar
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, Weight, some
 from dr_ctl.engine.ask import Ask
-from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import (
     ACTIVATE,
     ALONE,
@@ -35,7 +34,7 @@ from dr_ctl.engine.operations import (
     REJOINING,
     SNAPSHOT,
 )
-from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, PlannedStep, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Goal, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import LossExposure, Move, Observation, Recipe
 from dr_ctl.engine.replay import RunState
 from dr_ctl.engine.roles import (

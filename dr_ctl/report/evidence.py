@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from dr_ctl.core.document import items, mapping, moment, number, text
-from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Goal
 from dr_ctl.engine.record import Material
 from dr_ctl.report.story import Mark, Story
 from dr_ctl.report.values import NOT_KNOWN, clock, count, many, seconds

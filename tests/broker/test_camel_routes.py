@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Goal
 from dr_ctl.engine.ports import Done
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.workloads.recipe import switch

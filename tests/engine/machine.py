@@ -11,9 +11,8 @@ from typing import Any
 
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.engine.debts import Debt
-from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILOVER, GENERAL
-from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import (
     Done,
     Hints,

@@ -11,9 +11,8 @@ from typing import Any
 from dr_ctl.core.document import document
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.ask import Ask
-from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.plan import Call, Plan, PlannedStep
+from dr_ctl.engine.plan import Call, Goal, Plan, PlannedStep
 from dr_ctl.engine.replay import StepEvent
 from dr_ctl.engine.runs import RunFiles, write
 

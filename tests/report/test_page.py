@@ -18,8 +18,7 @@ from dr_ctl.core.findings import Tone
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.ask import Ask
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.plan import Goal, PlannedStep
 from dr_ctl.engine.record import read_run
 from dr_ctl.engine.replay import StepEvent
 from dr_ctl.engine.runs import RunFiles

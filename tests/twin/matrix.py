@@ -14,8 +14,7 @@ import pytest
 import yaml
 
 from dr_ctl.core.system import growing_s, system
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.engine.ports import Outcome
 from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.topologies.common.tools import Sender

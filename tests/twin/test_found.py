@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.model import ExitCode
-from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Goal
 from dr_ctl.engine.ports import Outcome, Refused
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.gate import Verifier

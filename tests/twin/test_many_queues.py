@@ -12,7 +12,7 @@ import pytest
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Goal
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.artemis import beans

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Goal
 from dr_ctl.topologies.sharedstore import procedure
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker

@@ -8,7 +8,7 @@ import pytest
 
 from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Goal
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
 from dr_ctl_lab.played import PlayedTwin

@@ -13,8 +13,7 @@ from dr_ctl.core.errors import Passive, StartingOrEnding
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.notation import if_known
-from dr_ctl.engine.goals import ALL, Goal
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.http import BadValue, OperationFailed, PolicyRefused
 from dr_ctl.jolokia.values import Fields

@@ -5,9 +5,8 @@ from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import some
-from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.operations import FAILBACK, FENCE
-from dr_ctl.engine.plan import Call, PlannedStep, in_part
+from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until

@@ -15,8 +15,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.notation import if_known
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.bridges import duplicates, fence, trim

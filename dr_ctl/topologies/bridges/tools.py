@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.topologies.bridges.duplicates import Side, copies_done, lacking, missing, not_compared
 from dr_ctl.topologies.bridges.reading import Observer

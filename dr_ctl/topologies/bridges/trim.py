@@ -8,8 +8,7 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia.client import Read, Reader

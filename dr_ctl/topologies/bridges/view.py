@@ -10,8 +10,7 @@ from typing import Final
 
 from dr_ctl.core.model import Json, Role
 from dr_ctl.core.notation import duration, if_known
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.artemis.broker import ArtemisBroker, ArtemisRequests, ListenersAndRoles, nodes, others
 from dr_ctl.topologies.common import snapshot

@@ -16,8 +16,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.core.notation import if_known, matches
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia.client import READ_S

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, TimedOut
 from dr_ctl.core.system import growing_s
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.jolokia.client import Ask, Listing, Read
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.stomp_io.address import Refused

@@ -7,8 +7,7 @@ from typing import Any
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Json, some
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.plan import Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.classic import beans

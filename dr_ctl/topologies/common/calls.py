@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from dr_ctl.core.model import Json, some
-from dr_ctl.engine.goals import ALL, Goal
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.engine.ports import Refused
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dr_ctl.core.model import Json
-from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call, Goal
 
 if TYPE_CHECKING:
-    from dr_ctl.engine.plan import Call
     from dr_ctl.rpo.history.row import Row
     from dr_ctl.stomp_io.address import Address
     from dr_ctl.topologies.common.figures import Residue

@@ -13,9 +13,8 @@ from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, some
 from dr_ctl.core.system import in_background, together
-from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.holding import Lease
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, Unknown
 from dr_ctl.engine.waiting import until
 from dr_ctl.jolokia.client import CHANGE_S

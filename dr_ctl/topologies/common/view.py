@@ -10,8 +10,7 @@ from enum import Enum
 from typing import Protocol, final
 
 from dr_ctl.core.model import Role
-from dr_ctl.engine.goals import ALL, Goal
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.calls import Requests, queues_of
 from dr_ctl.topologies.common.fence import Fence

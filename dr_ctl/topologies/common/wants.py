@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from dr_ctl.core.model import Role
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.goals import ALL, Goal
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.engine.ports import Move, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.baseline import before

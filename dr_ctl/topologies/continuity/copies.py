@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.artemis.reading import policies

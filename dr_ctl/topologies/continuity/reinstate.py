@@ -9,8 +9,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
 from dr_ctl.core.notation import duration, if_known
-from dr_ctl.engine.goals import ALL, Goal
-from dr_ctl.engine.plan import Call, PlannedStep, in_part
+from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans

@@ -14,8 +14,7 @@ from typing import Final
 
 from dr_ctl.core.model import Json, Role
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.goals import ALL, Goal
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.jolokia.values import Fields, parts
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.artemis.broker import (

@@ -9,8 +9,7 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic import ids as by_ids

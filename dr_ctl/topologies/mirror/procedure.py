@@ -19,8 +19,7 @@ from dr_ctl.core.document import document
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
-from dr_ctl.engine.goals import ALL, Goal
-from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until

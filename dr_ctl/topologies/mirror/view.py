@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from dr_ctl.core.model import Role
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.model import Queues
 from dr_ctl.stomp_io.address import Address
@@ -26,7 +26,6 @@ from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 if TYPE_CHECKING:
-    from dr_ctl.engine.plan import Call
     from dr_ctl.topologies.common.view import Connection
 
 

@@ -8,8 +8,8 @@ from typing import Final
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK
+from dr_ctl.engine.plan import Goal
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import STOPS

@@ -9,8 +9,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError, Passive, Sick, StartingOrEnding, Unreachable
 from dr_ctl.core.system import Clock
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.engine.ports import Outcome
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.processes.hooks import Place

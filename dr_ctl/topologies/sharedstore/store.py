@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from dr_ctl.core.errors import BrokerError, Unreachable, UsageError
 from dr_ctl.core.system import Clock
-from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Goal
 from dr_ctl.engine.ports import Outcome, Refused
 from dr_ctl.processes.hooks import Place
 from dr_ctl.processes.secrets import resolve

@@ -10,8 +10,7 @@ from typing import Any, Final, Self
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, some
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.broker import ClassicBroker

@@ -16,9 +16,8 @@ from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.lease import LockDocument
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.engine.ports import Move, StepPlan
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.settings.artemis import ClientRoles

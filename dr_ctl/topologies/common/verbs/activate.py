@@ -10,9 +10,8 @@ from typing import Any, Final, TypeVar
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
-from dr_ctl.engine.goals import ALL
 from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
-from dr_ctl.engine.plan import Call, PlannedStep, in_part
+from dr_ctl.engine.plan import ALL, Call, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until

@@ -11,8 +11,7 @@ from typing import Any, Final, Protocol
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.core.notation import if_known
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call, PlannedStep, in_part
+from dr_ctl.engine.plan import Call, Goal, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until

@@ -8,9 +8,8 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.engine.plan import Call, PlannedStep, in_part
+from dr_ctl.engine.plan import Call, Goal, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
 from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep

@@ -5,9 +5,8 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, Role, Severity, some
-from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILOVER, REINSTATE, SWAPOVER
-from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until

@@ -4,8 +4,7 @@ from typing import Any
 
 from dr_ctl.core.findings import found
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.topologies.common.calls import close_listener
 from dr_ctl.topologies.common.recipe import Row, Undo

@@ -13,8 +13,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Severity, some
 from dr_ctl.core.system import in_background
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.access import FOR_PAUSES

@@ -12,8 +12,7 @@ from typing import Any
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, some
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, Unknown
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.baseline import started_since
