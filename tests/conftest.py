@@ -83,7 +83,8 @@ def inside(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
         capsys.readouterr()
         code = run([*words, "--json"], time_now())
         told = capsys.readouterr()
-        return Ended(code, json.loads(told.out.splitlines()[-1] if "sync" in words else told.out), told.err)
+        goes_on = {"sync", "monitor"} & {*words}
+        return Ended(code, json.loads(told.out.splitlines()[-1] if goes_on else told.out), told.err)
 
     yield command
     for number, handler in before.items():

@@ -59,7 +59,9 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class ReinstateRun:
+class AutomaticRun:
+    """A run that the monitor made by itself."""
+
     run: str | None
     outcome: str
     exit_code: int
@@ -69,7 +71,8 @@ class ReinstateRun:
 class MonitorData:
     readings: int
     rows: int
-    reinstated: Sequence[ReinstateRun] | None = optional()
+    reinstated: Sequence[AutomaticRun] | None = optional()
+    unfenced: Sequence[AutomaticRun] | None = optional()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,13 @@ from dr_ctl.topologies.topology import NoKeeper
 USER: Final = "dr-ctl"
 STATE: Final = Path("/var/lib/dr-ctl")
 IMAGE: Final = f"dr-ctl:{__version__}"
-_UNITS: Final = ("monitor.service", "rehearsal.service", "rehearsal.timer")
+_UNITS: Final = ("monitor.service", "rehearsal.service", "rehearsal.timer", "unfence@.service")
+_STARTED: Final = ("monitor.service", "rehearsal.timer", "sync.service")
 
 
-def systemd(caller: Caller, out: Path, state: Path | None) -> Result:
-    """Write the units for this dr-ctl, this settings file and the state directory named, or that of a service."""
+def systemd(caller: Caller, out: Path, state: Path | None, does: Sequence[str] = ()) -> Result:
+    """Write the units for this dr-ctl, this settings file and the state directory named, or that of a service. `does`
+    are options of the monitor, for the runs that it makes by itself."""
     installation = caller.installation()
     state = (state or STATE).absolute()
     handed = credentials(installation)
@@ -36,6 +38,7 @@ def systemd(caller: Caller, out: Path, state: Path | None) -> Result:
         "config": installation.file,
         "state": state,
         "user": USER,
+        "does": does,
         "credentials": handed,
         "writable": writable,
         "java_home": os.environ.get("JAVA_HOME", ""),
@@ -44,7 +47,7 @@ def systemd(caller: Caller, out: Path, state: Path | None) -> Result:
     names = [*_UNITS, *(["sync.service"] if _has_agent(caller) else [])]
     written = _written(out, {f"dr-ctl-{name}": f"dr-ctl-{name}" for name in names}, values)
     read = " ".join(map(str, (installation.file, *handed.values())))
-    units = " ".join(name for name in written if "rehearsal.service" not in name)
+    units = " ".join(name for name in written if name.removeprefix("dr-ctl-") in _STARTED)
     steps = [
         f"id {USER} || useradd --system --home-dir {STATE} {USER}",
         *(f"install -d -m 0700 {path} && chown -R {USER}:{USER} {path}" for path in writable),
@@ -56,8 +59,8 @@ def systemd(caller: Caller, out: Path, state: Path | None) -> Result:
     return _told(out, written, steps)
 
 
-def kubernetes(caller: Caller, out: Path, image: str) -> Result:
-    """Write the manifests: a ConfigMap and a Secret are made by the commands that the result names."""
+def kubernetes(caller: Caller, out: Path, image: str, does: Sequence[str] = ()) -> Result:
+    """Write the manifests: a ConfigMap and a Secret are made by the commands that the result names. `does` as above."""
     installation = caller.installation()
     handed = credentials(installation)
     beside = {name: path for _, name in files(installation.settings) if (path := installation.path(name)).is_file()}
@@ -67,7 +70,7 @@ def kubernetes(caller: Caller, out: Path, image: str) -> Result:
     if not installation.history.near.is_relative_to(STATE):
         remedy = f"`history: {{path: {STATE}/history}}`; at a URL: `near: {STATE}/history` beside it."
         raise UsageError(f"the history does not lie under {STATE}, which the pods can write to", remedy=remedy)
-    values = {"image": image, "credentials": handed, "installation": installation.settings.name}
+    values = {"image": image, "does": does, "credentials": handed, "installation": installation.settings.name}
     written = _written(out, {"dr-ctl.yaml": "kubernetes.yaml"}, values)
     passwords = " ".join(f"--from-file={name}={path}" for name, path in handed.items())
     config = [f"--from-file=dr-ctl.yaml={installation.file}", *(f"--from-file={beside[name]}" for name in beside)]

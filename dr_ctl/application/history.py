@@ -16,7 +16,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, some
 from dr_ctl.core.notation import table
 from dr_ctl.core.system import stamp
-from dr_ctl.engine.operations import FAILOVER
+from dr_ctl.engine.operations import FAILOVER, UNFENCE
 from dr_ctl.engine.record import NEVER_BEGAN, CheckedRun, Listener, Out, Record, record
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.settings.model import Installation
@@ -163,8 +163,8 @@ def serving(spells: Sequence[Spell]) -> list[Spell]:
 
 
 def loss(spells: Sequence[Spell], lost: str, let_in: datetime) -> Out:
-    """How long clients were out of a site that was lost until they were let in elsewhere: from the first reading that
-    saw it serve no more, at least; from the last that saw it serve, at most."""
+    """How long clients were out of a site that was lost until they were let in elsewhere, or there again: from the
+    first reading that saw it serve no more, at least; from the last that saw it serve, at most."""
     before = [spell for spell in spells if spell.site == lost and spell.first <= let_in]
     last = next((spell for spell in reversed(before) if spell.role == Role.SERVING.value), None)
     if last is None:
@@ -214,7 +214,7 @@ def _served(run: Record, opened: Listener | None) -> tuple[str | None, bool, str
 
 
 def _out(run: Record, spells: Sequence[Spell], let_in: datetime) -> Out | None:
-    if run.out is None and run.operation == FAILOVER and run.source:
+    if run.out is None and run.operation in (FAILOVER, UNFENCE) and run.source:
         return loss(spells, run.source, let_in)
     return run.out
 

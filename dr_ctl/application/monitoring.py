@@ -1,5 +1,5 @@
-"""The monitor as a command: samples both sites, keeps the stored estimate fresh, shows figures to Prometheus, and takes
-a lost site that is back in again."""
+"""The monitor as a command: samples both sites, keeps the stored estimate fresh, shows figures to Prometheus, and makes
+runs by itself where it is told to."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -9,27 +9,25 @@ from typing import Any, Final
 
 from dr_ctl import __version__
 from dr_ctl.agents import exposing as own_exposing
-from dr_ctl.agents.exposing import Metric, MonitorData, ReinstateRun, Sample, exposing
+from dr_ctl.agents.exposing import Metric, MonitorData, Sample, exposing
 from dr_ctl.agents.monitor import Monitor, Refresher, shown, stays_by_default
 from dr_ctl.application import estimates, lost_site, rehearsing
+from dr_ctl.application.automation import AutoReinstate, AutoUnfence
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import paged
 from dr_ctl.application.estimates import request
 from dr_ctl.application.installation import Opened
-from dr_ctl.application.result import Result, of_error
-from dr_ctl.application.run import run
+from dr_ctl.application.result import Result
 from dr_ctl.application.standing import of_agent, pending_debts
 from dr_ctl.application.verdicts import Assessment, targets
 from dr_ctl.core.document import document
-from dr_ctl.core.errors import DrCtlError, Stopped
+from dr_ctl.core.errors import Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role
 from dr_ctl.core.system import stamp
-from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.operations import ALL, FAILBACK, FAILOVER, REHEARSE, REINSTATE, SWAPOVER
+from dr_ctl.engine.operations import ALL, FAILBACK, FAILOVER, REHEARSE, REINSTATE, SWAPOVER, UNFENCE
 from dr_ctl.engine.record import Record, record
-from dr_ctl.engine.roles import renamed_sites
 from dr_ctl.engine.runs import Runs
 from dr_ctl.rpo.bounds.result import Bound
 from dr_ctl.settings.model import Installation
@@ -46,13 +44,21 @@ _ESTIMATED: Final = {
     "drain_s": ("dr_ctl_estimate_drain_seconds", "time until all that is under way would have arrived"),
 }
 _READY: Final = {ExitCode.OK: True, ExitCode.PRECHECK_FAILED: False}
-AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every reading
 
 
-def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, metrics: str | None = None) -> Result:
-    """Look at least once, until the time is over or a signal ends it. `auto_reinstate`: of a lost site that is back."""
+def monitor(
+    caller: Caller,
+    lasting_s: float | None,
+    *,
+    auto_reinstate: bool,
+    auto_unfence: bool = False,
+    metrics: str | None = None,
+) -> Result:
+    """Look at least once, until the time is over or a signal ends it. `auto_reinstate`: a lost site that is back;
+    `auto_unfence`: a site that served last and came back closed."""
     installation, clock = caller.installation(), caller.clock
     until = clock.monotonic() + lasting_s if lasting_s is not None else None
+    unfencing = AutoUnfence(caller.called(UNFENCE)) if auto_unfence else None
     reinstating = AutoReinstate(caller.called(REINSTATE)) if auto_reinstate else None
     recorded = Recorded(caller)
     with (
@@ -72,8 +78,9 @@ def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, me
                     board.shown = shown(watching, look, figures.of(look.snapshot, look.at), figures.problems)
                 own_exposing.notify(own_exposing.READY, own_exposing.ALIVE, f"STATUS={look.line}")
                 caller.line(document(look), look.line)
-                if reinstating is not None:
-                    reinstating.reinstate(look.snapshot)
+                for automatic in (unfencing, reinstating):
+                    if automatic is not None:
+                        automatic.act(look.snapshot)
                 watching.wait(until)
         except Stopped:
             pass
@@ -82,7 +89,10 @@ def monitor(caller: Caller, lasting_s: float | None, *, auto_reinstate: bool, me
     text = f"{watching.readings} reading(s), {watching.rows} row(s) written to {place}"
     if reinstating is not None:
         text += f"; {len(reinstating.runs)} run(s) to reinstate a lost site"
-    data = MonitorData(watching.readings, watching.rows, reinstating.runs if reinstating is not None else None)
+    if unfencing is not None:
+        text += f"; {len(unfencing.runs)} run(s) to open a site again"
+    reinstated, unfenced = (made.runs if made is not None else None for made in (reinstating, unfencing))
+    data = MonitorData(watching.readings, watching.rows, reinstated, unfenced)
     return Result(ExitCode.OK, text, recorded.findings, data=data)
 
 
@@ -254,59 +264,3 @@ def _newest(runs: Runs, operation: str) -> Record | None:
             if newest.operation == operation:
                 return newest
     return None
-
-
-def reinstatable(snapshot: Snapshot) -> tuple[str, ...]:
-    """The sites of pending debts, that answer, and that need no person: the debt stands where the highest epoch
-    is, and the site that took over is seen serving in the same look."""
-    if renamed_sites(snapshot) is not None or len({debt.kept_at for debt in snapshot.debts}) > 1:
-        return ()  # lost in turn: which of them really serves is for a person to say
-    epochs = dict.fromkeys(snapshot.roles, 0)
-    for look in snapshot.locks:
-        epochs[look.site] = max(epochs[look.site], look.highest.epoch if look.highest is not None else 0)
-    highest = max(epochs.values())
-    sites = {
-        debt.about
-        for debt in snapshot.debts
-        if epochs[debt.kept_at] == highest
-        and snapshot.roles[debt.kept_at] is Role.SERVING
-        and snapshot.roles.get(debt.about) in (Role.STANDBY, Role.SERVING)
-    }
-    return tuple(sorted(sites))
-
-
-@dataclass
-class AutoReinstate:
-    """Takes a lost site that is back in again, by a run like any other. `runs` are those that it made, by name and
-    outcome."""
-
-    caller: Caller
-    runs: list[ReinstateRun] = field(default_factory=list)
-    _not_before: dict[str, float] = field(default_factory=dict)
-
-    def reinstate(self, snapshot: Snapshot) -> None:
-        """Reinstate each site that may be, unless that failed a moment ago. Says what came of it."""
-        clock = self.caller.clock
-        for site in reinstatable(snapshot):
-            if clock.monotonic() < self._not_before.get(site, 0.0):
-                continue
-            self.caller.say(f"{site} is back: reinstating it")
-            result = self._reinstate(site)
-            if result.code is not ExitCode.OK:
-                self._not_before[site] = clock.monotonic() + AGAIN_S
-            # Refused beside an open run, a result names that one.
-            if result.run is not None and all(finding.id != "DR-RUN-003" for finding in result.findings):
-                self.runs.append(ReinstateRun(result.run, result.code.outcome, int(result.code)))
-            self.caller.line(result.envelope(REINSTATE), f"{result.code.outcome}: {result.summary}")
-
-    def _reinstate(self, site: str) -> Result:
-        """A signal during the run ends the monitor too, once the run has ended."""
-        try:
-            result = run(self.caller, Ask(REINSTATE, site), RunOptions(yes=True))
-        except Stopped:
-            raise
-        except DrCtlError as error:
-            return of_error(error)
-        if result.code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-            raise Stopped(int(result.code) - 128)
-        return result

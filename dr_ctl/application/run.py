@@ -180,8 +180,10 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
         if unfinished is not None and not request.goes_beside:
             return still_open(unfinished, request.ask)
         before, snapshot = snapshot, request.look()
-        if files is not None and (changed := lock.changed(before, snapshot)) is not None:
-            return Result(ExitCode.PRECHECK_FAILED, changed.text, (changed,), run=name)
+        overtaken = how.after is not None and lease.epoch != how.after + 1
+        changed = found("DR-LOCK-006") if overtaken else lock.changed(before, snapshot) if files is not None else None
+        if changed is not None:
+            return Result.of(ExitCode.PRECHECK_FAILED, changed, run=files.name if files is not None else None)
         decided = request.decide(snapshot)
         if not isinstance(decided, Plan):
             return _ended(caller, request, _undecided(decided), snapshot, files)

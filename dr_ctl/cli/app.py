@@ -36,6 +36,13 @@ for added in (runs_app, runbook_app, rpo_app, link_app):
 _SELDOM = 50_000  # objects more than when garbage was looked for last; the default is 700
 
 METRICS = Annotated[str | None, option("--metrics HOST:PORT", "Serve /metrics, /health and /ready there.")]
+AUTO_REINSTATE = Annotated[
+    bool, option("--auto-reinstate", "The monitor reinstates a lost site once it is back, under the lock.")
+]
+AUTO_UNFENCE = Annotated[
+    bool,
+    option("--auto-unfence", "The monitor opens the site that served last if a restart closed it, under the lock."),
+]
 
 
 @command(
@@ -63,20 +70,22 @@ def init(
         Path | None, option("--kubernetes DIR", "The same as manifests: monitor, probes, rehearsal.")
     ] = None,
     image: Annotated[str | None, option("--image NAME", "With --kubernetes: the image that has dr-ctl.")] = None,
+    auto_reinstate: AUTO_REINSTATE = False,
+    auto_unfence: AUTO_UNFENCE = False,
 ) -> Result:
     """Write a settings file from what the brokers behind two or more management addresses say. Never a secret."""
     from dr_ctl.application import init  # noqa: PLC0415
 
     if examples is not None:
         return init.write_examples(examples)
-    if systemd is not None:
+    if systemd is not None or kubernetes is not None:
         from dr_ctl.application import deploying  # noqa: PLC0415
 
-        return deploying.systemd(session, systemd, session.state_dir)
-    if kubernetes is not None:
-        from dr_ctl.application import deploying  # noqa: PLC0415
-
-        return deploying.kubernetes(session, kubernetes, image or deploying.IMAGE)
+        does = [*["--auto-reinstate"] * auto_reinstate, *["--auto-unfence"] * auto_unfence]
+        if systemd is not None:
+            return deploying.systemd(session, systemd, session.state_dir, does)
+        assert kubernetes is not None
+        return deploying.kubernetes(session, kubernetes, image or deploying.IMAGE, does)
     if not urls:
         if topology is None:
             raise UsageError(
@@ -195,12 +204,11 @@ def monitor(
     session: Session,
     *,
     lasting: Annotated[str | None, option("--for T", "End after this time.")] = None,
-    auto_reinstate: Annotated[
-        bool, option("--auto-reinstate", "Reinstate a lost site once it is back, under the lock.")
-    ] = False,
+    auto_reinstate: AUTO_REINSTATE = False,
+    auto_unfence: AUTO_UNFENCE = False,
     metrics: METRICS = None,
 ) -> Result:
-    """Sample both sites into the history, refresh the stored estimate. Changes nothing, unless `--auto-reinstate`."""
+    """Sample both sites into the history, refresh the stored estimate. Changes nothing, unless an `--auto-` says so."""
     from dr_ctl.core import machine  # noqa: PLC0415
 
     machine.give_back()
@@ -208,7 +216,9 @@ def monitor(
     from dr_ctl.cli import asking  # noqa: PLC0415
 
     lasting_s = asking.seconds_of("--for", lasting) if lasting is not None else None
-    return monitoring.monitor(session, lasting_s, auto_reinstate=auto_reinstate, metrics=metrics)
+    return monitoring.monitor(
+        session, lasting_s, auto_reinstate=auto_reinstate, auto_unfence=auto_unfence, metrics=metrics
+    )
 
 
 @command(app, "sync", example='sync --hold "a purge of orders.in, ticket 4711"', changes=CHANGE)

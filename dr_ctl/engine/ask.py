@@ -76,7 +76,8 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """`reason` and `expect_serving` are options of `Ask`, and here for commands that ask no question of their own."""
+    """`reason` and `expect_serving` are options of `Ask`, and here for commands that ask no question of their own.
+    `after`: the newest epoch of a lock in the reading that the run rests on, None for a person's command."""
 
     yes: bool = option("--yes", "Ask nothing.", default=False)
     dry_run: bool = option("--dry-run", "Show the very plan that a run would execute; change nothing.", default=False)
@@ -84,6 +85,7 @@ class RunOptions:
     reason: str | None = None
     expect_serving: str | None = None
     step: bool = option("--step", "Ask before each step; a no offers undo, or stopping here.", default=False)
+    after: int | None = None
     saved: Path | None = option(  # noqa: RUF009
         "--plan FILE", "Carry out this saved plan, or refuse: what changed?"
     )

@@ -29,7 +29,7 @@ from typing import ClassVar, Final
 from dr_ctl.core.document import moment, read
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import Json
-from dr_ctl.engine.operations import ACTIVATING, FENCING
+from dr_ctl.engine.operations import ACTIVATING, FENCING, UNFENCE
 from dr_ctl.engine.plan import Plan, PlannedStep
 
 GENESIS: Final = "0" * 64
@@ -306,4 +306,5 @@ _LETS_IN: Final = {
     (ACTIVATING, StepEvent.SUCCEEDED.value),
     (ACTIVATING, StepEvent.UNNEEDED.value),
     (FENCING, StepEvent.UNDONE.value),
+    (UNFENCE, StepEvent.SUCCEEDED.value),
 }

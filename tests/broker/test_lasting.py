@@ -1,5 +1,7 @@
 """A fence that outlasts a restart, on brokers whose listeners open at boot: the clients' role may do nothing there."""
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,15 +26,18 @@ def boots_open(tmp_path: Path) -> Iterator[Lab]:
         yield lab
 
 
-@pytest.fixture
-def operator(boots_open: Lab, tmp_path: Path) -> Operator:
-    reset(boots_open)
-
+def keeping_out(lab: Lab, folder: Path) -> Operator:
     def keep_out(told: dict[str, object]) -> None:
         for site in told["sites"].values():  # type: ignore[attr-defined]
             site["brokers"][0]["lasting_fence"] = {"roles": ["apps"]}
 
-    return Operator(boots_open, tmp_path / "state", changed_settings(boots_open, tmp_path, keep_out))
+    return Operator(lab, folder / "state", changed_settings(lab, folder, keep_out))
+
+
+@pytest.fixture
+def operator(boots_open: Lab, tmp_path: Path) -> Operator:
+    reset(boots_open)
+    return keeping_out(boots_open, tmp_path)
 
 
 def may_send(lab: Lab, site: str) -> bool:
@@ -76,3 +81,32 @@ def test_clients_that_find_a_restarted_site_open_may_do_nothing_there(boots_open
     assert back.code == 0, back.document
     assert may_send(lab, "london")
     assert operator.run("validate").document["data"]["fence"] == {"london": "lasting", "paris": "lasting"}
+
+
+def test_a_monitor_opens_the_site_that_served_last_again_after_a_reboot(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab") as lab, lab.load(20.0) as traffic:
+        operator = keeping_out(lab, tmp_path)
+        assert operator.run("swapover", "--to", "paris", "--yes").code == 0
+        note, watching = operator.state / "served.json", ("monitor", "--auto-unfence", "--auto-reinstate")
+        monitor = operator.start(*watching)
+        until(lambda: note.exists() and '"paris"' in note.read_text("utf-8"), why="the monitor sees paris serve")
+        for rebooted, signum in ((("paris",), signal.SIGTERM), (("paris", "london"), signal.SIGKILL)):
+            for site in rebooted:
+                os.kill(lab.pid(site) or 0, signum)
+            until(lambda gone=rebooted: not any(map(lab.pid, gone)), why="the brokers end")
+            if signum is signal.SIGKILL:  # and the machine of the monitor with them
+                monitor.kill()
+                monitor.communicate()
+                monitor = operator.start(*watching)
+            for site in rebooted:
+                lab.start(site)
+            sent = traffic.counts().sent
+            traffic.wait_for(sent + 20)
+            assert not lab.admin("london").clients_open()
+        monitor.send_signal(signal.SIGINT)
+        _, err = monitor.communicate(timeout=60)
+        verdict = traffic.stop()
+        runs = operator.run("runs", "list").document["data"]["runs"]
+
+    assert [(run["operation"], run["outcome"]) for run in runs] == [("swapover", "ok")] + [("unfence", "ok")] * 2, err
+    assert (verdict.lost, verdict.duplicates) == ((), ())

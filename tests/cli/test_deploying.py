@@ -46,17 +46,18 @@ def unit(path: Path) -> dict[str, list[str]]:
 def test_systemd_takes_the_units(dr_ctl: Shell) -> None:
     dr_ctl.settings(password=FILE)
 
-    ended = dr_ctl("init", "--systemd", "units")
+    ended = dr_ctl("init", "--systemd", "units", "--auto-unfence")
 
     files = sorted((dr_ctl.folder / "units").iterdir())
     assert [each.name for each in files] == [
-        f"dr-ctl-{name}" for name in ("monitor.service", "rehearsal.service", "rehearsal.timer")
+        f"dr-ctl-{name}" for name in ("monitor.service", "rehearsal.service", "rehearsal.timer", "unfence@.service")
     ]
     assert ended.out.startswith("Wrote dr-ctl-monitor.service, ")
     history, read = dr_ctl.folder / "history", f"{dr_ctl.folder}/dr-ctl.yaml"
     assert f"install -d -m 0700 {history} && chown -R dr-ctl:dr-ctl {history}\n" in ended.out
     assert re.search(rf"chgrp dr-ctl {read} .+ && chmod 0640 {read} ", ended.out)
     assert PASSWORD not in "".join(each.read_text("utf-8") for each in files)
+    assert "/dr-ctl monitor --auto-unfence --metrics" in files[0].read_text("utf-8")
     if (analyze := shutil.which("systemd-analyze")) is None:
         assert not os.environ.get("CI"), "systemd-analyze is missing: the Debian package systemd has it"
         pytest.skip("systemd-analyze is missing: the Debian package systemd has it")

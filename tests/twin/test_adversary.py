@@ -10,6 +10,7 @@ advise make one site serve. A stage is a twin or two real brokers; of those only
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import re
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
+import yaml
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import growing_s, system
@@ -89,6 +91,7 @@ def _some(topology: str, chance: random.Random) -> Sequence[str]:
         (16, lambda: [_typed(topology, chance)]),
         (4, lambda: _outage(chance)),
         (5, lambda: _trouble(topology, chance)),
+        (2, lambda: _by_itself(chance)),
         (2, lambda: [f"faults {chance.choice(('SERVING', 'WAITING'))} {chance.randrange(1000)}"]),
         (2, lambda: ["well"]),
         (1, lambda: ["operator"] if topology not in BY_IDS else ["work 20"]),
@@ -131,6 +134,28 @@ def _outage(chance: random.Random) -> Sequence[str]:
     ]
     before = [[f"cut {chance.choice(('SERVING', 'WAITING'))}", "work 10"], []]
     return [*chance.choice(before), lost, *chance.choice(rest)]
+
+
+def _by_itself(chance: random.Random) -> Sequence[str]:
+    """A monitor makes runs by itself, before and after somebody and something else did."""
+    who = chance.choice(("here", "there"))
+    monitor = f"{who}: monitor --for {chance.choice((2, 7))}s --auto-unfence"
+    monitor += chance.choice((" --auto-reinstate", ""))
+    site = chance.choice(("SERVING", "SERVING", "WAITING"))
+    between = [
+        [],
+        ["work 5"],
+        [f"here: fence {site} --yes"],
+        ["cut WAITING refuse"],
+        ["there: swapover --to WAITING --yes"],
+    ]
+    last, dies = (
+        chance.choice(("start", "well")),
+        f"{who} dies after {chance.randrange(1, 6)}{monitor.removeprefix(who)}",
+    )
+    again = [[monitor], [dies, monitor], [monitor.replace(who, "there" if who == "here" else "here"), monitor]]
+    killed = [f"kill {site}", *chance.choice(([], ["kill WAITING"]))]
+    return [monitor, *chance.choice(between), *killed, last, *chance.choice(again)]
 
 
 def _accepting(chance: random.Random, figures: Sequence[str]) -> str:
@@ -545,7 +570,7 @@ class Siege:
     def _command(self, who: str, typed: Sequence[str]) -> Ended | None:
         """`who` may end the process on the way: before or after so many of its requests, or after so many ms."""
         who, *manner = who.split()
-        self.patch.setenv("DR_CTL_CONFIG", str(self.stage.settings_path))
+        self.patch.setenv("DR_CTL_CONFIG", str(self._settings(who, typed[0])))
         self.patch.setenv("DR_CTL_STATE_DIR", str(self.states[who]))
         self.commands += 1
         if manner and manner[0] == "killed":
@@ -569,9 +594,26 @@ class Siege:
         if typed[0] in ("reinstate", "failback"):
             self.played += [f"  # {each['id']} {each['text']}" for each in ended.document["findings"]]
         self._honest(typed, ended, lives)
+        for kind, operation in (("unfenced", "unfence"), ("reinstated", "reinstate")):
+            for made in ended.document["data"].get(kind) or ():  # by a monitor itself
+                path = self.states[who] / "runs" / made["run"] / "result.json"
+                document = json.loads(path.read_bytes())
+                own = Ended(document["exit_code"], {key: document[key] for key in {*document} - {"journal"}}, "")
+                self.played[-1] += f"; {made['run']}: {own.code} {own.told[:80]}"
+                self._honest([operation, made["run"].split("-")[2]], own, lives)
         if self.twice_now() > open_before and not both and self._lives() == lives:
             raise Found(f"both sites were open while `{' '.join(typed)}` ran: {self.judge and self.judge.twice}")
         return ended
+
+    def _settings(self, who: str, command: str) -> Path:
+        """A monitor writes a history of its own: another one watches all the time."""
+        path = self.stage.settings_path
+        if command != "monitor":
+            return path
+        told = yaml.safe_load(path.read_text("utf-8"))
+        own = path.with_name(f"{who}.yaml")
+        own.write_text(yaml.safe_dump({**told, "history": {"path": f"history {who}", "every": "1s"}}), "utf-8")
+        return own
 
     def twice_now(self) -> int:
         return len(self.judge.twice) if self.judge is not None else 0

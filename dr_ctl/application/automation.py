@@ -1,0 +1,266 @@
+"""What the monitor does by itself where it is told to: it types the command that an operator would, for a run like any
+other, on evidence that its own readings have shown. A site that served last and came back closed is unfenced, a lost
+site that is back is reinstated.
+
+Which site served last stands in STATE too, so that a monitor that was restarted, perhaps with the host, knows it.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from dr_ctl.agents.exposing import AutomaticRun
+from dr_ctl.application.caller import Caller
+from dr_ctl.application.result import Result, of_error
+from dr_ctl.application.run import run
+from dr_ctl.core.document import document, of_file, read
+from dr_ctl.core.errors import UNREADABLE, DrCtlError, Stopped
+from dr_ctl.core.model import ExitCode, Role
+from dr_ctl.engine.ask import Ask, RunOptions
+from dr_ctl.engine.disk import private
+from dr_ctl.engine.lease import LockDocument
+from dr_ctl.engine.operations import REINSTATE, UNFENCE
+from dr_ctl.engine.roles import renamed_sites, roles_text
+from dr_ctl.engine.runs import write
+from dr_ctl.rpo.core.starts import same_start
+from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
+
+AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every reading
+SOON_S: Final = 10.0  # what was refused before it was a run, as while a link attaches
+UNWATCHED: Final = timedelta(minutes=15)
+"""After a longer gap between two readings nobody knows what was done meanwhile."""
+CLOSED_S: Final = 10.0
+"""A broker that ends may show closed listeners for a moment; one that goes on so was closed by somebody."""
+WRITTEN_EVERY: Final = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The site that was seen serving last, alone: by pair the starts of its brokers, and the newest epoch of a lock
+    then. `seen` is the newest reading that does not speak against it."""
+
+    site: str
+    starts: Mapping[str, str]
+    epoch: int
+    seen: datetime
+
+
+def newest_lock(snapshot: Snapshot) -> LockDocument | None:
+    return max((lock for look in snapshot.locks for lock in look.documents), key=lambda lock: lock.epoch, default=None)
+
+
+def served_after(snapshot: Snapshot, before: Served | None, now: datetime) -> Served | None:
+    """What a reading leaves of the knowledge which site served last; None where a person has to say."""
+    opened = {broker.site for broker in snapshot.brokers if broker.role is Role.SERVING}
+    if len(opened) > 1:
+        return None
+    lock = newest_lock(snapshot)
+    for site in opened:
+        starts = {broker.pair: broker.start for broker in _of(snapshot, site) if _serves(broker) and broker.start}
+        if len(starts) == len([*_of(snapshot, site)]):
+            return Served(site, starts, lock.epoch if lock is not None else 0, now)
+    if before is None or opened - {before.site}:
+        return None
+    # An attempt of a monitor to open that very site takes an epoch too.
+    own = lock is not None and lock.released and lock.what == _title(before.site) and lock.epoch == before.epoch + 1
+    return replace(before, epoch=before.epoch + own, seen=now)
+
+
+def is_back_closed(snapshot: Snapshot, served: Served) -> bool:
+    """Say whether brokers of the site were restarted and keep clients out, and its others serve."""
+    closed = [broker for broker in _of(snapshot, served.site) if _is_closed(broker)]
+    others = [broker for broker in _of(snapshot, served.site) if not _is_closed(broker)]
+    return bool(closed) and all(map(_serves, others)) and not any(_as_it_served(broker, served) for broker in closed)
+
+
+def why_not_unfenced(snapshot: Snapshot, served: Served) -> str | None:
+    """Say what speaks against opening the site that served last and is back closed; the command judges the rest."""
+    site, lock = served.site, newest_lock(snapshot)
+    away = [broker for broker in snapshot.brokers if broker.site != site]
+    if not all(broker.role is Role.STANDBY and broker.silent is None for broker in away):
+        return f"the other site was not seen closed: {roles_text(snapshot)}"
+    if any(debt.about == site for debt in snapshot.debts):
+        return f"{site} was lost before, and the other site served"
+    if lock is not None and (lock.epoch != served.epoch or not lock.released):
+        return f"a run took the lock since {site} was seen serving, or never ended: {lock.described}"
+    if lock is not None and all(lock.epoch not in _epochs(snapshot, broker) for broker in _of(snapshot, site)):
+        return f"the newest lock does not lie at {site}: {lock.described}"
+    return None
+
+
+def _of(snapshot: Snapshot, site: str) -> Iterable[BrokerSnapshot]:
+    return [broker for broker in snapshot.brokers if broker.site == site]
+
+
+def _serves(broker: BrokerSnapshot) -> bool:
+    return broker.role is Role.SERVING and not broker.kept_out
+
+
+def _is_closed(broker: BrokerSnapshot) -> bool:
+    """Closed by its listeners, or by a lasting fence behind open ones."""
+    is_up = broker.silent is None and broker.role in (Role.STANDBY, Role.SERVING)
+    return is_up and not _serves(broker)
+
+
+def _as_it_served(broker: BrokerSnapshot, served: Served) -> bool:
+    """Say whether it is not shown to have been restarted since."""
+    before = served.starts.get(broker.pair)
+    return broker.start is None or before is None or same_start(broker.start, before)
+
+
+def _epochs(snapshot: Snapshot, broker: BrokerSnapshot) -> set[int]:
+    at = (broker.site, broker.pair)
+    return {lock.epoch for look in snapshot.locks if (look.site, look.pair) == at for lock in look.documents}
+
+
+def _title(site: str) -> str:
+    """What the lock says of a run that opens that site."""
+    return f"{UNFENCE} of {site}"
+
+
+def reinstatable(snapshot: Snapshot) -> tuple[str, ...]:
+    """The sites of pending debts, that answer, and that need no person: the debt stands where the highest epoch
+    is, and the site that took over is seen serving in the same look."""
+    if renamed_sites(snapshot) is not None or len({debt.kept_at for debt in snapshot.debts}) > 1:
+        return ()  # lost in turn: which of them really serves is for a person to say
+    epochs = dict.fromkeys(snapshot.roles, 0)
+    for look in snapshot.locks:
+        epochs[look.site] = max(epochs[look.site], look.highest.epoch if look.highest is not None else 0)
+    highest = max(epochs.values())
+    sites = {
+        debt.about
+        for debt in snapshot.debts
+        if epochs[debt.kept_at] == highest
+        and snapshot.roles[debt.kept_at] is Role.SERVING
+        and snapshot.roles.get(debt.about) in (Role.STANDBY, Role.SERVING)
+    }
+    return tuple(sorted(sites))
+
+
+@dataclass
+class Automatic:
+    """Makes one kind of run. `runs` are those that it made, by name and outcome."""
+
+    caller: Caller
+    runs: list[AutomaticRun] = field(default_factory=list)
+    _not_before: dict[str, float] = field(default_factory=dict)
+    _told: dict[str, str] = field(default_factory=dict)
+
+    def act(self, snapshot: Snapshot) -> None:
+        """Do what this reading shows to be safe, unless that failed a moment ago. Says what came of it."""
+        raise NotImplementedError
+
+    def _typed(self, site: str, asked: Ask, about: str, snapshot: Snapshot) -> None:
+        """Make the run, unless another one has taken the lock since that reading."""
+        clock, lock = self.caller.clock, newest_lock(snapshot)
+        if clock.monotonic() < self._not_before.get(site, 0.0):
+            return
+        if site not in self._told:
+            self.caller.say(f"{about}: `dr-ctl {asked.operation} {site}`")
+        result = self._run(asked, lock.epoch if lock is not None else 0)
+        is_own = result.run is not None and all(finding.id != "DR-RUN-003" for finding in result.findings)
+        if is_own:  # refused beside an open run, a result names that one
+            self.runs.append(AutomaticRun(result.run, result.code.outcome, int(result.code)))
+        self._tell(site, result, asked.operation)
+        if result.code is ExitCode.OK:
+            self._told.pop(site, None)
+        else:
+            self._not_before[site] = clock.monotonic() + (AGAIN_S if is_own else SOON_S)
+
+    def _tell(self, site: str, result: Result, operation: str) -> None:
+        """Each refusal once, for as long as it stays the same."""
+        text = f"{result.code.outcome}: {result.summary}"
+        if self._told.get(site) != text:
+            self._told[site] = text
+            self.caller.line(result.envelope(operation), text)
+
+    def _run(self, asked: Ask, epoch: int) -> Result:
+        """A signal during the run ends the monitor too, once the run has ended."""
+        try:
+            result = run(self.caller, asked, RunOptions(yes=True, after=epoch))
+        except Stopped:
+            raise
+        except DrCtlError as error:
+            return of_error(error)
+        if result.code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+            raise Stopped(int(result.code) - 128)
+        return result
+
+
+class AutoReinstate(Automatic):
+    """Reinstates a lost site that is back."""
+
+    def act(self, snapshot: Snapshot) -> None:
+        for site in reinstatable(snapshot):
+            self._typed(site, Ask(REINSTATE, site), f"{site} is back", snapshot)
+
+
+@dataclass
+class AutoUnfence(Automatic):
+    """Opens the site that served last again, where its broker was restarted and keeps clients out."""
+
+    _served: Served | None = None
+    _kept: Served | None = None
+    _seen_s: float | None = None
+    _closed_s: float | None = None
+
+    @property
+    def _path(self) -> Path:
+        return self.caller.state() / "served.json"
+
+    def act(self, snapshot: Snapshot) -> None:
+        served = self._saw(snapshot)
+        if served is None or not is_back_closed(snapshot, served):
+            return
+        site, other = served.site, next(name for name in snapshot.roles if name != served.site)
+        if (why := why_not_unfenced(snapshot, served)) is not None:
+            text = f"{site} was restarted and is closed, and is not opened: {why}"
+            self._tell(site, Result(ExitCode.PRECHECK_FAILED, text), UNFENCE)
+            return
+        about = f"{site} was restarted and is closed; it was seen serving last, and {other} is closed"
+        self._typed(site, Ask(UNFENCE, other, reason=about), about, snapshot)
+
+    def _saw(self, snapshot: Snapshot) -> Served | None:
+        now, at_s = self.caller.clock.now(), self.caller.clock.monotonic()
+        if self._seen_s is None:
+            self._served = self._kept = self._remembered(now)
+        elif at_s - self._seen_s > UNWATCHED.total_seconds():
+            self._served = None
+        self._seen_s = at_s
+        served = served_after(snapshot, self._served, now)
+        if served is not None and self._is_by_hand(snapshot, served, at_s):
+            served = None
+        self._served = served
+        self._keep()
+        return served
+
+    def _is_by_hand(self, snapshot: Snapshot, served: Served, at_s: float) -> bool:
+        """Say whether somebody has closed the site while its broker ran."""
+        closed = [broker for broker in _of(snapshot, served.site) if _is_closed(broker)]
+        if not any(_as_it_served(broker, served) for broker in closed):
+            self._closed_s = None
+            return False
+        self._closed_s = at_s if self._closed_s is None else self._closed_s
+        return at_s - self._closed_s >= CLOSED_S
+
+    def _remembered(self, now: datetime) -> Served | None:
+        """What an earlier monitor saw; None where that was too long ago, or is later than now."""
+        try:
+            served = read(Served, of_file(self._path))
+        except UNREADABLE:
+            return None
+        return served if timedelta(0) <= now - served.seen <= UNWATCHED else None
+
+    def _keep(self) -> None:
+        served, kept = self._served, self._kept
+        if served is not None and kept is not None and served.seen - kept.seen < WRITTEN_EVERY:
+            kept = replace(kept, seen=served.seen)
+        if served == kept:
+            return
+        with suppress(OSError):  # then a monitor that follows asks a person
+            private(self._path.parent)
+            write(self._path, document(served) if served is not None else {})
+            self._kept = served
