@@ -211,8 +211,7 @@ def verify(caller: Caller, asked: Ask) -> Result:
 
 
 def _nothing_to_verify(caller: Caller, opened: Opened, snapshot: Snapshot, asked: Ask, data: VerifyData) -> Result:
-    """While a site serves the gate has not to hold: a swapover closes it. A fence is advised to nobody who moves
-    nothing."""
+    """While a site serves, the gate need not hold: a swapover closes the site first. So no fence is advised."""
     part, named = part_of(snapshot, asked), "" if asked.units is None else f" {some(asked.units)}"
     if part.roles[asked.target] is Role.SERVING and list(part.roles.values()).count(Role.SERVING) == 1:
         return Result(ExitCode.OK, f"{asked.target} serves{named}; there is nothing to verify", (), data)

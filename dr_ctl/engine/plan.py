@@ -1,6 +1,7 @@
 """A plan as a value: the steps, their exact calls, and the calls that undo them.
 
-A dry run prints the same object that a run executes, so the two cannot differ.
+A dry run prints the same object that a run executes. A call without `when` goes out unless its effect is seen to hold;
+one with `when` goes out where that is seen.
 """
 
 from __future__ import annotations

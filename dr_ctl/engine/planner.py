@@ -225,7 +225,7 @@ def _steps(
 
 
 def _limited(line: RunbookStep, limits: Mapping[str, float], ask: Ask) -> Mapping[str, float]:
-    """Whoever gives a move less time than its wait while serving may take means that wait too."""
+    """`--timeout` limits the catch-up too, where that may take longer."""
     if line.verb != CATCHING_UP or ask.timeout_s is None or "within" not in limits:
         return limits
     return {**limits, "within": min(limits["within"], ask.timeout_s)}

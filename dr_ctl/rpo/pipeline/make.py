@@ -1,4 +1,4 @@
-"""One question to a history: what has changed is summed up, and the figures are made of all hours."""
+"""Answers one question to a history: sums up the hours that changed, and makes the figures of all hours."""
 
 import re
 import threading
@@ -78,8 +78,8 @@ _FOLDER: Final = re.compile(r"PATH_NOT_FOUND.*((?:date=|summary/)\S*[^\s.])")
 
 
 def made(spark: SparkSession, asked: Request, now_us: int, say: Say = unheard) -> Made | Finding:
-    """Read what is asked for. Where a file goes meanwhile the history is looked at anew; files that are torn inside,
-    which only whoever reads them finds, are left out."""
+    """Read what is asked for. If a file disappears meanwhile, the reading starts again. Files that are torn inside are
+    left out; only the reading itself finds them."""
     torn: set[str] = set()
     store = Store.of(asked.history)
 

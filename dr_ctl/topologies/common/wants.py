@@ -1,4 +1,4 @@
-"""What a step wants of its brokers: a want gives the calls for what is missing of a state at a broker. Pure.
+"""Wants: the state that a step wants of a broker, as the calls that reach it from what was seen. Nothing is sent here.
 
 A plan shows what is missing by its snapshot. A run sends what is missing by a reading of now until nothing is,
 whichever node of a broker is active by then. An undo wants the state of before the run.
