@@ -73,6 +73,7 @@ class MonitorData:
     rows: int
     reinstated: Sequence[AutomaticRun] | None = optional()
     unfenced: Sequence[AutomaticRun] | None = optional()
+    quarantined: Sequence[AutomaticRun] | None = optional()
 
 
 @dataclass(frozen=True, slots=True)

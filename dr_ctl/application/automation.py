@@ -1,6 +1,6 @@
 """What the monitor does by itself where it is told to: it types the command that an operator would, for a run like any
 other, on evidence that its own readings have shown. A site that served last and came back closed is unfenced, a lost
-site that is back is reinstated.
+site that is back is reinstated, one that can get in in spite of its quarantine is kept out again.
 
 Which site served last stands in STATE too, so that a monitor that was restarted, perhaps with the host, knows it.
 """
@@ -20,14 +20,16 @@ from dr_ctl.core.document import document, of_file, read
 from dr_ctl.core.errors import UNREADABLE, DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine.ask import Ask, RunOptions
+from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.lease import LockDocument
-from dr_ctl.engine.operations import REINSTATE, UNFENCE
+from dr_ctl.engine.operations import FAILOVER, REINSTATE, UNFENCE
 from dr_ctl.engine.roles import renamed_sites, roles_text
 from dr_ctl.engine.runs import write
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
 
+LET_IN_AGAIN: Final = "DR-RETURN-004"
 AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every reading
 SOON_S: Final = 10.0  # what was refused before it was a run, as while a link attaches
 UNWATCHED: Final = timedelta(minutes=15)
@@ -122,22 +124,32 @@ def _title(site: str) -> str:
 
 
 def reinstatable(snapshot: Snapshot) -> tuple[str, ...]:
-    """The sites of pending debts, that answer, and that need no person: the debt stands where the highest epoch
-    is, and the site that took over is seen serving in the same look."""
+    """The sites that were lost, that answer, and that need no person."""
+    answer = (Role.STANDBY, Role.SERVING)
+    return tuple(sorted({debt.about for debt in _certain(snapshot) if snapshot.roles.get(debt.about) in answer}))
+
+
+def let_in_again(snapshot: Snapshot) -> tuple[str, ...]:
+    """The site that took over, where a restart or a takeover has ended the quarantine of the other one."""
+    if all(finding.id != LET_IN_AGAIN for finding in snapshot.findings()):
+        return ()
+    return tuple(sorted({debt.kept_at for debt in _certain(snapshot) if debt.kind is DebtKind.QUARANTINE}))
+
+
+def _certain(snapshot: Snapshot) -> list[Debt]:
+    """The debts that stand where the highest epoch is, at the site that took over, which is seen serving in the same
+    look."""
     if renamed_sites(snapshot) is not None or len({debt.kept_at for debt in snapshot.debts}) > 1:
-        return ()  # lost in turn: which of them really serves is for a person to say
+        return []  # lost in turn: which of them really serves is for a person to say
     epochs = dict.fromkeys(snapshot.roles, 0)
     for look in snapshot.locks:
         epochs[look.site] = max(epochs[look.site], look.highest.epoch if look.highest is not None else 0)
     highest = max(epochs.values())
-    sites = {
-        debt.about
+    return [
+        debt
         for debt in snapshot.debts
-        if epochs[debt.kept_at] == highest
-        and snapshot.roles[debt.kept_at] is Role.SERVING
-        and snapshot.roles.get(debt.about) in (Role.STANDBY, Role.SERVING)
-    }
-    return tuple(sorted(sites))
+        if epochs[debt.kept_at] == highest and snapshot.roles[debt.kept_at] is Role.SERVING
+    ]
 
 
 @dataclass
@@ -159,13 +171,14 @@ class Automatic:
         if clock.monotonic() < self._not_before.get(site, 0.0):
             return
         if site not in self._told:
-            self.caller.say(f"{about}: `dr-ctl {asked.operation} {site}`")
+            at = f"--to {site}" if asked.operation == FAILOVER else site
+            self.caller.say(f"{about}: `dr-ctl {asked.operation} {at}`")
         result = self._run(asked, lock.epoch if lock is not None else 0)
         is_own = result.run is not None and all(finding.id != "DR-RUN-003" for finding in result.findings)
         if is_own:  # refused beside an open run, a result names that one
             self.runs.append(AutomaticRun(result.run, result.code.outcome, int(result.code)))
         self._tell(site, result, asked.operation)
-        if result.code is ExitCode.OK:
+        if result.code is ExitCode.OK and result.run is not None:
             self._told.pop(site, None)
         else:
             self._not_before[site] = clock.monotonic() + (AGAIN_S if is_own else SOON_S)
@@ -196,6 +209,14 @@ class AutoReinstate(Automatic):
     def act(self, snapshot: Snapshot) -> None:
         for site in reinstatable(snapshot):
             self._typed(site, Ask(REINSTATE, site), f"{site} is back", snapshot)
+
+
+class AutoQuarantine(Automatic):
+    """Makes the failover's quarantine again."""
+
+    def act(self, snapshot: Snapshot) -> None:
+        for site in let_in_again(snapshot):
+            self._typed(site, Ask(FAILOVER, site), f"what was lost can come in at {site} again", snapshot)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from dr_ctl.agents import exposing as own_exposing
 from dr_ctl.agents.exposing import Metric, MonitorData, Sample, exposing
 from dr_ctl.agents.monitor import Monitor, Refresher, shown, stays_by_default
 from dr_ctl.application import estimates, lost_site, rehearsing
-from dr_ctl.application.automation import AutoReinstate, AutoUnfence
+from dr_ctl.application.automation import AutoQuarantine, AutoReinstate, AutoUnfence
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import paged
 from dr_ctl.application.estimates import request
@@ -52,14 +52,16 @@ def monitor(
     *,
     auto_reinstate: bool,
     auto_unfence: bool = False,
+    auto_quarantine: bool = False,
     metrics: str | None = None,
 ) -> Result:
     """Look at least once, until the time is over or a signal ends it. `auto_reinstate`: a lost site that is back;
-    `auto_unfence`: a site that served last and came back closed."""
+    `auto_unfence`: a site that served last and came back closed; `auto_quarantine`: a lost site that may get in."""
     installation, clock = caller.installation(), caller.clock
     until = clock.monotonic() + lasting_s if lasting_s is not None else None
     unfencing = AutoUnfence(caller.called(UNFENCE)) if auto_unfence else None
     reinstating = AutoReinstate(caller.called(REINSTATE)) if auto_reinstate else None
+    keeping_out = AutoQuarantine(caller.called(FAILOVER)) if auto_quarantine else None
     recorded = Recorded(caller)
     with (
         exposing(metrics) as board,
@@ -78,7 +80,7 @@ def monitor(
                     board.shown = shown(watching, look, figures.of(look.snapshot, look.at), figures.problems)
                 own_exposing.notify(own_exposing.READY, own_exposing.ALIVE, f"STATUS={look.line}")
                 caller.line(document(look), look.line)
-                for automatic in (unfencing, reinstating):
+                for automatic in (unfencing, reinstating, keeping_out):
                     if automatic is not None:
                         automatic.act(look.snapshot)
                 watching.wait(until)
@@ -91,8 +93,10 @@ def monitor(
         text += f"; {len(reinstating.runs)} run(s) to reinstate a lost site"
     if unfencing is not None:
         text += f"; {len(unfencing.runs)} run(s) to open a site again"
-    reinstated, unfenced = (made.runs if made is not None else None for made in (reinstating, unfencing))
-    data = MonitorData(watching.readings, watching.rows, reinstated, unfenced)
+    if keeping_out is not None:
+        text += f"; {len(keeping_out.runs)} run(s) to keep a lost site out"
+    made = (each.runs if each is not None else None for each in (reinstating, unfencing, keeping_out))
+    data = MonitorData(watching.readings, watching.rows, *made)
     return Result(ExitCode.OK, text, recorded.findings, data=data)
 
 

@@ -206,6 +206,10 @@ def monitor(
     lasting: Annotated[str | None, option("--for T", "End after this time.")] = None,
     auto_reinstate: AUTO_REINSTATE = False,
     auto_unfence: AUTO_UNFENCE = False,
+    auto_quarantine: Annotated[
+        bool,
+        option("--auto-quarantine", "The monitor keeps a lost site out again if a restart let it in, under the lock."),
+    ] = False,
     metrics: METRICS = None,
 ) -> Result:
     """Sample both sites into the history, refresh the stored estimate. Changes nothing, unless an `--auto-` says so."""
@@ -217,7 +221,12 @@ def monitor(
 
     lasting_s = asking.seconds_of("--for", lasting) if lasting is not None else None
     return monitoring.monitor(
-        session, lasting_s, auto_reinstate=auto_reinstate, auto_unfence=auto_unfence, metrics=metrics
+        session,
+        lasting_s,
+        auto_reinstate=auto_reinstate,
+        auto_unfence=auto_unfence,
+        auto_quarantine=auto_quarantine,
+        metrics=metrics,
     )
 
 

@@ -25,6 +25,8 @@ ACTIVATING: Final = "activate"
 FINISHING: Final = frozenset({"observe", "check", NO_RETURN, ACTIVATING, "probe"})
 # The same verbs where the source lets clients in again: the source is closed, without any check before.
 CLOSING_AGAIN: Final = (FINISHING - {"check"}) | {FENCING}
+# The verbs left for a failover that was made: what the lost site holds is kept out again.
+KEEPING_OUT: Final = frozenset({"observe", "check", SNAPSHOT, "quarantine"})
 # How a lost site is reinstated. Once the last verb has succeeded, it stays so, even if a later step fails.
 RECONCILE: Final = "reconcile"
 REJOINING: Final = frozenset({"residue", "reinstate", RECONCILE})

@@ -11,6 +11,7 @@ from typing import TypeVar
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, Weight, some
 from dr_ctl.engine.ask import Ask
+from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import (
     ACTIVATE,
     ALONE,
@@ -26,6 +27,7 @@ from dr_ctl.engine.operations import (
     GENERAL,
     HOLD,
     HOOK,
+    KEEPING_OUT,
     MOVING,
     NO_RETURN,
     QUESTION,
@@ -76,7 +78,8 @@ def plan(
     again = past is not None and open_again(part, past)
     cuts_off = bool(cutting_off(runbook.steps))
     loses = ask.operation == FAILOVER and not again
-    if loses and (against := not_lost(part, ask, under_way=past is not None, cut_off=cuts_off)):
+    was_made = loses and past is None and _keeps_out(part, ask.target)
+    if loses and not was_made and (against := not_lost(part, ask, under_way=past is not None, cut_off=cuts_off)):
         return Refusal(against, ExitCode.SERVING_SITE_ALIVE)
     if past is not None:
         elsewhere = other_sites(part, past) or other_brokers(recipe.basis(snapshot), past)
@@ -110,6 +113,8 @@ def plan(
     lines = _lines(runbook, part, move, past)
     if finishing:
         lines = [line for line in lines if line.verb in (CLOSING_AGAIN if again else FINISHING)]
+    if was_made:
+        lines = [line for line in lines if line.verb in KEEPING_OUT]
     steps = _steps(lines, recipe, snapshot, move, past, finishing=finishing)
     not_asked = [unit for unit in snapshot.units if not ask.includes(unit.name)]
     decided = Plan(
@@ -126,7 +131,7 @@ def plan(
         served={unit.name: unit.serving for unit in not_asked if unit.serving} if past is None else past.plan.served,
         basis=_basis(runbook, recipe, snapshot),
     )
-    made = again or (past is not None and whole_at(part, ask.target))
+    made = again or was_made or (past is not None and whole_at(part, ask.target))
     above = exposure.too_high(ask) if exposure is not None and not made else None
     return decided if above is None else Refusal((above, *findings), ExitCode.LOSS_REFUSED, decided)
 
@@ -161,6 +166,13 @@ def _moved(snapshot: Observation, move: Move) -> bool:
     """Say whether the service moved: the other site is closed, and the target serves every unit. A returning site may
     be open by mistake."""
     return whole_at(snapshot, move.target) and snapshot.roles[move.source] is not Role.SERVING
+
+
+def _keeps_out(snapshot: Observation, target: str) -> bool:
+    """Say whether the target serves alone since a failover, whose price was accepted then."""
+    lost = other(snapshot, target)
+    kept = (debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == target)
+    return whole_at(snapshot, target) and snapshot.roles[lost] is not Role.SERVING and lost in kept
 
 
 def _moved_units(snapshot: Observation, target: str, past: RunState | None) -> tuple[str, ...]:
