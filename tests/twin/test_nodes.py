@@ -160,6 +160,59 @@ def test_a_passive_node_is_not_taken_for_the_broker(twin: PlayedTwin, dr_ctl: Co
     assert serving(twin) == ("london",)
 
 
+@pytest.mark.parametrize("layout", [Layout(nodes=2)])
+@pytest.mark.parametrize("topology", NEW)
+def test_a_passive_node_of_the_target_is_told_as_the_one_cause(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """It has no acceptor, no link and no queue, and nothing of that is to be mended."""
+    name_one(twin, london="a", paris="b")
+
+    looked, refused = dr_ctl("validate", "--for", "swapover"), dr_ctl("swapover", "--to", "paris", "--yes")
+
+    assert (looked.code, refused.code, serving(twin)) == (22, 10, ("london",)), refused.document
+    for ended in (looked, refused):
+        assert "there is passive" in str(ended.document)
+        assert not [each for each in ended.document["findings"] if each["id"][:7] in ("DR-DOOR", "DR-LINK")]
+
+
+@pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0, gap_s=8.0)])
+@pytest.mark.parametrize("topology", NEW)
+def test_while_a_broker_fails_back_inside_its_site_nothing_is_opened_elsewhere(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    """Both nodes answer that they are passive, and every listener refuses, for seconds."""
+    twin.kill("london", node="a")
+    until(lambda: nodes(dr_ctl("status"))["b"] == "active")
+    twin.start("london", node="a")
+
+    told, checked = dr_ctl("status"), dr_ctl("check")
+    refused, worded = dr_ctl(*FAILOVER), dr_ctl("swapover", "--to", "paris", "--yes")
+
+    assert set(nodes(told).values()) <= {"passive", "refuses"}, nodes(told)
+    assert told.document["data"]["sites"]["london"]["role"] == "unknown"
+    assert "no node of london/orders-1 is active" in checked.document["summary"]
+    assert refused.code == 12, refused.document
+    assert "another one may be" in refused.document["summary"] or "a passive one may be" in refused.document["summary"]
+    assert (worded.code, serving(twin)) == (10, ()), worded.document
+    until(lambda: nodes(dr_ctl("status"))["a"] == "active")
+    done(dr_ctl("swapover", "--to", "paris", "--yes"))
+    assert serving(twin) == ("paris",)
+
+
+def test_an_activation_alone_closes_nothing_where_nodes_meet_at_the_clients_acceptor(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    for words in (("fence", "london"), ("drain", "--to", "paris")):
+        done(dr_ctl(*words, "--yes"))
+    for site in ("london", "paris"):
+        node(twin, site).group = Group(OFF, listener="clients")
+        node(twin, site).group.cluster["another"] = "10.9.8.6:61616"
+
+    opened = dr_ctl("activate", "paris", "--yes")
+
+    assert {each["severity"] for each in opened.rows("DR-NODE-002")} == {"warning"}, opened.document
+    assert (opened.code, serving(twin)) == (0, ("paris",)), opened.document
+
+
 REPLICATES, SHARES, OFF = "Replication Primary w/quorum voting", "Shared Store Primary", "Primary Only"
 JOINS = Guest("clients", "CORE", remote="10.9.8.7:40001")
 LISTENS = Guest("clients", "CORE", "cluster-user", consumes="notif.1", remote="10.9.8.7:40002")
