@@ -5,17 +5,20 @@ to both."""
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from dr_ctl.settings.brokers import Grouped, ManagedBroker
+from dr_ctl.settings.brokers import Grouped, ManagedBroker, Node
 from dr_ctl.settings.model import Settings, Site, SiteName
-from dr_ctl.settings.parts import HttpAddress, IdStore, Names, Part, Seconds, Secret, StompAddress
+from dr_ctl.settings.parts import HttpAddress, IdStore, Names, Part, Seconds, Secret, StompAddress, listed
 
 
 class AgentAccess(Part):
     """A way in of its own for whoever works beside the clients, which stays open when these are kept out."""
 
-    stomp: StompAddress = Field(description="address of a transport connector that no client uses")
+    stomp: StompAddress | None = Field(
+        default=None,
+        description="address of a transport connector that no client uses; required where no node says its own",
+    )
     username: str = Field(description="the agent's login")
     password: Secret = Field(description="the agent's password")
     connector: str = Field(description="the name of that transport connector; never one of `clients`")
@@ -34,10 +37,35 @@ class ClassicBroker(ManagedBroker):
         return self
 
 
-class BrokerSyncBroker(ClassicBroker, Grouped):
+class ClassicNode(Node):
+    """One process of a broker that has several; only the master has listeners."""
+
+    sync: StompAddress | None = Field(default=None, description="the address of `sync` at that node")
+
+
+class SyncedBroker(ClassicBroker, Grouped):
+    """A broker whose messages dr-ctl itself reads."""
+
+    nodes: Annotated[tuple[ClassicNode, ...], BeforeValidator(listed)] = Field(
+        default=(), description="the nodes of a broker that has several, instead of its `jolokia` and `stomp`"
+    )
+    sync: AgentAccess | None = Field(default=None, description="how dr-ctl itself, and the agent of `sync`, reach it")
+
+    @model_validator(mode="after")
+    def _synced(self) -> Self:
+        if self.sync is not None and self.sync.stomp is None and not (self.nodes and all(map(self.at, self.nodes))):
+            raise ValueError("sync: needs stomp, or each node its own sync")
+        return self
+
+    def at(self, node: Node | None) -> str | None:
+        """The address of `sync` at that node."""
+        own = node.sync if isinstance(node, ClassicNode) else None
+        return own or (self.sync.stomp if self.sync is not None else None)
+
+
+class BrokerSyncBroker(SyncedBroker):
     """A broker of a pair that copies over a network connector."""
 
-    sync: AgentAccess | None = Field(default=None, description="how `dr-ctl sync` reaches this broker")
     network: str | None = Field(
         default=None, description="network connector to the peer; without: found out, by the peer's name"
     )
@@ -180,7 +208,7 @@ class ClassicSharedStore(Settings):
         return frozenset(broker.holder for site in self.sites.values() for broker in site.brokers)
 
 
-class FanoutBroker(ClassicBroker, Grouped):
+class FanoutBroker(SyncedBroker):
     """A broker of a pair that producers write to side by side."""
 
     producers: Names = Field(

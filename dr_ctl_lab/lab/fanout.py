@@ -30,7 +30,8 @@ FINISH_S, TURN_S = 3.0, 0.05
 
 @dataclass(frozen=True, slots=True)
 class FanOut:
-    """Where producers write to, and the file that says how many sites have to confirm."""
+    """Where producers write to, at each node of a site's broker, and the file that says how many sites have to
+    confirm."""
 
     sites: tuple[tuple[str, Address], ...]
     least_in: Path
@@ -38,7 +39,7 @@ class FanOut:
     def least(self) -> int:
         """How many; the full number while the file is being written."""
         told = self.least_in.read_text().strip()
-        return int(told) if told.isdigit() else len(self.sites)
+        return int(told) if told.isdigit() else len({site for site, _ in self.sites})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +94,14 @@ class _Lines:
     def __init__(self, fan: FanOut, login: Login, what: Producing) -> None:
         self.open: dict[str, Client] = {}
         self._fan, self._login, self._what = fan, login, what
-        self._not_before: dict[str, float] = {}
+        self._not_before: dict[Address, float] = {}
 
     def connect(self, now: float) -> dict[str, Client]:
         """Try where there is no connection, every now and then."""
         for site, address in self._fan.sites:
-            if site not in self.open and now >= self._not_before.get(site, 0.0):
+            if site not in self.open and now >= self._not_before.get(address, 0.0):
                 client = self._what.opener.open(self._what.speaks, address, self._login, timeout_s=GREETING_S)
-                self._not_before[site] = growing_s() + AGAIN_S
+                self._not_before[address] = growing_s() + AGAIN_S
                 if client is not None:
                     self.open[site] = client
         return self.open

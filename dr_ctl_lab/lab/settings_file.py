@@ -44,8 +44,12 @@ def _broker(kind: Kind, nodes: Sequence[SiteState]) -> dict[str, Any]:
     rows = [kind.settings(node, f"secrets/{node.group}") for node in nodes]
     if len(rows) == 1 or kind.group is None:
         return rows[0]
+    own = [{key: row[key] for key in OF_A_NODE} for row in rows]
     common = {key: value for key, value in rows[0].items() if key not in OF_A_NODE}
-    named = [{"name": node.node, **{key: row[key] for key in OF_A_NODE}} for node, row in zip(nodes, rows, strict=True)]
+    if "sync" in common:  # one login, and at each node an address
+        own = [{**each, "sync": row["sync"]["stomp"]} for each, row in zip(own, rows, strict=True)]
+        common["sync"] = {key: value for key, value in common["sync"].items() if key != "stomp"}
+    named = [{"name": node.node, **each} for node, each in zip(nodes, own, strict=True)]
     return {**common, "nodes": named, **deepcopy(kind.group.settings)}
 
 

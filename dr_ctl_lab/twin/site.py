@@ -366,6 +366,9 @@ class Twin:
         common = {key: text for key, text in rows[0].items() if key not in OF_A_NODE}
         apart = {"cluster": [nodes.layout.listener]} if nodes.meet_apart else {}
         described = [{key: row[key] for key in OF_A_NODE} for row in rows]
+        if "sync" in common:  # one login, and at each node an address
+            described = [{**each, "sync": row["sync"]["stomp"]} for each, row in zip(described, rows, strict=True)]
+            common["sync"] = {key: text for key, text in common["sync"].items() if key != "stomp"}
         return {**common, "nodes": described, "takeover": f"{nodes.layout.takeover_s * 2:g}s", **apart}
 
     def _write_settings(self) -> None:

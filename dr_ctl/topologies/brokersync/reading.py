@@ -16,17 +16,16 @@ from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import Clock
 from dr_ctl.jolokia.client import Read, Reader
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.classic import BrokerSyncBroker
 from dr_ctl.settings.model import Installation, Queues
-from dr_ctl.stomp_io.address import Closed, Connected, Login
+from dr_ctl.stomp_io.address import Closed, Connected
 from dr_ctl.topologies.brokersync import parity, proven
 from dr_ctl.topologies.brokersync.view import AGENT, QUEUE, BrokerView, SyncConfig
 from dr_ctl.topologies.classic import access, beans, statistics
 from dr_ctl.topologies.classic import reading as parts
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import observer, snapshot
-from dr_ctl.topologies.common.access import Gate, Part, gate
+from dr_ctl.topologies.common.access import Gate, Part
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.view import Config, Queue
 
@@ -91,14 +90,6 @@ class Access(access.Access[BrokerView]):
         if not isinstance(greeting, Connected | Closed):
             raise TimedOut(f"{clients.address}: whether clients are let in cannot be told: {if_known(greeting)}")
         return agents, dict.fromkeys(self.config.clients, isinstance(greeting, Connected))
-
-    def agents_listener(self) -> Gate | None:
-        """The agent's own STOMP listener, which stays open behind a fence, if the settings name one."""
-        own = self.settings.sync
-        if own is None:
-            return None
-        password = resolve(own.password, self._installation.file.parent)
-        return gate(self._installation, self.site, own.stomp, Login(own.username, password))
 
     def note_opening(self) -> None:
         """Note its counters, before clients are let in. Raises `BrokerError`."""

@@ -14,13 +14,17 @@ from dr_ctl.engine.ports import Done, Outcome, Refused
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import Answer, Read
 from dr_ctl.jolokia.values import Fields
+from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.classic import ClassicBroker as Settings
+from dr_ctl.settings.classic import SyncedBroker
 from dr_ctl.settings.model import Installation
+from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.classic import beans, reading
 from dr_ctl.topologies.classic.broker import B_co
 from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import access
+from dr_ctl.topologies.common.access import Gate, gate
 from dr_ctl.topologies.common.group import Itself
 from dr_ctl.topologies.common.names import OWN
 
@@ -115,6 +119,17 @@ class Access(access.Access[B_co]):
             "denied": answer.denied,
             "bridges": tuple(each for each, network in answer.connections if network),
         }
+
+    def agents_listener(self) -> Gate | None:
+        """A STOMP listener that stays open behind a fence, at the node that is active, if the settings name one."""
+        settings, active = self.settings, self.group.last or self.group.processes[0]
+        own = settings.sync if isinstance(settings, SyncedBroker) else None
+        if not isinstance(settings, SyncedBroker) or own is None:
+            return None
+        stomp = settings.at(next((node for node in settings.nodes if node.name == active.name), None))
+        login = Login(own.username, resolve(own.password, self._installation.file.parent))
+        assert stomp is not None  # the settings say it of every node
+        return gate(self._installation, self.site, stomp, login)
 
     def store(self) -> Store:
         return self.document_files.store

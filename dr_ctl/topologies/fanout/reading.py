@@ -15,15 +15,13 @@ from dr_ctl.engine.ports import Done, Outcome
 from dr_ctl.jolokia.client import Answer, Read, Reader
 from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.classic import ClassicFanout, FanoutBroker
 from dr_ctl.settings.model import Installation
-from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.classic import access
 from dr_ctl.topologies.classic.broker import OWN_CLIENT
 from dr_ctl.topologies.classic.ids import browsed, connected
 from dr_ctl.topologies.classic.reading import ask
-from dr_ctl.topologies.common.access import Gate, gate
+from dr_ctl.topologies.common.access import Gate
 from dr_ctl.topologies.common.calls import items
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
@@ -151,14 +149,13 @@ class Access(access.Access[BrokerView]):
 
     def _own_gate(self) -> Gate:
         """dr-ctl's own way in for messages. Raises `BrokerError`."""
-        sync = self.settings.sync
-        if sync is None:
+        listener = self.agents_listener()
+        if listener is None:
             raise CannotCopy(
                 f"{self.site}/{self.pair}: the settings name no `sync:`, so no message can be copied",
                 remedy="Name there a STOMP connector that no client uses.",
             )
-        login = Login(sync.username, resolve(sync.password, self._installation.file.parent))
-        return gate(self._installation, self.site, sync.stomp, login)
+        return listener
 
     def messages(self, queue: str, wanted: Collection[str]) -> Mapping[str, CopiedMessage]:
         """Read these messages as they lie here. Raises `BrokerError`."""

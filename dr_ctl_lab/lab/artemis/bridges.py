@@ -18,6 +18,7 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.jolokia.values import parts, quote
 from dr_ctl_lab.lab.artemis import create
 from dr_ctl_lab.lab.artemis.admin import Admin
+from dr_ctl_lab.lab.artemis.group import GROUP, OF_NODES
 from dr_ctl_lab.lab.artemis.mirror import profile
 from dr_ctl_lab.lab.clients.client import ID_HEADER, Speaks
 from dr_ctl_lab.lab.distribution import ARTEMIS
@@ -92,12 +93,11 @@ def configured(xml: str, make: Make) -> str:
 
 
 def _listeners(make: Make, copied: Sequence[str]) -> str:
-    site, peer = make.site, make.peer.name
+    site = make.site
     ports = site.ports
     return f"""<journal-buffer-timeout>{SYNC_NS}</journal-buffer-timeout>
 
-      <connectors>
-         <connector name="{peer}">{make.link_uris[0]}</connector>
+      <connectors>{"".join(_connector(*each) for each in zip(_ways(make), make.link_uris, strict=True))}
       </connectors>
 
       <acceptors>
@@ -113,8 +113,19 @@ def _listeners(make: Make, copied: Sequence[str]) -> str:
       </diverts>"""
 
 
+def _ways(make: Make) -> list[str]:
+    """The names of the connectors to the peer, one to each of its nodes."""
+    return [make.peer.name, *(f"{make.peer.name}.{node}" for node in range(2, len(make.link_uris) + 1))]
+
+
+def _connector(name: str, uri: str) -> str:
+    return f"""
+         <connector name="{name}">{uri}</connector>"""
+
+
 def _bridge(make: Make, address: str) -> str:
     site, peer = make.site, make.peer.name
+    refs = "".join(f"<connector-ref>{name}</connector-ref>" for name in _ways(make))
     told = "".join(f"\n            <{key}>{json.dumps(value)}</{key}>" for key, value in BRIDGED.items())
     return f"""
          <bridge name={quoteattr(bridge(peer, address))}>
@@ -126,7 +137,7 @@ def _bridge(make: Make, address: str) -> str:
             </transformer>{told}
             <user>{BRIDGE}</user>
             <password>{site.others[BRIDGE]}</password>
-            <static-connectors><connector-ref>{peer}</connector-ref></static-connectors>
+            <static-connectors>{refs}</static-connectors>
          </bridge>"""
 
 
@@ -240,16 +251,19 @@ class BridgesAdmin(Admin):
             "queue-name": buffer(peer, queue),
             "forwarding-address": queue,
             "transformer-configuration": {"class-name": TRANSFORMER, "properties": {ORIGIN: site}},
-            "static-connectors": [peer],
+            "static-connectors": self._ways(),
             "user": BRIDGE,
             "password": password,
         }
         self._on_broker(f"createBridge({TEXT})", json.dumps(told))
 
+    def _ways(self) -> list[str]:
+        """The connectors to the peer: the first has its name. Others are for the nodes of this broker."""
+        names = (str(one["name"]) for one in json.loads(self._read(self._broker, "ConnectorsAsJSON")))
+        return sorted(name for name in names if not OF_NODES.match(name))
+
     def _peer(self) -> str:
-        """The only connector has the peer's name."""
-        (peer,) = (one["name"] for one in json.loads(self._read(self._broker, "ConnectorsAsJSON")))
-        return str(peer)
+        return self._ways()[0]
 
     def _diverts(self) -> list[dict[str, Any]]:
         pattern = "component=addresses,subcomponent=diverts,*"
@@ -309,4 +323,5 @@ KIND: Final = create.artemis(
     ids=IdsAt(address=IDS, acceptor="agents", user=AGENT),
     speaks=SPOKEN,
     forwards=lambda _: False,
+    group=GROUP,
 )

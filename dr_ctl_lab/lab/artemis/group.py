@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl_lab.lab.make import Group
@@ -22,6 +23,7 @@ REPLICATED: Final = (
     "<replication><primary><check-for-active-server>true</check-for-active-server></primary></replication>",
     "<replication><backup><allow-failback>true</allow-failback></backup></replication>",
 )
+OF_NODES: Final = re.compile(r"own$|other-\d+$")  # the names of connectors between them
 STARTS, WAITS = "AMQ221000", "AMQ221034"  # in the log: the first node starts; it waits for its store
 
 
@@ -72,6 +74,6 @@ def waits(instance: Path) -> bool:
     return log.exists() and WAITS in log.read_text(errors="replace").rpartition(STARTS)[2]
 
 
+GROUP: Final = Group(ports=("cluster",), waits=waits, replicates=True, settings={"cluster": ["cluster"]})
 # A takeover opens listeners: only rights keep clients out for good.
-SETTINGS: Final = {"cluster": ["cluster"], "lasting_fence": {"roles": ["apps"]}}
-GROUP: Final = Group(ports=("cluster",), waits=waits, replicates=True, settings=SETTINGS)
+FENCED: Final = replace(GROUP, settings={"cluster": ["cluster"], "lasting_fence": {"roles": ["apps"]}})

@@ -23,7 +23,7 @@ from dr_ctl_lab.lab.artemis.create import (
     only,
     queues,
 )
-from dr_ctl_lab.lab.artemis.group import GROUP
+from dr_ctl_lab.lab.artemis.group import FENCED
 from dr_ctl_lab.lab.distribution import ARTEMIS
 from dr_ctl_lab.lab.state import ADMIN
 
@@ -84,5 +84,5 @@ KIND: Final = artemis(
     options=options,
     create=partial(create, memory=memory, profile=profile, configured=configured),
     admin=Admin,
-    group=GROUP,
+    group=FENCED,
 )

@@ -16,6 +16,7 @@ from dr_ctl_lab.lab.classic import create
 from dr_ctl_lab.lab.clients.client import ID_HEADER, Speaks
 from dr_ctl_lab.lab.fanout import LEAST_FILE
 from dr_ctl_lab.lab.ids import SHARED, IdStore, store_at
+from dr_ctl_lab.lab.make import Group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,7 @@ def joined(instance: Path, make: Make) -> create.Joined:
     return create.Joined(
         store=create.kahadb(make),
         connectors=f'\n      <transportConnector name="{PRODUCERS}" uri="{address}"/>',
-        boots_open=make.options["boots_open"],
+        boots_open=make.options["boots_open"] or bool(make.nodes),
     )
 
 
@@ -95,6 +96,7 @@ KIND: Final = create.classic(
     links_at_boot=lambda _: False,
     beside=beside,
     fan_out=PRODUCERS,
+    group=Group(ports=(), waits=create.waits),
     # No MQTT: its messages have no properties, and so none by which both sites know one.
     speaks=(Speaks.STOMP, Speaks.AMQP, Speaks.OPENWIRE),
 )
