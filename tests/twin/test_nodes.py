@@ -174,6 +174,22 @@ def test_a_passive_node_of_the_target_is_told_as_the_one_cause(twin: PlayedTwin,
         assert not [each for each in ended.document["findings"] if each["id"][:7] in ("DR-DOOR", "DR-LINK")]
 
 
+@pytest.mark.parametrize("layout", [Layout(nodes=2)])
+@pytest.mark.parametrize(("topology", "how"), [(MIRROR, "URI, behind `#`"), (BRIDGES, "in `static-connectors`")])
+def test_a_link_that_looks_for_one_node_of_its_peer_is_told(twin: PlayedTwin, dr_ctl: Command, how: str) -> None:
+    broker = twin.host("paris").broker
+    if isinstance(broker, BridgesBroker):
+        for bridge in broker.bridges.values():
+            bridge.config = {**bridge.config, "static-connectors": bridge.config["static-connectors"][:1]}
+    else:
+        node(twin, "paris").link.alternates = ()
+
+    [finding] = dr_ctl("validate", "--for", "swapover").rows("DR-NODE-006")
+
+    assert finding["text"] == "london/orders-1 has several nodes, and the link of paris looks for one of them"
+    assert how in finding["remedy"]
+
+
 @pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0, gap_s=8.0)])
 @pytest.mark.parametrize("topology", NEW)
 def test_while_a_broker_fails_back_inside_its_site_nothing_is_opened_elsewhere(

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, ClassVar, Final, TypeVar
 
 from dr_ctl.core.errors import Passive, StartingOrEnding
@@ -430,9 +431,10 @@ def _rows(topology: Answer) -> list[Mapping[str, Any]]:
 
 
 def nodes(bridges: Iterable[Sequence[str]]) -> Sequence[str]:
-    """Where bridges look for their peer, where one has several connectors: the connectors of each are given."""
-    found = [f"connector {name}" for connectors in bridges if len(connectors) > 1 for name in connectors]
-    return [*dict.fromkeys(found)]
+    """Where bridges look for their peer: the connectors of each are given, if it goes by these alone."""
+    found = [connectors for connectors in bridges if connectors]
+    several = [connectors for connectors in found if len(connectors) > 1] or found[:1]
+    return [f"connector {name}" for name in dict.fromkeys(chain.from_iterable(several))]
 
 
 def others(there: Iterable[Connection], peer: AnyLink | None) -> list[Connection]:

@@ -28,7 +28,7 @@ _DIALECT: Final = parts.Dialect()
 _QUEUE: Final = (*parts.QUEUE, "FirstMessageAge", "RoutingType")
 _BRIDGE: Final = (
     "Name", "QueueName", "ForwardingAddress", "Started", "Connected",
-    "TransformerPropertiesAsJSON", "StaticConnectors",
+    "TransformerPropertiesAsJSON", "StaticConnectors", "HA",
 )  # fmt: skip
 _DIVERT: Final = ("UniqueName", "Address", "ForwardingAddress", "Filter", "Exclusive", "RoutingType")
 _ADDRESS: Final = ("RolesAsJSON", "UnRoutedMessageCount")
@@ -131,6 +131,7 @@ def _bridge(bean: str, fields: Fields) -> Bridge:
         fields.flag("Connected") if fields.has("Connected") else None,
         str(written[ORIGIN]) if ORIGIN in written else None,
         fields.texts("StaticConnectors"),
+        fields.has("HA") and fields.flag("HA"),
     )
 
 

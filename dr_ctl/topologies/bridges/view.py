@@ -61,6 +61,7 @@ class Queues(ListenersAndRoles):
 
 class BridgesLink(Link["BrokerView"]):
     needs = "Add a divert and a bridge for {} to broker.xml, as for the other queues, and the queue at both sites."
+    adds_node = "Name a connector to the other node in `static-connectors` of each bridge"
     captures = True
     """The buffers take what clients send, whether bridges ship it or not."""
 
@@ -69,7 +70,7 @@ class BridgesLink(Link["BrokerView"]):
         bridges = [bridge for flow in view.carrying for bridge in flow.bridges]
         self.listeners = self.only_listener(lambda each: "CORE" in each.protocols)
         self.ships = {bridge.name: bridge.started for bridge in bridges}
-        self.peer_nodes = nodes(bridge.connectors for bridge in bridges)
+        self.peer_nodes = nodes(each.connectors for each in bridges if len(each.connectors) > 1 or not each.ha)
         if view.flows:
             self.attached = all(flow.attached for flow in view.carrying)
             self.to_ship = total(flow.to_ship for flow in view.flows)
@@ -202,8 +203,8 @@ def whole(unit: str | None) -> bool:
 @dataclass(frozen=True, slots=True)
 class Bridge:
     """One bridge. `origin` is what it writes into each message about where it comes from; `connected` is None where the
-    version does not tell; `connectors` lead to its peer, each to another node. Its own counters are not read: after a
-    failed link they stay apart for good."""
+    version does not tell; `connectors` lead to its peer, each to another node, and with `ha` it finds others by the
+    cluster. Its own counters are not read: after a failed link they stay apart for good."""
 
     name: str
     bean: str
@@ -213,6 +214,7 @@ class Bridge:
     connected: bool | None
     origin: str | None
     connectors: tuple[str, ...] = ()
+    ha: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,8 @@ class Link(ABC, Generic[V]):
     """Where it looks for its peer by AMQP without TLS: whoever answers there as a broker is one."""
     peer_nodes: Sequence[str] = ()
     """The addresses at which it looks for its peer, as far as they are told: as many nodes has the peer."""
+    adds_node = "Add the other node to the link's URI, behind `#`"
+    """What lets it look for another node of its peer, as words that begin a sentence."""
     needs = ""
     """What an operator has to configure for the queue of a rehearsal, as a sentence; empty where nothing."""
     keeps = False

@@ -85,7 +85,7 @@ def of_nodes(view: Broker, peer: Broker | None, severity: Severity) -> Iterator[
         elif each.state is NodeState.PASSIVE and each.version != view.version:
             yield found("DR-NODE-006.version", broker=broker, node=each.name, version=each.version, active=view.version)
     if view.nodes and peer is not None and len(peer.link.peer_nodes) == 1:
-        yield found("DR-NODE-006.link", broker=broker, peer=peer.site)
+        yield found("DR-NODE-006.link", broker=broker, peer=peer.site, how=peer.link.adds_node)
 
 
 def shown(view: Broker) -> str:

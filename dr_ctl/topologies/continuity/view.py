@@ -178,7 +178,8 @@ class ContinuityLink(Link["SiteView"]):
         if view.service is not None:
             self.to_ship = total(map(depth_of, outflow))
             self.unapplied = total(depth_of(flow.in_acks) for flow in view.flows)
-            self.peer_nodes = nodes([view.service.connectors])
+            # With a single one its bridges find the others by the cluster: they are made with HA.
+            self.peer_nodes = nodes([view.service.connectors] if len(view.service.connectors) > 1 else [])
             self.shipped = {flow.queue: sum(bridge.acked for bridge in flow.shipping) for flow in view.flows}
 
     def guests(self, peer: SiteView | None) -> list[Connection]:
