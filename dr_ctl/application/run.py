@@ -36,6 +36,7 @@ from dr_ctl.engine.roles import other_brokers, other_sites, part_of, unexpected
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import Snapshot
 
+TAKEOVER = "DR-NODE-004"
 NOBODY_ASKED = "nobody could be asked, and --yes was not given; nothing was changed"
 SAID_NO = "a person said no; nothing was changed"
 _PLANNED: Final = (SWAPOVER, FAILBACK)
@@ -234,10 +235,13 @@ def _undecided(decided: AlreadyThere | Refusal) -> Result:
     """The end of a command whose plan says that there is nothing to do, or that it may not be done."""
     if isinstance(decided, AlreadyThere):
         return Result(ExitCode.OK, decided.text, decided.findings)
-    errors = [finding for finding in decided.findings if finding.severity is Severity.ERROR]
+    # A takeover is waited for: that is said before any price.
+    waits = [replace(each, severity=Severity.ERROR) for each in decided.findings if each.id == TAKEOVER]
+    findings = (*waits, *(each for each in decided.findings if each.id != TAKEOVER))
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     summary = f"refused, nothing was changed: {errors[0].text}{more}"
-    return Result(decided.code, summary, decided.findings)
+    return Result(decided.code, summary, findings)
 
 
 def _with_plan(result: Result, decided: Decision) -> Result:

@@ -337,7 +337,7 @@ def test_a_failover_is_refused_until_no_node_can_take_over(twin: PlayedTwin, dr_
     assert nodes(dr_ctl("status")) == {"a": "active", "b": waits}
     twin.kill("london", node="a")
 
-    early = dr_ctl(*FAILOVER)
+    early, priced = dr_ctl(*FAILOVER), dr_ctl("failover", "--to", "paris", "--yes", *WORD)
     told = dr_ctl("status")
     until(lambda: nodes(dr_ctl("status")) == {"a": "refuses", "b": "active"})
     late, worded = dr_ctl(*FAILOVER), dr_ctl(*FAILOVER, *WORD)
@@ -349,6 +349,8 @@ def test_a_failover_is_refused_until_no_node_can_take_over(twin: PlayedTwin, dr_
 
     assert [each.code for each in (early, late, worded, refused)] == [12] * 4, early.document
     assert told.document["data"]["sites"]["london"]["role"] == "unknown"
+    assert priced.code == 11, priced.document
+    assert "nothing was changed: london may be about to serve: no node of" in priced.document["summary"]
     assert f"a refuses, b {waits if waits == 'refuses' else f'is {waits}'}; within 4 s" in early.document["summary"]
     assert "a refuses, b refuses; within 4 s another one may be" in refused.document["summary"]
     assert "no node of london/orders-1 is active" in checked.document["summary"]

@@ -23,7 +23,7 @@ from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import Answer, Read, Wire
 from dr_ctl.stomp_io.address import Closed, Greeting
-from dr_ctl.topologies.common.nodes import NobodyActive, state_of
+from dr_ctl.topologies.common.nodes import NobodyActive, is_told, state_of
 from dr_ctl.topologies.topology import NodeReading, NodeState
 
 SMALL_S: Final = 2.0
@@ -172,7 +172,7 @@ class Group:
         turns = [each for each in self.processes if each in found and found[each].state is NodeState.ACTIVE]
         if not turns:
             self.last = None
-            shown = all(each.state in (NodeState.REFUSES, NodeState.PASSIVE) for each in self.readings)
+            shown = is_told([each.state for each in self.readings])
             self.left_s = max(0.0, self.takeover_s - self._unserved.seconds(shown=shown))
             raise NobodyActive(self.name, self.readings, self.left_s)
         if self.last not in turns:

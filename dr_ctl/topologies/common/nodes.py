@@ -33,6 +33,11 @@ def standing(states: Sequence[NodeState], left_s: float) -> Standing:
     return Standing.DOWN if all(each is NodeState.REFUSES for each in states) else Standing.UNKNOWN
 
 
+def is_told(states: Sequence[NodeState]) -> bool:
+    """Say whether each node shows that it is not active."""
+    return all(each in (NodeState.REFUSES, NodeState.PASSIVE) for each in states)
+
+
 def state_of(error: BrokerError, *, refuses: bool) -> NodeState:
     """The state of a node that did not answer as asked. `refuses`: so does every other port of it that is known."""
     if isinstance(error, Unreachable) and error.refused and refuses:
@@ -51,6 +56,8 @@ class NobodyActive(Unreachable):
         states = [each.state for each in nodes]
         taking_over = standing(states, left_s) is Standing.TAKING_OVER
         left = f"within {left_s:.0f} s another one may be" if left_s else "a passive one may be at any moment"
+        if left_s and not is_told(states):
+            left = "another one may be at any moment: the time counts from when each says that it is not"
         text = f"no node of {name} is active: {', '.join(map(str, nodes))}"
         refused = all(each is NodeState.REFUSES for each in states)
         wait = "Wait until one is active, or that time is over: `dr-ctl status` says so." if taking_over else None
