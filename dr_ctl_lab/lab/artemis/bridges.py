@@ -189,6 +189,10 @@ class BridgesAdmin(Admin):
         for name in self._copied():
             self.close_queue(name)
 
+    def keep_out(self) -> None:
+        """What keeps them out of each queue lasts."""
+        self.close_clients()
+
     def open_queue(self, name: str) -> None:
         """Let clients in at one queue."""
         self._on_broker(f"removeSecuritySettings({TEXT})", name)
