@@ -41,17 +41,19 @@ def active(stage: Stage, site: str) -> str | None:
     return next((each.node for each in stage.status().sites if each.name == site and each.active), None)
 
 
-def whole(stage: Stage, site: str, operator: Operator, *, serving: str) -> None:
-    """Node a is back, and active again; where clients are kept out, each takeover has opened the listener."""
-    stage.start(site, node="a")
-    until(lambda: active(stage, site) == "a")
+def whole(stage: Stage, site: str, operator: Operator, *, serving: str, node: str = "a") -> None:
+    """The node is back: a primary is active again, a Classic slave waits. Where clients are kept out, each takeover has
+    opened the listener."""
+    stage.start(site, node=node)
+    classic = load(stage.settings_path).settings.topology.startswith("classic-")
+    until(lambda: active(stage, site) if classic else active(stage, site) == node)
     if serving != site:
         operator.run("fence", site, "--yes")
     until(lambda: operator.run("validate", "--for", "swapover").code == 0, why="nothing stands against a move")
 
 
-def moved(stage: Stage, operator: Operator, step: str, site: str, target: str) -> Ended:
-    """Move the service; the active node of a site dies once that step has begun."""
+def moved(stage: Stage, operator: Operator, step: str, site: str, target: str, node: str) -> Ended:
+    """Move the service; that node of a site dies once that step has begun."""
     runs, over = operator.state / "runs", system().event()
     before = len([*runs.glob("*")])
 
@@ -59,7 +61,7 @@ def moved(stage: Stage, operator: Operator, step: str, site: str, target: str) -
         while not over.wait(0.005):
             begun = operator.journal() if len([*runs.glob("*/journal.jsonl")]) > before else []
             if any(each["kind"] == "step" and each["step"].endswith(step) for each in begun):
-                stage.kill(site, node="a")
+                stage.kill(site, node=node)
                 return
 
     watching = in_background(watch, "who kills a node")
@@ -87,10 +89,10 @@ def test_a_node_dies_in_the_middle_of_a_step_of_a_move(stage: Stage, operator: O
     with beside, stage.load(RATE, **clients(stage, topology)) as traffic:
         for step in STEPS:
             more(traffic)
-            site = places[0]
-            ends.append(moved(stage, operator, step, site, places[1]))
+            site, node = places[0], active(stage, places[0]) or ""
+            ends.append(moved(stage, operator, step, site, places[1], node))
             more(traffic)
-            whole(stage, site, operator, serving=ends[-1].document["data"]["pairs"][0]["serving"])
+            whole(stage, site, operator, serving=ends[-1].document["data"]["pairs"][0]["serving"], node=node)
             again = operator.run("swapover", "--to", places[1], "--yes")
             assert again.code == 0, again.told
             places.reverse()
