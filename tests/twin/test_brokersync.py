@@ -14,12 +14,13 @@ from dr_ctl.core.system import in_background, system
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.kinds import BROKERSYNC
+from dr_ctl_lab.twin.nodes import Layout
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.timeouts import time_now
 from tests.topologies.fanout import stories
-from tests.twin.matrix import ACCEPTED, without_agents
-from tests.twin.subject import DLQ, IN, TEXT, ClassicSubject, until
+from tests.twin.matrix import ACCEPTED, put, without_agents
+from tests.twin.subject import DLQ, IN, TEXT, ClassicGroupSubject, ClassicSubject, until
 
 TOPOLOGY = BROKERSYNC
 DEEP = 2600
@@ -309,3 +310,24 @@ def test_every_look_says_that_the_agent_is_gone_or_held_and_what_it_said(story: 
         gone, held = shown.texts("DR-AGENT-008")
         assert ("is gone since 2026-11-23" in gone, "10 message(s) left" in held) == (True, True)
         assert "10 message(s) left" in shown.texts("DR-AGENT-001")[0]
+
+
+@pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0)])
+def test_the_agent_goes_on_at_the_node_that_takes_over(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """Each node has an address of its own for it."""
+    without_agents(twin)
+    put(twin, "london", IN, 10)
+    until(lambda: twin.depth("paris", IN) == 10)
+
+    def goes_on() -> None:
+        system().sleep(5)
+        twin.kill("london", node="a")
+        until(lambda: any(host.is_active for host in twin.nodes("london").hosts))
+        system().sleep(10)
+        ClassicGroupSubject(twin).take("london/b", 4)
+
+    beside = in_background(goes_on, "clients")
+    agent = dr_ctl("sync", "--for", "60s")
+    beside.result()
+
+    assert (agent.code, twin.depth("paris", IN)) == (0, 6), agent.document
