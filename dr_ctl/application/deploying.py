@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dr_ctl import __version__
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.init import InitData
+from dr_ctl.application.init import InitData, new_folder
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import UsageError
@@ -115,8 +115,6 @@ def _has_agent(caller: Caller) -> bool:
 def _written(out: Path, names: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - as the report loads it
 
-    if out.exists():
-        raise UsageError(f"{out} is there already", remedy="Name a directory that is not. Nothing was written.")
     environment = Environment(  # noqa: S701 - units and manifests are no HTML
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -124,9 +122,9 @@ def _written(out: Path, names: Mapping[str, str], values: Mapping[str, Any]) -> 
         keep_trailing_newline=True,
         loader=PackageLoader("dr_ctl.application", "deploy"),
     )
-    out.mkdir(parents=True)
-    for name, template in names.items():
-        write_text(out / name, environment.get_template(f"{template}.j2").render(values))
+    with new_folder(out):
+        for name, template in names.items():
+            write_text(out / name, environment.get_template(f"{template}.j2").render(values))
     return [*names]
 
 

@@ -7,10 +7,11 @@ nowhere.
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from shutil import copy
+from shutil import copy, rmtree
 from string import ascii_lowercase
 from typing import Final
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
 from dr_ctl.core import machine
 from dr_ctl.core.document import document, optional
-from dr_ctl.core.errors import BrokerError, Unreachable, UsageError
+from dr_ctl.core.errors import BrokerError, Unreachable, UsageError, writing
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Json, some
 from dr_ctl.engine.runs import write_text
@@ -87,7 +88,13 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
         return Result(ExitCode.UNKNOWN, f"nothing was written: {error}", (finding,))
     first, second = ([*of] for _, of in groupby(places, key=lambda place: place.site))
     if len(first) != len(second):
-        raise UsageError(f"{first[0].site} has {len(first)} broker(s), {second[0].site} {len(second)}: they are pairs")
+        counts = f"{len(first)} broker(s) at {first[0].site}, {len(second)} at {second[0].site}"
+        typed = " ".join(f"{of[0].site}={of[0].url}" for of in (first, second))
+        raise UsageError(
+            f"{counts}: each is joined with one at the other site",
+            remedy=f"Where addresses of a site are nodes of one broker: `dr-ctl init {typed}`, with the active node's "
+            "alone, then the others under `nodes:` in the file. Else name as many at both sites, in the same order.",
+        )
     pairs = [
         (at_first, at_second, registry.proposed(at_first, at_second, wanted.topology))
         for at_first, at_second in zip(first, second, strict=True)
@@ -107,7 +114,8 @@ def begin(caller: Caller, wanted: Wanted) -> Result:
     text = _document(
         wanted, [(at_first, at_second, proposal) for at_first, at_second, proposal in pairs if proposal is not None]
     )
-    write_text(wanted.out, text)
+    with writing(wanted.out, "Name another file: --out FILE."):
+        write_text(wanted.out, text)
     decide = [line.strip() for line in text.splitlines() if f"# {DECIDE}: " in line]
     findings = [found("DR-INIT-002", lines=len(decide), file=wanted.out)] if decide else []
     findings += [
@@ -318,7 +326,8 @@ def write_example(topology: str, out: Path) -> Result:
     text = example(topology)
     if out.exists():
         raise UsageError(f"{out} is there already", remedy="Name another file: --out FILE. Nothing was written.")
-    write_text(out, text)
+    with writing(out, "Name another file: --out FILE."):
+        write_text(out, text)
     text = f"{out}: the example of {topology}; adapt it, then `dr-ctl validate`"
     return Result(ExitCode.OK, text, data=InitData(out, topology))
 
@@ -328,15 +337,27 @@ def write_examples(out: Path) -> Result:
     schemas of settings and documents. No file that is there already is written over."""
     from dr_ctl.application.documents import write_schemas  # noqa: PLC0415 - no other command needs them
 
-    if out.exists():
-        raise UsageError(f"{out} is there already", remedy="Name a directory that is not. Nothing was written.")
     written = sorted(file for file in machine.shipped("examples").iterdir() if file.is_file())
-    out.mkdir(parents=True)
-    for file in written:
-        copy(file, out / file.name)  # with its mode: some are commands
-    schemas = [f"schemas/{name}" for name in write_schemas(out / "schemas")]
+    with new_folder(out):
+        for file in written:
+            copy(file, out / file.name)  # with its mode: some are commands
+        schemas = [f"schemas/{name}" for name in write_schemas(out / "schemas")]
     data = InitData(directory=out, files=[*(file.name for file in written), *schemas])
     return Result(ExitCode.OK, f"{len(written)} examples, and the schemas, are in {out}", data=data)
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[None]:
+    """A folder that this block fills: it is there whole, or not at all. Raises `UsageError`."""
+    if out.exists():
+        raise UsageError(f"{out} is there already", remedy="Name a directory that is not. Nothing was written.")
+    with writing(out, "Name a directory that can be written. Nothing was left there."):
+        try:
+            out.mkdir(parents=True)
+            yield
+        except OSError:
+            rmtree(out, ignore_errors=True)
+            raise
 
 
 def with_verdict(begun: Result, validated: Result) -> Result:

@@ -24,7 +24,7 @@ from dr_ctl import __version__
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.cli.options import FORMS, everywhere, switch
 from dr_ctl.cli.session import Session, Time
-from dr_ctl.core.errors import DrCtlError, UsageError
+from dr_ctl.core.errors import NO_ROOM, DrCtlError, EnvironmentFault, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
 GROUP: Final = "dr_ctl.commands"
@@ -210,6 +210,7 @@ def command(
 
         def run(ctx: typer.Context, **options: Any) -> None:
             session = _with(ctx.obj.called(whole), {parameter.name: options.pop(parameter.name) for parameter in every})
+            acts = bool(changes) and not options.get("dry_run")
             try:
                 _refuse_form(session.form, whole, (*FORMS, *forms))
                 if asks or changes:
@@ -222,11 +223,13 @@ def command(
                 result = function(session, **options)
                 result = replace(result, findings=(*result.findings, *session.unclaimed))
             except Exception as error:  # noqa: BLE001 - the outermost edge: a defect still ends with a document
+                if isinstance(error, UsageError) and error.remedy is UsageError.remedy:
+                    error.remedy = f"See `dr-ctl {whole} --help`."
                 result = failed(error, verbose="--verbose" in session.words)
                 session = replace(session, json=session.json or wants_json(session.words))
             from dr_ctl.cli.output import end  # noqa: PLC0415
 
-            raise typer.Exit(end(result, session))
+            raise typer.Exit(end(result, session, changes=acts))
 
         run.__doc__ = function.__doc__
         run.__name__ = function.__name__
@@ -252,6 +255,11 @@ def failed(error: Exception, *, verbose: bool) -> Result:
         from dr_ctl.core.machine import without  # noqa: PLC0415
 
         error = without(error) or error
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        remedy = "Free some space on that disk and run the same command again."
+        error = EnvironmentFault(
+            f"{error.filename or 'a file'} cannot be written: {error.strerror or error}", remedy=remedy
+        )
     if isinstance(error, DrCtlError):
         return of_error(error)
     text = f"a defect in dr-ctl: {type(error).__name__}: {error}"

@@ -3,6 +3,7 @@ away, a full disk, a closed terminal stop no command."""
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 import typer
 
 from dr_ctl.application.result import Group, Result, counted
-from dr_ctl.core.model import MARKS, ExitCode, Finding, Json, Severity
+from dr_ctl.core.model import MARKS, ExitCode, Finding, Health, Json, Severity
 from dr_ctl.core.notation import line, page
 
 if TYPE_CHECKING:
@@ -30,15 +31,27 @@ _VERDICTS: Final = {"holds": "hold", "warns": "warn", "fails": "fail", "not read
 """The word of a check's verdict, and of several."""
 
 
-def end(result: Result, session: Session) -> int:
-    """Write the result, return its exit code. Where standard output refuses a run's result, standard error gets it."""
+def end(result: Result, session: Session, *, changes: bool = False) -> int:
+    """Write the result, return its exit code. Where standard output refuses it, standard error gets it: a run's always,
+    another's unless a reader left, who had read enough. A full disk changes the exit code of no command that `changes`
+    something; another one has not shown what it was asked for."""
     if session.warn_exit:
         result = result.with_warn_exit()
     _write(result, session)
-    if result.run is not None and not has_reader():
-        with redirect_stdout(sys.stderr):
-            _write(result, session)
-    return result.exit_code
+    refusal: OSError | None = getattr(sys.stdout, "refusal", None)
+    if refusal is None or (refusal.errno == errno.EPIPE and result.run is None):
+        return result.exit_code
+    with redirect_stdout(sys.stderr):
+        _write(result, session)
+    if refusal.errno == errno.EPIPE:
+        return result.exit_code
+    typer.echo(
+        f"standard output cannot be written ({refusal.strerror or refusal}): its text stands above, here alone",
+        err=True,
+    )
+    if changes or result.exit_code not in (ExitCode.OK, ExitCode.WARNINGS):
+        return result.exit_code
+    return ExitCode.INTERNAL if result.health is None else Health.UNKNOWN.code
 
 
 def _write(result: Result, session: Session) -> None:
@@ -117,6 +130,11 @@ def _parts(result: Result) -> Iterator[str]:
         # Of several verdicts the code is that of the first.
         ended += f", the answer of {result.closing.partition(':')[0]}" if result.groups and result.closing else ""
         yield line(result.summary if good else ended if read else f"{ended}: {result.summary}")
+    is_told = any(finding.remedy for finding in result.findings if finding.severity is Severity.ERROR)
+    if result.code in (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT) and not is_told:
+        from dr_ctl.core.findings import meanings  # noqa: PLC0415 - of an end that no finding says what to do about
+
+        yield _wrapped(meanings()[result.code].do, _width(), "      -> ")
 
 
 def findings_and_debts(result: Result) -> Iterator[str]:
@@ -212,23 +230,23 @@ def _check(check: Check, columns: int | None) -> str:
 class LastingStream(io.TextIOWrapper):
     """A text stream that swallows all text once its descriptor has refused some. Writes and flushes never raise."""
 
-    refused = False
+    refusal: OSError | None = None
 
     def write(self, text: str, /) -> int:
         try:
             return super().write(text)
-        except OSError:
-            self._give_up()
+        except OSError as error:
+            self._give_up(error)
             return len(text)
 
     def flush(self) -> None:
         try:
             super().flush()
-        except OSError:
-            self._give_up()
+        except OSError as error:
+            self._give_up(error)
 
-    def _give_up(self) -> None:
-        self.refused = True
+    def _give_up(self, error: OSError) -> None:
+        self.refusal = self.refusal or error
         # The buffer keeps the refused text, offers it again, at Python's end at the latest - the null device takes it.
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, self.fileno())
@@ -246,7 +264,7 @@ def make_lasting() -> None:
 
 def has_reader() -> bool:
     """False once standard output has refused text."""
-    return not getattr(sys.stdout, "refused", False)
+    return getattr(sys.stdout, "refusal", None) is None
 
 
 def _lasting(stream: TextIO) -> TextIO:

@@ -72,7 +72,7 @@ def _named(plan: Plan, asked: str, wanted: str, what_for: str) -> bool:
 
 
 def _typed(text: str) -> str | None:
-    return _answer(lambda: str(typer.prompt(text, err=True, default="", show_default=False)))
+    return _answer(lambda: str(typer.prompt(folded(text, sys.stderr), err=True, default="", show_default=False)))
 
 
 def _answer(question: Callable[[], T]) -> T | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -46,7 +47,9 @@ class Session(Caller):
     def say(self, text: str) -> None:
         """A message to the person at the terminal, beside the result."""
         if not self.quiet:
-            typer.echo(line(text), err=True)
+            from dr_ctl.cli.output import folded  # noqa: PLC0415
+
+            typer.echo(folded(line(text), sys.stderr), err=True)
 
     def line(self, document: Mapping[str, Json], text: str) -> None:
         """Report from a command that goes on: a JSON line on standard output, or a message."""

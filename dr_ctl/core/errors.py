@@ -18,6 +18,7 @@ A broker's failure is data for the planner and for outcomes; it leaves the layer
 outcome, not as an exception that ends the command.
 """
 
+import errno
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from typing import ClassVar, Final
 
 from dr_ctl.core.model import ExitCode
 
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 # Errors from reading a document of unknown origin: endless numbers, endless nesting.
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 

@@ -1,17 +1,15 @@
 """What a run needs of the disk: room reserved before its first call, so that a full disk refuses it there instead of
 ending it in its middle, names that survive a power cut, and folders that nobody else may look into."""
 
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Final
 
-from dr_ctl.core.errors import DrCtlError
+from dr_ctl.core.errors import NO_ROOM, DrCtlError
 from dr_ctl.core.model import ExitCode
 
-NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 RESERVE: Final = "journal.reserve"
 RESERVED_BYTES: Final = 4 * 1024 * 1024
 """Several times what the steps, calls and result of a large run take; samples are given up rather than draw on it."""

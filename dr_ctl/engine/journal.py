@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Final
 
 from dr_ctl.core.document import document
-from dr_ctl.core.errors import DrCtlError, EnvironmentFault
+from dr_ctl.core.errors import NO_ROOM, DrCtlError, EnvironmentFault
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import Clock, stamp, system
-from dr_ctl.engine.disk import NO_ROOM, RESERVE, NoRoom, Reserve, sync_folder
+from dr_ctl.engine.disk import RESERVE, NoRoom, Reserve, sync_folder
 from dr_ctl.engine.plan import Call, Plan, PlannedStep
 from dr_ctl.engine.replay import ANY, GENESIS, Entry, RunState, StepEvent, StepState, after, read_entries, replay
 

@@ -71,18 +71,27 @@ def test_the_first_signal_undoes_a_run_although_it_ended_the_reader_too(dr_ctl: 
     assert not is_open(sites.paris)
 
 
-@pytest.mark.parametrize("form", [(), ("--json",)])
-def test_a_full_disk_under_the_output_leaves_the_exit_code(dr_ctl: Shell, sites: Sites, form: tuple[str, ...]) -> None:
-    with (
-        Path("/dev/full").open("w") as full,
-        started(*MOVE, "--quiet", *form, stdout=full, stderr=subprocess.PIPE) as run,
-    ):
+@pytest.mark.usefixtures("dr_ctl", "sites")
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (MOVE, 0, "paris serves; nothing is under way"),
+        ((*MOVE, "--json"), 0, "paris serves; nothing is under way"),
+        ((*MOVE, "--json", "--dry-run"), 1, '"outcome": "ok"'),
+        (("status", "--json"), 1, "london serves"),
+    ],
+)
+def test_a_full_disk_under_the_output_leaves_only_a_run_its_exit_code(
+    words: tuple[str, ...], code: int, said: str
+) -> None:
+    with Path("/dev/full").open("w") as full, started(*words, "--quiet", stdout=full, stderr=subprocess.PIPE) as run:
         assert run.stderr is not None
         beside = run.stderr.read()
 
-    assert run.wait(WITHIN_S) == 0
+    assert run.wait(WITHIN_S) == code, beside
     assert "Traceback" not in beside
-    assert "paris serves; nothing is under way" in beside
+    assert said in beside
+    assert "standard output cannot be written (No space left on device)" in beside
 
 
 def test_streams_that_are_closed_from_the_beginning_change_nothing(dr_ctl: Shell, sites: Sites) -> None:
@@ -118,14 +127,18 @@ def test_a_name_that_was_typed_before_the_question_is_no_yes(sites: Sites) -> No
 
 
 @pytest.mark.usefixtures("dr_ctl")
-def test_a_step_is_no_answer_to_the_one_before(sites: Sites) -> None:
-    with at_terminal("swapover", "--to", "paris", "--step") as terminal:
+def test_a_step_is_no_answer_to_the_one_before_and_no_line_is_cut(sites: Sites) -> None:
+    with at_terminal("swapover", "--to", "paris", "--step", columns=48) as terminal:
         terminal.until("to go on: ")
         terminal.type("paris\ny\ny\ny\ny\ny\ny\n")
-        terminal.until("[s]top here")
+        shown = terminal.until("[s]top here")
+        for _ in range(3):
+            terminal.type("y\n")
+            shown += terminal.until("[s]top here")
         terminal.type("s\n")
 
         assert terminal.ended() == 130, terminal.drawn
+    assert max(map(len, shown.splitlines())) <= 48, shown
 
     assert sites.changes == []
 

@@ -1,6 +1,7 @@
 """`init`: from two management addresses to settings, of every topology, without a secret in them; and a rehearsal on
 the brokers: a queue of dr-ctl's own goes the whole path, and business queues stay byte for byte."""
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from dr_ctl.application import init
 from dr_ctl.application.documents import data_types, schema_of
 from dr_ctl.core import machine
 from dr_ctl.settings.loader import load
@@ -178,7 +180,9 @@ def test_without_addresses_the_example_of_a_topology_is_written(inside: Command,
     assert (ended.code, load(out).settings.topology) == (0, topology)
 
 
-def test_all_examples_are_written_where_nothing_is_yet(inside: Command, tmp_path: Path) -> None:
+def test_all_examples_are_written_where_nothing_is_yet(
+    inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "examples"
 
     ended = inside("init", "--examples", str(out))
@@ -192,6 +196,13 @@ def test_all_examples_are_written_where_nothing_is_yet(inside: Command, tmp_path
         written = out / "schemas" / f"{command.replace(' ', '-') if command else 'settings'}.json"
         assert json.loads(written.read_text(encoding="utf-8")) == schema_of(command)
     assert inside("init", "--examples", str(out)).code == 2
+
+    def full(*paths: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), paths[1])
+
+    monkeypatch.setattr(init, "copy", full)
+    assert inside("init", "--examples", str(tmp_path / "full")).code == 2
+    assert not (tmp_path / "full").exists()
 
 
 CANARY = "rehearsal.dr-ctl.london"

@@ -285,6 +285,8 @@ def _written(rows: Iterable[Any], out: Path) -> dict[Kind, Part]:
         for kind in KINDS:
             (out / f".{kind}.jsonl.part").replace(out / f"{kind}.jsonl")
     except OSError as error:
+        for kind in KINDS:
+            (out / f".{kind}.jsonl.part").unlink(missing_ok=True)
         raise EnvironmentFault(f"the ids cannot be written to {out}: {error}") from error
     return {
         kind: Part(by_queue.total(), out / f"{kind}.jsonl", dict(sorted(by_queue.items())))
