@@ -117,6 +117,28 @@ def unverified_at(installation: Installation, site: str) -> Finding | None:
     return found("DR-TLS-001", site=site, file=installation.file.name)
 
 
+def addresses(installation: Installation) -> dict[tuple[str, str], list[str]]:
+    """Each address of the settings with the brokers and nodes that it is written for."""
+    by_address: dict[tuple[str, str], list[str]] = {}
+    for site, settings in installation.settings.sites.items():
+        for broker in settings.brokers:
+            for each in (broker, *(getattr(broker, "nodes", None) or ())):
+                for name in ("jolokia", "stomp"):
+                    if address := getattr(each, name, None):
+                        of = by_address.setdefault((name, str(address).rstrip("/").lower()), [])
+                        of.append(f"{site}/{broker.name}")
+    return by_address
+
+
+def shared_addresses(installation: Installation) -> list[Finding]:
+    """The findings for what is written twice: a reading, or a test login, would ask one broker in place of another."""
+    return [
+        found("DR-SETTINGS-006", brokers=" and ".join(names), key=key)
+        for (key, _), names in addresses(installation).items()
+        if len(names) > 1
+    ]
+
+
 @contextmanager
 def looking(caller: Caller) -> Iterator[tuple[Opened, Work[Snapshot]]]:
     """Begin to look, twice, so that rates are known. The topology is closed after the block, which also ends a reading

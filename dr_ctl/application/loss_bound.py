@@ -62,13 +62,15 @@ class LossBound:
         *,
         begun: bool = False,
         once: bool = False,
+        fence_ends: bool = False,
     ) -> None:
         """`begun`: a run was interrupted that is gone on with, by the words that it began with. `once`: all that a
-        command says rests on one reading of the history."""
+        command says rests on one reading of the history. `fence_ends`: nothing can be sent to a site that is fenced."""
         self.lost, self._begun, self._once = lost, begun, once
         self._silent_since = datetime.fromisoformat(silent_since) if silent_since is not None else None
         self._ahead = timedelta(0)  # by how much at least a broker's clock is ahead of this machine's
-        self._installation, self._clock = installation, clock
+        self._installation, self._clock, self._fence_ends = installation, clock, fence_ends
+        self._supposed = False
         self._down_since: datetime | None = None
         self._read: tuple[Snapshot, datetime] | None = None
         self._by_history: tuple[object, Bounds] | None = None  # keyed by the moment of death and the clocks
@@ -83,9 +85,10 @@ class LossBound:
         # Loading the Parquet reader takes a tenth of a second: load it beside the first reading.
         in_background(_load_bounds, "load bounds")
 
-    def saw(self, snapshot: Snapshot) -> None:
+    def saw(self, snapshot: Snapshot, *, supposed: bool = False) -> None:
         """Note a reading. A site that is down sends no more, so its bounds stop growing. A closed site that answers
-        tells how much is still to ship."""
+        tells how much is still to ship. `supposed`: the site lives, and is only taken to be down."""
+        self._supposed |= supposed
         role = snapshot.roles[self.lost]
         now = self._clock.now()
         # A broker's time must be earlier than now; any lead is a clock's fault.
@@ -263,6 +266,8 @@ class LossBound:
             self._installation.history,
             **self._asked(),
             down_at=self._down_since + self._ahead if self._down_since is not None else None,
+            supposed=self._supposed,
+            fence_ends=self._fence_ends,
             silent_since=self._silent_since,
             objectives=objectives(self._installation),
             live=self._live,

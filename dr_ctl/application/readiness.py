@@ -14,7 +14,7 @@ from dr_ctl.application import lock, lost_site, rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import open_again, serving_problems, silent, silent_of
 from dr_ctl.application.estimates import with_age
-from dr_ctl.application.installation import Opened, folder, unverified_at
+from dr_ctl.application.installation import Opened, addresses, folder, shared_addresses, unverified_at
 from dr_ctl.application.lost_site import lost_pairs, not_read
 from dr_ctl.application.plans import why_no_approval
 from dr_ctl.application.recovery_options import open_run_findings
@@ -357,18 +357,8 @@ def _secrets(installation: Installation) -> Check:
 
 
 def _addresses(installation: Installation) -> Check:
-    by_address: dict[tuple[str, str], list[str]] = {}
-    for site, settings in installation.settings.sites.items():
-        for broker in settings.brokers:
-            for name in ("jolokia", "stomp"):
-                if address := getattr(broker, name, None):
-                    by_address.setdefault((name, str(address).rstrip("/").lower()), []).append(f"{site}/{broker.name}")
-    against = [
-        found("DR-SETTINGS-006", brokers=" and ".join(names), key=name)
-        for (name, _), names in by_address.items()
-        if len(names) > 1
-    ]
-    return Check("each broker has addresses of its own", SETTINGS, f"{len(by_address)} address(es)", against)
+    name = "each broker has addresses of its own"
+    return Check(name, SETTINGS, f"{len(addresses(installation))} address(es)", shared_addresses(installation))
 
 
 def _commands(installation: Installation) -> Check:

@@ -12,17 +12,18 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dr_ctl.application import plans
-from dr_ctl.application.installation import Opened
+from dr_ctl.application.installation import Opened, shared_addresses
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import offered_for_what_is_lost, reword_refusal
 from dr_ctl.application.standing import of_agent
 from dr_ctl.core.errors import BrokerError, UsageError
-from dr_ctl.core.model import ExitCode, Finding, Json
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.notation import matches
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import (
     ALONE,
     AT_SOURCE,
+    FAILBACK,
     FAILOVER,
     FENCE,
     GENERAL,
@@ -32,11 +33,12 @@ from dr_ctl.engine.operations import (
     REINSTATE,
     REINSTATING,
     RESTART,
+    SWAPOVER,
     TRIM,
     UNFENCE,
     single_step,
 )
-from dr_ctl.engine.plan import Decision, Plan, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.replay import RunState
 from dr_ctl.engine.roles import is_split, with_queues
@@ -120,6 +122,8 @@ class Request:
             decided = self._contradicted(reword_refusal(decided, ask, snapshot, opened, under_way=under_way))
         if isinstance(decided, Refusal):
             decided = offered_for_what_is_lost(decided, ask, snapshot)
+        if self.past is None and ask.operation in (SWAPOVER, FAILBACK, FAILOVER):
+            decided = _without_mistakes(decided, shared_addresses(opened.installation), ask)
         beside = (*self._differ(decided), *opened.unverified(), *of_agent(opened, snapshot))
         decided = replace(decided, findings=with_queues((*decided.findings, *beside), ask))
         if isinstance(decided, Refusal) and decided.plan is not None:
@@ -166,6 +170,16 @@ class Request:
         return f"{why}: look at {self.site} first" if why is not None else None
 
 
+def _without_mistakes(decided: Decision, mistakes: Sequence[Finding], ask: Ask) -> Decision:
+    """Refused for mistakes of the settings; a failover, which cannot wait for them to be mended, only says them."""
+    if isinstance(decided, AlreadyThere) or not mistakes:
+        return decided
+    if ask.operation == FAILOVER:
+        mistakes = [replace(each, severity=Severity.WARNING) for each in mistakes]
+        return replace(decided, findings=(*decided.findings, *mistakes))
+    return Refusal((*(decided.findings if isinstance(decided, Refusal) else ()), *mistakes))
+
+
 _INSTEAD: Final = {
     RESTART: "The links of that topology connect by themselves; its brokers' console stops and starts them.",
     TRIM: "With classic-brokersync `dr-ctl sync` removes copies of what was consumed, and `dr-ctl sync --settle` those "
@@ -201,4 +215,11 @@ def _exposure(ask: Ask, opened: Opened, past: RunState | None) -> LossBound | No
     steps = opened.runbook(ask.operation).steps
     observe = next((step.limits for step in steps if step.verb == "observe"), {})
     opened.topology.spend_at_most(observe.get("lost", LOST_S), lost)
-    return LossBound(opened.installation, lost, opened.clock, ask.silent_since, begun=past is not None)
+    return LossBound(
+        opened.installation,
+        lost,
+        opened.clock,
+        ask.silent_since,
+        begun=past is not None,
+        fence_ends=not opened.topology.recipe.moves_parts,
+    )

@@ -171,8 +171,11 @@ class Assessment:
         """What a failover costs that leaves this site, as it was seen."""
         key = lost, self.snapshot.roles[lost]
         if key not in self.exposures:
-            self.exposures[key] = LossBound(self.opened.installation, lost, self.opened.clock, once=True)
-            self.exposures[key].saw(self.snapshot)
+            ends = not self.opened.topology.recipe.moves_parts
+            self.exposures[key] = LossBound(
+                self.opened.installation, lost, self.opened.clock, once=True, fence_ends=ends
+            )
+            self.exposures[key].saw(self.snapshot, supposed=self.without == lost)
         return self.exposures[key]
 
     def if_lost(self, site: str) -> LossBound:
@@ -336,7 +339,8 @@ def planned_as_if_lost(opened: Opened, asked: Ask, lost: str) -> Result:
     assert request.exposure is not None  # a failover has one
     looked: Snapshot = opened.topology.observe()
     snapshot = looked.as_if_lost(lost)
-    request.exposure.saw(snapshot)
+    supposed = looked.roles[lost] is not Role.DOWN
+    request.exposure.saw(snapshot, supposed=supposed)
     decided = request.decide(snapshot)
     if isinstance(decided, Refusal) and decided.plan is not None:
         decided = decided.plan

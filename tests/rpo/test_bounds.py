@@ -126,6 +126,7 @@ def test_what_the_sum_says_is_said_once(tmp_path: Path) -> None:
 
 
 STAYS = "waiting does not change this"
+FENCED = [role("standby", 11), role("standby", 30), role("down", 40)]
 
 
 @pytest.mark.parametrize(
@@ -138,8 +139,15 @@ STAYS = "waiting does not change this"
         ([], 60, {"down_at": at(20)}, 7 + came(10), "when it was seen down"),
         ([role("unknown", 15)], 3600, {"silent_since": at(13)}, 7 + came(3),
          "when its service had ended, by the operator's word"),
+        (FENCED, 60, {"fence_ends": True}, 7 + came(1), "12:00:11.000Z, when clients had been kept out of it"),
+        (FENCED, 60, {}, 7 + came(30), "when it was seen down"),
+        ([*FENCED[:2], role("unknown", 39), FENCED[2]], 60, {"fence_ends": True}, 7 + came(30), "seen down"),
+        (FENCED[1:], 60, {"fence_ends": True}, 7 + came(20), "12:00:30.000Z, when clients had been kept out of it"),
+        (FENCED, 75, {"fence_ends": True, "down_at": at(75)}, 7 + came(65), "seen down, without a reading before"),
+        ([role("down", 12)], 20, {"down_at": at(20), "supposed": True}, 7 + came(10), "when it is taken to be lost"),
     ],
-    ids=["seen down by the monitor", "seen down now", "ended by the operator's word"],
+    ids=["seen down by the monitor", "seen down now", "ended by the operator's word", "fenced before",
+         "fenced where that ends no sends", "fenced, not read", "fenced later", "not seen for long", "taken for lost"],
 )  # fmt: skip
 def test_a_site_sent_nothing_after_its_end(
     tmp_path: Path, later: list[Row], now_s: float, more: dict[str, object], lost: int, because: str
@@ -150,7 +158,7 @@ def test_a_site_sent_nothing_after_its_end(
 
     assert found.lost.at_most == lost
     assert because in found.because
-    assert STAYS in found.because
+    assert (STAYS in found.because) is ("when it is taken" not in because and "without a reading" not in because)
 
 
 def test_looks_by_a_clock_that_is_a_little_ahead_count_by_that_clock(tmp_path: Path) -> None:

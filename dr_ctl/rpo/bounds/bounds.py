@@ -44,6 +44,8 @@ class How(Enum):
     """How the moment is known after which nothing more can have been put in."""
 
     DOWN = "it was seen down"
+    FENCED = "clients had been kept out of it"
+    SUPPOSED = "it is taken to be lost"
     WORD = "its service had ended, by the operator's word"
     OPEN = "it was not yet seen down"
     UNWATCHED = "it is seen down, without a reading before"
@@ -73,23 +75,40 @@ class Death:
         return Death(max(word_us, last_read_us(recorded)), How.WORD) if word_us < self.us else self
 
 
-def latest(recorded: Recent, now_us: int, *, is_down: bool) -> Death:
+def latest(recorded: Recent, now_us: int, *, is_down: bool, supposed: bool = False, fence_ends: bool = False) -> Death:
     """The first reading of the unbroken run that saw the site down up to now; without such a run, now.
 
     A reading that was not down, or too long without any, and the run begins anew: the site may have been back.
-    `is_down`: who asks sees it down now."""
+    `is_down`: who asks sees it down now, or with `supposed` takes it to be. `fence_ends`: a fence lets nobody send."""
     read_us = last_read_us(recorded)
     downs = recorded.saw(Role.DOWN)
-    others = [moments[-1] for role, moments in recorded.roles.items() if role != Role.DOWN.value and len(moments)]
-    run = downs[downs > max([read_us, *others])]
+    others = _others(recorded, Role.DOWN)
+    run = downs[downs > max([read_us, *others, now_us if supposed else 0])]
     edges = np.append(run, now_us)
     gaps = np.flatnonzero(np.diff(edges) > STALE_US)
     first = int(gaps[-1]) + 1 if len(gaps) else 0
     unwatched = (int(edges[first - 1]), int(edges[first])) if first else None
-    if first < len(run):
-        return Death(int(run[first]), How.DOWN, unwatched)
-    is_watched = now_us - max([0, *others, *downs[-1:]]) <= STALE_US
-    return Death(now_us, How.OPEN if not is_down else How.DOWN if is_watched else How.UNWATCHED, unwatched)
+    if first == len(run):
+        is_watched = now_us - max([0, *others, *downs[-1:]]) <= STALE_US
+        how = How.OPEN if not is_down else How.UNWATCHED if not is_watched else How.SUPPOSED if supposed else How.DOWN
+        death = Death(now_us, how, unwatched)
+    else:
+        death = Death(int(run[first]), How.DOWN, unwatched)
+    return _fenced(recorded, death) if fence_ends and death.how is How.DOWN else death
+
+
+def _fenced(recorded: Recent, death: Death) -> Death:
+    """The end that a fence made before the site was seen down, where readings without a break show it."""
+    closed = recorded.saw(Role.STANDBY)
+    closed = closed[(closed > max([0, *_others(recorded, Role.DOWN, Role.STANDBY)])) & (closed <= death.us)]
+    whole = len(closed) and np.diff(np.append(closed, death.us)).max() <= STALE_US
+    return Death(max(int(closed[0]), last_read_us(recorded)), How.FENCED, death.unwatched) if whole else death
+
+
+def _others(recorded: Recent, *roles: Role) -> list[int]:
+    """When the site was last seen in each role but these."""
+    known = {role.value for role in roles}
+    return [int(moments[-1]) for role, moments in recorded.roles.items() if role not in known and len(moments)]
 
 
 def last_read_us(recorded: Recent) -> int:
@@ -113,7 +132,7 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tupl
     if death.grows:
         until = "it is seen down" if death.how is How.OPEN else "a monitor reads it again"
         return f"{text}; it grows by up to {lost.rate:.0f} a second until {until}"
-    return f"{text}; waiting does not change this"
+    return text if death.how is How.SUPPOSED else f"{text}; waiting does not change this"
 
 
 def _at_least(pairs: Sequence[Pair], sites: tuple[str, str]) -> str | None:
@@ -217,16 +236,19 @@ def bounds(
     pairs: Sequence[str] = (),
     other: str | None = None,
     down_at: datetime | None = None,
+    supposed: bool = False,
+    fence_ends: bool = False,
     silent_since: datetime | None = None,
     live: Sequence[Row] = (),
 ) -> Bounds:
     """Bound the messages lost and doubled if the service goes on without `site` now.
 
-    `down_at`: when the caller itself saw the site down. `silent_since`: when its service ended, by the word of somebody
-    who knows. `live`: what the `other` site's queues count now, while clients are out there. `pairs`: all pairs of the
-    settings; a pair that the history does not know makes the total unknown. The patterns narrow the queues and classes
-    in the answer, and which queues are compared with those of the `other` site; never what an outflow takes with it,
-    which does not tell its queues apart. `differ`: queues whose content may rightly differ.
+    `down_at`: when the caller itself saw the site down, or with `supposed` takes it to be down while it lives.
+    `fence_ends`: nothing can be sent to a site that is fenced. `silent_since`: when its service ended, by the word of
+    somebody who knows. `live`: what the `other` site's queues count now, while clients are out there. `pairs`: all
+    pairs of the settings; a pair that the history does not know makes the total unknown. The patterns narrow the queues
+    and classes in the answer, and which queues are compared with those of the `other` site; never what an outflow takes
+    with it, which does not tell its queues apart. `differ`: queues whose content may rightly differ.
     """
     now_us = micros(now)
     recorded = recent(history, site, pairs, until_us=now_us + AHEAD_US, other=other)
@@ -235,7 +257,7 @@ def bounds(
     now_us = max([now_us, *(int(moments[-1]) for moments in recorded.roles.values() if len(moments))])
     # What a monitor read meanwhile was read: a site that is only taken for lost goes on.
     end_us = now_us if down_at is None else max(min(now_us, micros(down_at)), last_read_us(recorded))
-    death = latest(recorded, end_us, is_down=down_at is not None)
+    death = latest(recorded, end_us, is_down=down_at is not None, supposed=supposed, fence_ends=fence_ends)
     unsaid = death
     if silent_since is not None:
         death = death.or_earlier(micros(silent_since), recorded)
