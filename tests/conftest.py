@@ -2,7 +2,9 @@
 
 import gc
 import json
+import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,12 +13,18 @@ import pytest
 from hypothesis import settings
 
 from dr_ctl.cli.app import run
+from dr_ctl.rpo.estimate import request as estimates
+from dr_ctl.settings.loader import load
+from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin
-from tests.broker.driving import Ended
+from tests.broker.driving import Ended, Operator, Stage
 from tests.simulated import WIRE, nothing_real
 from tests.timeouts import time_now
 
 Command = Callable[..., Ended]
+Operators = Callable[..., Operator]
+# A session of Spark takes longer than the rest of a move: of one story the estimate is made by it, of others by nobody.
+ESTIMATED = ("artemis-mirror",)
 # One worker has all that name no other group: a pair of brokers and a Spark session are shared by many tests, and one
 # of each is enough.
 TOGETHER = ("broker", "spark")
@@ -89,6 +97,36 @@ def inside(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     yield command
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+class Inside(Operator):
+    """The command line in this process, so that it is not started anew for each command."""
+
+    command: Command
+
+    def run(self, *words: str) -> Ended:
+        return self.command(*words)
+
+
+@pytest.fixture
+def operators(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Operators:
+    """Makes an operator of these brokers, or of their twin, whose commands run in this process."""
+    path = os.environ["PATH"]
+    command, without_java = request.getfixturevalue("inside"), os.environ["PATH"]
+    monkeypatch.setenv("PATH", path)  # brokers need it
+
+    def operator(stage: Stage, state: Path, settings: Path | None = None) -> Operator:
+        operator = Inside(stage, state, settings)
+        operator.command = command
+        monkeypatch.setenv("DR_CTL_CONFIG", str(operator.settings))
+        monkeypatch.setenv("DR_CTL_STATE_DIR", str(state))
+        if not isinstance(stage, Lab):
+            monkeypatch.setenv("PATH", without_java)
+        elif load(operator.settings).settings.topology not in ESTIMATED:
+            monkeypatch.setattr(estimates, "command", lambda: [sys.executable, "-c", ""])
+        return operator
+
+    return operator
 
 
 @pytest.fixture

@@ -131,12 +131,12 @@ def state_of(lab: Lab) -> Mapping[str, Any]:
     }
 
 
-def until(condition: Callable[[], object], *, within_s: float = 120.0, why: str = "") -> None:
+def until(condition: Callable[[], object], *, within_s: float = 120.0, why: str = "", every_s: float = 0.02) -> None:
     """Wait for a condition; fails saying which. The limit is a stuck machine's, not a slow one's."""
     end = growing_s() + within_s
     while not condition():
         assert growing_s() < end, f"not within {within_s} s: {why or condition}"
-        system().sleep(0.02)
+        system().sleep(every_s)
 
 
 def refuses(port: int) -> bool:

@@ -15,7 +15,7 @@ from dr_ctl_lab.lab.ports import release_ports, reserve_ports
 from tests.broker.driving import Operator, state_of, until
 from tests.broker.groups import name_in
 
-pytestmark = [pytest.mark.broker]
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 RATE = 40.0
 
 
@@ -33,7 +33,6 @@ def test_an_idle_amqp_client_on_the_mirrors_acceptor_is_told_and_refuses_a_move(
     assert state_of(lab) == before
 
 
-@pytest.mark.deep
 def test_brokers_of_one_site_in_a_cluster_move_there_and_back(tmp_path: Path) -> None:
     """Two pairs, each site's brokers joined by an acceptor of its own, by which they share out what clients send."""
     ports = dict(zip(("london", "london.orders-2", "paris", "paris.orders-2"), reserve_ports(4, tmp_path), strict=True))

@@ -11,6 +11,7 @@ from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.recording import recording
 from tests.broker.driving import Ended, Operator, state_of, until
 from tests.broker.groups import is_active, meeting_at_the_clients, settings
+from tests.conftest import Operators
 from tests.twin.matrix import ACCEPTED
 
 pytestmark = [pytest.mark.broker]
@@ -22,11 +23,13 @@ TAKEOVER_S = 120.0
 
 
 @pytest.mark.parametrize("replicates", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["store", "copies"])
-def test_the_nodes_that_the_settings_name_are_one_broker(tmp_path: Path, *, replicates: bool) -> None:
+def test_the_nodes_that_the_settings_name_are_one_broker(
+    tmp_path: Path, operators: Operators, *, replicates: bool
+) -> None:
     """From the death of the primary on, a failover is refused: while a node may take over, while one serves, and after
     the death of that one until none can any more."""
     with Lab.up(tmp_path / "lab", nodes=2, replicates=replicates) as lab:
-        operator = Operator(lab, tmp_path / "state", settings(lab, named=True))
+        operator = operators(lab, tmp_path / "state", settings(lab, named=True))
         until(
             lambda: not replicates or operator.run("status").document["data"]["nodes"]["london/orders-1"][1]["in_sync"]
         )
@@ -35,13 +38,13 @@ def test_the_nodes_that_the_settings_name_are_one_broker(tmp_path: Path, *, repl
         asked = [operator.run(*FAILOVER)]
         while not is_active(lab, "b") and len(asked) < 60:
             asked.append(operator.run(*FAILOVER))
-        until(lambda: operator.run("status").document["summary"] == "london serves", within_s=TAKEOVER_S)
+        until(lambda: operator.run("status").document["summary"] == "london serves", within_s=TAKEOVER_S, every_s=1.0)
         after = operator.run("status")
         serving = [operator.run(*FAILOVER), operator.run(*FAILOVER, *WORD)]
         opened = lab.admin("paris").clients_open()
         lab.kill("london", node="b")
         gone, worded = operator.run(*FAILOVER), operator.run(*FAILOVER, *WORD, "--dry-run")
-        until(lambda: operator.run(*FAILOVER, "--dry-run").code == 0, within_s=TAKEOVER_S)
+        until(lambda: operator.run(*FAILOVER, "--dry-run").code == 0, within_s=TAKEOVER_S, every_s=1.0)
         moved = operator.run(*FAILOVER)
 
     def nodes(ended: Ended) -> dict[str, str]:

@@ -2,6 +2,7 @@
 installs it, and all else works."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,16 +19,9 @@ from tests.documents import hold
 from tests.looks import looked
 from tests.report.scribe import NAME, done
 
-# Commands one after the other in one process, in which these packages are not there.
+# Commands one after the other in one process.
 ALONE = """
 import contextlib, io, json, sys
-
-class Without:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in sys.argv[1:]:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Without())
 from dr_ctl.cli.app import run
 
 for line in sys.stdin.read().splitlines():
@@ -40,9 +34,10 @@ PIP = f"`{sys.executable} -m pip install "
 
 
 def ended(*commands: str, missing: Sequence[str] = ALL) -> list[dict[str, Any]]:
-    """The document of each command, without these packages."""
+    """The document of each command, without these packages, there and in each process that it starts."""
     done = subprocess.run(
-        [sys.executable, "-c", ALONE, *missing],
+        [sys.executable, "-c", ALONE],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).with_name("without")), "WITHOUT": " ".join(missing)},
         input="\n".join(json.dumps(command.split()) for command in commands),
         capture_output=True,
         text=True,
@@ -87,6 +82,7 @@ def test_a_host_without_pyspark_moves_and_knows_the_loss_bound_and_how_to_instal
     assert (validate["exit_code"], told["id"], told["severity"]) == (0, "DR-PART-002", "info")
     assert told["remedy"] == f"{PIP}'pyspark<5,>=4.1'` installs it."
     assert (moved["exit_code"], estimate["exit_code"]) == (0, 3)
+    assert [each["severity"] for each in moved["findings"] if each["id"] in ("DR-PART-002", "DR-RPO-009")] == ["info"]
 
 
 def test_schemas_examples_and_past_runs_are_shown_without_them(dr_ctl: Shell, nobody: str) -> None:
