@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from dr_ctl.application.plans import StoredFigures
 from dr_ctl.application.result import Result
+from dr_ctl.core import machine
 from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity, some
@@ -231,6 +232,7 @@ class Preflight:
         self._installation, self._source = installation, source
         self._estimating: Estimating | None = None
         self._stored: Stored | None = None
+        self._lacking = machine.missing("pyspark")
 
     def begin(self) -> None:
         stored = of_site(self._installation, self._source).stored
@@ -240,12 +242,15 @@ class Preflight:
             return
         history = self._installation.history
         # What a store elsewhere has is for the estimate to find out: nobody waits for it here.
-        if history.folder is None or next(history.near.glob("date=*/site=*/*.parquet"), None) is not None:
+        has_samples = history.folder is None or next(history.near.glob("date=*/site=*/*.parquet"), None) is not None
+        if has_samples and self._lacking is None:
             self._estimating = Estimating(request(self._installation))
 
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
         if self._stored is not None:
             return _stored(self._stored, objectives(self._installation))
+        if self._lacking is not None:  # a shape of the installation, which no move waits for
+            return NotNeeded.of(found("DR-PART-002", remedy=self._lacking.remedy))
         estimating = self._estimating
         if estimating is None:
             return NotNeeded.of(found("DR-RPO-001.no_history", severity=Severity.INFO))

@@ -94,6 +94,13 @@ def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | No
     return found("DR-RUN-005", target=target, role=role.value)
 
 
+def unreached(past: RunState, snapshot: Snapshot) -> list[str]:
+    """The sites that an undo has to reach, and of which no broker answers."""
+    sites = dict.fromkeys(call.site for step in to_undo(past) for call in step.inverse)
+    answering = {broker.site for broker in snapshot.brokers if broker.silent is None}
+    return [site for site in sites if site not in answering]
+
+
 def refused_onward(past: RunState, snapshot: Snapshot) -> bool:
     """Say whether what the sites show refuses to go on. One that is silent may answer again."""
     ask = replace(past.plan.ask, expect_serving=None)
@@ -180,9 +187,7 @@ class Interrupted:
         if undone:
             steps = to_undo(past)
             cost = f"about {_UNDO_S} s, {len(steps)} step(s) are undone" if steps else "nothing is to be undone"
-            sites = dict.fromkeys(call.site for step in steps for call in step.inverse)
-            silent = [site for site in sites if snapshot.roles.get(site) not in (Role.SERVING, Role.STANDBY)]
-            if silent:
+            if silent := unreached(past, snapshot):
                 cost = f"only once {' and '.join(silent)} answers again: {len(steps)} step(s) are to be undone"
             yield RecoveryOption("abort", None if silent else serves, cost, recommended=not onward and not silent)
         elif refused:

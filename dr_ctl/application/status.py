@@ -38,7 +38,8 @@ class SiteAtWork:
     in_per_s: float | None = field(metadata=key(digits=1))
     consumed_per_s: float | None = field(metadata=key(digits=1))
     last_message: datetime | None = field(
-        default=None, metadata=key(description="the monitor's last sample to see one come in or be consumed")
+        default=None,
+        metadata=key(description="this reading, else the monitor's last sample, that saw one come in or be consumed"),
     )
 
 
@@ -97,9 +98,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
     takeovers = lost_site.last_takeovers(opened.installation, snapshot, caller.clock.now())
     data = StatusData(
         sites={
-            name: replace(
-                _at_work(snapshot, name, role), last_message=bounds.last_message if bounds and name == exposed else None
-            )
+            name: _at_work(snapshot, name, role, bounds if name == exposed else None, caller.clock.now())
             for name, role in snapshot.roles.items()
         },
         nodes={f"{broker.site}/{broker.pair}": broker.nodes for broker in snapshot.brokers if broker.nodes},
@@ -143,9 +142,10 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
     return Status(result, snapshot, links, lines, down, serves, takeovers)
 
 
-def _at_work(snapshot: Snapshot, site: str, role: Role) -> SiteAtWork:
+def _at_work(snapshot: Snapshot, site: str, role: Role, bounds: Bounds | None, now: datetime) -> SiteAtWork:
     brokers = [broker for broker in snapshot.brokers if broker.site == site]
     clients = [broker.clients for broker in brokers]
     traffic = [broker.traffic for broker in brokers]
     come, go = (None if None in traffic else sum(rates[at] for rates in traffic if rates is not None) for at in (0, 1))
-    return SiteAtWork(role, None if None in clients else sum(count or 0 for count in clients), come, go)
+    last = now if role is Role.SERVING and (come or go) else bounds.last_message if bounds is not None else None
+    return SiteAtWork(role, None if None in clients else sum(count or 0 for count in clients), come, go, last)

@@ -113,7 +113,7 @@ def _nodes(state: Status, broker: BrokerSnapshot) -> list[str]:
 def _at_work(broker: BrokerSnapshot, ago: str | None) -> str:
     """Whether clients are there, and work: between the two readings of this command, and by the monitor's samples."""
     come, go = (NOT_KNOWN, NOT_KNOWN) if broker.traffic is None else (f"{rate:.1f}/s" for rate in broker.traffic)
-    last = f"; last message {ago}" if ago is not None else ""
+    last = f"; last message seen {ago}" if ago is not None else ""
     return f"{if_known(broker.clients)} client connection(s); {come} in, {go} consumed between two readings{last}"
 
 

@@ -371,7 +371,7 @@ class _Run(Generic[O]):
             self._left |= outcome.evidence
             self._journal.step(step, StepEvent.UNDONE if undone else StepEvent.UNDO_FAILED, evidence)
             self._listener(StepEnded(f"undo {step.verb}", outcome.word, outcome.text, 0.0))
-            self._findings += outcome.findings
+            self._findings += [finding for finding in outcome.findings if finding not in self._findings]
             if not undone:
                 failed.setdefault(outcome.text, []).append(step.verb)
                 barred = outcome.text if isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED else barred

@@ -232,6 +232,8 @@ def record(files: RunFiles) -> Record:
     entries = _readable(files.journal)
     outcome, summary, result = how_ended(files)
     run = Material(files.name, entries, _plans(files, entries), result)
+    let_in = next((run.listener(entry) for entry in reversed(entries) if entry.lets_in), None)
+    fenced = next((run.listener(entry) for entry in entries if entry.fences), None)
     epochs = [number(mapping(author.get("lock")).get("epoch")) for author in run.authors]
     epochs += [number(entry.evidence.get("epoch")) for entry in entries if entry.kind == "lock"]
     return Record(
@@ -249,11 +251,11 @@ def record(files: RunFiles) -> Record:
         approved_by=approvers(run.authors),
         plan_sha256=None if run.approved is None else text(run.approved.get("plan_sha256")),
         exit_code=None if (code := number(result.get("exit_code"))) is None else int(code),
-        out=_out(run.data),
+        out=_out(run.data) or (_since(fenced, entries) if outcome == ExitCode.STRANDED.outcome else None),
         debts=tuple(text(mapping(debt).get("text")) for debt in items(result.get("debts"))),
         epoch=max((int(epoch) for epoch in epochs if epoch is not None), default=None),
-        let_in=next((run.listener(entry) for entry in reversed(entries) if entry.lets_in), None),
-        fenced=next((run.listener(entry) for entry in entries if entry.fences), None),
+        let_in=let_in,
+        fenced=fenced,
         served=_served(run.data),
         served_before=tuple(map(text, items(run.plan.get("serving")))),
         about=run.about,
@@ -295,6 +297,12 @@ def _out(data: Mapping[str, Any]) -> Out | None:
         return Out(measured, measured)
     at_least, at_most = number(bounds.get("at_least")), number(bounds.get("at_most"))
     return None if at_least is None and at_most is None else Out(at_least, at_most)
+
+
+def _since(fenced: Listener | None, entries: Sequence[Entry]) -> Out | None:
+    """Of a run that left clients locked out: for as long as it went on."""
+    last = entries[-1].at if entries else None
+    return None if fenced is None or last is None else Out((last - fenced.at).total_seconds(), None)
 
 
 class Verdict(Enum):

@@ -19,6 +19,7 @@ from dr_ctl.topologies.bridges.messages import Message, Origin, forwarded, unann
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle
 from dr_ctl.topologies.common import observer, snapshot
 from dr_ctl.topologies.common.access import Part
+from dr_ctl.topologies.common.checks import on_purpose
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot
@@ -166,7 +167,7 @@ class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
 
     def findings(self) -> Sequence[Finding]:
         ways = (each for view in self._all() for each in checks.of_ways(view, self.peer(view)))
-        return [*snapshot.Snapshot.findings(self), *ways, *self._paused_copies()]
+        return [*snapshot.Snapshot.findings(self), *on_purpose(self, ways), *self._paused_copies()]
 
     def _paused_copies(self) -> Iterator[Finding]:
         for view in self._all():

@@ -40,18 +40,17 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     yield from of_listeners(name, view)
     yield from _link_listener(name, view)
     yield from classic.of_permits(view, (LINKS_UP, LINKS_DOWN, REMOVES))
-    yield from _link(name, view, kept_out=case is not None and case.keeps_out(view))
+    yield from _link(name, view)
     yield from of_queues(name, view)
     yield from classic.of_pausing(view, case)
 
 
-def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
+def _link(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.network is None and len(view.networks) > 1:
         there = ", ".join(each.name for each in view.networks)
         yield found("DR-LINK-001.connector", broker=name, links=there)
     elif view.network is not None and not view.link.attached:
-        key = "DR-LINK-004.kept_out" if kept_out else "DR-LINK-004"
-        yield found(key, broker=name, link=f"network connector {view.network.name}", site=view.site)
+        yield found("DR-LINK-004", broker=name, link=f"network connector {view.network.name}", site=view.site)
 
 
 def _link_listener(name: str, view: BrokerView) -> Iterator[Finding]:

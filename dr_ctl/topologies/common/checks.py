@@ -28,10 +28,6 @@ class Case(Generic[V]):
     snapshot: Snapshot[V]
     move: Move
 
-    def keeps_out(self, view: Broker) -> bool:
-        """Say whether a broker is not attached on purpose: its peer is quarantined, or it is."""
-        return view.site in {debt.about for debt in self.snapshot.debts if debt.kind is DebtKind.QUARANTINE}
-
 
 def weighed(finding: Finding, where: Weight) -> Finding:
     """An error that does not weigh there refuses nothing there: the error becomes a warning."""
@@ -294,6 +290,17 @@ def of_pairs(
             read = [each.read(view) for view in (here, there)]
             against = [finding for finding in findings if finding.id == each.id]
             yield Check(each.name, pair, None if None in read else ", ".join(map(str, read)), against)
+
+
+def on_purpose(snapshot: Snapshot[Any], findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings, where no restart is advised for the link of a site that is kept out."""
+    kept_out = {debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
+    for each in findings:
+        site = each.text.partition("/")[0]
+        if each.id == "DR-LINK-004" and site in kept_out:
+            yield replace(each, remedy=found("DR-LINK-004.kept_out", text=each.text, site=site).remedy)
+        else:
+            yield each
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from dr_ctl.topologies.common.checks import (
     of_brokers,
     of_pairs,
     of_standby,
+    on_purpose,
     on_the_way,
 )
 from dr_ctl.topologies.common.rules import Rules
@@ -110,7 +111,7 @@ class Recipe(Generic[V]):
             findings = [*reasons.against_step(case, checks), *checks.of_opening(case)]
         else:
             findings = [*reasons.not_taken_in(snapshot, move), *checks.of_move(case)]
-        return errors_first(findings)
+        return errors_first(on_purpose(snapshot, findings))
 
     def checks(self, snapshot: Snapshot[V], move: Move) -> Sequence[Check]:
         checks, case = self._checks, Case(self.rules, snapshot, move)

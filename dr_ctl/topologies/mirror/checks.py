@@ -30,13 +30,13 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
     return reasons.of_return(case, of_broker, _MENDED, open_again)
 
 
-def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
+def of_broker(view: BrokerView, _case: Case[BrokerView] | None = None) -> Iterator[Finding]:
     """Find what is wrong at one broker of any role."""
     name = f"{view.site}/{view.pair}"
     yield from of_listeners(name, view)
     yield from _listeners(name, view)
     yield from _lasting(name, view)
-    yield from _link(name, view, kept_out=case is not None and case.keeps_out(view))
+    yield from _link(name, view)
     yield from of_queues(name, view)
 
 
@@ -84,7 +84,7 @@ def _linked(view: BrokerView) -> set[str]:
     return {user.strip() for each in view.connections if each.port in ports for user in each.user.split(",")}
 
 
-def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
+def _link(name: str, view: BrokerView) -> Iterator[Finding]:
     link = view.broker_connection
     if view.link.missing:
         yield found("DR-LINK-009", broker=name, site=view.site, peer=view.config.peer)
@@ -100,8 +100,7 @@ def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
     if not link.started:
         yield found("DR-LINK-003", broker=name, other_name=link.name, site=view.site)
     elif view.outflow is not None and not view.link.attached:
-        key = "DR-LINK-004.kept_out" if kept_out else "DR-LINK-004"
-        yield found(key, broker=name, link=f"link {link.name}", site=view.site)
+        yield found("DR-LINK-004", broker=name, link=f"link {link.name}", site=view.site)
     if busy := [queue.name for queue in view.queues if queue.name.startswith(CLUSTER_PREFIX) and queue.depth]:
         yield found("DR-LINK-006", broker=name, busy=some(busy))
 
