@@ -18,6 +18,7 @@ from dr_ctl.topologies.common.snapshot import Silent, Snapshot
 from dr_ctl.topologies.common.view import Acceptor, Broker
 
 V = TypeVar("V", bound=Broker)
+_KEPT_OUT: Final = "DR-LINK-004.kept_out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +299,7 @@ def on_purpose(snapshot: Snapshot[Any], findings: Iterable[Finding]) -> Iterator
     for each in findings:
         site = each.text.partition("/")[0]
         if each.id == "DR-LINK-004" and site in kept_out:
-            yield replace(each, remedy=found("DR-LINK-004.kept_out", text=each.text, site=site).remedy)
+            yield replace(each, remedy=found(_KEPT_OUT, text=each.text, site=site).remedy)
         else:
             yield each
 
