@@ -79,7 +79,7 @@ lock: setup ## write the locks anew (needs uv on the PATH)
 	  --constraint requirements.lock --no-annotate --no-emit-package pyspark --no-emit-package py4j \
 	  pyproject.toml -o requirements-move.lock
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --constraint requirements.lock --extra dev --extra lab --extra bench --extra postgresql --extra mariadb \
+	  --constraint requirements.lock --extra dev --extra lab --extra bench --extra postgresql --extra mariadb --extra opentelemetry \
 	  pyproject.toml -o requirements-dev.lock
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --extra connect --constraint requirements-dev.lock --no-annotate \

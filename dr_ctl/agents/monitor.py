@@ -7,7 +7,7 @@ and takes its memory with it.
 
 import math
 import os
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -33,6 +33,8 @@ LEAST_S: Final = 0.25
 """Looks at everything are no nearer to each other."""
 SHARE: Final = 20
 """Looks at everything take a twentieth of the time at most, unless `history.every` asks for more."""
+GAPS_OF_S: Final = 900.0
+"""The largest gap between two readings is told for this long: what came in it is bound as if it came at once."""
 ESTIMATE_EVERY_S: Final = 300.0
 ESTIMATE_SHARE: Final = 20
 """A long estimate is made so much more seldom that it takes no more than a twentieth of the time."""
@@ -75,6 +77,7 @@ class Monitor:
         self._tidying: Work[bool] | None = None
         self._next = self._whole_at = self._glance_at = self._clock.monotonic()
         self._state: object = None
+        self._gaps = deque[tuple[float, float]]()
         self._active: dict[tuple[str, str | None], Row] = {}
         self._untold: list[Takeover] = []
         self.takeovers: dict[tuple[str, str], list[Takeover]] = {}
@@ -103,6 +106,13 @@ class Monitor:
     def apart_s(self) -> float:
         """How far looks at everything are apart, by what the last one cost (`cost_s`)."""
         return min(self.every_s, max(LEAST_S, SHARE * self.cost_s))
+
+    @property
+    def gap_s(self) -> float:
+        """The largest time between two readings of the last minutes, that since the newest one included."""
+        now = self._clock.monotonic()
+        since = now - self._gaps[-1][0] if self._gaps else 0.0
+        return max([since, *(gap for at, gap in self._gaps if now - at < GAPS_OF_S)])
 
     def sample(self) -> Sample:
         """Look at both sites once and add the rows of what answered."""
@@ -134,6 +144,10 @@ class Monitor:
     def _take(self, rows: Sequence[Row], snapshot: Snapshot, at: datetime) -> bool:
         """Keep the rows of a reading; whether it told of a change, which is on disk at once."""
         self.rows += len(rows)
+        now = self._clock.monotonic()
+        self._gaps.append((now, now - self._gaps[-1][0] if self._gaps else 0.0))
+        while now - self._gaps[0][0] >= GAPS_OF_S:
+            self._gaps.popleft()
         self._note_takeovers(rows)
         if self._writer.add(rows) and (self._tidying is None or self._tidying.wait(0)):
             self._tidied()
@@ -200,6 +214,7 @@ def shown(
         Metric("dr_ctl_monitor_readings_total", "full readings", monitor.readings),
         Metric("dr_ctl_monitor_reading_seconds", "duration of the last full reading", round(monitor.cost_s, 6)),
         Metric("dr_ctl_monitor_apart_seconds", "interval between full readings", round(monitor.apart_s, 6)),
+        Metric("dr_ctl_monitor_gap_seconds", "largest time between readings", round(monitor.gap_s, 6)),
         Metric("dr_ctl_monitor_rows_total", "rows of the history that were seen", monitor.rows),
         Metric("dr_ctl_monitor_waiting_rows", "rows that no file of the history holds yet", look.waiting),
         Metric("dr_ctl_monitor_dropped_rows_total", "rows that were given up while the disk took none", look.dropped),

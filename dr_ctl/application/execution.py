@@ -203,7 +203,13 @@ class Run:
                 raise Broken(error, self.files, about) from error
             finally:
                 journal.close()
-        return replace(_reported(result, self.files), ended=about)
+        return self._traced(replace(_reported(result, self.files), ended=about))
+
+    def _traced(self, result: Result) -> Result:
+        from dr_ctl.report import trace  # noqa: PLC0415 - not before the clients are served
+
+        lacking = trace.send(self.files, self.opened.installation.settings.traces)
+        return result if lacking is None else replace(result, findings=(*result.findings, lacking))
 
     def _result(self, ended: RunResult[Snapshot], next_steps: Sequence[str]) -> Result:
         answered = [site for site, role in ended.snapshot.roles.items() if role in (Role.SERVING, Role.STANDBY)]

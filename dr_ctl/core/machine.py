@@ -32,6 +32,7 @@ _PACKAGES: Final = {  # of a module: what is installed for it
     "pandas": "pyspark[connect]",
     "psycopg": "psycopg[binary]",
     "pymysql": "PyMySQL",
+    "opentelemetry": "opentelemetry-exporter-otlp-proto-http",
     "proton": "python-qpid-proton",
     "paho": "paho-mqtt",
 }

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from dr_ctl.core.model import ExitCode
-from dr_ctl.settings.parts import Names, Part, Seconds, Secret, Workload, listed
+from dr_ctl.settings.parts import HttpAddress, Names, Part, Seconds, Secret, Workload, listed
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
 
@@ -278,6 +278,11 @@ class Settings(Part):
     hooks: dict[str, Hook] = Field(default_factory=dict)
     after: Annotated[tuple[After, ...], BeforeValidator(listed)] = ()
     approvals: Approvals | None = None
+    traces: HttpAddress | None = Field(
+        default=None,
+        description="where each run that has ended is sent as a trace by OTLP over HTTP, as in http://collector:4318; "
+        "OTEL_EXPORTER_OTLP_ENDPOINT stands in its place",
+    )
     runbooks: str | None = Field(
         default=None, description="folder of own runbooks; without: those that came with dr-ctl"
     )

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.agents.exposing import Board, Metric, Sample, Shown, exposing, registry_of
-from dr_ctl.agents.monitor import ESTIMATE_SHARE, AnotherMonitor, Monitor, Refresher, shown
+from dr_ctl.agents.monitor import ESTIMATE_SHARE, GAPS_OF_S, AnotherMonitor, Monitor, Refresher, shown
 from dr_ctl.agents.sync import Phase, SyncAgent
 from dr_ctl.application.monitoring import Recorded
 from dr_ctl.core.errors import Sick, Unreachable, UsageError
@@ -202,6 +202,13 @@ def test_looks_at_everything_take_a_twentieth_of_the_time(
     board.shown = shown(monitor, monitor.sample())
     assert registry_of(board).get_sample_value("dr_ctl_monitor_reading_seconds") == took_s
     assert (board.shown.good_for_s, board.ready) == (60.0, True)
+    topology.clock.sleep(40)
+    board.shown = shown(monitor, monitor.sample())
+    assert 40 < registry_of(board).get_sample_value("dr_ctl_monitor_gap_seconds") < 43
+    topology.clock.sleep(GAPS_OF_S)
+    monitor.sample()
+    monitor.wait(None)
+    assert monitor.gap_s == pytest.approx(GAPS_OF_S, abs=10), "the last of that time alone"
 
 
 def test_the_last_minute_is_whole_and_in_the_files_once_a_site_is_silent(

@@ -6,6 +6,7 @@ import re
 import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,9 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.rpo.ledgers import files
+from dr_ctl.rpo.ledgers import files, reconcile
 from dr_ctl.rpo.ledgers.files import SCHEMA, first_bad, ledgers
 from dr_ctl.rpo.ledgers.reconcile import KINDS, Reconciled, reconcile_in
+from dr_ctl.rpo.pipeline import session
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -443,3 +445,21 @@ def test_what_was_consumed_in_the_second_of_a_snapshot_or_sent_in_it_was_not_mis
     found = reconciled(spark, [], tmp_path, str(tmp_path / "l.jsonl"), f"london={tmp_path}/browse.json")
 
     assert ids(found)["recovered"] == {("orders", "c")}
+
+
+def test_a_ledger_that_is_written_to_meanwhile_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, done = (as_lines([Event("1", event, 1)], tmp_path / event) for event in ("sent", "consumed"))
+
+    def meanwhile(_spark: object, _given: object, _out: Path) -> Reconciled:
+        with Path(sent).open("a") as ledger:
+            ledger.write("{}")
+        return Reconciled({}, {}, ())
+
+    monkeypatch.setattr(reconcile, "reconcile_in", meanwhile)
+    monkeypatch.setattr(session, "session", lambda **_: nullcontext())
+
+    findings = reconcile.reconcile([sent, done], tmp_path / "out").findings
+
+    assert [(each.id, each.text) for each in findings] == [
+        ("DR-LEDGER-002", f"still written while it was read: {sent}")
+    ]

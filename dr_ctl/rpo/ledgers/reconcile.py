@@ -22,7 +22,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -202,11 +202,13 @@ def reconcile(
     """
     with tempfile.TemporaryDirectory(prefix="dr-ctl-ledgers-") as scratch:
         given = ledgers(arguments, Path(scratch), property_name=property_name)
-        size = sum(Path(path).stat().st_size for ledger in given for path in ledger.paths)
+        sizes = {path: Path(path).stat().st_size for ledger in given for path in ledger.paths}
         from dr_ctl.rpo.pipeline import session as starting  # noqa: PLC0415 - not before the files are known to be ledgers
 
-        with starting.session(master=master, conf=conf, is_busy=size >= SHORT_WORK_BYTES) as session:
-            return reconcile_in(session, given, out)
+        with starting.session(master=master, conf=conf, is_busy=sum(sizes.values()) >= SHORT_WORK_BYTES) as session:
+            made = reconcile_in(session, given, out)
+        grown = [str(path) for path, size in sizes.items() if Path(path).stat().st_size != size]
+        return replace(made, findings=(*made.findings, *([found("DR-LEDGER-002", grown=some(grown))] if grown else [])))
 
 
 def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Reconciled:

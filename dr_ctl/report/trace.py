@@ -1,0 +1,135 @@
+"""A run that has ended as an OpenTelemetry trace, made of its journal: the run is the root span, each of its steps one.
+
+A process of its own sends it, for which nobody waits: a collector that is slow or away changes no run, and where no
+endpoint is set nothing is loaded or started. `python -m dr_ctl.report.trace RUN_FOLDER` sends one again, and says why
+that fails.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from dr_ctl import __version__
+from dr_ctl.core import machine
+from dr_ctl.core.document import items, mapping, text
+from dr_ctl.core.findings import found
+from dr_ctl.core.model import ExitCode, Finding
+from dr_ctl.engine.record import Material, read_run
+from dr_ctl.engine.replay import Entry, StepEvent
+from dr_ctl.engine.runs import RunFiles
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_ENDPOINTS: Final = (ENDPOINT, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_BEGUN: Final = (StepEvent.STARTED.value, StepEvent.UNDO_STARTED.value)
+_UNDOING: Final = (StepEvent.UNDO_STARTED.value, StepEvent.UNDONE.value, StepEvent.UNDO_FAILED.value)
+_BAD: Final = (StepEvent.FAILED.value, StepEvent.LOST.value, StepEvent.UNDO_FAILED.value)
+
+
+def send(files: RunFiles, endpoint: str | None) -> Finding | None:
+    """Have a run that has ended sent, where an endpoint is set; the finding for what is missing for that."""
+    named = {} if endpoint is None or any(map(os.environ.get, _ENDPOINTS)) else {ENDPOINT: endpoint}
+    if not (named or any(map(os.environ.get, _ENDPOINTS))):
+        return None
+    if (lacking := machine.missing("opentelemetry")) is not None:
+        return found("DR-PART-003", remedy=lacking.remedy)
+    with suppress(OSError):
+        # The shell ends at once, and the sender belongs to nobody who would have to wait for it.
+        subprocess.run(
+            ["/bin/sh", "-c", '"$@" &', "sh", sys.executable, "-m", __name__, str(files.folder)],
+            env={**os.environ, **named},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            check=False,
+        )
+    return None
+
+
+def spans_of(run: Material) -> list[ReadableSpan]:
+    """The spans of a run, the root first. Their ids are made of the run, so that one sent again is the same."""
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only the sender has it
+    from opentelemetry.sdk.trace import ReadableSpan  # noqa: PLC0415
+    from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags  # noqa: PLC0415
+
+    timed = [entry for entry in run.entries if entry.at is not None]
+    data, about = mapping(run.result), mapping(run.about)
+    resource = Resource({"service.name": "dr-ctl", "service.version": __version__})
+
+    def span(name: str, ident: str, first: Entry, last: Entry, bad: str | None, more: dict[str, Any]) -> ReadableSpan:
+        context = SpanContext(_id(run.name, 32), _id(f"{run.name} {ident}", 16), False, TraceFlags(TraceFlags.SAMPLED))
+        return ReadableSpan(
+            name,
+            context=context,
+            parent=root.context if ident else None,
+            resource=resource,
+            attributes={f"dr_ctl.{key}": value for key, value in more.items() if value not in (None, "")},
+            status=Status(StatusCode.OK) if bad is None else Status(StatusCode.ERROR, bad),
+            start_time=_ns(first),
+            end_time=_ns(last),
+        )
+
+    code = data.get("exit_code")
+    good = code in (ExitCode.OK, ExitCode.WARNINGS)
+    facts = {
+        "run": run.name,
+        "installation": text(about.get("name")),
+        "topology": text(about.get("topology")),
+        "source": text(run.plan.get("source")),
+        "target": text(run.ask.get("target")),
+        "outcome": text(data.get("outcome")),
+        "exit_code": code,
+        "findings": [text(mapping(each).get("id")) for each in items(data.get("findings"))],
+        "outage_s": run.data.get("outage_s"),
+    }
+    summary = None if good else text(data.get("summary"))
+    root = span(text(run.ask.get("operation")), "", timed[0], timed[-1], summary, facts)
+    spans, begun = [root], dict[str, Entry]()
+    steps = [entry for entry in timed if entry.kind == "step" and entry.step is not None]
+    for entry in (*steps, None):
+        if entry is not None and entry.outcome in _BEGUN:
+            begun[entry.step or ""] = entry
+            continue
+        # A step that a killed process left has no end: another one looked at what had become of it.
+        ended = [(begun.pop(entry.step or "", entry), entry)] if entry is not None else [(e, e) for e in begun.values()]
+        for first, last in ended:
+            name = f"undo {last.verb}" if last.outcome in _UNDOING else last.verb
+            said = text(last.evidence.get("text"))
+            bad = said or text(last.outcome) if last.outcome in (*_BAD, *_BEGUN) else None
+            facts = {"run": run.name, "step": last.step, "outcome": last.outcome, "text": said}
+            spans.append(span(name, f"{last.step or last.verb} {first.seq}", first, last, bad, facts))
+    return spans
+
+
+def _id(name: str, digits: int) -> int:
+    return int(sha256(name.encode()).hexdigest()[:digits], 16)
+
+
+def _ns(entry: Entry) -> int:
+    assert entry.at is not None
+    return (entry.at - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def main() -> None:
+    """Send the run of this folder."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - as above
+    from opentelemetry.sdk.trace.export import SpanExportResult  # noqa: PLC0415
+
+    folder = Path(sys.argv[1])
+    sent = OTLPSpanExporter().export(spans_of(read_run(RunFiles(folder.name, folder))))
+    sys.exit(sent is not SpanExportResult.SUCCESS)
+
+
+if __name__ == "__main__":
+    main()
