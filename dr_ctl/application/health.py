@@ -29,6 +29,10 @@ class SiteRole:
     role: Role
 
 
+NAMED: Final = 3
+"""So many problems, the worst first, stand in the line; a pager shows no more of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckData:
     sites: Mapping[str, SiteRole]
@@ -72,7 +76,8 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     texts = [
         f"{site} serves" if site is not None and not any(broker.is_split for broker in snapshot.brokers) else "",
         f"both sites serve: {served_where(snapshot)}" if is_split(snapshot) else "",
-        *(problem.text for problem in problems),
+        *(problem.text for problem in problems[:NAMED]),
+        f"{len(problems) - NAMED} more by `dr-ctl status`" if len(problems) > NAMED else "",
         "failover ready" if site is not None and not problems else "",
         f"newest sample {duration(round(sample_s, 1))} old"
         if sample_s is not None and sample_s <= lost_site.LATE_S

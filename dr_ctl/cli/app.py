@@ -130,6 +130,9 @@ def validate(
 def status(
     session: Session,
     *,
+    site: Annotated[
+        str | None, argument("[SITE]", "Only its brokers as text; what is wrong, and the document, are of both sites.")
+    ] = None,
     watch: Annotated[
         bool, option("--watch", "Again and again, until Ctrl-C: in place on a terminal, else one block a reading.")
     ] = False,
@@ -141,10 +144,10 @@ def status(
     if not watch:
         if every is not None:
             raise UsageError("--every is for --watch", remedy=f"`dr-ctl status --watch --every {every}`.")
-        return show.status(session)
+        return show.status(session, site)
     from dr_ctl.cli import asking, screen  # noqa: PLC0415
 
-    return screen.watch(session, asking.seconds_of("--every", every or "2s") or screen.EVERY_S)
+    return screen.watch(session, site, asking.seconds_of("--every", every or "2s") or screen.EVERY_S)
 
 
 @command(app, "check", example="check --within 5s")
@@ -278,6 +281,8 @@ def run(arguments: list[str], time: Time | None = None) -> int:
     are made of; default: the machine's own, and all of it."""
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     try:
         time = replace(time or Time(), typed=arguments)
         ended = declared()(args=arguments, prog_name="dr-ctl", standalone_mode=False, obj=time)

@@ -210,7 +210,8 @@ def _group(group: Group, columns: int | None) -> Iterator[str]:
     for check in group.checks:
         yield _check(check, columns)
     for finding in group.findings:
-        yield from _finding(finding, columns)
+        named = finding.text.removeprefix(f"{group.title}: ")  # of which broker, the title says
+        yield from _finding(replace(finding, text=named), columns)
     yield ""
 
 

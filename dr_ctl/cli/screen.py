@@ -105,7 +105,7 @@ _CHANGES: Final = 3
 _MARKED: Final = {MARKS[Severity.ERROR]: "bold red", MARKS[Severity.WARNING]: "yellow", " $": "yellow"}
 
 
-def watch(session: Session, every_s: float) -> Result:
+def watch(session: Session, site: str | None, every_s: float) -> Result:
     """Show each reading. The reader who goes away, or Ctrl-C, ends the command well."""
     from dr_ctl.cli import show  # noqa: PLC0415 - only this draws a status
 
@@ -113,7 +113,7 @@ def watch(session: Session, every_s: float) -> Result:
     try:
         while has_reader():
             began = clock.monotonic()
-            watched.show(show.status(session), clock.now())
+            watched.show(show.status(session, site), clock.now())
             looks += 1
             clock.sleep(max(0.0, every_s - (clock.monotonic() - began)))
     except Stopped as stopped:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.application.installation import looking
 from dr_ctl.application.result import Result
+from dr_ctl.cli.asking import must_be_site
 from dr_ctl.core.model import Role, some
 from dr_ctl.core.notation import NOT_KNOWN, duration, if_known, page, table
 from dr_ctl.core.system import stamp
@@ -19,24 +21,27 @@ if TYPE_CHECKING:
     from dr_ctl.cli.session import Session
 
 
-def status(session: Session) -> Result:
+def status(session: Session, site: str | None = None) -> Result:
+    """`site`: the one to show, of both."""
+    sites = [site] if site is not None and must_be_site(session, site) else None
     with looking(session) as (opened, looks):
         from dr_ctl.application import status as telling  # noqa: PLC0415 - loaded while the looks are made
 
         state = telling.status(session, opened, looks.result())
     now = session.clock.now()
-    text = "\n".join(filter(None, (_text(state, now), state.estimate)))
-    return replace(state.result, text=text, wide=_wide(state, now), names=sites_serving(state.snapshot))
+    shown = sites or [*state.snapshot.roles]
+    text = "\n".join(filter(None, (_text(state, now, shown), state.estimate)))
+    return replace(state.result, text=text, wide=_wide(state, now, shown), names=sites_serving(state.snapshot))
 
 
 _HEADING: Final = ("site", "role", "broker", "clients", "in/s", "out/s", "last message", "messages", "to ship", "link")
 
 
-def _wide(state: Status, now: datetime) -> str:
+def _wide(state: Status, now: datetime, sites: Sequence[str]) -> str:
     """A line for each broker. Rates are those between two readings."""
     links = {(link.site, link.pair): link for link in state.links}
     rows = []
-    for broker in state.snapshot.brokers:
+    for broker in [broker for broker in state.snapshot.brokers if broker.site in sites]:
         link = links.get((broker.site, broker.pair))
         come, go = broker.traffic or (None, None)
         depths = [*broker.depths.values()]
@@ -62,10 +67,11 @@ def _ago(state: Status, site: str, now: datetime) -> str | None:
     return None if at is None else f"{duration(round(max(0.0, (now - at).total_seconds())))} ago"
 
 
-def _text(state: Status, now: datetime) -> str:
+def _text(state: Status, now: datetime, sites: Sequence[str]) -> str:
     links = {(link.site, link.pair): link.lines for link in state.links}
     lines = []
-    for site, role in state.snapshot.roles.items():
+    for site in sites:
+        role = state.snapshot.roles[site]
         lines.append(f"{site:<16} {role.value}{': ' + some(state.serves[site]) if site in state.serves else ''}")
         for broker in state.snapshot.brokers:
             if broker.site != site:

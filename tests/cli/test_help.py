@@ -131,7 +131,7 @@ def test_the_last_word_of_a_command_is_no_group_for_its_name(dr_ctl: Shell) -> N
 
 def test_one_letter_asks_for_help_everywhere_and_it_says_which_version_it_is(dr_ctl: Shell) -> None:
     for words in ([], ["status"], ["runs"], ["runs", "list"], ["lab", "up"]):
-        assert dr_ctl(*words, "-h") == Ended(0, dr_ctl(*words, "--help").out, "")
+        assert dr_ctl(*words, "-h") == dr_ctl("help", *words) == Ended(0, dr_ctl(*words, "--help").out, "")
     said = dr_ctl("--version")
     assert said.out.startswith(
         f"dr-ctl {version('dr-ctl')}\nPython {sys.version.split()[0]}, PySpark {version('pyspark')}, "
