@@ -139,13 +139,15 @@ def status(
     every: Annotated[str | None, option("--every T", "With --watch: interval between readings; default 2s.")] = None,
 ) -> Result:
     """Serving sites, links, outflows with rates, the last estimate, open runs, pauses."""
-    from dr_ctl.cli import show  # noqa: PLC0415
+    from dr_ctl.cli import asking, show  # noqa: PLC0415
 
+    if site is not None:
+        asking.must_be_site(session, site)
     if not watch:
         if every is not None:
             raise UsageError("--every is for --watch", remedy=f"`dr-ctl status --watch --every {every}`.")
         return show.status(session, site)
-    from dr_ctl.cli import asking, screen  # noqa: PLC0415
+    from dr_ctl.cli import screen  # noqa: PLC0415
 
     return screen.watch(session, site, asking.seconds_of("--every", every or "2s") or screen.EVERY_S)
 

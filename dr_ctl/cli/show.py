@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.application.installation import looking
 from dr_ctl.application.result import Result
-from dr_ctl.cli.asking import must_be_site
 from dr_ctl.core.model import Role, some
 from dr_ctl.core.notation import NOT_KNOWN, duration, if_known, page, table
 from dr_ctl.core.system import stamp
@@ -23,13 +22,12 @@ if TYPE_CHECKING:
 
 def status(session: Session, site: str | None = None) -> Result:
     """`site`: the one to show, of both."""
-    sites = [site] if site is not None and must_be_site(session, site) else None
     with looking(session) as (opened, looks):
         from dr_ctl.application import status as telling  # noqa: PLC0415 - loaded while the looks are made
 
         state = telling.status(session, opened, looks.result())
     now = session.clock.now()
-    shown = sites or [*state.snapshot.roles]
+    shown = [site] if site is not None else [*state.snapshot.roles]
     text = "\n".join(filter(None, (_text(state, now, shown), state.estimate)))
     return replace(state.result, text=text, wide=_wide(state, now, shown), names=sites_serving(state.snapshot))
 
