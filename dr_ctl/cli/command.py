@@ -120,7 +120,7 @@ class Whole(Group):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         two = " ".join(args[:2])  # `plan approve` is a command beside `plan`
-        command = self.get_command(ctx, two) if len(args) > 1 else None
+        command = super().get_command(ctx, two) if len(args) > 1 else None  # none of another package: no look for one
         return super().resolve_command(ctx, args) if command is None else (two, command, args[2:])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

@@ -182,25 +182,20 @@ def test_cut_off_anywhere_it_goes_on_and_altered_it_names_the_line(
         monkeypatch.setattr(os, sync, lambda file: None)
     path, whole, entries, line = small.journal, small.journal.read_bytes(), read_entries(small.journal), 1
     torn = len(whole) - len(entries[-1].to_line().encode()) - 1
-
-    def holds(content: bytes) -> None:
-        path.unlink()  # a disk waits where a file is emptied and written again
-        path.write_bytes(content)
-
     for place, byte in enumerate(whole):
-        holds(whole[:place])
+        path.write_bytes(whole[:place])
         checked = check(small)
         assert (checked.verdict, checked.line) == (Verdict.ALTERED, line), place
         if place % 10 == 0 or b"\n" in whole[place - 1 : place + 2]:
             assert continued(path) == entries[: line - 1], place
         for bits in (0x01, 0x20):
-            holds(whole[:place] + bytes([byte ^ bits]) + whole[place + 1 :])
+            path.write_bytes(whole[:place] + bytes([byte ^ bits]) + whole[place + 1 :])
             checked = check(small)
             assert (checked.verdict, checked.line) == (Verdict.ALTERED, line), (place, bits)
         left, why = line_read(path)
         assert f"line {line} " in why if left is None else place >= torn and left == entries[: len(left)] != entries
         line += byte == ord("\n")
-    holds(whole)
+    path.write_bytes(whole)
     assert (line, continued(path)) == (7, entries)
 
 
