@@ -61,7 +61,7 @@ class Policy(Protocol):
     def post_only(self) -> bool:
         """Say whether no other method is let in."""
 
-    def forbids_operation(self, bean: str, verb: str) -> bool: ...
+    def forbids_operation(self, bean: str, operation: str) -> bool: ...
 
     def forbids_attribute(self, bean: str, name: str) -> bool: ...
 
@@ -268,7 +268,7 @@ def _as_told(name: str) -> str:
 def _execute(at: Management, request: Request) -> Answer:
     if at.dialect.forbids and names.is_pattern(request.bean):
         raise BrokerSaysNo(NO_BEAN, request.bean, 404)  # for it that is a name like any other
-    if at.policy is not None and at.policy().forbids_operation(request.bean, request.verb):
+    if at.policy is not None and at.policy().forbids_operation(request.bean, request.operation):
         text = f"Operation {request.operation} forbidden for MBean {names.canonical(request.bean)}"
         raise BrokerSaysNo(REFUSED, text, 403)
     found = _found(_meant(at, request.bean), request, "invoking JMX operations")

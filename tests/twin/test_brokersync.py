@@ -11,8 +11,10 @@ import pytest
 from dr_ctl.agents.sync import Standing, SyncAgent
 from dr_ctl.cli.app import run
 from dr_ctl.core.system import in_background, system
+from dr_ctl.topologies.classic.operations import EVERY, MOVES, REMOVES_QUEUES, STOPS, Permit
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl_lab.twin.classic.policy import CONNECTOR, DESTINATION, Policy
 from dr_ctl_lab.twin.kinds import BROKERSYNC
 from dr_ctl_lab.twin.nodes import Layout
 from tests.broker.driving import Ended
@@ -26,6 +28,24 @@ TOPOLOGY = BROKERSYNC
 DEEP = 2600
 SETTLE = "sync --settle --site"
 LOOKS = ("status", "validate", "swapover --to paris --dry-run")
+
+
+@pytest.mark.parametrize("lacks", [each for each in EVERY if each not in (STOPS, REMOVES_QUEUES)], ids=str)
+def test_a_line_that_the_policy_of_a_console_lacks_is_told_before_a_move(
+    twin: PlayedTwin, dr_ctl: Command, lacks: Permit
+) -> None:
+    kinds = {"": "", "connector": CONNECTOR, "destinationType": DESTINATION}
+    kind = kinds[lacks.kind.partition("=")[0]] if "clientConnectors" not in lacks.kind else ""
+    for site in twin.sites:
+        twin.host(site).broker.policy = Policy(False, {kind: (lacks.name,)}, {})  # type: ignore[attr-defined]
+
+    told = dr_ctl("validate", "--to", "paris")
+
+    lines = [each["remedy"] for each in told.document["findings"] if each["id"].startswith("DR-POLICY-")]
+    assert lines
+    assert all(lacks.line in each for each in lines)
+    assert (told.code == 0) is (lacks is MOVES), "a return alone needs it"
+
 
 AGENT = """
 it deletes what was consumed and says so: work 10 4; agent 2s; deleted 4; primary london; lie 6 6; alike

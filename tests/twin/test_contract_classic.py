@@ -21,7 +21,7 @@ from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl.topologies.brokersync.reading import READS, Observer
 from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
 from dr_ctl.topologies.classic import reading
-from dr_ctl.topologies.classic.operations import PAUSES, REMOVES, REMOVES_QUEUES, RESUMES, STOPS
+from dr_ctl.topologies.classic.operations import MOVES, PAUSES, REMOVES, REMOVES_QUEUES, RESUMES, STOPS
 from dr_ctl.topologies.common.access import Gate
 from dr_ctl.topologies.common.consumed import Consumed, Word
 from dr_ctl.topologies.fanout.reading import put, read
@@ -112,10 +112,13 @@ def test_a_policy_refuses_what_it_denies_before_it_looks_for_a_bean(twin: Played
         (listener, True) for listener in ("stomp", "openwire", "sync")
     }
     assert [(each.name, each.to) for each in whole.networks] == [("to-paris", "paris")]
-    assert (whole.denied, denied) == (frozenset(), {PAUSES, RESUMES, REMOVES, REMOVES_QUEUES, STOPS})
-    paused = pair.execute("london", pair.queue("london", IN), "pause()")
-    forbidden = "java.lang.Exception : Operation pause() forbidden"
+    assert (whole.denied, denied) == (frozenset(), {PAUSES, RESUMES, REMOVES, REMOVES_QUEUES, STOPS, MOVES})
+    paused = pair.execute("london", pair.queue("london", IN), "pause")
+    forbidden = "java.lang.Exception : Operation pause forbidden"
     assert (paused["status"], paused["error"].partition(" for MBean")[0]) == (403, forbidden)
+    assert pair.execute("london", pair.queue("london", IN), "pause()")["status"] == 200, (
+        "what names it alone lets it pass"
+    )
     secret = pair.ask("london", type="read", mbean=pair.network("london"))
     assert (secret["status"], "Password is forbidden" in secret["error"]) == (403, True)
     assert pair.read("london", pair.network("london"), "Name") == {"Name": "to-paris"}

@@ -13,7 +13,7 @@ from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
-from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, REMOVES
+from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, LISTS, MOVES, REMOVES
 from dr_ctl.topologies.common import reasons, receipts
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 
@@ -39,7 +39,7 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     name = f"{view.site}/{view.pair}"
     yield from of_listeners(name, view)
     yield from _link_listener(name, view)
-    yield from classic.of_permits(view, (LINKS_UP, LINKS_DOWN, REMOVES))
+    yield from classic.of_permits(view, (LINKS_UP, LINKS_DOWN, REMOVES, LISTS), at_return=(MOVES,))
     yield from _link(name, view)
     yield from of_queues(name, view)
     yield from classic.of_pausing(view, case)

@@ -10,15 +10,19 @@ from dr_ctl.topologies.classic.operations import CLOSES, OPENS, PAUSES, RESUMES,
 from dr_ctl.topologies.common.checks import Case, Named
 
 
-def of_permits(view: ClassicBroker, more: Sequence[Permit] = ()) -> Iterator[Finding]:
-    """Find what the console's policy refuses although a run needs it at any broker."""
+def of_permits(
+    view: ClassicBroker, more: Sequence[Permit] = (), *, at_return: Sequence[Permit] = ()
+) -> Iterator[Finding]:
+    """Find what the console's policy refuses although a run needs it at any broker, or a return does."""
     if not view.managed:
         yield found("DR-POLICY-003", site=view.site, pair=view.pair)
         return
-    for each in (CLOSES, OPENS, *more):
+    for each in (CLOSES, OPENS, *more, *at_return):
         if each in view.denied:
+            later = each in at_return
             yield found(
-                "DR-POLICY-001",
+                "DR-POLICY-001.return" if later else "DR-POLICY-001",
+                severity=Severity.WARNING if later else None,
                 broker=f"{view.site}/{view.pair}",
                 site=view.site,
                 operation=each.operation,

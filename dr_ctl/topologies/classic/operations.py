@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.jolokia.client import MayCall
+from dr_ctl.jolokia.client import Listing, MayCall
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.common.calls import PAUSE, RESUME, START, STOP, Requests, request
 
@@ -33,11 +33,12 @@ class Permit:
     def name(self) -> str:
         return self.operation.partition("(")[0]
 
-    def asked(self, broker: str) -> MayCall:
-        """Whether it may be called, at a bean of that kind that does not exist."""
-        if not self.kind:  # the broker itself: ask of a broker that does not exist
-            return MayCall(beans.broker(beans.NOBODY), self.operation)
-        return MayCall(f"{beans.broker(broker)},{self.kind.replace('*', beans.NOBODY)}", self.operation)
+    def asked(self, broker: str) -> tuple[MayCall, MayCall]:
+        """Whether it may be called, at a bean of that kind that does not exist: as dr-ctl calls it, and by its name
+        alone. A denial of the name means the operation, and lets one with its signature pass."""
+        bean = beans.broker(broker if self.kind else beans.NOBODY)  # the broker itself: one that does not exist
+        bean += f",{self.kind.replace('*', beans.NOBODY)}" if self.kind else ""
+        return MayCall(bean, self.operation), MayCall(bean, self.name)
 
     @property
     def what(self) -> str:
@@ -46,9 +47,10 @@ class Permit:
 
     @property
     def line(self) -> str:
-        """The line in a policy's file that allows the operation."""
+        """The line in a policy's file that allows the operation, by its name and as dr-ctl calls it."""
         bean = ",".join(filter(None, (f"{beans.DOMAIN}:type=Broker,brokerName=*", self.kind)))
-        return f"<allow><mbean><name>{bean}</name><operation>{self.name}</operation></mbean></allow>"
+        both = "".join(f"<operation>{each}</operation>" for each in (self.name, self.operation))
+        return f"<allow><mbean><name>{bean}</name>{both}</mbean></allow>"
 
 
 _CONNECTOR: Final = "connector=clientConnectors,connectorName=*"
@@ -69,7 +71,9 @@ RESUMES: Final = Permit(RESUME, _QUEUE)
 REMOVES: Final = Permit(REMOVE_MATCHING, _QUEUE)
 REMOVES_QUEUES: Final = Permit(REMOVE_QUEUE, "")
 STOPS: Final = Permit(STOP, "")
-EVERY: Final = (CLOSES, OPENS, LINKS_UP, LINKS_DOWN, PAUSES, RESUMES, REMOVES, REMOVES_QUEUES, STOPS)
+LISTS: Final = Permit(Listing.BROWSE_ALL.value, _QUEUE)
+MOVES: Final = Permit(MOVE_MATCHING, _QUEUE)
+EVERY: Final = (CLOSES, OPENS, LINKS_UP, LINKS_DOWN, PAUSES, RESUMES, REMOVES, REMOVES_QUEUES, STOPS, LISTS, MOVES)
 
 
 def by_ids(ids: Iterable[str], named: str = MESSAGE_ID) -> str:

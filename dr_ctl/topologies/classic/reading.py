@@ -100,7 +100,7 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
             Read(beans.all_consumers(broker), CONSUMER),
             Read(beans.all_connections(broker), CONNECTION),
             Search(beans.all_transactions(broker)),
-            *(each.asked(broker) for each in EVERY),
+            *(may for each in EVERY for may in each.asked(broker)),
             *more,
             # Last, so that what lies there is hardly older than the answer, whose moment is that of the look.
             Read(beans.queue(broker), QUEUE),
@@ -122,7 +122,7 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
         tuple((_connection(bean, each, ports), each.flag("NetworkConnection")) for bean, each in connections.beans()),
         tuple(sorted(beans.parts(str(name))["xid"] for name in prepared.value())),
         denied(others),
-        tuple(others[len(EVERY) :]),
+        tuple(others[2 * len(EVERY) :]),
     )
 
 
@@ -225,8 +225,8 @@ DEAD_LETTERS: Final = "ActiveMQ.DLQ"
 
 
 def denied(answers: Sequence[Answer]) -> frozenset[Permit]:
-    pairs = zip(EVERY, answers, strict=False)
-    return frozenset(each for each, answer in pairs if isinstance(answer.error, PolicyRefused))
+    asked = zip(EVERY, answers[::2], answers[1::2], strict=False)
+    return frozenset(each for each, *both in asked if any(isinstance(may.error, PolicyRefused) for may in both))
 
 
 def _connectors(answer: Answer, addresses: Mapping[str, str]) -> Iterable[Acceptor]:

@@ -13,7 +13,7 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.checks import BY_CONSOLE
-from dr_ctl.topologies.classic.operations import REMOVES
+from dr_ctl.topologies.classic.operations import LISTS, REMOVES
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.fanout import parity
@@ -91,7 +91,7 @@ def nothing_owed(snapshot: FanoutSnapshot, move: Move) -> bool:
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
     name = f"{view.site}/{view.pair}"
     yield from of_listeners(name, view)
-    yield from classic.of_permits(view, (REMOVES,))
+    yield from classic.of_permits(view, (REMOVES, LISTS))
     yield from _producers(name, view)
     yield from of_queues(name, view)
     if view.own.unread is not None:

@@ -4,24 +4,37 @@ from collections.abc import Sequence
 from typing import Final
 
 HARDENED: Final = "hardened"
+# All that the distributions before allowed.
+OPEN: Final = """<?xml version="1.0" encoding="UTF-8"?>
+<restrict>
+  <cors><strict-checking/></cors>
+  <commands><command>read</command><command>list</command><command>version</command><command>search</command></commands>
+  <allow><mbean><name>org.apache.activemq:*</name><attribute>*</attribute><operation>*</operation></mbean></allow>
+</restrict>
+"""
 
+# By the names alone, as in the distributions: an operation that is asked for with its signature passes.
 _BROKER: Final = (
-    "stop", "restart", "gc", "terminateJVM", "addConnector", "removeConnector", "addNetworkConnector",
-    "removeNetworkConnector", "addQueue", "removeQueue", "addTopic", "removeTopic", "createDurableSubscriber",
-    "destroyDurableSubscriber",
+    "terminateJVM", "stop", "stopGracefully", "restart", "gc", "addConnector", "removeConnector",
+    "addNetworkConnector", "removeNetworkConnector", "addQueue", "removeQueue", "addTopic", "removeTopic",
+    "createDurableSubscriber", "destroyDurableSubscriber",
 )  # fmt: skip
-_DESTINATION: Final = ("purge", "remove", "copy", "move", "retry", "pause", "resume", "sendTextMessage")
+_DESTINATION: Final = (
+    "purge", "removeMessage", "removeMatchingMessages", "copyMessageTo", "copyMatchingMessagesTo", "moveMessageTo",
+    "moveMatchingMessagesTo", "retryMessage", "retryMessages", "sendTextMessage", "pause", "resume",
+)  # fmt: skip
 
 
 def policy(wanted: str) -> str:
-    """Give the text of the file: for "hardened" one that denies what 5.19.7 does, else what is wanted itself."""
+    """Give the text of the file: for "hardened" one that denies what those of 5.19.7 and 6.2.6 name."""
     return _hardened() if wanted == HARDENED else wanted
 
 
 def _hardened() -> str:
     """POST only, and nothing that makes, moves or destroys; connectors can still be stopped and started.
 
-    Denials count only among commands that are allowed, so `exec` has to be one of them.
+    Denials count only among commands that are allowed, so `exec` has to be one of them: the distributions' own file
+    lacks it, and denies nothing.
     """
     broker = "org.apache.activemq:type=Broker,brokerName=*"
     return f"""<?xml version="1.0" encoding="UTF-8"?>
@@ -45,6 +58,5 @@ def _hardened() -> str:
 
 
 def _denied(bean: str, operations: Sequence[str]) -> str:
-    """Deny operations by how their names begin: a request names one with its signature or without."""
-    told = "".join(f"<operation>{name}*</operation>" for name in operations)
+    told = "".join(f"<operation>{name}</operation>" for name in operations)
     return f"<mbean><name>{bean}</name>{told}</mbean>"

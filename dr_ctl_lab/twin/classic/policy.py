@@ -11,15 +11,16 @@ BROKER, DESTINATION, CONNECTOR, RUNTIME = "Broker", "Destination", "NetworkConne
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Forbidden operations and attributes by kind of bean; names may have a `*`."""
+    """Forbidden operations and attributes by kind of bean; names may have a `*`. An operation is forbidden as it is
+    asked for: a name alone does not forbid the same with its signature."""
 
     post_only: bool
     operations: dict[str, tuple[str, ...]]
     attributes: dict[str, tuple[str, ...]]
 
-    def forbids_operation(self, bean: str, verb: str) -> bool:
+    def forbids_operation(self, bean: str, operation: str) -> bool:
         """Say whether the policy forbids the operation. On a pattern of beans every operation is forbidden."""
-        return is_pattern(bean) or _named(verb, self.operations.get(_kind(bean), ()))
+        return is_pattern(bean) or _named(operation, self.operations.get(_kind(bean), ()))
 
     def forbids_attribute(self, bean: str, name: str) -> bool:
         return _named(name, self.attributes.get(_kind(bean), ()))

@@ -39,15 +39,17 @@ def test_names_and_ids_are_encoded_as_the_broker_does() -> None:
 
 
 def test_whether_an_operation_may_be_called_is_asked_of_a_bean_that_nobody_has() -> None:
-    assert all("dr-ctl.nobody" in each.asked("b").bean for each in EVERY)
+    assert all("dr-ctl.nobody" in may.bean for each in EVERY for may in each.asked("b"))
     with pytest.raises(ValueError, match="nobody has"):
         MayCall(CONNECTOR, "stop()")
-    # Only a refusal by the policy denies, and says the line of the policy to change.
-    answers = [Answer(PolicyRefused("no") if each is PAUSES else NoSuchBean("none")) for each in EVERY]
-    assert reading.denied(answers) == frozenset({PAUSES})
+    # Only a refusal by the policy denies, of the name alone too, and says the line of the policy to change.
+    no, none = Answer(PolicyRefused("no")), Answer(NoSuchBean("none"))
+    for both in ((no, no), (none, no), (no, none)):
+        answers = [may for each in EVERY for may in (both if each is PAUSES else (none, none))]
+        assert reading.denied(answers) == frozenset({PAUSES})
     assert CLOSES.line == (
         "<allow><mbean><name>org.apache.activemq:type=Broker,brokerName=*,connector=clientConnectors,connectorName=*</name>"
-        "<operation>stop</operation></mbean></allow>"
+        "<operation>stop</operation><operation>stop()</operation></mbean></allow>"
     )
 
 
