@@ -78,11 +78,11 @@ def keep(figures: Sequence[Figure]) -> None:
     rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(told)}" for name, told in kept.items())
     JSON_FILE.write_text(f"{{\n{rows}\n}}\n")  # a line each: of some there are thousands
     read = [Figure(**{key: told[key] for key in Figure.__slots__}) for told in kept.values()]
-    lines = [_row(_HEAD), _row(["---"] * len(_HEAD)), *(_row(each.cells()) for each in read)]
+    lines = [row(_HEAD), row(["---"] * len(_HEAD)), *(row(each.cells()) for each in read)]
     before, _, rest = DOCS.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     DOCS.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{after}", encoding="utf-8")
 
 
-def _row(cells: Sequence[str]) -> str:
+def row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"

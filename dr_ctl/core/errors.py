@@ -11,6 +11,7 @@
     │   ├── Sick                the process lives, its management does not
     │   ├── StartingOrEnding    it is starting or ending: a later reading says more
     │   ├── Passive             another node of that broker is active, or none is
+    │   ├── TooOld              its version does not tell what has to be known
     │   └── …                   the ways of one management protocol, beside it
     └── Stopped             a signal asked for the end of a wait           (130, 143)
 
@@ -127,6 +128,14 @@ class Passive(BrokerError):
     def __init__(self, text: str, *, at: tuple[str, ...] = ()) -> None:
         super().__init__(text)
         self.at = at
+
+
+class TooOld(BrokerError):
+    """A broker whose version does not tell what a topology has to know of it: its figures would be none."""
+
+    lies_here = True
+    shows_life = True
+    remedy = "Bring its brokers to that version; until then move by hand, with their clients stopped at both sites."
 
 
 class Stopped(DrCtlError):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any, Final
 
-from dr_ctl.core.errors import BrokerError, Passive, TimedOut
+from dr_ctl.core.errors import BrokerError, Passive, TimedOut, TooOld
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.core.notation import if_known
@@ -202,7 +202,8 @@ def silent(
     name: str, role: Role, error: BrokerError, severity: Severity | None = None, *, beside: bool = False
 ) -> Finding:
     """Say that a broker did not answer, and how it failed; `beside` another one of its site that did."""
-    id_ = "DR-SITE-002" if isinstance(error, Passive) else "DR-SITE-001.beside" if beside else "DR-SITE-001"
+    own = {Passive: "DR-SITE-002", TooOld: "DR-SITE-003"}
+    id_ = own.get(type(error), "DR-SITE-001.beside" if beside else "DR-SITE-001")
     state = "" if isinstance(error, Passive | TimedOut) else f" is {role.value}"
     return found(id_, remedy=error.remedy, severity=severity, broker=f"{name}{state}", why=error)
 

@@ -13,6 +13,13 @@ _UNESCAPED: Final = {'"': '"', "*": "*", "?": "?", "\\": "\\", "n": "\n"}
 _PART: Final = re.compile(r'([^=,:]+)=("(?:[^"\\]|\\.)*"|[^,"]*)(?:,|$)', re.DOTALL)
 
 
+_FORBIDDEN: Final = "java.lang.SecurityException"
+_RIGHTS: Final = (
+    "In management.xml, give a role of this user list*, get* and is* under <default-access>, and * under the <match> "
+    "of org.apache.activemq.artemis; then restart that broker."
+)
+
+
 class Fields:
     """The attributes of one bean, by name. Raises `BadValue` naming bean and attribute; `has` tells what was told."""
 
@@ -80,6 +87,8 @@ class Fields:
         return {str(key): str(item) for key, item in value.items()}
 
     def _bad(self, name: str, wanted: str, got: Any) -> BadValue:
+        if isinstance(got, dict) and str(got.get("error_type")) == _FORBIDDEN:
+            return BadValue(f"{self._bean}: its management lets this user not read {name}", remedy=_RIGHTS)
         return BadValue(f"{self._bean}: {name} should be {wanted}, but is {_short(got)}")
 
 

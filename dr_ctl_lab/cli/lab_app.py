@@ -61,12 +61,16 @@ def lab_up(
         typer.Option("--nodes", metavar="N", help="Nodes of each broker: 2 are a primary and a backup on one store."),
     ] = 1,
     replication: Annotated[bool, typer.Option("--replication", help="Nodes replicate instead.")] = False,
+    version: Annotated[
+        str,
+        typer.Option("--broker-version", metavar="VERSION", help="Of the brokers; tried ones: docs/versions.md."),
+    ] = "",
 ) -> Result:
     """Start pairs of brokers on loopback, joined by the topology, and write their settings file."""
     from dr_ctl_lab.cli import labs  # noqa: PLC0415
 
     wanted = labs.Wanted(
-        directory, tuple(queue or labs.QUEUES), delay, labs.two(sites), topology, pairs, nodes, replication
+        directory, tuple(queue or labs.QUEUES), delay, labs.two(sites), topology, pairs, nodes, replication, version
     )
     return labs.twin_up(session, wanted, plugin) if on == "twin" else labs.up(session, wanted, plugin)
 

@@ -41,11 +41,13 @@ class Wanted:
     pairs: int
     nodes: int
     replicates: bool
+    version: str
 
     @property
     def alike(self) -> dict[str, Any]:
         """What is said of real brokers and of simulated ones."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "directory"}
+        own = ("directory", "version")
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in own}
 
 
 def two(sites: str) -> tuple[str, str]:
@@ -67,13 +69,16 @@ def up(session: Session, wanted: Wanted, plugin: Path | None) -> Result:
         f"starting {2 * wanted.pairs * wanted.nodes} brokers; the first time their distribution is fetched with Maven"
     )
     options = {} if plugin is None else {"plugin": plugin}
-    return _is_up(Lab.up(wanted.directory, serving=wanted.sites[0], options=options, **wanted.alike), wanted)
+    lab = Lab.up(wanted.directory, serving=wanted.sites[0], options=options, version=wanted.version, **wanted.alike)
+    return _is_up(lab, wanted)
 
 
 def twin_up(session: Session, wanted: Wanted, plugin: Path | None) -> Result:
     """Simulated ones, held by a process of their own."""
     if plugin is not None:
         raise UsageError("--plugin: simulated brokers load no plugin", remedy="Leave it out; the twin acts as it does.")
+    if wanted.version:
+        raise UsageError("--broker-version: simulated brokers have no other version", remedy="Leave it out.")
     session.say(f"starting {2 * wanted.pairs * wanted.nodes} simulated brokers")
     return _is_up(Playground.up(wanted.directory, **wanted.alike), wanted)
 

@@ -5,19 +5,17 @@ Camel and the agent come from Maven once, some 22 MB. No code is compiled: a fol
 
 from __future__ import annotations
 
-import tempfile
 import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
-from xml.sax.saxutils import escape
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault
 from dr_ctl.jolokia.client import Account, Wire
 from dr_ctl_lab.lab import daemons
-from dr_ctl_lab.lab.cache import cache_dir, locked
-from dr_ctl_lab.lab.distribution import FETCH_TIMEOUT_S, maven, need_java
+from dr_ctl_lab.lab.cache import cache_dir
+from dr_ctl_lab.lab.distribution import gather
 from dr_ctl_lab.lab.started import POLL_S, log_tail
 
 if TYPE_CHECKING:
@@ -41,15 +39,7 @@ SHUTDOWN_S = 10
 
 def obtain() -> Path:
     """Return the folder with the jars. EnvironmentFault as for a broker's distribution; two that ask fetch once."""
-    need_java()
-    home = cache_dir() / f"camel-{CAMEL}-jolokia-{AGENT}"
-    with locked(home.name, within_s=FETCH_TIMEOUT_S):
-        if not home.is_dir():
-            with tempfile.TemporaryDirectory(prefix=f".{home.name}-", dir=home.parent) as scratch:
-                (Path(scratch) / "pom.xml").write_text(_pom())
-                maven(home.name, ["dependency:copy-dependencies", "-DoutputDirectory=lib"], Path(scratch))
-                (Path(scratch) / "lib").rename(home)  # appears whole or not at all
-    return home
+    return gather(cache_dir() / f"camel-{CAMEL}-jolokia-{AGENT}", ARTIFACTS) / "lib"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +132,3 @@ def _properties(name: str, told: Mapping[str, str]) -> str:
         "camel.main.shutdownTimeout": str(SHUTDOWN_S),
     }
     return "".join(f"{key}={value}\n" for key, value in {**own, **told}.items())
-
-
-def _pom() -> str:
-    """A project that needs all of it, so that Maven finds what those parts need in turn."""
-    needed = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-        f"{f'<classifier>{escape(classifier)}</classifier>' if classifier else ''}</dependency>"
-        for group, artifact, version, classifier in ARTIFACTS
-    )
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>dr-ctl</groupId><artifactId>camel</artifactId><version>1</version><packaging>pom</packaging>"
-        f"<dependencies>{needed}</dependencies></project>"
-    )

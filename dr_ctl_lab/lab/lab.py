@@ -67,12 +67,14 @@ class Lab(Played):
         pairs: int = 1,
         nodes: int = 1,
         replicates: bool = False,
+        version: str = "",
     ) -> Self:
         """Start a new lab and return when all brokers are active, joined, and `serving` lets clients in.
 
         `delay_ms` is for each direction of each link; a link that does not start at boot is not waited for. `edit`
         changes each broker's configuration before the first start; `options` are those of the topology's kind; `pairs`
-        says how many brokers each site has, `nodes` how many processes each broker. EnvironmentFault, with the end of
+        says how many brokers each site has, `nodes` how many processes each broker, `version` is the brokers', where
+        it is not the one that the kind is for. EnvironmentFault, with the end of
         the log, where it is not up within 90 s.
         """
         for name in sites:
@@ -91,11 +93,14 @@ class Lab(Played):
             raise UsageError(f"{directory} is not empty", remedy="`dr-ctl lab down` ends a lab that is up there.")
         kind = KINDS.named(topology)
         wanted = kind.options(options or {})
-        home = distribution.obtain(kind.distribution) if kind.distribution is not None else directory
+        home = distribution.obtain(kind.distribution.at(version)) if kind.distribution is not None else directory
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
         lab = cls(
-            directory, layout.new(directory, sites, queues, topology, wanted, pairs, nodes, replicates=replicates)
+            directory,
+            layout.new(
+                directory, sites, queues, topology, wanted, pairs, nodes, replicates=replicates, version=version
+            ),
         )
         try:
             lab._save()
@@ -279,7 +284,9 @@ class Lab(Played):
             fan_out,
             speaks=kind.speaks,
             odd=kind.odd,
-            home=distribution.obtain(kind.distribution) if kind.distribution is not None else None,
+            home=distribution.obtain(kind.distribution.at(self.state.version))
+            if kind.distribution is not None
+            else None,
             forwards=frozenset(self.state.forwards),
         )
 
@@ -320,6 +327,7 @@ class Lab(Played):
                 nodes=self.state.brokers(site.name, site.pair) if site.node else (),
                 replicates=self.state.replicates,
                 store=self.directory / f"{site.group}-store",
+                version=self._version,
             )
             for site in self.state.sites
         ]
@@ -399,6 +407,12 @@ class Lab(Played):
     @property
     def _kind(self) -> Kind:
         return KINDS.named(self.state.topology)
+
+    @property
+    def _version(self) -> tuple[int, ...]:
+        """The brokers' version; empty where there are none."""
+        own = self._kind.distribution
+        return own.at(self.state.version).numbers if own is not None else ()
 
     def _logs(self, broker: SiteState) -> list[Path]:
         return [self._home(broker) / name for name in self._kind.logs]

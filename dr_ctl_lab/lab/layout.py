@@ -31,6 +31,7 @@ def new(
     nodes: int,
     *,
     replicates: bool,
+    version: str,
 ) -> LabState:
     """Lay out a lab of that topology in `directory`; the ports are its own until that is gone."""
     kind = KINDS.named(topology)
@@ -72,4 +73,5 @@ def new(
         options=told,
         forwards=forwards,
         replicates=replicates,
+        version=version,
     )

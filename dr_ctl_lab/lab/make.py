@@ -37,6 +37,7 @@ class Make:
     nodes: Sequence[SiteState] = ()
     replicates: bool = False
     store: Path | None = None
+    version: tuple[int, ...] = ()  # of the brokers
 
     @property
     def link_uris(self) -> list[str]:
@@ -137,6 +138,8 @@ class Kind:
     # The protocols of its clients' listener, and what may be odd about their messages.
     speaks: tuple[Speaks, ...] = (Speaks.STOMP,)
     odd: frozenset[Odd] = frozenset(Odd)
+    # Protocols of which the distribution of that version has no client.
+    lacks: Callable[[tuple[int, ...]], frozenset[Speaks]] = lambda _: frozenset()
     # Whether its brokers can forward what is published with MQTT into a queue of that name.
     forwards: Callable[[str], bool] = lambda _: False
     # Where consumers tell which ids they processed. Consumers skip ids that their site's store has, serve one queue

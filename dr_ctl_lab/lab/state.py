@@ -93,8 +93,8 @@ class LinkState:
 class LabState:
     """The whole lab; changed by replacing, written whole. `sites` are the brokers of both, pair by pair, with all their
     nodes, which share a store unless it `replicates`; `options`
-    are those of its kind, `forwards` the queues that take what is published with MQTT, `beside` is what its brokers
-    need to run, if anything."""
+    are those of its kind, `version` is the brokers', where it is not that of the kind, `forwards` are the queues that
+    take what is published with MQTT, `beside` is what its brokers need to run, if anything."""
 
     name: str
     sites: tuple[SiteState, ...]
@@ -105,6 +105,7 @@ class LabState:
     forwards: tuple[str, ...] = ()
     beside: Process | None = None
     replicates: bool = False
+    version: str = ""
 
     @property
     def pairs(self) -> tuple[str, ...]:

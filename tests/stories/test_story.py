@@ -37,6 +37,11 @@ TOPOLOGIES: dict[str, tuple[pytest.MarkDecorator, ...]] = {
     "classic-fanout": (),
     "classic-shared-store": (),
 }
+# Beside the versions that labs have by themselves: which stories are told on which.
+VERSIONS = {
+    "2.40.0": ("artemis-mirror", "artemis-bridges"),
+    "6.3.1": ("classic-fanout",),
+}
 KEEP_HISTORY = ("artemis-bridges",)  # nothing takes out of the waiting site what was processed
 WITH_AGENT = ("classic-brokersync",)  # beside real brokers it runs as a service; a twin has it inside
 TRIMMED = ("classic-fanout",)  # a command does, which is asked for
@@ -60,23 +65,33 @@ def lane(topology: str) -> pytest.MarkDecorator:
 STAGES = [
     *(
         # Each runs on real brokers too: there a change has to pass, and on all twins at night.
-        pytest.param((topology, False), id=f"{topology} on its twin", marks=pytest.mark.deep)
+        pytest.param((topology, False, ""), id=f"{topology} on its twin", marks=pytest.mark.deep)
         for topology in TOPOLOGIES
     ),
     *(
-        pytest.param((topology, True), id=f"{topology} on brokers", marks=(pytest.mark.broker, lane(topology), *needs))
+        pytest.param(
+            (topology, True, ""), id=f"{topology} on brokers", marks=(pytest.mark.broker, lane(topology), *needs)
+        )
         for topology, needs in TOPOLOGIES.items()
+    ),
+    *(
+        pytest.param(
+            (topology, True, version), id=f"{topology} {version}", marks=(pytest.mark.broker, pytest.mark.deep)
+        )
+        for version, topologies in VERSIONS.items()
+        for topology in topologies
     ),
 ]
 
 
 @pytest.fixture(params=STAGES)
 def stage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    topology, real = request.param
+    topology, real, version = request.param
     if not real:
         prompt(monkeypatch)
-    queues: dict[str, Any] = {"queues": ("orders.in",)} if real and topology in ONE_FLOW else {}
-    with (Lab if real else PlayedTwin).up(tmp_path / "stage", topology=topology, **queues) as stage:
+    more: dict[str, Any] = {"queues": ("orders.in",)} if real and topology in ONE_FLOW else {}
+    more |= {"version": version} if version else {}
+    with (Lab if real else PlayedTwin).up(tmp_path / "stage", topology=topology, **more) as stage:
         yield stage
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar, Final, TypeVar
 
-from dr_ctl.core.errors import Passive, StartingOrEnding
+from dr_ctl.core.errors import Passive, StartingOrEnding, TooOld
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.notation import if_known
@@ -46,17 +46,19 @@ class BrokerStore:
     whole configuration in one call. `attributes` are read of the queue, its name included."""
 
     attributes: ClassVar[tuple[str, ...]] = ("Name", "User", "InternalQueue")
+    shown: ClassVar[dict[str, str | bool | int]] = {}
+    """What lets its management show the queue of a document, beside what all of them have."""
 
     def create(self, name: str, text: str, *, kind: str | None = None) -> Operation:
         """Write one down; of a `kind` that is numbered, an existing one is an error, and all share an address."""
         if kind is not None:
-            return CREATE, (json.dumps(_numbered(name, _lasting(text), kind)),)
-        return CREATE_QUEUE, (json.dumps(internal_queue(name, _lasting(text))), True)
+            return CREATE, (json.dumps(_numbered(name, _lasting(text), kind) | self.shown),)
+        return CREATE_QUEUE, (json.dumps(internal_queue(name, _lasting(text)) | self.shown), True)
 
     def update(self, name: str, text: str, *, kind: str) -> Operation:
         """Replace the text of one of a numbered kind."""
         # Send all fields: a field left out would be set to its default.
-        return UPDATE, (json.dumps(_numbered(name, _lasting(text), kind)),)
+        return UPDATE, (json.dumps(_numbered(name, _lasting(text), kind) | self.shown),)
 
     def probe(self, name: str) -> Operation:
         """Create a queue that messages pass through, and that no peer gets."""
@@ -78,7 +80,15 @@ class BrokerStore:
         return not fields.has("InternalQueue") or fields.flag("InternalQueue")
 
 
+class ShownStore(BrokerStore):
+    """For versions whose management shows no queue of the broker's own."""
+
+    shown: ClassVar[dict[str, str | bool | int]] = {"internal": False}
+
+
 IN_USER: Final = BrokerStore()
+IN_SHOWN: Final = ShownStore()
+SHOWS_INTERNAL: Final = (2, 32)
 _QUEUE: Final[dict[str, str | bool | int]] = {"routing-type": "ANYCAST", "durable": True, "internal": True}
 
 
@@ -416,6 +426,21 @@ def read_group(url: str, server: Fields, node: str, topology: Answer, *, active:
     raise Passive(text, at=at)
 
 
+def is_since(version: str, least: tuple[int, ...]) -> bool:
+    """Say whether a version is that one or a later one."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= least
+
+
+def must_be_since(url: str, server: Fields, least: tuple[int, ...], what: str) -> None:
+    """Raise `TooOld` of a broker of an older version, which does not tell `what`."""
+    if server.has("Version") and not is_since(version := server.text("Version"), least):
+        first = ".".join(map(str, least))
+        raise TooOld(
+            f"{url}: Artemis {version} does not tell {what}: nothing could be proven. {first} is the first that does"
+        )
+
+
 def must_be_active(url: str, known: Group, server: Fields) -> None:
     """Raise `Passive` or `StartingOrEnding` where the node of an earlier look is not active any more."""
     if not server.flag("Active"):
@@ -486,8 +511,7 @@ class ArtemisBroker(Broker):
 
     def is_since(self, *version: int) -> bool:
         """Say whether it is of that version or a later one."""
-        numbers = re.match(r"(\d+)\.(\d+)", self.version)
-        return numbers is not None and (int(numbers[1]), int(numbers[2])) >= version
+        return is_since(self.version, version)
 
     @property
     def is_clustered(self) -> bool:
@@ -528,7 +552,7 @@ class ArtemisBroker(Broker):
     @property
     def document_queue(self) -> BrokerStore:
         """The way in which documents of dr-ctl are kept at it."""
-        return IN_USER
+        return IN_USER if self.is_since(*SHOWS_INTERNAL) else IN_SHOWN
 
     @property
     def stays(self) -> Sequence[str]:

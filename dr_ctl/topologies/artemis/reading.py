@@ -14,7 +14,7 @@ from sys import intern
 from typing import Any, Final
 
 from dr_ctl.core.errors import Passive
-from dr_ctl.core.model import Json, some
+from dr_ctl.core.model import some
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Post, Read, Reader, Search
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
@@ -75,15 +75,20 @@ def figures(parts: Part) -> tuple[str, ...]:
     return next((attributes for part, attributes in of if part in parts), ())
 
 
+def everything(column: str) -> tuple[str, int, int]:
+    """Ask for all rows of a listing in words of every version: only since 2.38 an empty text means all. The default is
+    to sort by a column that changes meanwhile, and then to fail: `column` must hold values that do not change."""
+    options = {"field": "", "operation": "", "value": "", "sortColumn": column, "sortOrder": "asc"}
+    return json.dumps(options), 1, 1_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What versions of the broker take: attributes of its own beside those that all have, and of its process; how all
-    connections are listed, and all consumers; how documents are kept, None where a listing of the topology tells."""
+    """What versions of the broker take: attributes of its own beside those that all have, and of its process; how
+    documents are kept, None where a listing of the topology tells."""
 
     server: tuple[str, ...] = ("Active", "CurrentTimeMillis")
     runtime: tuple[str, ...] = ("StartTime",)
-    connections: tuple[Json, ...] = ("", -1, -1)
-    consumers: tuple[Json, ...] = ("", -1, -1)
     documents: BrokerStore | None = IN_USER
 
 
@@ -108,8 +113,8 @@ class Basis:
         self._kept = post.ask(Read(beans.documents(broker), documents.attributes)) if documents is not None else None
         self._clients = (
             (
-                post.ask(Ask(server, Listing.CONNECTIONS, dialect.connections)),
-                post.ask(Ask(server, Listing.CONSUMERS, dialect.consumers)),
+                post.ask(Ask(server, Listing.CONNECTIONS, everything("implementation"))),
+                post.ask(Ask(server, Listing.CONSUMERS, everything("id"))),
                 post.ask(Ask(server, Listing.PREPARED)),
             )
             if clients and whole

@@ -37,16 +37,7 @@ _FLOW: Final = (
 )  # fmt: skip
 
 
-def _everything(column: str) -> tuple[str, int, int]:
-    """These versions take no empty text for "all", and count pages from one. The default is to sort by a column that
-    changes meanwhile, and then to fail: `column` must hold values that do not change."""
-    options = {"field": "", "operation": "", "value": "", "sortColumn": column, "sortOrder": "asc"}
-    return json.dumps(options), 1, 10_000
-
-
-_DIALECT: Final = parts.Dialect(
-    ("NodeID",), ("StartTime", "Uptime"), _everything("implementation"), _everything("id"), documents=None
-)
+_DIALECT: Final = parts.Dialect(("NodeID",), ("StartTime", "Uptime"), documents=None)
 
 
 def service_bean(broker: str) -> str:

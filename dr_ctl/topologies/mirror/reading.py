@@ -23,7 +23,7 @@ from dr_ctl.settings.artemis import MirrorBroker
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.artemis import reading as parts
-from dr_ctl.topologies.artemis.broker import Coordinator
+from dr_ctl.topologies.artemis.broker import Coordinator, must_be_since
 from dr_ctl.topologies.artemis.reading import Shown
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import A_QUEUE_S, EVERYTHING, Part
@@ -33,6 +33,7 @@ from dr_ctl.topologies.common.view import Broker, Config, Queue
 from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, unexplained
 
 _DIALECT: Final = parts.Dialect(("Active", "CurrentTimeMillis", "PendingMirrorAcks"))
+_TELLS_SINCE: Final = (2, 40)  # an older one does not tell how many acknowledgements it has yet to apply
 _LINK: Final = ("Name", "Started", "Connected", "Protocol", "Uri")
 EVERY_NAME: Final = "*.#"
 FEW: Final = 100
@@ -96,7 +97,8 @@ class _Asked:
         self._listed = post.ask(Read(beans.queue(broker), self.figures)) if self.figures else None
 
     def values(self, reader: Reader) -> dict[str, Any]:
-        """All but the queues, by the names of a view."""
+        """All but the queues, by the names of a view. Raises `TooOld`."""
+        must_be_since(reader.url, self._basis.server, _TELLS_SINCE, "how much its mirror has yet to ship and to apply")
         values = self._basis.values(reader) | (self._rights.values() if self._rights is not None else {})
         values["pending_acks"] = self._basis.server.number("PendingMirrorAcks")
         values["links"] = tuple(_link(row) for _, row in self._links.beans())

@@ -38,10 +38,14 @@ class Admin:
         """broker.xml says it all."""
 
     def link_attached(self, peer: str) -> bool:
-        """Say whether the link ships: the flag alone is true as soon as anything accepts the connection."""
-        flag = self._read(f'{self._broker},component=broker-connections,name="{peer}"', "Connected")
-        if flag is not True:
+        """Say whether the link ships: the flag alone is true as soon as anything accepts the connection. Old versions
+        have no flag and show no outflow: of these it is only known that the link is started."""
+        listing = {"type": "exec", "mbean": self._broker, "operation": "listBrokerConnections()"}
+        [link] = [row for row in json.loads(self._call(listing)) if row["name"] == peer]
+        if not link.get("connected", link["started"]):
             return False
+        if "connected" not in link:
+            return True
         outflow = f"$ACTIVEMQ_ARTEMIS_MIRROR_{peer}"
         pattern = f'{self._broker},component=addresses,address="{outflow}",subcomponent=queues,*'
         value = self._call({"type": "read", "mbean": pattern, "attribute": ["ConsumerCount"]})

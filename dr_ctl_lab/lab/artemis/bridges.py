@@ -39,6 +39,7 @@ TRANSFORMER: Final = "org.apache.activemq.artemis.core.server.transformer.AddHea
 SYNC_NS: Final = 400_000
 FINISH_S, POLL_S = 2.0, 0.02
 TEXT: Final = "java.lang.String"
+WAITS, WAITS_SINCE = "pending-ack-timeout", (2, 36)
 # Options of a bridge, in broker.xml and over management alike. A bridge never gives up.
 BRIDGED: Final = {
     "retry-interval": 500,
@@ -49,7 +50,7 @@ BRIDGED: Final = {
     "confirmation-window-size": 1_048_576,
     # After a link broke with messages under way a bridge that is stopped waits so long for acknowledgements that never
     # come, and cannot be started meanwhile: a minute if it is not told.
-    "pending-ack-timeout": 1_000,
+    WAITS: 1_000,
 }
 
 
@@ -126,7 +127,8 @@ def _connector(name: str, uri: str) -> str:
 def _bridge(make: Make, address: str) -> str:
     site, peer = make.site, make.peer.name
     refs = "".join(f"<connector-ref>{name}</connector-ref>" for name in _ways(make))
-    told = "".join(f"\n            <{key}>{json.dumps(value)}</{key}>" for key, value in BRIDGED.items())
+    known = {key: value for key, value in BRIDGED.items() if key != WAITS or make.version >= WAITS_SINCE}
+    told = "".join(f"\n            <{key}>{json.dumps(value)}</{key}>" for key, value in known.items())
     return f"""
          <bridge name={quoteattr(bridge(peer, address))}>
             <queue-name>{escape(buffer(peer, address))}</queue-name>
@@ -168,10 +170,10 @@ class BridgesAdmin(Admin):
     """Management of one such broker. Clients are let in and kept out queue by queue."""
 
     def link_attached(self, peer: str) -> bool:
-        """Every divert's bridge is there and connected: a broker that one refused login has stopped has none."""
-        del peer
-        told = self._beans("component=bridges,name=*", "Connected").values()
-        return len(told) == len(self._diverts()) and all(one["Connected"] is True for one in told)
+        """Every divert's buffer is consumed by a bridge: a broker that one refused login has stopped has none."""
+        buffers = {buffer(peer, one["Address"]) for one in self._diverts()}
+        consumed = {one["Name"] for one in self._queues("Name", "ConsumerCount") if one["ConsumerCount"]}
+        return buffers <= consumed
 
     def clients_open(self, acceptor: str = "clients") -> bool:
         """Say whether some queue is served here."""

@@ -164,6 +164,11 @@ def disk(xml: str) -> str:
     return re.sub(r"<max-disk-usage>\d+<", "<max-disk-usage>99<", xml)
 
 
+def lacks(version: tuple[int, ...]) -> frozenset[Speaks]:
+    """Distributions of these versions have OpenWire's client without a library that it needs."""
+    return frozenset({Speaks.OPENWIRE} if (2, 20) <= version < (2, 40) else ())
+
+
 def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in FOREIGN}
 
@@ -187,5 +192,6 @@ artemis = partial(
     links_at_boot=links_at_boot,
     made_at_once=plain,
     speaks=SPOKEN,
+    lacks=lacks,
     forwards=lambda name: plain(name) and not is_subscription(name),
 )

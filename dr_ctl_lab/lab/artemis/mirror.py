@@ -30,6 +30,8 @@ from dr_ctl_lab.lab.state import ADMIN
 if TYPE_CHECKING:
     from dr_ctl_lab.lab.make import Make, Options
 
+WARNS: Final = (2, 38)  # the first version that says what no acknowledgement was found for
+
 
 def options(told: Options) -> Options:
     return only(told, ("admin_listener", "link_auto_start"), "artemis-mirror")
@@ -52,6 +54,7 @@ def configured(xml: str, make: Make) -> str:
         if make.options.get("admin_listener")
         else ""
     )
+    warns = "<mirror-ack-manager-warn-unacked>true</mirror-ack-manager-warn-unacked>" if make.version >= WARNS else ""
     acceptors = f"""<acceptors>
          <acceptor name="clients">tcp://127.0.0.1:{site.ports["clients"]}?protocols={PROTOCOLS};autoStart=false</acceptor>
          <acceptor name="mirror">tcp://127.0.0.1:{site.ports["mirror"]}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>{listener}
@@ -64,7 +67,7 @@ def configured(xml: str, make: Make) -> str:
                     address-filter="!dr-ctl."/>
          </amqp-connection>
       </broker-connections>
-      <mirror-ack-manager-warn-unacked>true</mirror-ack-manager-warn-unacked>{forwarding(make)}"""  # noqa: E501 - read as XML
+      {warns}{forwarding(make)}"""  # noqa: E501 - read as XML
     xml = re.sub(r"<acceptors>.*?</acceptors>", lambda _: acceptors, xml, count=1, flags=re.DOTALL)
     xml = re.sub(
         r'<security-setting match="#">.*?</security-setting>',

@@ -13,10 +13,11 @@ from xml.sax.saxutils import quoteattr
 from dr_ctl.core.errors import UsageError
 from dr_ctl_lab.lab import daemons
 from dr_ctl_lab.lab.classic.admin import CLIENTS, ClassicAdmin, jolokia
-from dr_ctl_lab.lab.classic.policy import policy
+from dr_ctl_lab.lab.classic.policy import OPEN, policy
 from dr_ctl_lab.lab.clients.client import FORWARDED, Speaks
 from dr_ctl_lab.lab.clients.traits import Odd
 from dr_ctl_lab.lab.dialect import CLASSIC
+from dr_ctl_lab.lab.distribution import CLASSIC as ARCHIVE
 from dr_ctl_lab.lab.distribution import Coordinates
 from dr_ctl_lab.lab.make import Kind
 from dr_ctl_lab.lab.state import ADMIN, APP
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from dr_ctl_lab.lab.make import Make, Options
     from dr_ctl_lab.lab.state import SiteState
 
-DISTRIBUTION: Final = Coordinates("org.apache.activemq", "apache-activemq", "5.18.3")
+DISTRIBUTION: Final = Coordinates("org.apache.activemq", ARCHIVE, "5.18.3")
 AGENT, BRIDGE = "agent", "bridge"  # users beside clients and admin
 PORTS: Final = ("http", "clients", "openwire", "sync")
 LOG, LOG_BEFORE, ARGV = "broker.log", "broker.log.1", "argv.json"
@@ -42,6 +43,15 @@ EVERYWHERE: Final = ("policy", "browse_page", "jolokia", "boots_open")
 # Other names mean something to Classic (wildcards, lists, options), or are altered in the names of beans.
 PLAIN_QUEUE: Final = re.compile(r"[A-Za-z0-9._-]+")
 LIGHT: Final = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+LOGGING: Final = """rootLogger.level=INFO
+rootLogger.appenderRef.console.ref=Console
+rootLogger.appenderRef.console.filter.threshold.type=ThresholdFilter
+rootLogger.appenderRef.console.filter.threshold.level=INFO
+appender.console.type=Console
+appender.console.name=Console
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=%5p | %m%n
+"""
 OPENED: Final = ("java.base/java.lang", "java.base/java.util", "java.base/java.net", "java.rmi/sun.rmi.transport")
 
 
@@ -71,16 +81,21 @@ def create(home: Path, instance: Path, make: Make, *, joined: Callable[[Path, Ma
     """Make a broker's directory. UsageError where a queue's name is none that a bean can have as it is."""
     if odd := [name for name in make.queues if PLAIN_QUEUE.fullmatch(name) is None]:
         raise UsageError(f"{odd[0]!r}: a queue of Classic brokers is named with letters, digits, dots, - and _ here")
-    conf = instance / "conf"
-    shutil.copytree(home / "conf", conf)
+    conf, web = instance / "conf", _has_web_server(home)
     for name in ("data", "tmp"):
-        (instance / name).mkdir()
-    _write(conf / "jetty-realm.properties", f"{ADMIN}: {make.site.admin_password}, admin\n")
-    if "policy" in make.options:
-        _write(conf / "jolokia-access.xml", policy(make.options["policy"]))
-    jetty = conf / "jetty.xml"
-    _write(jetty, without_console(jetty.read_text()))
-    xml = configured(make, joined(instance, make))
+        (instance / name).mkdir(parents=True)
+    if web:
+        shutil.copytree(home / "conf", conf)
+        _write(conf / "jetty-realm.properties", f"{ADMIN}: {make.site.admin_password}, admin\n")
+        jetty = conf / "jetty.xml"
+        _write(jetty, without_console(jetty.read_text()))
+    else:
+        conf.mkdir()
+        _write(conf / "log4j2.properties", LOGGING)
+    if not web or "policy" in make.options:
+        _write(conf / "jolokia-access.xml", policy(make.options.get("policy", OPEN)))
+    management = '<import resource="jetty.xml"/>' if web else _jolokia(instance, make.site)
+    xml = configured(make, joined(instance, make), management)
     _write(conf / "activemq.xml", make.edit(xml) if make.edit else xml)
     (instance / ARGV).write_text(json.dumps(_argv(home, instance, make.site)))
 
@@ -93,8 +108,8 @@ def start(instance: Path) -> daemons.Process:
     return daemons.launch(json.loads((instance / ARGV).read_text()), cwd=instance, log=log)
 
 
-def configured(make: Make, joined: Joined) -> str:
-    """Write the activemq.xml of a broker."""
+def configured(make: Make, joined: Joined, management: str = "") -> str:
+    """Write the activemq.xml of a broker; `management` is what stands there for its Jolokia."""
     site = make.site
     users = {ADMIN: (site.admin_password, "admins"), APP: (site.app_password, "apps")}
     users |= {name: (password, f"{name}s") for name, password in site.others.items() if name in {AGENT, BRIDGE}}
@@ -103,6 +118,8 @@ def configured(make: Make, joined: Joined) -> str:
         f" groups={quoteattr(group)}/>"
         for name, (password, group) in users.items()
     )
+    # Its process ends with it, as that of a distribution does.
+    ending = ' systemExitOnShutdown="true"' if "JolokiaServer" in management else ""
     queues = "".join(f"\n      <queue physicalName={quoteattr(name)}/>" for name in make.queues)
     return f"""<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
   xsi:schemaLocation="http://www.springframework.org/schema/beans http://www.springframework.org/schema/beans/spring-beans.xsd
@@ -110,7 +127,7 @@ def configured(make: Make, joined: Joined) -> str:
   <!-- Without it the marks in jetty.xml stay as they are, and the broker stops again when Jetty fails. -->
   <bean class="org.springframework.beans.factory.config.PropertyPlaceholderConfigurer"/>{joined.beans}
   <broker xmlns="http://activemq.apache.org/schema/core" id="broker" brokerName="{site.group}"
-          dataDirectory="${{activemq.data}}" useJmx="true" persistent="true">
+          dataDirectory="${{activemq.data}}" useJmx="true" persistent="true"{ending}>
     <destinations>{queues}
     </destinations>
     <destinationPolicy><policyMap><policyEntries>
@@ -137,7 +154,7 @@ def configured(make: Make, joined: Joined) -> str:
       <transportConnector name="{CLIENTS}" uri="{address(site) if joined.boots_open else NOWHERE}"/>
     </transportConnectors>
   </broker>{_after_the_start(make.site, joined)}
-  <import resource="jetty.xml"/>
+  {management}
 </beans>
 """
 
@@ -237,23 +254,52 @@ def _list(*values: str) -> str:
     return f"<list>{''.join(f'<value>{value}</value>' for value in values)}</list>"
 
 
+def _has_web_server(home: Path) -> bool:
+    """Without one, Jolokia is a bean beside the broker, and answers as late as a web server would."""
+    return (home / "webapps").is_dir()
+
+
+def _jolokia(instance: Path, site: SiteState) -> str:
+    told = {
+        "host": "127.0.0.1",
+        "port": site.ports["http"],
+        "agentContext": "/api/jolokia",
+        "policyLocation": f"file:{instance}/conf/jolokia-access.xml",
+        "user": ADMIN,
+        "password": site.admin_password,
+        "discoveryEnabled": "false",
+        "executor": "fixed",
+        "threadNr": 5,
+    }
+    entries = "".join(f'<entry key="{key}" value="{value}"/>' for key, value in told.items())
+    server = "org.jolokia.jvmagent.JolokiaServer"
+    return f"""<bean class="{server}" init-method="start" destroy-method="stop"><constructor-arg>
+    <bean class="{server}Config"><constructor-arg><map>{entries}</map></constructor-arg></bean>
+  </constructor-arg></bean>"""
+
+
 def _argv(home: Path, instance: Path, site: SiteState) -> list[str]:
+    conf = instance / "conf"
     told = {
         "java.awt.headless": "true",
         "jetty.host": "127.0.0.1",
         "jetty.port": site.ports["http"],
-        "jolokia.conf": f"file:{instance}/conf/jolokia-access.xml",
-        "java.security.auth.login.config": f"{instance}/conf/login.config",
+        "jolokia.conf": f"file:{conf}/jolokia-access.xml",
+        "java.security.auth.login.config": f"{conf}/login.config",
         "java.io.tmpdir": instance / "tmp",
-        "activemq.classpath": f"{instance}/conf:{home}/lib/:",
+        "activemq.classpath": f"{conf}:{home}/lib/:",
         "activemq.home": home,
         "activemq.base": instance,
-        "activemq.conf": instance / "conf",
+        "activemq.conf": conf,
         "activemq.data": instance / "data",
     }
     opened = [word for package in OPENED for word in ("--add-opens", f"{package}=ALL-UNNAMED")]
     properties = [f"-D{name}={value}" for name, value in told.items()]
-    return ["java", *LIGHT, *opened, *properties, "-jar", str(home / "bin" / "activemq.jar"), "start"]
+    words = ["java", *LIGHT, *opened, *properties]
+    if _has_web_server(home):
+        return [*words, "-jar", str(home / "bin" / "activemq.jar"), "start"]
+    words += ["-cp", f"{conf}:{home}/lib/*:{instance}/lib/*", "org.apache.activemq.console.command.ShellCommand"]
+    return [*words, "start", f"xbean:file:{conf}/activemq.xml"]
 
 
 def _write(path: Path, text: str) -> None:

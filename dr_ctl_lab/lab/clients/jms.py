@@ -35,6 +35,7 @@ from dr_ctl_lab.lab.clients.client import (
 )
 
 SOURCE: Final = Path(__file__).with_name("Jms.java")
+RENAMED: Final = "jakarta.jms-api-[3-9]*"  # the interfaces of JMS, by their later name
 LIGHT: Final = ("-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 COMPILE_S: Final = 120.0
 EACH_BYTES: Final = 400
@@ -229,7 +230,11 @@ def compiled(home: Path) -> Path:
     with locked(place.name, within_s=COMPILE_S):
         if not place.is_dir():
             with tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as scratch:
-                argv = [compiler, "-cp", libraries(home), "-d", f"{scratch}/classes", str(SOURCE)]
+                source = Path(scratch) / SOURCE.name
+                text = SOURCE.read_text(encoding="utf-8")
+                renamed = any((home / "lib").glob(RENAMED))
+                source.write_text(text.replace("javax.jms", "jakarta.jms") if renamed else text, encoding="utf-8")
+                argv = [compiler, "-cp", libraries(home), "-d", f"{scratch}/classes", str(source)]
                 done = subprocess.run(argv, capture_output=True, text=True, timeout=COMPILE_S, check=False)
                 if done.returncode != 0:
                     raise EnvironmentFault(f"{SOURCE.name} cannot be compiled for {home.name}: {done.stderr[-600:]}")

@@ -9,7 +9,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.errors import BrokerError, TooOld
+from dr_ctl.core.model import Role
+from dr_ctl.engine.roles import silent
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.settings.artemis import LastingFence
 from dr_ctl.topologies.artemis import beans
@@ -117,6 +119,22 @@ def test_what_older_brokers_do_not_tell_has_its_meaning_from_the_rest(london: Ma
     assert set(view.business) == {"orders.in", "orders.audit"}
     assert view.outflow is not None
     assert not any(queue.ring or queue.last_value for queue in view.queues)
+
+
+def test_a_version_that_does_not_tell_what_is_to_ship_and_to_apply_is_named_with_what_follows(
+    london: Management,
+) -> None:
+    london.server["Version"] = "2.31.2"
+
+    with pytest.raises(
+        TooOld, match=r"Artemis 2\.31\.2 does not tell .*: nothing could be proven. 2\.40 is the first that does"
+    ) as told:
+        snapshot(london)
+
+    assert "Bring its brokers to that version" in told.value.remedy
+    assert silent("london/orders-1", Role.UNKNOWN, told.value).id == "DR-SITE-003"
+    kept = replace(broker("london"), version="2.31.2").document_queue.create("dr-ctl.x", "text")[1]
+    assert json.loads(str(kept[0]))["internal"] is False, "its management shows no internal queue"
 
 
 @pytest.mark.parametrize(("size", "ring"), [(-1, False), (0, True), (100, True)])
