@@ -17,6 +17,7 @@ from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Verdict
 from tests.broker.driving import Ended, Operator, end_all, execute, send_as_client, send_speaking, until
 from tests.topologies.classic.test_real import ROOT, blocks, exchanged
+from tests.topologies.mirror.test_real import with_user
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 QUEUES = ("FOO", "BAR", "BAZ")
@@ -223,8 +224,11 @@ def ended() -> object:
     end_all()
 
 
-def pasted(generated: str, found: dict[str, str]) -> str:
-    """The lab's broker.xml with the page's elements in the place of its own, and with the lab's ports and password."""
+def pasted(generated: str, found: dict[str, str], lab: Path) -> str:
+    """The lab's broker.xml with the page's elements in the place of its own, and with the lab's ports and password. The
+    rights of dr-ctl stand on the page of the mirror."""
+    mirror = blocks("artemis-mirror.md")
+    with_user(lab, mirror)
     site, peer = ("london", "paris") if '<connector name="paris">' in generated else ("paris", "london")
     ports = dict(re.findall(r'<acceptor name="(\w+)">tcp://127\.0\.0\.1:(\d+)', generated))
     [way] = re.findall(rf'<connector name="{peer}">(.+?)<', generated)
@@ -243,7 +247,12 @@ def pasted(generated: str, found: dict[str, str]) -> str:
     rights_of = "in the place of the security setting #"
     listeners, rights, addresses = map(of_page, ("in the place of <acceptors>", rights_of, "inside <addresses>"))
     xml = re.sub(r"<connectors>.*</diverts>", lambda _: listeners, generated, flags=re.DOTALL)
-    xml = re.sub(r"<security-setting .*</security-setting>", lambda _: rights, xml, flags=re.DOTALL)
+    xml = re.sub(
+        r"<security-setting .*</security-setting>",
+        lambda _: rights + mirror["the rights of dr-ctl"],
+        xml,
+        flags=re.DOTALL,
+    )
     own = rf'<address name="(?:mirror\.)?(?:{re.escape(Q)}|{re.escape(IDS)})">.*?</address>'
     return re.sub(own, "", xml, flags=re.DOTALL).replace("<addresses>", f"<addresses>{addresses}")
 
@@ -251,14 +260,15 @@ def pasted(generated: str, found: dict[str, str]) -> str:
 def test_the_page_can_be_pasted(tmp_path: Path) -> None:
     found = blocks("artemis-bridges.md")
 
-    with Lab.up(
-        tmp_path / "lab", topology=BRIDGES, queues=(Q,), serving=None, edit=lambda xml: pasted(xml, found)
-    ) as lab:
+    edit = lambda xml: pasted(xml, found, tmp_path / "lab")  # noqa: E731
+    with Lab.up(tmp_path / "lab", topology=BRIDGES, queues=(Q,), serving=None, edit=edit) as lab:
         document = yaml.safe_load((ROOT / "examples" / "artemis-bridges.yaml").read_text("utf-8"))
         by_lab = yaml.safe_load(lab.settings_path.read_text("utf-8"))
         for site, section in document["sites"].items():
             [broker], [known] = section["brokers"], by_lab["sites"][site]["brokers"]
-            broker |= {key: known[key] for key in ("name", "jolokia", "stomp", "username", "password")}
+            broker |= {key: known[key] for key in ("name", "jolokia", "stomp")} | {
+                "password": {"plain": "DR-CTL-PASSWORD"}
+            }
             broker["lasting_fence"] = {"roles": [CLIENTS]}
         path = lab.directory / "pasted.yaml"
         path.write_text(yaml.safe_dump(document), encoding="utf-8")
@@ -272,11 +282,12 @@ def test_the_page_can_be_pasted(tmp_path: Path) -> None:
                 ("activate", "london", "--yes"),
                 ("validate", "--to", "paris"),
                 ("swapover", "--to", "paris", "--yes"),
+                ("rehearse", "--on", "canary", "--yes"),
                 ("status",),
             )
         ]
 
-    assert [each.code for each in steps] == [0] * 5, [each.told for each in steps if each.code]
+    assert [each.code for each in steps] == [0] * 6, [each.told for each in steps if each.code]
     assert [each["text"] for each in steps[2].document["findings"] if each["severity"] == "error"] == []
     assert steps[-1].document["summary"] == "paris serves"
 

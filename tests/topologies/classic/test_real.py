@@ -19,12 +19,12 @@ from dr_ctl_lab.lab.classic.admin import CLIENTS, ClassicAdmin
 from dr_ctl_lab.lab.kinds import BROKERSYNC, FAN_OUT, KINDS, SHARED_STORE
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.rehearsal import UNKNOWN
-from tests.broker.driving import Operator, changed_settings, end_all, until
+from tests.broker.driving import Ended, Operator, changed_settings, end_all, until
 from tests.twin.matrix import ACCEPTED
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 ROOT: Final = Path(__file__).parents[3]
-BLOCK: Final = re.compile(r"```xml\n<!-- (.+?) -->\n(.*?)```", re.DOTALL)
+BLOCK: Final = re.compile(r"```(?:xml|properties|sh)\n(?:<!--|#) (.+?)(?: -->)?\n(.*?)```", re.DOTALL)
 REPLACED: Final = ("destinationPolicy", "persistenceAdapter", "plugins", "transportConnectors")
 INSIDE, AFTER, IN_CONNECTORS = "inside <broker>", "after </broker>", "inside <transportConnectors>"
 Q: Final = "orders.in"
@@ -77,11 +77,16 @@ class Listeners:
         return self._known.setdefault((site, port), free_port())
 
 
-def with_passwords(xml: str, generated: str) -> str:
-    """The logins of the page, with the lab's passwords: dr-ctl is the lab's administrator."""
+def with_logins(xml: str, generated: str, conf: Path) -> str:
+    """The logins of the page, with the lab's passwords; at the console dr-ctl has what its own page gives it."""
     told = dict(re.findall(r'username="(\w+)" password="([^"]+)"', generated))
-    xml = xml.replace('"dr-ctl" password="DR-CTL-PASSWORD"', f'"admin" password="{told["admin"]}"')
-    return xml.replace("SYNC-PASSWORD", told.get("agent", ""))
+    found = blocks("classic-user.md")
+    realm = conf / "jetty-realm.properties"
+    realm.write_text(realm.read_text("utf-8") + found[realm.name], "utf-8")
+    (conf / "jolokia-access.xml").write_text(found["jolokia-access.xml"], "utf-8")
+    xml = xml.replace("SYNC-PASSWORD", told.get("agent", "")).replace("APP-PASSWORD", told["app"])
+    last = "</simpleAuthenticationPlugin>"
+    return xml.replace(last, last + found["inside <plugins>"])
 
 
 def settings(
@@ -93,15 +98,12 @@ def settings(
     for site, section in document["sites"].items():
         [broker], [known] = section["brokers"], by_lab["sites"][site]["brokers"]
         section.pop("workloads", None)
-        broker |= {key: known[key] for key in ("name", "jolokia", "username", "password")}
+        broker |= {"name": known["name"], "jolokia": known["jolokia"], "password": {"plain": "DR-CTL-PASSWORD"}}
         broker["stomp"] = f"stomp://127.0.0.1:{listeners.port(site, broker['stomp'].rpartition(':')[2])}"
         if "sync" in broker:
             own = broker["sync"]
             own["stomp"] = f"stomp://127.0.0.1:{listeners.port(site, own['stomp'].rpartition(':')[2])}"
-            login = (
-                known if own["username"] == "dr-ctl" else {"username": "sync", "password": known["sync"]["password"]}
-            )
-            own |= {key: login[key] for key in ("username", "password")}
+            own["password"] = known["sync"]["password"]
     more(document)
     path = lab.directory / "pasted.yaml"
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
@@ -130,17 +132,26 @@ def test_brokersync(tmp_path: Path, *, closed: bool) -> None:
         [link] = re.findall(r"static:\(tcp://(127\.0\.0\.1:\d+)", generated)
         xml = pasted(BROKERSYNC, site, inside if site == "london" else exchanged(inside), after)
         xml = re.sub(r"(london|paris)-1:61617", link, xml)
-        return listeners.here(site, with_passwords(xml, generated))
+        return listeners.here(site, with_logins(xml, generated, tmp_path / "lab" / site / "conf"))
 
     options = {"boots_open": True}
     with Lab.up(tmp_path / "lab", topology=BROKERSYNC, queues=(Q,), serving=None, edit=edit, options=options) as lab:
         operator = Operator(lab, tmp_path / "state", settings(lab, BROKERSYNC, listeners))
         begun = operator.run("activate", "london", "--yes") if closed else operator.run("fence", "paris", "--yes")
-        ready = operator.run("validate", "--to", "paris")
-        moved = operator.run("swapover", "--to", "paris", "--yes")
+        send(lab, "london", 5, at=listeners.port("london", "61613"))
+        moves(operator, "paris", begun)
 
-    assert begun.code == 0, begun.told
-    assert (ready.code, moved.code) == (0, 0), (ready.told, moved.told)
+
+def moves(operator: Operator, target: str, *before: Ended) -> None:
+    """Nothing stands against a move, and its probe goes through."""
+    steps = [
+        *before,
+        *(operator.run(*words) for words in (("validate", "--to", target), ("swapover", "--to", target, "--yes"))),
+    ]
+
+    assert [each.code for each in steps] == [0] * len(steps), [each.told for each in steps if each.code]
+    assert [each["text"] for each in steps[-2].document["findings"] if each["severity"] == "error"] == []
+    assert "DR-PROBE-002" not in steps[-1].ids
 
 
 def test_fanout(tmp_path: Path) -> None:
@@ -149,19 +160,15 @@ def test_fanout(tmp_path: Path) -> None:
 
     def edit(generated: str) -> str:
         site = listeners.learn(generated)
-        return listeners.here(site, with_passwords(pasted(FAN_OUT, site, inside), generated))
+        xml = with_logins(pasted(FAN_OUT, site, inside), generated, tmp_path / "lab" / site / "conf")
+        return listeners.here(site, xml)
 
     options = {"boots_open": True}
     with Lab.up(tmp_path / "lab", topology=FAN_OUT, queues=(Q,), serving=None, edit=edit, options=options) as lab:
         ids = str(lab.directory / "ids" / "shared.sqlite")
         path = settings(lab, FAN_OUT, listeners, lambda document: document["ids"].update(sqlite=ids))
         operator = Operator(lab, tmp_path / "state", path)
-        begun = operator.run("fence", "paris", "--yes")
-        ready = operator.run("validate", "--to", "paris")
-        moved = operator.run("swapover", "--to", "paris", "--yes")
-
-    assert begun.code == 0, begun.told
-    assert (ready.code, moved.code) == (0, 0), (ready.told, moved.told)
+        moves(operator, "paris", operator.run("fence", "paris", "--yes"))
 
 
 @pytest.mark.parametrize("where", ["file", "database"])
@@ -178,7 +185,7 @@ def test_shared_store(tmp_path: Path, where: str) -> None:
             xml = xml.replace("jdbc:postgresql://database-1:5432/activemq", told["url"])
             xml = xml.replace('"username" value="activemq"', f'"username" value="{told["username"]}"')
             xml = xml.replace("DATABASE-PASSWORD", told["password"])
-        return listeners.here(site, with_passwords(xml, generated))
+        return listeners.here(site, with_logins(xml, generated, tmp_path / "lab" / site / "conf"))
 
     def shared(document: dict[str, Any]) -> None:
         by_lab = yaml.safe_load(lab.settings_path.read_text("utf-8"))
@@ -196,12 +203,7 @@ def test_shared_store(tmp_path: Path, where: str) -> None:
         operator = Operator(lab, tmp_path / "state", settings(lab, SHARED_STORE, listeners, shared))
         roles = operator.run("status").document["data"]["sites"]
         serving = next(site for site, each in roles.items() if each["role"] == "serving")
-        other = next(site for site in roles if site != serving)
-        ready = operator.run("validate", "--to", other)
-        moved = operator.run("swapover", "--to", other, "--yes")
-
-    assert ready.code == 0, ready.told
-    assert moved.code == 0, moved.told
+        moves(operator, next(site for site in roles if site != serving))
 
 
 ODD: Final = ("t\tx", "e\x1b[2J", "one\x01x")
@@ -360,11 +362,11 @@ def by_row(lab: Lab) -> bool:
     return bool(lab.state.options["database"])
 
 
-def send(lab: Lab, site: str, count: int = MESSAGES, listener: str = "", **more: str) -> None:
+def send(lab: Lab, site: str, count: int = MESSAGES, listener: str = "", at: int = 0, **more: str) -> None:
     """As a producer that reaches one site only."""
     where = lab.site(site)
-    at = Address("127.0.0.1", where.ports[listener]) if listener else where.stomp
-    _, connection = probe(at, where.app, None, timeout_s=5)
+    port = at or where.ports[listener or "clients"]
+    _, connection = probe(Address("127.0.0.1", port), where.app, None, timeout_s=5)
     assert connection is not None
     for number in range(count):
         headers = {"persistent": "true", **more, **({"receipt": "last"} if number == count - 1 else {})}
