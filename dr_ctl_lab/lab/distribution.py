@@ -69,6 +69,8 @@ BESIDE_CLASSIC = (
     ("org.springframework", "spring-context", "7.0.8", ""),
     ("org.apache.logging.log4j", "log4j-slf4j2-impl", "2.26.1", ""),
     ("org.apache.commons", "commons-dbcp2", "2.14.0", ""),
+    ("com.thoughtworks.xstream", "xstream", "1.4.21", ""),  # both for advisories over STOMP
+    ("org.codehaus.jettison", "jettison", "1.5.7", ""),
     ("org.jolokia", "jolokia-agent-jvm", "2.6.0", ""),
 )
 

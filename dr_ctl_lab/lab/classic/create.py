@@ -52,6 +52,7 @@ appender.console.name=Console
 appender.console.layout.type=PatternLayout
 appender.console.layout.pattern=%5p | %m%n
 """
+INVOKING: Final = "org.springframework.beans.factory.config.MethodInvoking"
 OPENED: Final = ("java.base/java.lang", "java.base/java.util", "java.base/java.net", "java.rmi/sun.rmi.transport")
 
 
@@ -118,8 +119,6 @@ def configured(make: Make, joined: Joined, management: str = "") -> str:
         f" groups={quoteattr(group)}/>"
         for name, (password, group) in users.items()
     )
-    # Its process ends with it, as that of a distribution does.
-    ending = ' systemExitOnShutdown="true"' if "JolokiaServer" in management else ""
     queues = "".join(f"\n      <queue physicalName={quoteattr(name)}/>" for name in make.queues)
     return f"""<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
   xsi:schemaLocation="http://www.springframework.org/schema/beans http://www.springframework.org/schema/beans/spring-beans.xsd
@@ -127,7 +126,7 @@ def configured(make: Make, joined: Joined, management: str = "") -> str:
   <!-- Without it the marks in jetty.xml stay as they are, and the broker stops again when Jetty fails. -->
   <bean class="org.springframework.beans.factory.config.PropertyPlaceholderConfigurer"/>{joined.beans}
   <broker xmlns="http://activemq.apache.org/schema/core" id="broker" brokerName="{site.group}"
-          dataDirectory="${{activemq.data}}" useJmx="true" persistent="true"{ending}>
+          dataDirectory="${{activemq.data}}" useJmx="true" persistent="true">
     <destinations>{queues}
     </destinations>
     <destinationPolicy><policyMap><policyEntries>
@@ -235,11 +234,10 @@ def _after_the_start(site: SiteState, joined: Joined) -> str:
 
 def _invoked(getter: str, name: str, method: str, *arguments: str) -> str:
     """A bean that calls a method of one of the broker's connectors."""
-    invoking = "org.springframework.beans.factory.config.MethodInvoking"
     return f"""
-  <bean class="{invoking}Bean">
+  <bean class="{INVOKING}Bean">
     <property name="targetObject">
-      <bean class="{invoking}FactoryBean">
+      <bean class="{INVOKING}FactoryBean">
         <property name="targetObject" ref="broker"/>
         <property name="targetMethod" value="{getter}"/>
         <property name="arguments">{_list(name)}</property>
@@ -255,7 +253,7 @@ def _list(*values: str) -> str:
 
 
 def _has_web_server(home: Path) -> bool:
-    """Without one, Jolokia is a bean beside the broker, and answers as late as a web server would."""
+    """Without one, Jolokia is a bean beside the broker: it answers as late as a web server would, and ends with it."""
     return (home / "webapps").is_dir()
 
 
@@ -273,9 +271,17 @@ def _jolokia(instance: Path, site: SiteState) -> str:
     }
     entries = "".join(f'<entry key="{key}" value="{value}"/>' for key, value in told.items())
     server = "org.jolokia.jvmagent.JolokiaServer"
-    return f"""<bean class="{server}" init-method="start" destroy-method="stop"><constructor-arg>
+    return f"""<bean id="jolokia" class="{server}" init-method="start"><constructor-arg>
     <bean class="{server}Config"><constructor-arg><map>{entries}</map></constructor-arg></bean>
-  </constructor-arg></bean>"""
+  </constructor-arg></bean>
+  <bean class="{INVOKING}Bean">
+    <property name="targetObject" ref="broker"/>
+    <property name="targetMethod" value="addShutdownHook"/>
+    <property name="arguments"><list><bean class="org.springframework.scheduling.support.MethodInvokingRunnable">
+      <property name="targetObject" ref="jolokia"/>
+      <property name="targetMethod" value="stop"/>
+    </bean></list></property>
+  </bean>"""
 
 
 def _argv(home: Path, instance: Path, site: SiteState) -> list[str]:
