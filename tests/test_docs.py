@@ -8,13 +8,13 @@ from string import Formatter
 import pytest
 from typer.main import get_command
 
+from bench import versions
 from dr_ctl.application import explaining
 from dr_ctl.cli.app import app
 from dr_ctl.cli.manual import manual
 from dr_ctl.core.findings import catalogue
 from dr_ctl.core.model import ExitCode, Health
 from dr_ctl.engine.runbook import OPERATIONS, load, shipped
-from tests.stories.test_story import VERSIONS
 
 ROOT = Path(__file__).parents[1]
 KEY = re.compile(r"DR-[A-Z]+-\d{3}(\.\w+)?")
@@ -89,8 +89,7 @@ def test_what_is_made_of_the_tables_is_up_to_date(page: str, parts: int) -> None
 def test_the_table_of_versions_has_every_story() -> None:
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in docs("versions.md").splitlines()]
 
-    told = {(topology, version) for version, named in VERSIONS.items() for topology in named}
-    assert told <= {tuple(row) for row in rows if row}
+    assert {*versions.stories()} <= {tuple(row) for row in rows if row}
 
 
 def test_the_manual_page_is_up_to_date() -> None:

@@ -282,7 +282,7 @@ class Lab(Played):
             ids,
             kind.dialect,
             fan_out,
-            speaks=kind.speaks,
+            speaks=tuple(each for each in kind.speaks if each not in kind.lacks(self._version)),
             odd=kind.odd,
             home=distribution.obtain(kind.distribution.at(self.state.version))
             if kind.distribution is not None

@@ -39,8 +39,9 @@ TOPOLOGIES: dict[str, tuple[pytest.MarkDecorator, ...]] = {
 }
 # Beside the versions that labs have by themselves: which stories are told on which.
 VERSIONS = {
+    "2.31.2": ("artemis-bridges",),
     "2.40.0": ("artemis-mirror", "artemis-bridges"),
-    "6.3.1": ("classic-fanout",),
+    "6.3.1": ("classic-brokersync", "classic-fanout", "classic-shared-store"),
 }
 KEEP_HISTORY = ("artemis-bridges",)  # nothing takes out of the waiting site what was processed
 WITH_AGENT = ("classic-brokersync",)  # beside real brokers it runs as a service; a twin has it inside
