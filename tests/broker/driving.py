@@ -68,6 +68,10 @@ class Ended:
     def ids(self) -> list[str]:
         return [each["id"] for each in self.document["findings"]]
 
+    @property
+    def errors(self) -> list[str]:
+        return [each["text"] for each in self.document["findings"] if each["severity"] == "error"]
+
     def rows(self, ident: str) -> list[dict[str, Any]]:
         """Its findings of one kind."""
         return [each for each in self.document["findings"] if each["id"] == ident]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import yaml
 
 from dr_ctl_lab.lab.artemis.bridges import AGENT, CLIENTS, IDS, ORIGIN, TEXT, BridgesAdmin
 from dr_ctl_lab.lab.clients.client import Speaks, Traits
@@ -16,8 +15,7 @@ from dr_ctl_lab.lab.kinds import BRIDGES
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Verdict
 from tests.broker.driving import Ended, Operator, end_all, execute, send_as_client, send_speaking, until
-from tests.topologies.classic.test_real import ROOT, blocks, exchanged
-from tests.topologies.mirror.test_real import with_user
+from tests.topologies.pages import ACCEPTORS, RIGHTS, at_lab, blocks, in_the_place_of, installed, walked, with_user
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 QUEUES = ("FOO", "BAR", "BAZ")
@@ -225,71 +223,32 @@ def ended() -> object:
 
 
 def pasted(generated: str, found: dict[str, str], lab: Path) -> str:
-    """The lab's broker.xml with the page's elements in the place of its own, and with the lab's ports and password. The
-    rights of dr-ctl stand on the page of the mirror."""
+    """The lab's broker.xml with the page's elements in the place of its own, and with the lab's password. The rights of
+    dr-ctl stand on the page of the mirror."""
     mirror = blocks("artemis-mirror.md")
     with_user(lab, mirror)
-    site, peer = ("london", "paris") if '<connector name="paris">' in generated else ("paris", "london")
-    ports = dict(re.findall(r'<acceptor name="(\w+)">tcp://127\.0\.0\.1:(\d+)', generated))
-    [way] = re.findall(rf'<connector name="{peer}">(.+?)<', generated)
     [password, *_] = re.findall(r"<password>(.+?)</password>", generated)
+    ports = {"61613": "clients", "61617": "bridge", "61618": "agents"}
 
     def of_page(name: str) -> str:
-        xml = found[name]
-        xml = exchanged(xml) if site == "paris" else xml
-        xml = re.sub(r"tcp://\w+-1:61617", way, xml).replace("BRIDGE-PASSWORD", password)
-        for page, port in {"61613": "clients", "61617": "bridge", "61618": "agents"}.items():
-            xml = xml.replace(f"0.0.0.0:{page}", f"127.0.0.1:{ports[port]}")
+        xml = at_lab(found[name], generated, ports, london='<connector name="paris">' in generated)
         for page, called in CALLED.items():
             xml = re.sub(rf'(?<=[",.>]){page}(?=[",<])', called, xml)
-        return xml
+        return xml.replace("BRIDGE-PASSWORD", password)
 
-    rights_of = "in the place of the security setting #"
-    listeners, rights, addresses = map(of_page, ("in the place of <acceptors>", rights_of, "inside <addresses>"))
-    xml = re.sub(r"<connectors>.*</diverts>", lambda _: listeners, generated, flags=re.DOTALL)
-    xml = re.sub(
-        r"<security-setting .*</security-setting>",
-        lambda _: rights + mirror["the rights of dr-ctl"],
-        xml,
-        flags=re.DOTALL,
-    )
+    rights = of_page(RIGHTS) + mirror["the rights of dr-ctl"]
+    xml = in_the_place_of("<connectors>.*</diverts>", of_page(ACCEPTORS), generated)
+    xml = in_the_place_of("<security-setting .*</security-setting>", rights, xml)
     own = rf'<address name="(?:mirror\.)?(?:{re.escape(Q)}|{re.escape(IDS)})">.*?</address>'
-    return re.sub(own, "", xml, flags=re.DOTALL).replace("<addresses>", f"<addresses>{addresses}")
+    return re.sub(own, "", xml, flags=re.DOTALL).replace("<addresses>", f"<addresses>{of_page('inside <addresses>')}")
 
 
 def test_the_page_can_be_pasted(tmp_path: Path) -> None:
-    found = blocks("artemis-bridges.md")
+    found, fence = blocks("artemis-bridges.md"), {"lasting_fence": {"roles": [CLIENTS]}}
 
-    edit = lambda xml: pasted(xml, found, tmp_path / "lab")  # noqa: E731
-    with Lab.up(tmp_path / "lab", topology=BRIDGES, queues=(Q,), serving=None, edit=edit) as lab:
-        document = yaml.safe_load((ROOT / "examples" / "artemis-bridges.yaml").read_text("utf-8"))
-        by_lab = yaml.safe_load(lab.settings_path.read_text("utf-8"))
-        for site, section in document["sites"].items():
-            [broker], [known] = section["brokers"], by_lab["sites"][site]["brokers"]
-            broker |= {key: known[key] for key in ("name", "jolokia", "stomp")} | {
-                "password": {"plain": "DR-CTL-PASSWORD"}
-            }
-            broker["lasting_fence"] = {"roles": [CLIENTS]}
-        path = lab.directory / "pasted.yaml"
-        path.write_text(yaml.safe_dump(document), encoding="utf-8")
-        operator = Operator(lab, tmp_path / "state", path)
-        until(lambda: admin(lab, "london").link_attached("paris"), why="the bridges are connected")
-
-        steps = [
-            operator.run(*words)
-            for words in (
-                ("fence", "paris", "--yes"),
-                ("activate", "london", "--yes"),
-                ("validate", "--to", "paris"),
-                ("swapover", "--to", "paris", "--yes"),
-                ("rehearse", "--on", "canary", "--yes"),
-                ("status",),
-            )
-        ]
-
-    assert [each.code for each in steps] == [0] * 6, [each.told for each in steps if each.code]
-    assert [each["text"] for each in steps[2].document["findings"] if each["severity"] == "error"] == []
-    assert steps[-1].document["summary"] == "paris serves"
+    with installed(tmp_path, BRIDGES, lambda xml: pasted(xml, found, tmp_path / "lab"), **fence) as (_, operator):
+        begun = "fence paris --yes", "activate london --yes"
+        walked(operator, *begun, "validate --to paris", "swapover --to paris --yes", "rehearse --on canary --yes")
 
 
 def admin(lab: Lab, site: str) -> BridgesAdmin:

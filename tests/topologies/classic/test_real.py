@@ -20,18 +20,13 @@ from dr_ctl_lab.lab.kinds import BROKERSYNC, FAN_OUT, KINDS, SHARED_STORE
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.rehearsal import UNKNOWN
 from tests.broker.driving import Ended, Operator, changed_settings, end_all, until
+from tests.topologies.pages import ROOT, blocks, exchanged
 from tests.twin.matrix import ACCEPTED
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
-ROOT: Final = Path(__file__).parents[3]
-BLOCK: Final = re.compile(r"```(?:xml|properties|sh)\n(?:<!--|#) (.+?)(?: -->)?\n(.*?)```", re.DOTALL)
 REPLACED: Final = ("destinationPolicy", "persistenceAdapter", "plugins", "transportConnectors")
 INSIDE, AFTER, IN_CONNECTORS = "inside <broker>", "after </broker>", "inside <transportConnectors>"
 Q: Final = "orders.in"
-
-
-def blocks(page: str) -> dict[str, str]:
-    return dict(BLOCK.findall((ROOT / "docs" / page).read_text("utf-8")))
 
 
 def pasted(kind: str, broker: str, inside: str, after: str = "") -> str:
@@ -43,11 +38,6 @@ def pasted(kind: str, broker: str, inside: str, after: str = "") -> str:
     assert 'brokerName="localhost"' in stock
     stock = stock.replace('brokerName="localhost"', f'brokerName="{broker}" id="broker"')
     return stock.replace("</broker>", f"{inside}</broker>{after}")
-
-
-def exchanged(text: str) -> str:
-    """What is said at London, as it is at Paris."""
-    return text.replace("london", "LONDON").replace("paris", "london").replace("LONDON", "paris")
 
 
 def free_port() -> int:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 
 from dr_ctl.core.document import document
 from dr_ctl_lab.lab.kinds import CONTINUITY
@@ -16,9 +15,8 @@ from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Key
 from dr_ctl_lab.lab.traffic import Load
 from tests.broker.driving import Operator, end_all, until
-from tests.topologies.classic.test_real import ROOT, blocks, exchanged
 from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, up
-from tests.topologies.mirror.test_real import with_user
+from tests.topologies.pages import ACCEPTORS, RIGHTS, at_lab, blocks, in_the_place_of, installed, walked, with_user
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep, needs_plugin]
 
@@ -255,42 +253,23 @@ def operator(plugin_lab: Lab, tmp_path: Path) -> Iterator[Operator]:
 
 
 def pasted(generated: str, page: dict[str, str], lab: Path) -> str:
-    """The lab's broker.xml with the page's elements in the place of its own, and with the lab's ports."""
-    site, peer = ("london", "paris") if 'key="site-id" value="london"' in generated else ("paris", "london")
-    ports = dict(re.findall(r'<acceptor name="(\w+)">tcp://127\.0\.0\.1:(\d+)', generated))
-    [way] = re.findall(r'<connector name="peer">(.+?)<', generated)
+    """The lab's broker.xml with the page's elements in the place of its own."""
     with_user(lab, page, "continuity")
-    xml = page["in the place of <acceptors>"]
-    xml = (exchanged(xml) if site == "paris" else xml).replace(f"tcp://{peer}-1:61617", way)
-    for port, acceptor in {"61613": "clients", "61617": "mirror"}.items():
-        xml = xml.replace(f"0.0.0.0:{port}", f"127.0.0.1:{ports[acceptor]}")
+    ports = {"61613": "clients", "61617": "mirror"}
+    xml = at_lab(page[ACCEPTORS], generated, ports, london='key="site-id" value="london"' in generated)
     before, _, plugin = generated.rpartition("<broker-plugins>")  # a stock file shows another one in a comment
     generated = re.sub(
         "<persist-id-cache>.*?</persist-id-cache>", "", before + plugin.partition("</broker-plugins>")[2]
     )
-    generated = re.sub(r"<acceptors>.*</connectors>", lambda _: xml, generated, flags=re.DOTALL)
-    rights = page["in the place of the security setting #"] + page["the rights of dr-ctl"]
-    setting = r'<security-setting match="#">.*?</security-setting>'
-    return re.sub(setting, lambda _: rights, generated, count=1, flags=re.DOTALL)
+    generated = in_the_place_of("<acceptors>.*</connectors>", xml, generated)
+    rights = page[RIGHTS] + page["the rights of dr-ctl"]
+    return in_the_place_of(r'<security-setting match="#">.*?</security-setting>', rights, generated)
 
 
 def test_the_page_can_be_pasted(tmp_path: Path) -> None:
-    own, mirror = blocks("artemis-continuity.md"), blocks("artemis-mirror.md")
-    page = {name: text for name, text in mirror.items() if name.startswith(("management", "the rights"))} | own
-    edit = lambda xml: pasted(xml, page, tmp_path / "lab")  # noqa: E731
-    with Lab.up(tmp_path / "lab", topology=CONTINUITY, queues=("orders.in",), serving=None, edit=edit) as lab:
-        document = yaml.safe_load((ROOT / "examples" / "artemis-continuity.yaml").read_text("utf-8"))
-        by_lab = yaml.safe_load(lab.settings_path.read_text("utf-8"))
-        for site, section in document["sites"].items():
-            [broker], [known] = section["brokers"], by_lab["sites"][site]["brokers"]
-            broker |= {key: known[key] for key in ("jolokia", "stomp")} | {"password": {"plain": "DR-CTL-PASSWORD"}}
-        path = lab.directory / "pasted.yaml"
-        path.write_text(yaml.safe_dump(document), encoding="utf-8")
-        operator = Operator(lab, tmp_path / "state", path)
-        words = ("activate london --yes", "validate --to paris", "swapover --to paris --yes", "status")
-        steps = [operator.run(*each.split()) for each in words]
-    end_all()
+    mirror = blocks("artemis-mirror.md")
+    page = {name: text for name, text in mirror.items() if name.startswith(("management", "the rights"))}
+    page |= blocks("artemis-continuity.md")
 
-    assert [each.code for each in steps] == [0] * 4, [each.told for each in steps if each.code]
-    assert [each["text"] for each in steps[1].document["findings"] if each["severity"] == "error"] == []
-    assert steps[-1].document["summary"] == "paris serves"
+    with installed(tmp_path, CONTINUITY, lambda xml: pasted(xml, page, tmp_path / "lab")) as (_, operator):
+        walked(operator, "activate london --yes", "validate --to paris", "swapover --to paris --yes")

@@ -1,129 +1,41 @@
 """Two real brokers that mirror each other, as the page configures them, with a user that may do what it has to."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-import yaml
 
+from dr_ctl_lab.lab.kinds import MIRROR
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, end_all, until
+from tests.topologies.pages import ACCEPTORS, RIGHTS, at_lab, blocks, in_the_place_of, installed, walked, with_user
+from tests.twin.matrix import ACCEPTED
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
-ROOT: Final = Path(__file__).parents[3]
-BLOCK: Final = re.compile(r"```(?:xml|properties|sh)\n(?:<!--|#) (.+?)(?: -->)?\n(.*?)```", re.DOTALL)
-
-OLD_PROFILE: Final = "artemis.profile, in JAVA_ARGS, in the place of -Dhawtio.role=amq"
 
 
 def pasted(generated: str, page: dict[str, str], lab: Path) -> str:
-    """The lab's broker.xml with the page's elements in the place of its own, and with the lab's ports; and what stands
-    beside it, once."""
-    site, peer = ("london", "paris") if 'name="paris" user=' in generated else ("paris", "london")
-    ports = dict(re.findall(r'<acceptor name="(\w+)">tcp://127\.0\.0\.1:(\d+)', generated))
-    [way] = re.findall(r'<amqp-connection uri="(.+?)"', generated)
-
-    def of_page(name: str) -> str:
-        xml = page[name]
-        if site == "paris":
-            xml = xml.replace("london", "LONDON").replace("paris", "london").replace("LONDON", "paris")
-        xml = xml.replace(f"tcp://{peer}-1:61617", way)
-        for port, acceptor in {"61613": "clients", "61617": "mirror"}.items():
-            xml = xml.replace(f"0.0.0.0:{port}", f"127.0.0.1:{ports[acceptor]}")
-        return xml
-
+    """The lab's broker.xml with the page's elements in the place of its own."""
     with_user(lab, page)
-    xml = re.sub(
-        r"<acceptors>.*</broker-connections>",
-        lambda _: of_page("in the place of <acceptors>"),
-        generated,
-        flags=re.DOTALL,
-    )
-    rights = of_page("in the place of the security setting #") + page["the rights of dr-ctl"]
-    return re.sub(
-        r'<security-setting match="#">.*?</security-setting>', lambda _: rights, xml, count=1, flags=re.DOTALL
-    )
-
-
-def with_user(lab: Path, page: dict[str, str], peers: str = "mirror") -> None:
-    """Beside the brokers' broker.xml, once: the logins of the page, its peer's too, and what dr-ctl may do at the
-    console."""
-    login = "".join(f"{user} = {user.upper()}-PASSWORD\n" for user in ("dr-ctl", peers))
-    for etc in [path.parent for path in lab.rglob("etc/broker.xml")]:
-        if "dr-ctl =" in (etc / "artemis-users.properties").read_text("utf-8"):
-            continue
-        for name, edit in {
-            "artemis-users.properties": lambda text: text + login,
-            "artemis-roles.properties": lambda text: text + page["artemis-roles.properties"],
-            "artemis.profile": lambda text: (
-                re.sub(r"HAWTIO_ROLES='amq'\n", page["artemis.profile"], text)
-                if "artemis.profile" in page
-                else text.replace("-Dhawtio.role=amq", page[OLD_PROFILE].strip())
-            ),
-            "management.xml": lambda text: re.sub(
-                r"<default-access>.*?</default-access>|<match domain=.org.apache.activemq.artemis.>.*?</match>",
-                lambda found: page[f"management.xml, {re.split('[ >]', found[0][1:])[0]}"],
-                text,
-                count=2,
-                flags=re.DOTALL,
-            ),
-        }.items():
-            (etc / name).write_text(edit((etc / name).read_text("utf-8")), "utf-8")
-
-
-@contextmanager
-def installed(folder: Path, page: dict[str, str], lasting: dict[str, Any]) -> Iterator[tuple[Lab, Operator]]:
-    """Two brokers as the page has them, and settings as in `examples/`, with `lasting` beside."""
-    with Lab.up(folder / "lab", serving=None, edit=lambda xml: pasted(xml, page, folder / "lab")) as lab:
-        document: dict[str, Any] = yaml.safe_load((ROOT / "examples" / "artemis-mirror.yaml").read_text("utf-8"))
-        by_lab = yaml.safe_load(lab.settings_path.read_text("utf-8"))
-        for site, section in document["sites"].items():
-            [broker], [known] = section["brokers"], by_lab["sites"][site]["brokers"]
-            broker |= {key: known[key] for key in ("jolokia", "stomp")} | {"password": {"plain": "DR-CTL-PASSWORD"}}
-            broker |= lasting
-        path = lab.directory / "pasted.yaml"
-        path.write_text(yaml.safe_dump(document), encoding="utf-8")
-        until(
-            lambda: all(
-                lab.admin(here).link_attached(there) for here, there in (("london", "paris"), ("paris", "london"))
-            )
-        )
-        yield lab, Operator(lab, folder / "state", path)
-    end_all()
-
-
-def own_page() -> dict[str, str]:
-    return dict(BLOCK.findall((ROOT / "docs" / "artemis-mirror.md").read_text("utf-8")))
+    ports = {"61613": "clients", "61617": "mirror"}
+    listeners = at_lab(page[ACCEPTORS], generated, ports, london='name="paris" user=' in generated)
+    xml = in_the_place_of(r"<acceptors>.*</broker-connections>", listeners, generated)
+    rights = page[RIGHTS] + page["the rights of dr-ctl"]
+    return in_the_place_of(r'<security-setting match="#">.*?</security-setting>', rights, xml)
 
 
 @pytest.mark.parametrize("boots", ["closed", "open"])
 def test_the_page_can_be_pasted(tmp_path: Path, boots: str) -> None:
     """With acceptors that boot closed, and with those that do not under a lasting fence."""
-    page = own_page()
-    lasting = {"lasting_fence": {"roles": ["apps"]}} if boots == "open" else {}
-    if lasting:
-        page["in the place of <acceptors>"] = page["in the place of <acceptors>"].replace(";autoStart=false", "")
+    page, begin, lasting = blocks("artemis-mirror.md"), "activate london --yes", {}
+    if boots == "open":
+        begin, lasting = "fence paris --yes", {"lasting_fence": {"roles": ["apps"]}}
+        page[ACCEPTORS] = page[ACCEPTORS].replace(";autoStart=false", "")
 
-    with installed(tmp_path, page, lasting) as (_, operator):
-        steps = [
-            operator.run(*words.split())
-            for words in (
-                "fence paris --yes" if lasting else "activate london --yes",
-                "validate --to paris",
-                "swapover --to paris --yes",
-                "rehearse --on canary --yes",
-                "fence paris --yes",
-                "unfence paris --yes",
-                "status",
-            )
-        ]
-
-    assert [each.code for each in steps] == [0] * 7, [each.told for each in steps if each.code]
-    assert [each["text"] for each in steps[1].document["findings"] if each["severity"] == "error"] == []
-    assert steps[-1].document["summary"] == "paris serves"
+    with installed(tmp_path, MIRROR, lambda xml: pasted(xml, page, tmp_path / "lab"), **lasting) as (_, operator):
+        moved = "validate --to paris", "swapover --to paris --yes", "rehearse --on canary --yes"
+        walked(operator, begin, *moved, "fence paris --yes", "unfence paris --yes")
 
 
 # What is taken out of a file of the page, and the finding that says so, with a word of what to do.
@@ -140,8 +52,8 @@ ABSENT: Final = {
 
 
 def test_each_line_of_the_page_that_is_absent_is_told(tmp_path: Path) -> None:
-    told = {}
-    with installed(tmp_path, own_page(), {}) as (lab, operator):
+    page, told = blocks("artemis-mirror.md"), {}
+    with installed(tmp_path, MIRROR, lambda xml: pasted(xml, page, tmp_path / "lab")) as (lab, operator):
         assert operator.run("activate", "london", "--yes").code == 0
         for absent, (name, line, ident, word) in ABSENT.items():
             file = lab.instance("paris") / "etc" / name
@@ -155,3 +67,16 @@ def test_each_line_of_the_page_that_is_absent_is_told(tmp_path: Path) -> None:
             file.write_text(whole, "utf-8")
 
     assert told.keys() == ABSENT.keys()
+
+
+def test_a_version_that_shows_no_outflow_is_named_and_nothing_is_moved(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", version="2.31.2") as lab:
+        operator = Operator(lab, tmp_path / "state")
+        status, moved = operator.run("status"), operator.run("swapover", "--to", "paris", "--yes")
+        lost = operator.run("failover", "--to", "paris", "--yes", *ACCEPTED)
+        served = [site.clients_open for site in lab.status().sites]
+    end_all()
+
+    assert {each["id"] for each in status.document["findings"]} >= {"DR-SITE-003"}, status.told
+    assert "Artemis 2.31.2" in status.texts("DR-SITE-003")[0]
+    assert (moved.code, lost.code, served) == (10, 10, [True, False]), (moved.told, lost.told)
