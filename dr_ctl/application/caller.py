@@ -131,6 +131,10 @@ class Caller:
         """A message to the person, beside the result."""
         raise NotImplementedError
 
+    def show(self, plan: Plan) -> None:
+        """Show a person the plan of a run that is about to wait."""
+        raise NotImplementedError
+
     def line(self, document: Mapping[str, Json], text: str) -> None:
         """Report from a command that goes on: a JSON line for a script, a message for a person."""
         raise NotImplementedError

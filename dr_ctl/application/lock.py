@@ -1,25 +1,35 @@
-"""The lock of one command on the brokers: taking, taking over, giving back, and naming the holder."""
+"""The lock of one command on the brokers: taking, taking over, waiting under it, giving back, and naming the holder."""
 
 import getpass
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
 from dr_ctl import __version__
+from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
 from dr_ctl.core.document import key
-from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.errors import BrokerError, DrCtlError, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.machine import boot_id
-from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.core.notation import duration
+from dr_ctl.core.system import stamp
+from dr_ctl.engine.context import stoppable
 from dr_ctl.engine.holding import Lease, tended
 from dr_ctl.engine.lease import LockDocument, Look, against, held_by, per_machine
 from dr_ctl.engine.roles import roles_text
-from dr_ctl.engine.runs import Runs
+from dr_ctl.engine.runs import Locked, Runs
 from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
+
+ENDS_WAITING: Final = "until then Ctrl-C or SIGTERM ends it, with nothing changed"
+LOOK_S: Final = 5.0
+LATE_S: Final = 60.0
+"""A run that begins later than so long after its moment is not what somebody planned."""
 
 
 def by() -> dict[str, Json]:
@@ -73,6 +83,35 @@ def locked(opened: Opened, runs: Runs, snapshot: Snapshot, run: str, what: str, 
         finally:
             if runs.unfinished() is None:
                 lease.release()
+
+
+class Missed(DrCtlError):
+    """The moment that a run waited for has passed, or cannot come any more. Nothing was changed."""
+
+    exit_code = ExitCode.PRECHECK_FAILED
+    finding = "DR-RUN-010"
+    remedy = "`dr-ctl status`, then the same command with another --at."
+
+
+def wait(caller: Caller, lease: Lease, at: datetime, look: Callable[[], str | None]) -> None:
+    """Hold the lock until that moment. Raises `Missed` where `look` says why it cannot come, or it was slept through,
+    `Locked` where another run has taken the lock, and `Stopped`; no closed terminal ends this."""
+    clock, waited = caller.clock, f"while the run waited until {stamp(at)}; nothing was changed"
+    left_s, looked_s = (at - clock.now()).total_seconds(), clock.monotonic()
+    with stoppable() as stop:
+        caller.say(f"waiting for {duration(max(0.0, left_s))}, until {stamp(at)}, under the lock: {ENDS_WAITING}")
+        while (left_s := (at - clock.now()).total_seconds()) > 0:
+            stop.wait(min(left_s, 1.0))
+            if stop.signum is not None:
+                raise Stopped(stop.signum, f" {waited}")
+            if (lost := lease.lost()) is not None:
+                raise Locked(f"{lost}, {waited}")
+            if clock.monotonic() - looked_s >= LOOK_S:
+                if (why := look()) is not None:
+                    raise Missed(f"{why} {waited}")
+                looked_s = clock.monotonic()
+    if left_s < -LATE_S:
+        raise Missed(f"this machine slept, or its clock was set, {waited}: that is {duration(-left_s)} ago")
 
 
 def note_pauses(lease: Lease, baseline: Mapping[str, Any]) -> None:

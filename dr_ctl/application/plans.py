@@ -131,18 +131,22 @@ def read(path: Path, asked: Ask) -> Saved:
 
 def same(saved: Saved, decided: Plan) -> Plan | Refusal:
     """The new plan, or a refusal that names every difference from the saved one."""
-    now = json.loads(json.dumps(dict(decided.basis)))
-    changes = list(_changes(saved.plan.basis, now))
-    if not changes and [_shape(step) for step in saved.plan.steps] != [_shape(step) for step in decided.steps]:
+    again = f"`dr-ctl plan {saved.ask.operation} --to {saved.ask.target} --out {saved.path}`"
+    return _same(saved.plan, decided, "saved", again)
+
+
+def unchanged(shown: Plan, decided: Plan) -> Plan | Refusal:
+    """The plan of the moment that a run has waited for, or a refusal that names every difference from the one shown."""
+    return _same(shown, decided, "shown", f"`dr-ctl plan {shown.ask.operation} --to {shown.ask.target}`")
+
+
+def _same(before: Plan, now: Plan, how: str, again: str) -> Plan | Refusal:
+    was, is_ = (json.loads(json.dumps(dict(plan.basis))) for plan in (before, now))
+    changes = list(_changes(was, is_))
+    if not changes and [_shape(step) for step in before.steps] != [_shape(step) for step in now.steps]:
         changes = ["the steps are others"]
-    if not changes:
-        return decided
-    return Refusal(
-        tuple(
-            found("DR-PLAN-001", change=change, operation=saved.ask.operation, target=saved.ask.target, path=saved.path)
-            for change in changes
-        )
-    )
+    findings = tuple(found("DR-PLAN-001", change=change, how=how, again=again) for change in changes)
+    return Refusal(findings) if findings else now
 
 
 def _shape(step: PlannedStep) -> tuple[str, str, tuple[tuple[str, ...], ...]]:

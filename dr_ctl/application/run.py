@@ -21,12 +21,14 @@ from dr_ctl.application.standing import pending_debts
 from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Severity, some
+from dr_ctl.core.model import ExitCode, Role, Severity, some
 from dr_ctl.core.notation import duration, if_known, page
+from dr_ctl.core.system import stamp
 from dr_ctl.engine import executor
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.context import Onlooker
 from dr_ctl.engine.ending import bounds_text
+from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
 from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Move, Refused
@@ -173,19 +175,17 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
         declined = _exposed(declined, request)
         return left_open(declined, files) if files is not None else declined
     name = files.name if files is not None else runs.name(request.ask.operation, request.site)
+    title = request.title if how.at is None else f"{request.title}, planned for {stamp(how.at)}: {lock.ENDS_WAITING}"
     with (
-        runs.lock(request.title, held=files is not None),
-        lock.locked(request.opened, runs, snapshot, name, request.title, break_lock=how.break_lock) as lease,
+        runs.lock(title, held=files is not None),
+        lock.locked(request.opened, runs, snapshot, name, title, break_lock=how.break_lock) as lease,
     ):
         unfinished = runs.unfinished() if files is None else None
         if unfinished is not None and not request.goes_beside:
             return still_open(unfinished, request.ask)
-        before, snapshot = snapshot, request.look()
-        overtaken = how.after is not None and lease.epoch != how.after + 1
-        changed = found("DR-LOCK-006") if overtaken else lock.changed(before, snapshot) if files is not None else None
-        if changed is not None:
-            return Result.of(ExitCode.PRECHECK_FAILED, changed, run=files.name if files is not None else None)
-        decided = request.decide(snapshot)
+        before, (snapshot, decided) = snapshot, _again(caller, request, how, lease, decided)
+        if files is not None and (changed := lock.changed(before, snapshot)) is not None:
+            return Result(ExitCode.PRECHECK_FAILED, changed.text, (changed,), run=name)
         if not isinstance(decided, Plan):
             return _ended(caller, request, _undecided(decided), snapshot, files)
         residue = request.residue(snapshot) if files is None else None
@@ -195,6 +195,27 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
         work = execution.Run(caller, request.opened, files, lease, how, approved)
         superseded = unfinished if request.supersedes else None
         return work.execute(decided, request.exposure, residue=residue, superseded=superseded)
+
+
+def _again(caller: Caller, request: Request, how: RunOptions, lease: Lease, shown: Plan) -> tuple[Snapshot, Decision]:
+    """Look and decide again under the lock, and where the run waits for its moment, then."""
+    if how.at is not None:
+        if how.yes:
+            caller.show(shown)
+        lock.wait(caller, lease, how.at, lambda: _lost_meanwhile(request))
+        snapshot = _measured(caller, request)
+        decided = request.decide(snapshot)
+        return snapshot, plans.unchanged(shown, decided) if isinstance(decided, Plan) else decided
+    snapshot = request.look()
+    if how.after is not None and lease.epoch != how.after + 1:
+        return snapshot, Refusal((found("DR-LOCK-006"),))
+    return snapshot, request.decide(snapshot)
+
+
+def _lost_meanwhile(request: Request) -> str | None:
+    """Say that a site was lost while a planned move waits: the lock is free then for what that takes."""
+    down = [site for site, role in request.look().roles.items() if role is Role.DOWN]
+    return f"{' and '.join(down)} was seen down" if down else None
 
 
 def _measured(caller: Caller, request: Request) -> Snapshot:

@@ -3,6 +3,7 @@ with its remedy."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, Final
 
@@ -82,9 +83,13 @@ def _whole(operation: str) -> str:
     return operation
 
 
-def run_options(given: Mapping[str, Any]) -> RunOptions:
+def run_options(session: Session, given: Mapping[str, Any]) -> RunOptions:
     """How it is to be run; raises `UsageError` where the options contradict each other, or lack a reason."""
     how = RunOptions(**given)
+    if given.get("at") is not None:
+        how = replace(how, at=moment(session, "--at", given["at"], ahead=True))
+    if how.step and how.at is not None:
+        raise UsageError("--step asks before each step, --at waits for nobody", remedy="Leave one of them out.")
     if how.step and how.yes:
         raise UsageError("--step asks before each step, --yes asks nothing", remedy="Leave one of them out.")
     if how.break_lock and not how.reason:
@@ -105,26 +110,28 @@ def settling(session: Session, how: RunOptions, site: str | None, queues: str | 
     return asked(session, operation, {"site": site, "queues": queues}, how.reason)
 
 
-def moment(session: Session, option: str, value: str) -> datetime:
-    """The value of an option that is a moment, a time of the last 24 hours, or a duration back from now; UTC where no
-    zone is named. Raises `UsageError`."""
+def moment(session: Session, option: str, value: str, *, ahead: bool = False) -> datetime:
+    """The value of an option that is a moment of the past, or of the time `ahead`: a date, a time within 24 hours, or a
+    duration from now; UTC where no zone is named. Raises `UsageError`."""
+    now, day = session.clock.now(), timedelta(days=1 if ahead else -1)
     try:
-        return session.clock.now() - timedelta(seconds=seconds(value))
-    except ValueError:
+        return now + timedelta(seconds=seconds(value)) * (1 if ahead else -1)
+    except (ValueError, OverflowError):
         pass
-    now = session.clock.now()
     with suppress(ValueError):
         clock = time.fromisoformat(value)
         today = datetime.combine(now.astimezone(clock.tzinfo or UTC).date(), clock, clock.tzinfo or UTC)
-        return (today if today <= now else today - timedelta(days=1)).astimezone(UTC)
+        return (today if (today > now) is ahead else today + day).astimezone(UTC)
     try:
         at = datetime.fromisoformat(value)
     except ValueError as problem:
-        remedy = f"As in {option} 09:15 or 2026-11-21T09:15:00Z, both in UTC, or {option} 10m for ten minutes ago."
+        which = "in ten minutes" if ahead else "for ten minutes ago"
+        remedy = f"As in {option} 09:15 or 2026-11-21T09:15:00Z, both in UTC, or {option} 10m {which}."
         raise UsageError(f"{option} {value}: neither a moment nor a duration", remedy=remedy) from problem
     at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    if at > session.clock.now():
-        raise UsageError(f"{option} {value}: lies in the future", remedy=f"It is {stamp(session.clock.now())} now.")
+    if (at > now) is not ahead:
+        lies = "is over" if ahead else "lies in the future"
+        raise UsageError(f"{option} {value}: {lies}", remedy=f"It is {stamp(now)} now.")
     return at.astimezone(UTC)
 
 

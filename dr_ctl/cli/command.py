@@ -217,7 +217,9 @@ def command(
                     from dr_ctl.cli import asking  # noqa: PLC0415
 
                     request = {parameter.name: options.pop(parameter.name) for parameter in asks}
-                    how = asking.run_options({parameter.name: options.pop(parameter.name) for parameter in changes})
+                    how = asking.run_options(
+                        session, {parameter.name: options.pop(parameter.name) for parameter in changes}
+                    )
                     options |= {"asked": asking.asked(session, whole, request, how.reason)} if asks else {}
                     options |= {"how": how} if changes else {}
                 result = function(session, **options)

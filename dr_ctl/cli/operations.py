@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from dr_ctl.cli.command import app, command, group
 from dr_ctl.cli.options import (
+    AT,
     CHANGE,
     DRAIN,
     FAILOVER,
@@ -90,7 +91,7 @@ _operation(
     "Move the service, or some queues, to the other site, without loss or duplicates.",
     "swapover --to paris --max-outage 10s",
     MOVE,
-    WHOLE,
+    AT,
 )
 _operation(
     "failover",
@@ -111,7 +112,7 @@ _operation(
     "The lost site is back: reinstate it, ask, then move the service back to it (as `swapover`).",
     "failback --to london --dry-run",
     MOVE,
-    WHOLE,
+    AT,
 )
 _operation(
     "quiesce",

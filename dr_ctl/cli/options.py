@@ -145,6 +145,8 @@ PLAN: Final = (
 CHANGE: Final = of("yes", "dry_run", "break_lock", "reason", "expect_serving")
 STEPWISE: Final = (*CHANGE, *of("step"))
 WHOLE: Final = (*STEPWISE, *of("saved"))
+AT: Final = (*WHOLE, *of("at"))
+"""Of a planned move, which may wait for its moment."""
 
 
 FORMS: Final = ("text", "json", "yaml")

@@ -62,10 +62,15 @@ class Terminal:
                 text = f"    Then {undo}[s]top here, or [y]es after all"
 
 
+def show(plan: Plan, *more: str) -> None:
+    """Show a plan, its findings and further lines."""
+    for text in (plan_text(plan), *map(finding_text, plan.findings), *more):
+        typer.echo(folded(text, sys.stderr), err=True)
+
+
 def _named(plan: Plan, asked: str, wanted: str, what_for: str) -> bool:
     """Show a plan, and ask for a name; what is asked stands right above the line that is typed."""
-    for text in (plan_text(plan), *map(finding_text, plan.findings), line(asked)):
-        typer.echo(folded(text, sys.stderr), err=True)
+    show(plan, line(asked))
     text = f"Type `{wanted}` {what_for}"
     typed = _typed(text)
     return typed is not None and typed.strip() == wanted

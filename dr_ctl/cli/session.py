@@ -17,6 +17,7 @@ from dr_ctl.core.timeouts import Timeouts
 if TYPE_CHECKING:
     from dr_ctl.application.caller import People
     from dr_ctl.core.model import Json
+    from dr_ctl.engine.plan import Plan
     from dr_ctl.telemetry.events import Listener
 
 
@@ -50,6 +51,12 @@ class Session(Caller):
             from dr_ctl.cli.output import folded  # noqa: PLC0415
 
             typer.echo(folded(line(text), sys.stderr), err=True)
+
+    def show(self, plan: Plan) -> None:
+        if not self.quiet:
+            from dr_ctl.cli.people import show  # noqa: PLC0415
+
+            show(plan)
 
     def line(self, document: Mapping[str, Json], text: str) -> None:
         """Report from a command that goes on: a JSON line on standard output, or a message."""

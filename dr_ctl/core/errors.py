@@ -144,6 +144,6 @@ class Stopped(DrCtlError):
     exit_code: ClassVar[ExitCode] = ExitCode.INTERRUPTED
     remedy = "`dr-ctl status` says where things stand."
 
-    def __init__(self, signum: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name}")
+    def __init__(self, signum: int, where: str = "") -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name}{where}")
         self.signum = signum

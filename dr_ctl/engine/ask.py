@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -86,6 +87,9 @@ class RunOptions:
     expect_serving: str | None = None
     step: bool = option("--step", "Ask before each step; a no offers undo, or stopping here.", default=False)
     after: int | None = None
+    at: datetime | None = option(  # noqa: RUF009
+        "--at T", "Wait under the lock until T (02:30, a date, UTC; or 90m), then plan again; refused if that changed."
+    )
     saved: Path | None = option(  # noqa: RUF009
         "--plan FILE", "Carry out this saved plan, or refuse: what changed?"
     )

@@ -211,12 +211,18 @@ class Lease:
         for other in self._slots:
             if other is not slot and other.held is not None and self._old(other):
                 self._glance(other)
-        if self._lost is not None:
-            name, holder = self._lost
-            return f"the lock at {name} is not this run's any more: {holder.described}"
+        if (lost := self.lost()) is not None:
+            return lost
         if slot.forbidden is None and self._left_s(slot) < timeout_s:
             return f"the lock at {slot.name} runs out in {max(self._left_s(slot), 0):.0f} s, before an answer may come"
         return None
+
+    def lost(self) -> str | None:
+        """Say who has taken it over, as far as was seen."""
+        if self._lost is None:
+            return None
+        name, holder = self._lost
+        return f"the lock at {name} is not this run's any more: {holder.described}"
 
     def _glance(self, slot: BrokerLock) -> None:
         """Look at a broker that the call does not go to. A silent broker here does not hold up the call to the

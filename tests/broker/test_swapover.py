@@ -196,6 +196,36 @@ def test_a_frozen_run_whose_lock_was_broken_changes_nothing(lab: Lab, operator: 
     assert both == []
 
 
+def test_a_move_waits_for_its_moment_under_the_lock_and_no_closed_output_ends_that(
+    lab: Lab, operator: Operator, tmp_path: Path
+) -> None:
+    before, other = state_of(lab), Operator(lab, tmp_path / "another")
+
+    def waiting(at: str) -> subprocess.Popen[str]:
+        process = operator.start(*SWAPOVER, "--at", at)
+        assert process.stderr is not None
+        until(lambda: "waiting for" in process.stderr.readline(), why="it waits")  # type: ignore[union-attr]
+        return process
+
+    stopped = waiting("10m")
+    stopped.send_signal(signal.SIGINT)
+    ended = operator.wait(stopped)
+    assert (ended.code, state_of(lab)) == (130, before)
+
+    process = waiting("25s")
+    process.send_signal(signal.SIGHUP)
+    assert process.stderr is not None
+    assert process.stdout is not None
+    process.stderr.close()
+    seen, refused = other.run("status"), other.run("failover", "--to", "paris", "--yes", *ACCEPTED)
+    document = json.loads(process.stdout.read())
+
+    assert "planned for" in seen.finding("DR-LOCK-003")["text"]
+    assert (refused.code, "Ctrl-C or SIGTERM ends it" in refused.told) == (13, True)
+    assert (process.wait(60), document["summary"].split(";")[0]) == (0, "moved from london to paris")
+    assert [run["outcome"] for run in operator.run("runs", "list").document["data"]["runs"]] == ["ok"]
+
+
 @pytest.fixture(scope="module")
 def odd_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A pair with one more open acceptor at each broker, whose mirrors do not carry the removal of queues."""
