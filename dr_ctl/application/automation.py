@@ -158,6 +158,7 @@ class Automatic:
 
     caller: Caller
     runs: list[AutomaticRun] = field(default_factory=list)
+    held: bool = False  # in a maintenance it goes on reading, and makes no run
     _not_before: dict[str, float] = field(default_factory=dict)
     _told: dict[str, str] = field(default_factory=dict)
 
@@ -168,7 +169,7 @@ class Automatic:
     def _typed(self, site: str, asked: Ask, about: str, snapshot: Snapshot) -> None:
         """Make the run, unless another one has taken the lock since that reading."""
         clock, lock = self.caller.clock, newest_lock(snapshot)
-        if clock.monotonic() < self._not_before.get(site, 0.0):
+        if self.held or clock.monotonic() < self._not_before.get(site, 0.0):
             return
         if site not in self._told:
             at = f"--to {site}" if asked.operation == FAILOVER else site

@@ -52,6 +52,7 @@ def diagnose(assessment: Assessment, last_sample: LastSample, now: datetime) -> 
     """Everything that a person must know of the sites, their brokers, runs, locks and the monitor."""
     opened, snapshot, interrupted = assessment.opened, assessment.snapshot, assessment.interrupted
     return [
+        *([assessment.maintenance.finding] if assessment.maintenance is not None else []),
         *filter(None, [renamed_sites(snapshot)]),
         *open_again(assessment),
         *snapshot.findings(),
@@ -68,11 +69,12 @@ def diagnose(assessment: Assessment, last_sample: LastSample, now: datetime) -> 
 
 
 def paged(assessment: Assessment, debts: Sequence[Debt], last_sample: LastSample, now: datetime) -> list[Finding]:
-    """What a monitor may wake somebody for by the catalogue, the worst first."""
+    """What a monitor may wake somebody for by the catalogue, the worst first; in a maintenance as warnings."""
     every = dict.fromkeys(
         [*diagnose(assessment, last_sample, now), *pending(debts, now), *unready(assessment, last_sample)]
     )
-    ranked = [(finding.page.rank, finding) for finding in every if finding.page is not None]
+    silenced = list(every) if assessment.maintenance is None else assessment.maintenance.silenced(every)
+    ranked = [(finding.page.rank, finding) for finding in silenced if finding.page is not None]
     return [finding for _, finding in sorted(ranked, key=lambda pair: pair[0], reverse=True)]
 
 

@@ -66,6 +66,7 @@ DATA: Final[Mapping[str, str]] = {
     "rehearse": f"{_RUN} application.rehearsing:TwinData",
     "sync": "application.syncing:SettleData",
     "monitor": "agents.exposing:MonitorData",
+    "maintenance": "application.maintenance:MaintenanceData",
     "history": "application.history:HistoryData",
     "runs list": "application.history:RunsData",
     "runs show": "application.history:RunData",
@@ -85,7 +86,7 @@ DATA: Final[Mapping[str, str]] = {
 of its kind."""
 
 LINES: Final[Mapping[str, str]] = {
-    "monitor": f"agents.exposing:Sample {_RUN}",
+    "monitor": f"agents.exposing:Sample application.maintenance:MaintenanceData {_RUN}",
     "sync": "agents.sync:Standing",
     "runs show": "engine.replay:Entry",
 }

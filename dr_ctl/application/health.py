@@ -9,9 +9,11 @@ from dr_ctl.application import lost_site, rehearsing
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import paged
 from dr_ctl.application.installation import Opened
+from dr_ctl.application.maintenance import Maintenance
 from dr_ctl.application.result import Result
 from dr_ctl.application.standing import pending_debts
 from dr_ctl.application.verdicts import Assessment
+from dr_ctl.core.document import optional
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode, Finding, Health, Role
 from dr_ctl.core.notation import duration
@@ -42,6 +44,7 @@ class CheckData:
     newest_sample_age_s: float | None
     rehearsed_at: datetime | None
     bounds: Bounds | None
+    maintenance: Maintenance | None = optional()
 
 
 def check(caller: Caller, within_s: float) -> Result:
@@ -74,6 +77,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     sample_s = (caller.clock.now() - read_at).total_seconds() if read_at is not None else None
     rehearsed = rehearsing.last(caller.runs())
     texts = [
+        assessment.maintenance.text if assessment.maintenance is not None else "",
         f"{site} serves" if site is not None and not any(broker.is_split for broker in snapshot.brokers) else "",
         f"both sites serve: {served_where(snapshot)}" if is_split(snapshot) else "",
         *(problem.text for problem in problems[:NAMED]),
@@ -92,6 +96,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
         sample_s,
         rehearsed,
         bounds,
+        assessment.maintenance,
     )
     code = ExitCode.OK if health is Health.OK else ExitCode.UNKNOWN
     line = f"{health.name} - {'; '.join(filter(None, texts))}"

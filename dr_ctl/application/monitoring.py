@@ -11,12 +11,13 @@ from dr_ctl import __version__
 from dr_ctl.agents import exposing as own_exposing
 from dr_ctl.agents.exposing import Metric, MonitorData, Sample, exposing
 from dr_ctl.agents.monitor import Monitor, Refresher, shown, stays_by_default
-from dr_ctl.application import estimates, lost_site, rehearsing
+from dr_ctl.application import estimates, lost_site, maintenance, rehearsing
 from dr_ctl.application.automation import AutoQuarantine, AutoReinstate, AutoUnfence
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import paged
 from dr_ctl.application.estimates import request
 from dr_ctl.application.installation import Opened
+from dr_ctl.application.maintenance import Maintenance, MaintenanceData
 from dr_ctl.application.result import Result
 from dr_ctl.application.standing import of_agent, pending_debts
 from dr_ctl.application.verdicts import Assessment, targets
@@ -80,8 +81,11 @@ def monitor(
                     board.shown = shown(watching, look, figures.of(look.snapshot, look.at), figures.problems)
                 own_exposing.notify(own_exposing.READY, own_exposing.ALIVE, f"STATUS={look.line}")
                 caller.line(document(look), look.line)
+                going_on = maintenance.now(caller)
+                recorded.maintained(going_on)
                 for automatic in (unfencing, reinstating, keeping_out):
                     if automatic is not None:
+                        automatic.held = going_on is not None and automatic is not keeping_out
                         automatic.act(look.snapshot)
                 watching.wait(until)
         except Stopped:
@@ -115,6 +119,7 @@ class Recorded:
 
     caller: Caller
     _trouble: str | None = None
+    _maintenance: Maintenance | None = None
     _dropped: int = 0
     _troubles: dict[str, Finding] = field(default_factory=dict)
 
@@ -122,6 +127,13 @@ class Recorded:
     def findings(self) -> list[Finding]:
         """The troubles so far, each kind with its first time."""
         return [*self._troubles.values()]
+
+    def maintained(self, going_on: Maintenance | None) -> None:
+        """Say that a maintenance has begun, or has ended."""
+        if going_on != self._maintenance:
+            text = "the maintenance has ended" if going_on is None else going_on.text
+            self.caller.line(document(MaintenanceData(going_on)), text)
+        self._maintenance = going_on
 
     def tell(self, look: Sample) -> None:
         before, self._trouble = self._trouble, look.trouble
@@ -186,6 +198,10 @@ class Figures:
         settings = self.opened.installation.settings
         build = (("version", __version__), ("installation", settings.name), ("topology", settings.topology))
         yield Metric("dr_ctl_build_info", "this dr-ctl, and what it watches", 1, build)
+        going_on = maintenance.now(self.caller)
+        yield Metric("dr_ctl_maintenance", "1 while a maintenance goes on", going_on is not None)
+        until = going_on.until if going_on is not None else None
+        yield Metric("dr_ctl_maintenance_end_timestamp_seconds", "when it ends by itself", until)
         limits = settings.objectives
         wanted = {
             "loss_messages": limits.loss.messages if limits else None,

@@ -92,6 +92,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         findings = list(
             dict.fromkeys(
                 [
+                    *([assessment.maintenance.finding] if assessment.maintenance is not None else []),
                     *_findings(assessment, verdicts, forbidden, move),
                     *_exposures(snapshot, verdicts),
                     *(finding for check in checks if check.where == SETTINGS for finding in check.found),

@@ -9,11 +9,12 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import diagnose
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.installation import Opened
+from dr_ctl.application.maintenance import Maintenance
 from dr_ctl.application.recovery_options import RecoveryOption
 from dr_ctl.application.result import Result
 from dr_ctl.application.standing import pending_debts
 from dr_ctl.application.verdicts import Assessment
-from dr_ctl.core.document import MOMENT, key
+from dr_ctl.core.document import MOMENT, key, optional
 from dr_ctl.core.errors import LoginRefused, Throttled
 from dr_ctl.core.model import ExitCode, Role, some
 from dr_ctl.engine.ports import UnitSnapshot
@@ -58,6 +59,7 @@ class StatusData:
     estimate: AgedEstimate | None
     bounds: Bounds | None = field(metadata=key(description=IF_LOST))
     takeovers: Sequence[Takeover] = field(metadata=key(description="the last of each broker within a day, as recorded"))
+    maintenance: Maintenance | None = optional()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
         estimate=estimated,
         bounds=bounds,
         takeovers=[*takeovers.values()],
+        maintenance=assessment.maintenance,
     )
     if all(broker.silent is not None or not broker.listeners for broker in snapshot.brokers):
         answered = any(isinstance(broker.silent, LoginRefused | Throttled) for broker in snapshot.brokers)

@@ -17,6 +17,8 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
 from dr_ctl.application.lost_site import Since
+from dr_ctl.application.maintenance import Maintenance
+from dr_ctl.application.maintenance import now as maintenance_now
 from dr_ctl.application.recovery_options import Interrupted, OpenRun, still_open
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Result
@@ -73,10 +75,12 @@ class Assessment:
     held: str | None
     exposures: dict[tuple[str, Role], LossBound] = field(default_factory=dict)
     without: str | None = None  # a site that is taken for lost
+    maintenance: Maintenance | None = None
 
     @classmethod
     def of(cls, caller: Caller, opened: Opened, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Assessment:
-        return cls(opened, snapshot, links, OpenRun.of(caller), lock.in_the_way(snapshot, caller.runs()))
+        held = lock.in_the_way(snapshot, caller.runs())
+        return cls(opened, snapshot, links, OpenRun.of(caller), held, maintenance=maintenance_now(caller))
 
     @property
     def served_by(self) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -233,6 +233,31 @@ def monitor(
         auto_quarantine=auto_quarantine,
         metrics=metrics,
     )
+
+
+@command(app, "maintenance", example='maintenance on --until 04:00 --reason "new disks, CHG-4711"')
+def maintenance(
+    session: Session,
+    *,
+    what: Annotated[
+        Literal["on", "off", "status"] | None, argument("[on|off|status]", "Begin, end or show; default: show.")
+    ] = None,
+    until: Annotated[
+        str | None, option("--until T", "With on: when it ends by itself (04:00, a date, UTC; or 90m).")
+    ] = None,
+    reason: Annotated[str | None, option("--reason TEXT", "With on: why; said wherever it shows.")] = None,
+) -> Result:
+    """Let the monitor and `check` wake nobody for what is expected, until T. Never silences split brain."""
+    from dr_ctl.application import maintenance  # noqa: PLC0415
+    from dr_ctl.cli import asking  # noqa: PLC0415
+
+    if what != "on":
+        if until is not None or reason is not None:
+            raise UsageError("--until and --reason are for `maintenance on`")
+        return maintenance.end(session) if what == "off" else maintenance.shown(session)
+    if until is None or not reason:
+        raise UsageError("maintenance on needs --until and --reason", remedy="As in --until 90m --reason CHG-4711.")
+    return maintenance.begin(session, asking.moment(session, "--until", until, ahead=True), reason)
 
 
 @command(app, "sync", example='sync --hold "a purge of orders.in, ticket 4711"', changes=CHANGE)

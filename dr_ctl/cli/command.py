@@ -42,6 +42,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "plan approve",
         "rpo",
         "monitor",
+        "maintenance",
         "runs",
         "history",
         "explain",

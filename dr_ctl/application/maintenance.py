@@ -1,0 +1,93 @@
+"""A maintenance: until when, why and by whom. It stands in STATE, beside the monitor, because the brokers may be down
+meanwhile. Until it ends, by itself, a monitor wakes nobody but for split brain, and makes no run by itself."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from dr_ctl.application import lock
+from dr_ctl.application.caller import Caller
+from dr_ctl.application.result import Result
+from dr_ctl.core.document import document, of_file, read
+from dr_ctl.core.errors import UNREADABLE, UsageError
+from dr_ctl.core.findings import found
+from dr_ctl.core.model import ExitCode, Finding, Health
+from dr_ctl.core.system import stamp
+from dr_ctl.engine.disk import private
+from dr_ctl.engine.runs import write
+
+LONGEST: Final = timedelta(days=7)
+SPLIT: Final = "split brain"
+"""So begins what no maintenance silences."""
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    until: datetime
+    reason: str
+    by: str
+    since: datetime
+
+    @property
+    def text(self) -> str:
+        return f"maintenance until {stamp(self.until)} ({self.reason}, by {self.by})"
+
+    @property
+    def finding(self) -> Finding:
+        return found("DR-MAINT-001", maintenance=self.text)
+
+    def silenced(self, problems: Iterable[Finding]) -> list[Finding]:
+        """What a monitor would wake somebody for, as a warning; split brain as it is."""
+        return [
+            replace(problem, page=Health.WARNING)
+            if problem.page is not None and not problem.text.startswith(SPLIT)
+            else problem
+            for problem in problems
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceData:
+    maintenance: Maintenance | None
+
+
+def _path(caller: Caller) -> Path:
+    return caller.state() / "maintenance.json"
+
+
+def now(caller: Caller) -> Maintenance | None:
+    """The maintenance that goes on; one that cannot be read silences nothing."""
+    try:
+        going_on = read(Maintenance, of_file(_path(caller)))
+    except UNREADABLE:
+        return None
+    return going_on if caller.clock.now() < going_on.until else None
+
+
+def shown(caller: Caller) -> Result:
+    going_on = now(caller)
+    text = "no maintenance" if going_on is None else going_on.text
+    return Result(ExitCode.OK, text, data=MaintenanceData(going_on))
+
+
+def begin(caller: Caller, until: datetime, reason: str) -> Result:
+    """Begin one, in the place of one that goes on. Raises `UsageError`."""
+    at = caller.clock.now()
+    if until - at > LONGEST:
+        raise UsageError(
+            f"--until {stamp(until)}: more than {LONGEST.days} days from now", remedy="Begin it anew then."
+        )
+    who = lock.by()
+    caller.runs()  # raises where another installation's runs lie there
+    private(caller.state())
+    write(_path(caller), document(Maintenance(until, reason, f"{who['user']}@{who['host']}", at)))
+    return shown(caller)
+
+
+def end(caller: Caller) -> Result:
+    was = now(caller)
+    _path(caller).unlink(missing_ok=True)
+    text = "no maintenance was going on" if was is None else f"ended: {was.text}"
+    return Result(ExitCode.OK, text, data=MaintenanceData(None))
