@@ -41,8 +41,8 @@ class Admin:
         """Say whether the link ships: the flag alone is true as soon as anything accepts the connection. Old versions
         have no flag and show no outflow: of these it is only known that the link is started."""
         listing = {"type": "exec", "mbean": self._broker, "operation": "listBrokerConnections()"}
-        [link] = [row for row in json.loads(self._call(listing)) if row["name"] == peer]
-        if not link.get("connected", link["started"]):
+        link = next((row for row in json.loads(self._call(listing)) if row["name"] == peer), None)
+        if link is None or not link.get("connected", link["started"]):  # a node lists none while it takes over
             return False
         if "connected" not in link:
             return True
