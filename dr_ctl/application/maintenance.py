@@ -57,17 +57,26 @@ def _path(caller: Caller) -> Path:
     return caller.state() / "maintenance.json"
 
 
-def now(caller: Caller) -> Maintenance | None:
-    """The maintenance that goes on; one that cannot be read silences nothing."""
+def _written(path: Path) -> Maintenance | None:
+    """The maintenance in that file, whenever it ends; None where it holds none that can be read."""
     try:
-        going_on = read(Maintenance, of_file(_path(caller)))
+        return read(Maintenance, of_file(path))
     except UNREADABLE:
         return None
-    return going_on if caller.clock.now() < going_on.until else None
+
+
+def now(caller: Caller) -> Maintenance | None:
+    """The maintenance that goes on; one that cannot be read silences nothing."""
+    written = _written(_path(caller))
+    return written if written is not None and caller.clock.now() < written.until else None
 
 
 def shown(caller: Caller) -> Result:
-    going_on = now(caller)
+    """Raises `UsageError` where a file is there and cannot be read."""
+    path, going_on = _path(caller), now(caller)
+    if path.exists() and _written(path) is None:
+        text = f"{path} holds no maintenance that can be read: nothing is silenced"
+        raise UsageError(text, remedy="`dr-ctl maintenance off` removes the file.")
     text = "no maintenance" if going_on is None else going_on.text
     return Result(ExitCode.OK, text, data=MaintenanceData(going_on))
 
