@@ -194,7 +194,7 @@ class Automatic:
     def _run(self, asked: Ask, epoch: int) -> Result:
         """A signal during the run ends the monitor too, once the run has ended."""
         try:
-            result = run(self.caller, asked, RunOptions(yes=True, after=epoch))
+            result = run(self.caller, asked, RunOptions(yes=True, after=epoch, expect_serving=asked.expect_serving))
         except Stopped:
             raise
         except DrCtlError as error:
@@ -217,7 +217,9 @@ class AutoQuarantine(Automatic):
 
     def act(self, snapshot: Snapshot) -> None:
         for site in let_in_again(snapshot):
-            self._typed(site, Ask(FAILOVER, site), f"what was lost can come in at {site} again", snapshot)
+            # Closed meanwhile by a person, that site is not opened.
+            asked = Ask(FAILOVER, site, expect_serving=site)
+            self._typed(site, asked, f"what was lost can come in at {site} again", snapshot)
 
 
 @dataclass

@@ -141,6 +141,7 @@ def _by_itself(chance: random.Random) -> Sequence[str]:
     who = chance.choice(("here", "there"))
     monitor = f"{who}: monitor --for {chance.choice((2, 7))}s --auto-unfence"
     monitor += chance.choice((" --auto-reinstate", ""))
+    monitor += chance.choice((" --auto-quarantine", ""))
     site = chance.choice(("SERVING", "SERVING", "WAITING"))
     between = [
         [],
