@@ -110,7 +110,7 @@ def rehearse(caller: Caller, *, variations: int, seed: int) -> Result:
     wrong = [each for each in played if each.wrong]
     outages = sorted(each.outage_s for each in played if each.outage_s is not None)
     findings: list[Finding] = [
-        found("DR-REHEARSE-003", seed=each.seed, scene=each.scene, wrong=some(each.wrong)) for each in wrong
+        found("DR-REHEARSE-003", seed=finding.seed, scene=finding.scene, wrong=some(finding.wrong)) for finding in wrong
     ]
     evidence = caller.state() / "rehearsals" / f"{caller.clock.now():%Y%m%dT%H%M%SZ}-twin.json"
     ends = Counter(end.exit_code for each in played for end in each.ends)
@@ -149,7 +149,7 @@ def _like(caller: Caller) -> Like:
                     if name in OWN_QUEUES or name.startswith("ActiveMQ."):
                         continue  # a twin has its own dead letters
                     depths[name] = max(depths.get(name, 0), min(depth or 0, MOST_LYING))
-            silent = [f"{each.site}/{each.pair}" for each in snapshot.brokers if each.silent is not None]
+            silent = [f"{broker.site}/{broker.pair}" for broker in snapshot.brokers if broker.silent is not None]
         except DrCtlError as error:
             silent = [str(error)]
     if not depths:

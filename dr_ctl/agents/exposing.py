@@ -99,7 +99,7 @@ class Sample:
     @property
     def line(self) -> str:
         parts = [f"{site} {role.value}, {if_known(self.outflows[site])} to ship" for site, role in self.roles.items()]
-        return f"{stamp(self.at)}  " + "; ".join([*parts, *(each.text for each in self.takeovers)])
+        return f"{stamp(self.at)}  " + "; ".join([*parts, *(takeover.text for takeover in self.takeovers)])
 
 
 class Board:

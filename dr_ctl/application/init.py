@@ -263,18 +263,18 @@ def _broker(place: Place, name: str, wanted: Wanted, proposal: Proposal) -> Iter
 
 def _listener(place: Place, proposal: Proposal) -> Key | None:
     listeners = next((key.value for key in proposal.brokers[place.site] if key.name == "clients"), [])
-    return stomp(place, [str(each) for each in listeners] if isinstance(listeners, list) else [])
+    return stomp(place, [str(listener) for listener in listeners] if isinstance(listeners, list) else [])
 
 
 def _others(place: Place) -> list[tuple[str, str]]:
     """The consoles of the broker's other nodes, each with what it rests on. One that was not given is guessed: like the
     one that was, at the host that the broker lists."""
-    others = [(each.url, _seen(each)) for each in place.nodes]
+    others = [(node.url, _seen(node)) for node in place.nodes]
     listed = place.probed.others if place.probed is not None else ()
     for host in listed[len(others) :]:
         guessed = place.url.replace(place.host, host, 1)
         others.append((guessed, f"the broker lists another node at {host}; where its console is, it does not tell"))
-    return [each for each in others if each[0] != place.url]
+    return [other for other in others if other[0] != place.url]
 
 
 def _nodes(place: Place, listener: Key | None) -> Iterator[str]:

@@ -248,8 +248,8 @@ def last_takeovers(installation: Installation, snapshot: Snapshot, now: datetime
         from dr_ctl.rpo.history.newest import takeovers  # noqa: PLC0415 - as above
     except ModuleNotFoundError:
         return {}
-    found = takeovers(history, tuple(snapshot.roles), now - timedelta(days=1))
-    return {(each.site, each.pair): each for each in found}
+    seen = takeovers(history, tuple(snapshot.roles), now - timedelta(days=1))
+    return {(each.site, each.pair): each for each in seen}
 
 
 def unwatched(installation: Installation, looked: LastSample, now: datetime) -> Iterator[Finding]:

@@ -175,7 +175,7 @@ def _without_mistakes(decided: Decision, mistakes: Sequence[Finding], ask: Ask) 
     if isinstance(decided, AlreadyThere) or not mistakes:
         return decided
     if ask.operation == FAILOVER:
-        mistakes = [replace(each, severity=Severity.WARNING) for each in mistakes]
+        mistakes = [replace(mistake, severity=Severity.WARNING) for mistake in mistakes]
         return replace(decided, findings=(*decided.findings, *mistakes))
     return Refusal((*(decided.findings if isinstance(decided, Refusal) else ()), *mistakes))
 

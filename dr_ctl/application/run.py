@@ -257,8 +257,8 @@ def _undecided(decided: AlreadyThere | Refusal) -> Result:
     if isinstance(decided, AlreadyThere):
         return Result(ExitCode.OK, decided.text, decided.findings)
     # A takeover is waited for: that is said before any price.
-    waits = [replace(each, severity=Severity.ERROR) for each in decided.findings if each.id == TAKEOVER]
-    findings = (*waits, *(each for each in decided.findings if each.id != TAKEOVER))
+    waits = [replace(finding, severity=Severity.ERROR) for finding in decided.findings if finding.id == TAKEOVER]
+    findings = (*waits, *(finding for finding in decided.findings if finding.id != TAKEOVER))
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     summary = f"refused, nothing was changed: {errors[0].text}{more}"

@@ -84,9 +84,9 @@ class Command(TyperCommand):
 
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
-        for each in self.params:
-            if isinstance(each, TyperArgument):
-                each.__class__ = Argument
+        for param in self.params:
+            if isinstance(param, TyperArgument):
+                param.__class__ = Argument
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:

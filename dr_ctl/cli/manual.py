@@ -68,7 +68,7 @@ def _options(command: Any, name: str, *, only_own: bool) -> Iterator[str]:
     whole: Any = declared()
     with whole.make_context("dr-ctl", [], resilient_parsing=True) as above:
         ctx = above if command is whole else command.make_context(name, [], parent=above, resilient_parsing=True)
-        rows = [(each.name, each.get_help_record(ctx)) for each in command.get_params(ctx)]
+        rows = [(param.name, param.get_help_record(ctx)) for param in command.get_params(ctx)]
     for option, row in rows:
         if row is not None and not (only_own and option in common):
             yield from _item(*row)

@@ -103,8 +103,8 @@ def parts() -> Iterator[str]:
         yield "no PySpark"
     java = shutil.which("java")
     home = Path(os.environ.get("JAVA_HOME") or (Path(java).resolve().parents[1] if java else "/nowhere"))
-    found = re.search(r'^JAVA_VERSION="(.+)"', _read(home / "release"), re.MULTILINE)
-    yield f"Java {found[1]}" if found else f"Java at {home}" if home.exists() else "no Java"
+    match = re.search(r'^JAVA_VERSION="(.+)"', _read(home / "release"), re.MULTILINE)
+    yield f"Java {match[1]}" if match else f"Java at {home}" if home.exists() else "no Java"
 
 
 def no_java(what_for: str, instead: str = "") -> PartMissing:

@@ -112,7 +112,7 @@ class BrokerSnapshot:
     @property
     def is_split(self) -> bool:
         """Say whether two of its nodes are active."""
-        return sum(each.state is NodeState.ACTIVE for each in self.nodes) > 1
+        return sum(node.state is NodeState.ACTIVE for node in self.nodes) > 1
 
 
 class LinkFigures(TypedDict, total=False):
@@ -205,14 +205,14 @@ class WorkloadSnapshot:
         """Whether any of it may run; returns None where no part was read."""
         if self.silent is not None:
             return None
-        return any(each is not PartState.STOPPED for each in self.parts.values())
+        return any(part is not PartState.STOPPED for part in self.parts.values())
 
     @derived
     def state(self) -> str:
         """In words."""
         if self.silent is not None:
             return "not read"
-        states = {each.value for each in self.parts.values()}
+        states = {part.value for part in self.parts.values()}
         return states.pop() if len(states) == 1 else "running in part"
 
     @property
@@ -303,7 +303,7 @@ class Kept:
 
     @property
     def vanished(self) -> int:
-        return sum(each.vanished for each in self.queues)
+        return sum(queue.vanished for queue in self.queues)
 
 
 class Keeper(Protocol):

@@ -47,7 +47,7 @@ class Wanted:
     def alike(self) -> dict[str, Any]:
         """What is said of real brokers and of simulated ones."""
         own = ("directory", "version")
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in own}
+        return {member.name: getattr(self, member.name) for member in fields(self) if member.name not in own}
 
 
 def two(sites: str) -> tuple[str, str]:

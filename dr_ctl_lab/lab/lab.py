@@ -319,7 +319,7 @@ class Lab(Played):
             Make(
                 site=site,
                 peer=self.state.other(site.name, site.pair),
-                link_ports=[each.port for each in links if (each.source, each.pair) == (site.name, site.pair)],
+                link_ports=[link.port for link in links if (link.source, link.pair) == (site.name, site.pair)],
                 queues=self.queues,
                 forwards=self.state.forwards,
                 options=self.state.options,
@@ -390,7 +390,7 @@ class Lab(Played):
         nodes: dict[str, list[SiteState]] = {}
         for broker in brokers:
             nodes.setdefault(broker.group, []).append(broker)
-        return [next(filter(self._leads, each), each[0]) if len(each) > 1 else each[0] for each in nodes.values()]
+        return [next(filter(self._leads, node), node[0]) if len(node) > 1 else node[0] for node in nodes.values()]
 
     def _leads(self, node: SiteState) -> bool:
         try:

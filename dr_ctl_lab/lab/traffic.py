@@ -73,11 +73,11 @@ class Target:
         """The queues that a client of that protocol can send to."""
         if speaks is not Speaks.MQTT:
             return tuple(queues)
-        return tuple(each for each in queues if is_subscription(each) or each in self.forwards)
+        return tuple(queue for queue in queues if is_subscription(queue) or queue in self.forwards)
 
     def taken_from(self, speaks: Speaks, queues: Sequence[str]) -> tuple[str, ...]:
         """The queues that a client of that protocol can take messages of."""
-        return tuple(each for each in queues if speaks is not Speaks.MQTT or is_subscription(each))
+        return tuple(queue for queue in queues if speaks is not Speaks.MQTT or is_subscription(queue))
 
 
 class Load:
@@ -234,7 +234,7 @@ class Load:
         """Which protocol each connection of a client speaks, and the queues that it reaches with it. MQTT does not
         reach all of them: who begins with it stays with it, and no other takes it up. Where only MQTT is asked for and
         reaches none, STOMP does."""
-        able = [(each, names) for each in self._protocols if (names := reached(each, queues))]
+        able = [(protocol, names) for protocol in self._protocols if (names := reached(protocol, queues))]
         able = able or [(Speaks.STOMP, tuple(queues))]
         first = number % len(able)
         others = [each for each in (*able[first:], *able[:first]) if each[0] is not Speaks.MQTT]

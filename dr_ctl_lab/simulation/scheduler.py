@@ -85,7 +85,7 @@ class Scheduler:
 
     def start(self, work: Callable[[], T], name: str) -> Task[T]:
         task: Task[T] = Task(name, work)
-        self._tasks = [each for each in self._tasks if not (each.is_over and _is_clear(each))]
+        self._tasks = [task for task in self._tasks if not (task.is_over and _is_clear(task))]
         self._tasks.append(task)  # type: ignore[arg-type] # of any kind
         self._push(self.now_s, task)  # type: ignore[arg-type]
         return task
@@ -202,7 +202,7 @@ class Scheduler:
             self._stop("what the first task waits for does not happen")
 
     def _stop(self, why: str) -> None:
-        waiting = ", ".join(each.name for each in self._tasks if not each.is_over)
+        waiting = ", ".join(task.name for task in self._tasks if not task.is_over)
         self._standstill = Standstill(f"{why}; beside the first task there are: {waiting or 'none'}")
 
     def _pass_on(self, task: Task[object]) -> None:

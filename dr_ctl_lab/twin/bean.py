@@ -29,4 +29,4 @@ class Bean:
 
 def signatures(operations: Operations, name: str) -> Sequence[str]:
     """The signatures of an operation, in brackets, as an error tells them."""
-    return [each.removeprefix(name) for each in operations if each.partition("(")[0] == name]
+    return [operation.removeprefix(name) for operation in operations if operation.partition("(")[0] == name]

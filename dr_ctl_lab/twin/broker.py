@@ -251,7 +251,7 @@ class Broker(ABC):
             return
         acceptor.started = False
         self.ports.close(acceptor.name)
-        for session in [each for each in self.sessions.values() if each.acceptor == acceptor.name]:
+        for session in [session for session in self.sessions.values() if session.acceptor == acceptor.name]:
             self.hang_up(session)
         self.changed.notify_all()
 

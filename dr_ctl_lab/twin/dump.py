@@ -35,7 +35,8 @@ def settable(broker: Broker) -> dict[str, Any]:
 def messages(broker: Broker) -> dict[str, list[dict[str, Any]]]:
     """The messages of every queue, in order of arrival, each with where it was born."""
     return {
-        queue.name: [_message(broker, each) for each in queue.messages.values()] for queue in broker.queues.values()
+        queue.name: [_message(broker, message) for message in queue.messages.values()]
+        for queue in broker.queues.values()
     }
 
 

@@ -133,7 +133,7 @@ class Queue:
                 message = level.popleft()
                 if message.number not in self.messages:
                     continue
-                taker = next((each for each in self.takers if each.ready and each.wants(message)), None)
+                taker = next((taker for taker in self.takers if taker.ready and taker.wants(message)), None)
                 if taker is None:
                     skipped.append(message)
                     continue

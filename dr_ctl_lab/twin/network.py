@@ -136,7 +136,7 @@ class NetworkListeners:
 
     def close(self, name: str) -> None:
         self._open.discard(name)
-        for caller in [each for each in self._callers if each.listener == name]:
+        for caller in [caller for caller in self._callers if caller.listener == name]:
             caller.close()
 
     def swallow(self) -> None:
@@ -200,11 +200,11 @@ class NetworkListeners:
                 self._stirring.wait(None if math.isinf(wait_s) else wait_s)
 
     def _ticked(self) -> None:
-        visitors = [] if self.frozen else [each.visitor for each in self._callers if each.visitor is not None]
+        visitors = [] if self.frozen else [caller.visitor for caller in self._callers if caller.visitor is not None]
         for visitor in visitors:
             if visitor.due_s() <= self._clock.now_s():
                 visitor.tick()
-        self._next_s = min((each.due_s() for each in visitors), default=math.inf)
+        self._next_s = min((visitor.due_s() for visitor in visitors), default=math.inf)
 
 
 @dataclass(eq=False)

@@ -295,7 +295,7 @@ class Twin:
             brokers = [nodes.broker for nodes in self._sites_nodes(site, pair)]
             for broker in brokers:
                 broker.let_clients_in()
-            self._wait(lambda: all(each.serves for each in brokers), OPENS_WITHIN_S, f"{site} does not serve")
+            self._wait(lambda: all(broker.serves for broker in brokers), OPENS_WITHIN_S, f"{site} does not serve")
 
     def close_clients(self, site: str, pair: str | None = None) -> None:
         with self._lock:
@@ -313,7 +313,9 @@ class Twin:
         brokers = self._brokers()
         with self._changed:
             self._wait(
-                lambda: all(each.attached and each.even for each in brokers), within_s, "the twin's links do not ship"
+                lambda: all(broker.attached and broker.even for broker in brokers),
+                within_s,
+                "the twin's links do not ship",
             )
 
     def _wait(self, true: Callable[[], bool], within_s: float, otherwise: str) -> None:
@@ -354,7 +356,7 @@ class Twin:
         """Count the messages in the queues where clients are served; None if a queue is served nowhere."""
         with self._lock:
             brokers = self._brokers()
-            serving = {queue: [each for each in brokers if each.serves_queue(queue)] for queue in queues}
+            serving = {queue: [broker for broker in brokers if broker.serves_queue(queue)] for queue in queues}
             depths = [broker.waiting(queue) for queue, found in serving.items() for broker in found]
             return sum(depths) if all(serving.values()) else None
 

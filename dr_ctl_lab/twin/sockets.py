@@ -90,7 +90,7 @@ class SocketListeners:
         self._selector.unregister(listening)
         self._bound[name] = _bound(self._ports[name])  # before the other is closed: nobody else gets the port
         listening.close()
-        for caller in [each for each in self._callers.values() if each.listener == name]:
+        for caller in [caller for caller in self._callers.values() if caller.listener == name]:
             caller.close()
         if name == CONSOLE and self._pages is not None:
             self._pages.cut()
@@ -158,7 +158,7 @@ class SocketListeners:
                     caller.flush()
             else:
                 self._accept(sock)
-        visitors = [each.visitor for each in self._callers.values() if each.visitor is not None]
+        visitors = [caller.visitor for caller in self._callers.values() if caller.visitor is not None]
         for visitor in visitors:
             visitor.tick()
         self._ticks = bool(visitors)

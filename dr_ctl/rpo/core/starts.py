@@ -24,9 +24,9 @@ def same_start(one: str | None, other: str | None) -> bool:
 
 def one_of_each(starts: Iterable[str]) -> dict[str, str]:
     """By each text the one that stands for all texts of that start."""
-    found: dict[str, str] = {}
+    firsts: dict[str, str] = {}
     before = ""
     for start in sorted(starts, key=lambda text: (text.split("/")[::2], len(text), text)):
-        found[start] = found[before] if before and same_start(before, start) else start
+        firsts[start] = firsts[before] if before and same_start(before, start) else start
         before = start
-    return found
+    return firsts

@@ -136,7 +136,7 @@ class Estimate:
 
 
 NO_ESTIMATE: Final[Mapping[str, Json]] = {
-    **dict.fromkeys(each.name for each in fields(Estimate)),
+    **dict.fromkeys(member.name for member in fields(Estimate)),
     "verdict": Verdict.UNKNOWN.value,
     **{name: [] for name in ("flows", "classes", "queues", "advice")},
 }

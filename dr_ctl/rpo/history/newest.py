@@ -436,7 +436,7 @@ def takeovers(history: Path | Place, sites: Sequence[str], since: datetime) -> l
             rows_of(chain(files.newest_first(site, since), files.tails(site)), [], ["ts", "pair", "start"], where)
             for site in sites
         )
-        return [each for site, rows in zip(sites, tables, strict=True) for each in _takeovers(site, rows)]
+        return [takeover for site, rows in zip(sites, tables, strict=True) for takeover in _takeovers(site, rows)]
 
     return sorted(read(history, found, within_s=_WITHIN_S)[0], key=lambda each: each.first)
 

@@ -307,7 +307,7 @@ def _words(grants: Grants) -> dict[str, frozenset[str]]:
 def _by_word(asked: Request) -> list[frozenset[str]]:
     """The roles of each word in a request that sets rights, in the order of the words; words that nobody has are left
     out at its end, as versions differ in how many there are."""
-    roles = [frozenset(filter(None, str(each).split(","))) for each in arguments_of(asked)[1:]]
+    roles = [frozenset(filter(None, str(argument).split(","))) for argument in arguments_of(asked)[1:]]
     while roles and not roles[-1]:
         roles.pop()
     return roles
@@ -321,28 +321,28 @@ def stays(view: Broker) -> Sequence[str]:
     retained = {queue.name.removeprefix(MQTT_RETAINED): queue.depth for queue in view.queues if queue.retained}
     topics = sorted(name for name, depth in retained.items() if depth > 0)
     sessions = view.named[SESSIONS].depth if SESSIONS in view.named else 0
-    found = []
+    kept = []
     if topics:
-        found.append(f"{sum(map(retained.__getitem__, topics))} retained message(s) of MQTT ({some(topics)})")
+        kept.append(f"{sum(map(retained.__getitem__, topics))} retained message(s) of MQTT ({some(topics)})")
     if sessions > 0:
-        found.append(f"the session state of {sessions} client(s) of MQTT")
-    return found
+        kept.append(f"the session state of {sessions} client(s) of MQTT")
+    return kept
 
 
-def of_mqtt(here: Broker, there: Broker) -> Iterator[Finding]:
+def of_mqtt(view: Broker, peer: Broker) -> Iterator[Finding]:
     """Tell what stays at the serving site."""
-    if stays := here.stays:
-        again = f"Publish with retain again once {there.site} serves: until then it gives what it retained itself."
+    if stays := view.stays:
+        again = f"Publish with retain again once {peer.site} serves: until then it gives what it retained itself."
         remedies = {
             "retained message(s) of MQTT": again,
-            "the session state of": f"Let clients subscribe again at {there.site}, as after a session that was lost.",
+            "the session state of": f"Let clients subscribe again at {peer.site}, as after a session that was lost.",
         }
         yield found(
             "DR-MQTT-001",
-            site=here.site,
-            pair=here.pair,
+            site=view.site,
+            pair=view.pair,
             stays=" and ".join(stays),
-            other_site=there.site,
+            other_site=peer.site,
             advice=" ".join(remedy for kind, remedy in remedies.items() if any(kind in each for each in stays)),
         )
 
@@ -408,7 +408,7 @@ def read_group(url: str, server: Fields, node: str, topology: Answer, *, active:
     says of that; the oldest versions say only whether it is a backup that waits."""
     rows = [] if isinstance(topology.error, OperationFailed | PolicyRefused) else _rows(topology)
     own = next((row for row in rows if row.get("nodeID") == node), {})
-    found = Group(
+    group = Group(
         policy=server.optional_text("HAPolicy") if server.has("HAPolicy") else None,
         shares_store=server.flag("SharedStore"),
         at=own.get("live"),
@@ -417,10 +417,10 @@ def read_group(url: str, server: Fields, node: str, topology: Answer, *, active:
     )
     waits = server.flag("Backup")
     if active and not waits:
-        return found
-    if not (waits or found.has_nodes):
+        return group
+    if not (waits or group.has_nodes):
         raise StartingOrEnding(f"{url}: the broker there is not active: it is starting, or ending")
-    at = tuple(filter(None, (found.at, *found.nodes)))
+    at = tuple(filter(None, (group.at, *group.nodes)))
     where = f" ({' and '.join(at)})" if at else ""
     text = f"{url}: the node there is passive: another node of that broker{where} is active, or none is"
     raise Passive(text, at=at)
@@ -457,16 +457,16 @@ def _rows(topology: Answer) -> list[Mapping[str, Any]]:
 
 def nodes(bridges: Iterable[Sequence[str]]) -> Sequence[str]:
     """Where bridges look for their peer: the connectors of each are given, if it goes by these alone."""
-    found = [connectors for connectors in bridges if connectors]
-    several = [connectors for connectors in found if len(connectors) > 1] or found[:1]
+    named = [connectors for connectors in bridges if connectors]
+    several = [connectors for connectors in named if len(connectors) > 1] or named[:1]
     return [f"connector {name}" for name in dict.fromkeys(chain.from_iterable(several))]
 
 
-def others(there: Iterable[Connection], peer: AnyLink | None) -> list[Connection]:
+def others(remote: Iterable[Connection], peer: AnyLink | None) -> list[Connection]:
     """The connections that are none of the bridges: these speak CORE, all with one user, one connection each. Of one
     that has no session yet nothing is known. Connections of that user above the number of the bridges may be of the
     peer's earlier start, which a broker lists for up to a minute."""
-    doing = [each for each in there if each.has_session]
+    doing = [each for each in remote if each.has_session]
     users = Counter(each.user for each in doing if each.protocol == CORE)
     bridges = sum(peer.ships.values()) if peer is not None else None
     user = _nearest(users, bridges)
@@ -497,7 +497,11 @@ class ArtemisBroker(Broker):
         named = {acceptor.port for acceptor in self.acceptors if acceptor.name in self.config.cluster}
         ports = {self.group.port if joined else None, *named, *(consumer.port for consumer in self._listening)}
         if self.replicates and not ports & {acceptor.port for acceptor in self.acceptors if acceptor.port is not None}:
-            ports |= {each.port for each in self.connections if each.protocol == CORE and not each.has_session}
+            ports |= {
+                connection.port
+                for connection in self.connections
+                if connection.protocol == CORE and not connection.has_session
+            }
         return frozenset(port for port in ports if port is not None)
 
     @property
@@ -520,7 +524,11 @@ class ArtemisBroker(Broker):
     @property
     def _listening(self) -> Sequence[Consumer]:
         """The brokers of its site that hear of its queues: each by a queue that it keeps for that broker."""
-        return [each for each in self.consumers if each.queue.startswith(HEARD_BY) and each.queue not in self.business]
+        return [
+            consumer
+            for consumer in self.consumers
+            if consumer.queue.startswith(HEARD_BY) and consumer.queue not in self.business
+        ]
 
     @property
     def from_outside(self) -> Sequence[Connection]:

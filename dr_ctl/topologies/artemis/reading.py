@@ -203,12 +203,12 @@ def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:
     """Find the broker's own name; raises `NoSuchBean` where there is none or several."""
     names = reader.look([Search(beans.ANY_SERVER)], timeout_s=timeout_s)[0].value()
     try:
-        found = [beans.parts(str(name)).get("broker") for name in names]
+        brokers = [beans.parts(str(name)).get("broker") for name in names]
     except (ValueError, TypeError) as error:
         raise BadValue(f"{reader.url}: the search for the broker gave no names of beans: {error}") from error
-    if len(found) != 1 or found[0] is None:
-        raise NoSuchBean(f"{reader.url}: {len(found)} brokers answer there; name one with `broker:`")
-    return found[0]
+    if len(brokers) != 1 or brokers[0] is None:
+        raise NoSuchBean(f"{reader.url}: {len(brokers)} brokers answer there; name one with `broker:`")
+    return brokers[0]
 
 
 def dispatch(reader: Reader, view: Broker) -> dict[str, tuple[int, bool]]:
@@ -515,11 +515,11 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
         broker,
         version,
         [
-            Listener(each.name, each.protocols, each.port, each.started)
-            for each in sorted(listeners, key=lambda each: each.name)
-            if each.port not in within
+            Listener(listener.name, listener.protocols, listener.port, listener.started)
+            for listener in sorted(listeners, key=lambda each: each.name)
+            if listener.port not in within
         ],
         {sign: tuple(map(str, each.value())) for sign, each in asked.items()},
         node=node,
-        others=tuple(each.rpartition(":")[0] for each in group.nodes),
+        others=tuple(node.rpartition(":")[0] for node in group.nodes),
     )

@@ -176,7 +176,12 @@ def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
         return
     roles = ", ".join(lasting.roles)
     ports = {listener.port for listener in view.link.listeners if listener.port is not None}
-    linked = {user.strip() for each in view.connections if each.port in ports for user in each.user.split(",")}
+    linked = {
+        user.strip()
+        for connection in view.connections
+        if connection.port in ports
+        for user in connection.user.split(",")
+    }
     if view.users is None:
         yield found("DR-FENCE-005", broker=name, link="the bridges", roles=roles)
     elif same := sorted(user for user in linked if view.users.get(user, frozenset()) & {*lasting.roles}):
@@ -185,131 +190,131 @@ def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
 
 def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
     """Find the bridges that ship nothing: stopped, refused, or gone. While its peer is away no bridge is connected."""
-    found = {
+    of_queue = {
         "DR-BRIDGE-004",
         "DR-BRIDGE-019",
         *(("DR-BRIDGE-002", "DR-BRIDGE-006", "DR-LINK-004") if peer else ()),
     }
-    yield from (each for each in of_broker(view) if each.id in found)
+    yield from (finding for finding in of_broker(view) if finding.id in of_queue)
 
 
-def of_both(case: Case[BrokerView], here: BrokerView, there: BrokerView) -> Iterator[Finding]:
+def of_both(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
     """Compare the two brokers of a pair, for the queues that are to move."""
     move = case.move
-    yield from of_pair(here, there, move.ask.includes)
-    yield from of_mqtt(here, there)
-    if not any(queue.consumers for queue in there.arrived):
-        yield found("DR-BRIDGE-010", site=there.site, pair=there.pair)
-    units = here.among(move.moves)
+    yield from of_pair(view, peer, move.ask.includes)
+    yield from of_mqtt(view, peer)
+    if not any(queue.consumers for queue in peer.arrived):
+        yield found("DR-BRIDGE-010", site=peer.site, pair=peer.pair)
+    units = view.among(move.moves)
     for unit in units:
-        yield from _copy(unit, here, there)
-        yield from _delayed(unit, here, there, move, case.rules)
-        yield from _only_here(unit, here, there, move.ask)
+        yield from _copy(unit, view, peer)
+        yield from _delayed(unit, view, peer, move, case.rules)
+        yield from _only_here(unit, view, peer, move.ask)
     # What only the waiting site copies no fence closes where it is served, and it would open at both.
-    for unit in (unit for unit in there.among(move.moves) if here.flow(unit) is None):
-        yield found("DR-BRIDGE-006.not_captured", site=here.site, pair=here.pair, unit=unit, other_site=there.site)
-    yield from _refused(here, there)
-    yield from _history(units, here, there)
+    for unit in (unit for unit in peer.among(move.moves) if view.flow(unit) is None):
+        yield found("DR-BRIDGE-006.not_captured", site=view.site, pair=view.pair, unit=unit, other_site=peer.site)
+    yield from _refused(view, peer)
+    yield from _history(units, view, peer)
 
 
-def _copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
+def _copy(unit: str, view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
     """Find what is missing for one queue at the site that waits for it."""
-    name = f"{there.site}/{there.pair}"
-    if not there.queues_of(unit):
-        yield found("DR-BRIDGE-011.no_queue", broker=name, unit=unit, site=here.site, other_site=there.site)
-    elif unlost := there.unrouted.get(unit):
+    name = f"{peer.site}/{peer.pair}"
+    if not peer.queues_of(unit):
+        yield found("DR-BRIDGE-011.no_queue", broker=name, unit=unit, site=view.site, other_site=peer.site)
+    elif unlost := peer.unrouted.get(unit):
         yield found("DR-BRIDGE-011.unrouted", severity=Severity.WARNING, broker=name, unit=unit, count=unlost)
-    if there.flow(unit) is None:
-        yield found("DR-BRIDGE-006.not_back", broker=name, unit=unit, site=here.site, other_site=there.site)
-    if unit in there.idle or (there.units.get(unit) and here.units.get(unit)):
-        yield found("DR-BRIDGE-012", broker=name, unit=unit, site=there.site, other_site=here.site, queue=quote(unit))
-    elif _takes_sends(unit, here, there):
-        yield _sends(unit, there)
+    if peer.flow(unit) is None:
+        yield found("DR-BRIDGE-006.not_back", broker=name, unit=unit, site=view.site, other_site=peer.site)
+    if unit in peer.idle or (peer.units.get(unit) and view.units.get(unit)):
+        yield found("DR-BRIDGE-012", broker=name, unit=unit, site=peer.site, other_site=view.site, queue=quote(unit))
+    elif _takes_sends(unit, view, peer):
+        yield _sends(unit, peer)
 
 
-def of_paused_copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
+def of_paused_copy(unit: str, view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
     """Find a copy of what this site serves, to which clients may send at the other: only a pause closes it there."""
-    if there.gated(unit) and _takes_sends(unit, here, there):
-        yield _sends(unit, there)
+    if peer.gated(unit) and _takes_sends(unit, view, peer):
+        yield _sends(unit, peer)
 
 
-def _delayed(unit: str, here: BrokerView, there: BrokerView, move: Move, rules: Rules) -> Iterator[Finding]:
+def _delayed(unit: str, view: BrokerView, peer: BrokerView, move: Move, rules: Rules) -> Iterator[Finding]:
     """Find what a bridge does not ship for longer than a drain behind the fence waits while nothing moves."""
-    flow, waits_s = here.flow(unit), min(rules.within(move), rules.drain.stall)
+    flow, waits_s = view.flow(unit), min(rules.within(move), rules.drain.stall)
     late = flow.not_due_within(waits_s) if flow is not None else 0
     if late > move.ask.accept_difference.get(unit, 0):
         yield found(
             "DR-BRIDGE-020",
-            site=here.site,
-            pair=here.pair,
+            site=view.site,
+            pair=view.pair,
             late=late,
             unit=unit,
             waits_s=duration(waits_s),
             difference=quote(f"{unit}={late}"),
-            other_site=there.site,
+            other_site=peer.site,
         )
 
 
-def _takes_sends(unit: str, here: BrokerView, there: BrokerView) -> bool:
-    return bool(here.units.get(unit)) and there.config.lasting is not None and not there.kept_out(unit)
+def _takes_sends(unit: str, view: BrokerView, peer: BrokerView) -> bool:
+    return bool(view.units.get(unit)) and peer.config.lasting is not None and not peer.kept_out(unit)
 
 
-def _sends(unit: str, there: BrokerView) -> Finding:
-    closed = "is paused there" if there.gated(unit) else "is closed there by its listeners alone"
-    return found("DR-BRIDGE-013", site=there.site, pair=there.pair, unit=unit, closed=closed, queue=quote(unit))
+def _sends(unit: str, peer: BrokerView) -> Finding:
+    closed = "is paused there" if peer.gated(unit) else "is closed there by its listeners alone"
+    return found("DR-BRIDGE-013", site=peer.site, pair=peer.pair, unit=unit, closed=closed, queue=quote(unit))
 
 
-def _only_here(unit: str, here: BrokerView, there: BrokerView, ask: Ask) -> Iterator[Finding]:
+def _only_here(unit: str, view: BrokerView, peer: BrokerView, ask: Ask) -> Iterator[Finding]:
     """Find the queues of an address that hold messages and are not at the other site, as a subscription made here."""
-    copies = {queue.name for queue in there.queues_of(unit)}
-    for queue in here.queues_of(unit) if copies else ():
+    copies = {queue.name for queue in peer.queues_of(unit)}
+    for queue in view.queues_of(unit) if copies else ():
         if queue.depth and queue.name not in copies and queue.depth != ask.accept_difference.get(queue.name):
             yield found(
                 "DR-BRIDGE-011.no_such_queue",
                 depth=queue.depth,
-                site=here.site,
-                other_site=there.site,
+                site=view.site,
+                other_site=peer.site,
                 queue=queue.name,
             )
 
 
-def _refused(here: BrokerView, there: BrokerView) -> Iterator[Finding]:
+def _refused(view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
     """Find a role that may send to every address but one: the peer refuses its bridge there, which stops all
     bridges."""
-    clients = set(there.config.lasting.roles) if there.config.lasting is not None else set()
+    clients = set(peer.config.lasting.roles) if peer.config.lasting is not None else set()
     senders = {
-        unit: {role for role, words in there.grants[unit].items() if "send" in words and not role.startswith(ASIDE)}
+        unit: {role for role, words in peer.grants[unit].items() if "send" in words and not role.startswith(ASIDE)}
         - clients
-        for unit in sorted({flow.unit for flow in here.carrying})
-        if unit in there.grants
+        for unit in sorted({flow.unit for flow in view.carrying})
+        if unit in peer.grants
     }
     usual = {role for roles in senders.values() for role in roles}
     common_ = {role for role in usual if sum(role in roles for roles in senders.values()) > len(senders) / 2}
     for unit, roles in senders.items():
         if lacking := sorted(common_ - roles):
-            bridges = [bridge.name for flow in here.carrying if flow.unit == unit for bridge in flow.bridges]
+            bridges = [bridge.name for flow in view.carrying if flow.unit == unit for bridge in flow.bridges]
             who = f"bridge {bridges[0]}" if bridges else f"the bridge of {unit}"
             yield found(
                 "DR-BRIDGE-008",
-                site=here.site,
-                pair=here.pair,
+                site=view.site,
+                pair=view.pair,
                 who=who,
-                other_site=there.site,
+                other_site=peer.site,
                 roles=some(lacking),
                 unit=unit,
                 role=lacking[0],
             )
 
 
-def _history(units: Iterable[str], here: BrokerView, there: BrokerView) -> Iterator[Finding]:
+def _history(units: Iterable[str], view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
     """Find copies with many processed messages: clients pass over these before any new one."""
     history = []
     for unit in units:
-        deep = sum(queue.depth for queue in there.queues_of(unit)) - sum(queue.depth for queue in here.queues_of(unit))
-        if deep > SKIPS_PER_S and here.units.get(unit):
+        deep = sum(queue.depth for queue in peer.queues_of(unit)) - sum(queue.depth for queue in view.queues_of(unit))
+        if deep > SKIPS_PER_S and view.units.get(unit):
             history.append(f"{unit} {deep} ({deep / SKIPS_PER_S:.0f} s at {SKIPS_PER_S} a second)")
     if history:
-        yield found("DR-BRIDGE-014", site=there.site, pair=there.pair, history=some(history))
+        yield found("DR-BRIDGE-014", site=peer.site, pair=peer.pair, history=some(history))
 
 
 def _fenced(view: BrokerView) -> str:

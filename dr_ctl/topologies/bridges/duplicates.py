@@ -23,18 +23,18 @@ Lacking = Mapping[str, frozenset[str]]
 def ids_lacking(store: Store, other: Store, queues: Collection[str] | None = None) -> Lacking:
     """The ids that `store` has and `other` lacks, by queue: of these queues, or of all. The databases do the
     comparison; no store is written to. Raises `NotRead`."""
-    found: dict[str, set[str]] = {}
+    lacking_ids: dict[str, set[str]] = {}
     of = "" if queues is None else " WHERE q = ?"
     asked = f"SELECT * FROM ({store.rows('main')}){of} EXCEPT SELECT * FROM ({other.rows('other')}){of}"  # noqa: S608
     try:
-        with closing(sqlite3.connect(store.uri, uri=True, timeout=WITHIN_S)) as here:
-            here.execute("ATTACH DATABASE ? AS other", (other.uri,))
+        with closing(sqlite3.connect(store.uri, uri=True, timeout=WITHIN_S)) as view:
+            view.execute("ATTACH DATABASE ? AS other", (other.uri,))
             for names in [()] if queues is None else [(queue, queue) for queue in queues]:
-                for queue, each in here.execute(asked, names):
-                    found.setdefault(str(queue), set()).add(str(each))
+                for queue, each in view.execute(asked, names):
+                    lacking_ids.setdefault(str(queue), set()).add(str(each))
     except sqlite3.Error as error:
         raise NotRead(f"{store.path.name} beside {other.path.name}: {error}") from error
-    return {queue: frozenset(ids) for queue, ids in found.items()}
+    return {queue: frozenset(ids) for queue, ids in lacking_ids.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,41 +46,41 @@ class Side:
     origin: str
 
 
-def missing(here: Side, there: Side, *, timeout_s: float) -> int | None:
+def missing(view: Side, peer: Side, *, timeout_s: float) -> int | None:
     """How many messages lie here, are not there, and are in no id store; without the delayed ones, which no listing
     has. None where that cannot be told: they are too many, a broker does not show where one comes from, or nothing says
     what was processed there. Raises `BrokerError`."""
-    queue, copy = here.queue, there.queue
+    queue, copy = view.queue, peer.queue
     assert queue is not None
     if copy is None:
         return queue.depth
     if queue.depth > COMPARED:
         return None
-    if (lying := listed(here.access.reader(), queue, here.origin, timeout_s=timeout_s)) is None:
+    if (lying := listed(view.access.reader(), queue, view.origin, timeout_s=timeout_s)) is None:
         return None
     forwarded = sum(each.forwarded for each in lying)
     wanted, oldest, looked = [each for each in lying if not each.forwarded], None, 0
-    for page in pages(there.access.reader(), copy, there.origin, timeout_s=timeout_s):
+    for page in pages(peer.access.reader(), copy, peer.origin, timeout_s=timeout_s):
         if not wanted or looked == PAGES:
             break
         looked += 1
         if not all(each.named for each in page):
             return None
-        found = {origin for each in page for origin in each.origins}
-        wanted = [each for each in wanted if not each.origins & found]
-        numbers = [each.copied[1] for each in page if each.copied is not None and each.copied[0] == here.origin]
+        present = {origin for each in page for origin in each.origins}
+        wanted = [each for each in wanted if not each.origins & present]
+        numbers = [each.copied[1] for each in page if each.copied is not None and each.copied[0] == view.origin]
         oldest = min([*numbers, *([oldest] if oldest is not None else [])], default=None)
     # A delay that AMQP tells in milliseconds begins anew at the copy, which is in no listing until then.
     if wanted and (looked == PAGES or copy.scheduled):
         return None
     if not wanted:
         return forwarded
-    processed = [side.access.processed(queue.name, wanted) for side in (here, there)]
+    processed = [side.access.processed(queue.name, wanted) for side in (view, peer)]
     done = frozenset[Origin]().union(*(each for each in processed if each is not None))
     wanted = [each for each in wanted if each.name not in done]
     if None in processed:
         # Nobody can say of a message older than every copy whether it was processed there, or never came.
-        newer = [each for each in wanted if oldest is not None and _number(each, here.origin) >= oldest]
+        newer = [each for each in wanted if oldest is not None and _number(each, view.origin) >= oldest]
         return forwarded + len(newer) if newer or not wanted else None
     return forwarded + len(wanted)
 
@@ -92,27 +92,27 @@ def _number(message: Message, own: str) -> int:
 def lacking(way: Way, copies: BrokerView, chosen: Chosen) -> Lacking | None:
     """The ids of the chosen units that the target's store lacks, by queue; None where the settings do not name both
     stores. Raises `NotRead`."""
-    here, there = (access.ids for access in way)
-    if here is None or there is None:
+    view, peer = (access.ids for access in way)
+    if view is None or peer is None:
         return None
     queues = [queue.name for unit in copies.among(chosen) for queue in copies.queues_of(unit)]
-    return ids_lacking(here, there, queues)
+    return ids_lacking(view, peer, queues)
 
 
 def copies_done(way: Way, copies: BrokerView, ids: Lacking, ask: Ask, *, timeout_s: float) -> Iterator[Finding]:
     """An error for each queue whose copy holds messages of these ids, without the numbers that were accepted. Raises
     `BrokerError`."""
-    here, there = way
+    view, peer = way
     queues = {queue.name: queue for unit in copies.among(ask.includes) for queue in copies.queues_of(unit)}
     for name, lost in ids.items():
-        most = _lying(there, queues[name], copies.origin_of(queues[name].address), lost, timeout_s=timeout_s)
+        most = _lying(peer, queues[name], copies.origin_of(queues[name].address), lost, timeout_s=timeout_s)
         if most and most != ask.accept_difference.get(name):
             yield found(
                 "DR-BRIDGE-018",
                 most=most,
                 name=name,
-                site=here.site,
-                other_site=there.site,
+                site=view.site,
+                other_site=peer.site,
                 difference=quote(f"{name}={most}"),
             )
 
@@ -120,25 +120,25 @@ def copies_done(way: Way, copies: BrokerView, ids: Lacking, ask: Ask, *, timeout
 def done_at(way: Way, copies: BrokerView, *, timeout_s: float) -> Iterator[Finding]:
     """Messages at the second broker that consumers of the first have done, and that the second's store does not know:
     by id, before anybody delivers them. Where no store is named, that there may be some. Raises `BrokerError`."""
-    here, there = way
+    view, peer = way
     lost = lacking(way, copies, whole)
     if lost is None:
-        yield found("DR-RETURN-010.no_store", site=here.site, other_site=there.site)
+        yield found("DR-RETURN-010.no_store", site=view.site, other_site=peer.site)
         return
     queues = {queue.name: queue for unit in copies.among(whole) for queue in copies.queues_of(unit)}
     for name, ids in lost.items():
         queue = queues[name]
-        origin = copies.origin_of(queue.address) or there.site
+        origin = copies.origin_of(queue.address) or peer.site
         lying = {
-            each.id(there.id_header)
-            for page in pages(there.reader(), queue, origin, timeout_s=timeout_s)
+            each.id(peer.id_header)
+            for page in pages(peer.reader(), queue, origin, timeout_s=timeout_s)
             for each in page
         }
         if done := sorted(ids & lying):
             yield found(
                 "DR-RETURN-010.unannounced",
-                other_site=there.site,
-                site=here.site,
+                other_site=peer.site,
+                site=view.site,
                 count=len(done),
                 queue=name,
                 ids=some(done),
@@ -149,11 +149,11 @@ def not_compared(error: NotRead) -> Finding:
     return found("DR-RECONCILE-004.not_compared", why=error)
 
 
-def _lying(there: Access, copy: Queue, origin: str | None, ids: frozenset[str], *, timeout_s: float) -> int:
+def _lying(peer: Access, copy: Queue, origin: str | None, ids: frozenset[str], *, timeout_s: float) -> int:
     """At most how many messages of these ids lie in a copy: all of them, where the copy cannot be listed whole."""
     if not copy.depth:
         return 0
     if copy.depth > PAGES * PAGE or copy.scheduled or not copy.counted:
         return len(ids)
-    lying = listed(there.reader(), copy, origin or there.site, timeout_s=timeout_s)
-    return sum(each.id(there.id_header) in ids for each in lying) if lying is not None else len(ids)
+    lying = listed(peer.reader(), copy, origin or peer.site, timeout_s=timeout_s)
+    return sum(each.id(peer.id_header) in ids for each in lying) if lying is not None else len(ids)

@@ -160,15 +160,15 @@ def _closed(tools: BridgesTools, site: str, chosen: Chosen, move: Move, context:
 
 
 def _still_in(views: Sequence[BrokerView], chosen: Chosen) -> list[str]:
-    found = []
+    reasons = []
     for view in views:
         units = view.among(chosen)
-        found += [f"clients are not kept out of {unit}" for unit in units if not view.kept_out(unit)]
+        reasons += [f"clients are not kept out of {unit}" for unit in units if not view.kept_out(unit)]
         queues = [queue for unit in units for queue in view.queues_of(unit)]
-        found += [f"{queue.name} delivers still" for queue in queues if not queue.paused]
-        found += [f"{queue.name} has {queue.consumers} consumer(s)" for queue in queues if queue.consumers]
-        found += [f"{queue.delivering} of {queue.name} in delivery" for queue in queues if queue.delivering]
-    return found
+        reasons += [f"{queue.name} delivers still" for queue in queues if not queue.paused]
+        reasons += [f"{queue.name} has {queue.consumers} consumer(s)" for queue in queues if queue.consumers]
+        reasons += [f"{queue.delivering} of {queue.name} in delivery" for queue in queues if queue.delivering]
+    return reasons
 
 
 def residue(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -217,9 +217,9 @@ def _listeners(view: BrokerView, served: Mapping[str, bool]) -> Iterator[Call]:
 def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     opens, admits, rest = step.part("listeners"), step.part("admit"), step.part("")
     if opens or admits:
-        here = {call.thing for call in (*opens, *admits)}
+        local = {call.thing for call in (*opens, *admits)}
         views = tools.observer.look_at(move.target)
-        served = [unit for view in views for unit in view.open_among(move.ask.includes) if unit in here]
+        served = [unit for view in views for unit in view.open_among(move.ask.includes) if unit in local]
         if served:
             return Refused(f"{move.target} has {some(served)} open: a second site is never opened")
     tools.change([*opens, *rest], context)
@@ -266,7 +266,7 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     starts = [call for call in missing if call in listeners]
     tools.opened = tools.opened or bool(missing)
     outcomes = tools.change(starts, context)
-    if outcomes and all(isinstance(each, Refused) for each in outcomes):
+    if outcomes and all(isinstance(outcome, Refused) for outcome in outcomes):
         return Refused(f"{move.target} could not be opened: {outcomes[0].text}")
     if (why := _admitted(tools, step, move, context)) is not None:
         return Refused(why)
@@ -279,12 +279,12 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
 def _admitted(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> str | None:
     """Let the clients' roles in where the queues deliver; gives the reason why they are not let in. By them clients are
     in, so the other site is looked at right before."""
-    there, here, _ = sides(tools, move)
-    paused = {view.unit_of(call.thing) for view in there for call in step.part("listeners") if not holds(call, there)}
+    peer, local, _ = sides(tools, move)
+    paused = {view.unit_of(call.thing) for view in peer for call in step.part("listeners") if not holds(call, peer)}
     admits = [call for call in step.part("admit") if call.thing not in paused]
-    if not left_of([call for call in admits if call.thing != ALL], there):
+    if not left_of([call for call in admits if call.thing != ALL], peer):
         return None
-    return open_beside(tools, here, move) or tools.admit(move.target, admits, context, again=True)
+    return open_beside(tools, local, move) or tools.admit(move.target, admits, context, again=True)
 
 
 def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome | None:
@@ -299,9 +299,9 @@ def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: Ste
         try:
             if context.monotonic() > again_at:
                 again_at = context.monotonic() + tools.timeouts.again_s
-                there, here, _ = sides(tools, move)
-                if open_beside(tools, here, move) is None:
-                    tools.change([call for call in listeners if not holds(call, there)], context)
+                peer, view, _ = sides(tools, move)
+                if open_beside(tools, view, move) is None:
+                    tools.change([call for call in listeners if not holds(call, peer)], context)
                     _admitted(tools, step, move, context)
             return left_of(wanted, tools.observer.look_at(move.target))
         except BrokerError as error:

@@ -71,21 +71,21 @@ def pages(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> Iterat
 def listed(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> list[Message] | None:
     """All messages of a queue without the delayed ones, which no listing has; None where one is left out, or its broker
     does not show what it is called. Raises `BrokerError`."""
-    found = [each for page in pages(reader, queue, own, timeout_s=timeout_s) for each in page]
-    return found if len(found) + queue.scheduled == queue.depth and all(each.named for each in found) else None
+    messages = [each for page in pages(reader, queue, own, timeout_s=timeout_s) for each in page]
+    return messages if len(messages) + queue.scheduled == queue.depth and all(each.named for each in messages) else None
 
 
 def _message(row: Mapping[str, Any], own: str) -> Message:
     shown = Shown.of(row)
-    here = (own, shown.number)
+    view = (own, shown.number)
     if shown.sender is None or shown.broker is None:
-        return Message(frozenset({here}), None, forwarded=False, properties=None)
+        return Message(frozenset({view}), None, forwarded=False, properties=None)
     # A bridge writes the origin as a sender would.
     origin, number = shown.sender.get(ORIGIN), shown.broker.get(NUMBER)
     stamped = (str(origin), int(number)) if origin is not None and origin != own and number is not None else None
     if stamped is not None and _DIVERTED in shown.broker:
         return Message(frozenset({stamped}), stamped, forwarded=False, properties=shown.sender)
-    origins = {here} if number is None else {here, (own, int(number))}
+    origins = {view} if number is None else {view, (own, int(number))}
     return Message(frozenset(origins), None, forwarded=origin not in (None, own), properties=shown.sender)
 
 
@@ -144,7 +144,7 @@ def unannounced(
     buffers = [flow.buffer for flow in (*held, *([view.ids] if view.ids is not None else []))]
     if not held:
         return {}
-    if store is None or any(each is not None and each.depth > ANNOUNCED_UP_TO for each in buffers):
+    if store is None or any(buffer is not None and buffer.depth > ANNOUNCED_UP_TO for buffer in buffers):
         return None
     try:
         announced = _announced(reader, view.ids.buffer) if view.ids is not None and view.ids.buffer is not None else ""
@@ -153,7 +153,7 @@ def unannounced(
         return None
     if announced is None or None in done.values():
         return None
-    return {unit: sorted(each for each in ids or () if each not in announced) for unit, ids in done.items()}
+    return {unit: sorted(id_ for id_ in ids or () if id_ not in announced) for unit, ids in done.items()}
 
 
 def _done(reader: Reader, view: BrokerView, flow: Flow, store: Store, header: str) -> set[str] | None:

@@ -99,33 +99,35 @@ class Direction:
 
     def __init__(
         self,
-        here: Access,
-        there: Access,
+        view: Access,
+        peer: Access,
         chosen: Chosen,
         ids: IdBarrier,
         messages: MessageBarrier | None = None,
         *,
         accepted: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self.here, self.there, self.chosen = here, there, chosen
+        self.local, self.remote, self.chosen = view, peer, chosen
         self._ids, self._messages, self._accepted = ids, messages, accepted
 
-    def left(self, here: BrokerView, there: BrokerView) -> int | None:
+    def left(self, view: BrokerView, peer: BrokerView) -> int | None:
         if self._messages is not None:
-            return total((self._messages.left(here, self.chosen), self._ids.left(here, there)))
-        flows = [flow.to_ship_now(self._accepted) for flow in here.flows if self.chosen(flow.unit)]
-        return total((*flows, self._ids.left(here, there)))
+            return total((self._messages.left(view, self.chosen), self._ids.left(view, peer)))
+        flows = [flow.to_ship_now(self._accepted) for flow in view.flows if self.chosen(flow.unit)]
+        return total((*flows, self._ids.left(view, peer)))
 
-    def why(self, here: BrokerView, there: BrokerView) -> list[str]:
-        carrying = here.carrying_among(self.chosen)
-        found = [f"the bridge of {flow.unit} at {here.site} is not connected" for flow in carrying if not flow.attached]
-        if not any(queue.consumers for queue in there.arrived):
-            found.append(f"nothing applies the ids that arrive at {there.site}")
-        return found
+    def why(self, view: BrokerView, peer: BrokerView) -> list[str]:
+        carrying = view.carrying_among(self.chosen)
+        reasons = [
+            f"the bridge of {flow.unit} at {view.site} is not connected" for flow in carrying if not flow.attached
+        ]
+        if not any(queue.consumers for queue in peer.arrived):
+            reasons.append(f"nothing applies the ids that arrive at {peer.site}")
+        return reasons
 
-    def mends(self, here: BrokerView, _there: object) -> list[Call]:
+    def mends(self, view: BrokerView, _there: object) -> list[Call]:
         """Start stopped bridges; a bridge that is not connected is left to its own retries."""
-        return [call for call in starts(here, self.chosen) if not here.holds(call)]
+        return [call for call in starts(view, self.chosen) if not view.holds(call)]
 
 
 def wait(
@@ -152,25 +154,25 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
 
 def _ids_lacking(tools: BridgesTools, move: Move) -> dict[str, Lacking]:
     """By pair; without the stores that cannot be read, which the gate tells."""
-    found = {}
+    by_pair = {}
     for way in tools.observer.ways(move):
         with suppress(BrokerError):
-            found[way[1].pair] = lacking(way, way[1].read(), move.moves) or {}
-    return found
+            by_pair[way[1].pair] = lacking(way, way[1].read(), move.moves) or {}
+    return by_pair
 
 
 def _ids_lost(tools: BridgesTools, move: Move, before: Mapping[str, Lacking], under_way: int) -> list[Finding]:
     """Refuse before anybody is locked out: ids that were lacking already before the wait, and are more than what is
     under way. The gate compares again, when nothing is under way."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for way in tools.observer.ways(move) if any(before.values()) else ():
         with suppress(BrokerError):
             copies = way[1].read()
             now = lacking(way, copies, move.moves) or {}
             still_ = {queue: now.get(queue, frozenset()) & ids for queue, ids in before[way[1].pair].items()}
             if sum(map(len, still_.values())) > under_way:
-                found += copies_done(way, copies, still_, move.ask, timeout_s=tools.timeouts.flag_s)
-    return found
+                findings += copies_done(way, copies, still_, move.ask, timeout_s=tools.timeouts.flag_s)
+    return findings
 
 
 def drain(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -260,7 +262,7 @@ def as_returned(at: AtBroker) -> list[Call]:
     """The listeners as they were when the site returned; the queues stay closed, even if the return fails."""
     view, was = at.view, at.was["acceptors"]
     ways = (each for each in (*view.link.listeners, *view.listeners) if not was.get(each.name))
-    return [_listener(view, Goal.LINK_DOWN, each, "it is open") for each in ways]
+    return [_listener(view, Goal.LINK_DOWN, way, "it is open") for way in ways]
 
 
 def _listener(view: BrokerView, goal: Goal, listener: Acceptor, when: str | None = None) -> Call:
@@ -282,9 +284,9 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
     pairs = [(serving, sites[move.target][pair]) for pair, serving in sites[move.source].items()]
     # A queue that the returned site alone serves gets messages all the time, and none of them is residue.
     closed = {unit for view in tools.views(move.target) for unit, is_open in view.units.items() if not is_open}
-    back = [Direction(there, here, closed.__contains__, IdBarrier()) for here, there in pairs]
+    back = [Direction(peer, local, closed.__contains__, IdBarrier()) for local, peer in pairs]
     # Clients go on sending to the serving site: in that direction the wait covers only messages that lay there.
-    forth = [Direction(here, there, whole, IdBarrier(), MessageBarrier()) for here, there in pairs]
+    forth = [Direction(local, peer, whole, IdBarrier(), MessageBarrier()) for local, peer in pairs]
     waiting = wait(tools, [*back, *forth], context)
     if (failed := waiting.until(tools.rules.drain.poll, step.limits)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")

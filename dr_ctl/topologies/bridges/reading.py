@@ -166,7 +166,7 @@ class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
         return [self.unit(name, brokers) for name in names]
 
     def findings(self) -> Sequence[Finding]:
-        ways = (each for view in self._all() for each in checks.of_ways(view, self.peer(view)))
+        ways = (finding for view in self._all() for finding in checks.of_ways(view, self.peer(view)))
         return [*snapshot.Snapshot.findings(self), *on_purpose(self, ways), *self._paused_copies()]
 
     def _paused_copies(self) -> Iterator[Finding]:
@@ -203,7 +203,7 @@ class Access(access.Access[BrokerView]):
         `NotRead`."""
         if (store := self.ids) is None:
             return None
-        ids = {each.id(self.id_header): each.name for each in messages}
+        ids = {message.id(self.id_header): message.name for message in messages}
         return frozenset(ids[each] for each in store.known(queue, ids))
 
     @property

@@ -28,20 +28,20 @@ class IdBarrier:
     shipped: int = 0
     applied: dict[str, int] = field(default_factory=dict)
 
-    def left(self, here: BrokerView, there: BrokerView) -> int | None:
+    def left(self, view: BrokerView, peer: BrokerView) -> int | None:
         """How many of these ids are not applied, or None if not known. A broker's restart starts the barrier anew."""
-        buffer = here.ids.buffer if here.ids is not None else None
-        if buffer is None or not there.arrived or not buffer.counted or there.link.unapplied is None:
+        buffer = view.ids.buffer if view.ids is not None else None
+        if buffer is None or not peer.arrived or not buffer.counted or peer.link.unapplied is None:
             return None
-        if self.starts != (here.start, there.start):
-            self.starts, self.shipped, self.applied = (here.start, there.start), buffer.added, {}
-        if not (buffer.depth or there.link.unapplied):
+        if self.starts != (view.start, peer.start):
+            self.starts, self.shipped, self.applied = (view.start, peer.start), buffer.added, {}
+        if not (buffer.depth or peer.link.unapplied):
             return 0
         if buffer.depth and buffer.removed < self.shipped:
-            return self.shipped - buffer.removed + there.link.unapplied
+            return self.shipped - buffer.removed + peer.link.unapplied
         if not self.applied:
-            self.applied = {queue.name: queue.added for queue in there.arrived}
-        return sum(max(0, self.applied.get(queue.name, 0) - queue.removed) for queue in there.arrived if queue.depth)
+            self.applied = {queue.name: queue.added for queue in peer.arrived}
+        return sum(max(0, self.applied.get(queue.name, 0) - queue.removed) for queue in peer.arrived if queue.depth)
 
 
 @dataclass
@@ -52,11 +52,11 @@ class MessageBarrier:
     start: str | None = None
     added: dict[str, int] = field(default_factory=dict)
 
-    def left(self, here: BrokerView, chosen: Chosen) -> int | None:
+    def left(self, view: BrokerView, chosen: Chosen) -> int | None:
         """How many of these messages are not shipped; returns None where the counters do not tell."""
-        buffers = {flow.unit: flow.buffer for flow in here.flows if chosen(flow.unit)}
-        if self.start != here.start:
-            self.start, self.added = here.start, {}
+        buffers = {flow.unit: flow.buffer for flow in view.flows if chosen(flow.unit)}
+        if self.start != view.start:
+            self.start, self.added = view.start, {}
         total = 0
         for unit, buffer in buffers.items():
             if buffer is None or not buffer.counted:
@@ -81,15 +81,15 @@ class BridgesVerifier(Verifier[BrokerView]):
         return self.barriers.setdefault((site, pair), IdBarrier())
 
     def why_not_yet(self, now: Sample[BrokerView], before: Sample[BrokerView] | None, move: Move) -> list[str]:
-        here, there = now.source, now.target
-        found = [*_closed(here, move), *_closed(there, move), *_shipped(here, move)]
-        left = self.barrier(here.site, here.pair).left(here, there)
+        local, peer = now.source, now.target
+        reasons = [*_closed(local, move), *_closed(peer, move), *_shipped(local, move)]
+        left = self.barrier(local.site, local.pair).left(local, peer)
         if left != 0:
-            found.append(f"{there.site}: {said(left)} id(s) not applied yet")
+            reasons.append(f"{peer.site}: {said(left)} id(s) not applied yet")
         if before is not None:
-            for was, view in ((before.source, here), (before.target, there)):
-                found += _unmoved(was, view, move)
-        return found
+            for was, view in ((before.source, local), (before.target, peer)):
+                reasons += _unmoved(was, view, move)
+        return reasons
 
     def differing(self, _now: Sample[BrokerView], _move: Move) -> list[str]:
         """Counts say nothing: a copy keeps processed messages, and so does a served queue until its clients have passed
@@ -99,13 +99,13 @@ class BridgesVerifier(Verifier[BrokerView]):
     def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
         """Look for each message that is left in its copy: a buffer that is empty does not say that all of it arrived. A
         bridge that its peer refuses may count what it had in hand as shipped."""
-        here, there = now.source, now.target
+        view, peer = now.source, now.target
         depths: dict[str, Json] = {}
         unread: list[str] = []
         compared = 0
-        for queue in lying(here, move.moves):
+        for queue in lying(view, move.moves):
             depths[queue.name] = queue.depth
-            lacks, flow = self._lacks(here, there, queue), here.flow(queue.address)
+            lacks, flow = self._lacks(view, peer, queue), view.flow(queue.address)
             not_due = flow.not_due if flow is not None else 0
             unread += [queue.name] if lacks is None or queue.scheduled > not_due else []
             compared += queue.depth - queue.scheduled if lacks is not None else 0
@@ -115,10 +115,10 @@ class BridgesVerifier(Verifier[BrokerView]):
             if lacks and lacks != accepted:
                 return Refused.of(
                     found(
-                        "DR-PARITY-004.one_queue", site=here.site, other_site=there.site, count=lacks, queue=queue.name
+                        "DR-PARITY-004.one_queue", site=view.site, other_site=peer.site, count=lacks, queue=queue.name
                     )
                 )
-        duplicates, findings = self._duplicates(here, there, move)
+        duplicates, findings = self._duplicates(view, peer, move)
         if duplicates:
             return Refused(duplicates[0].text, findings=duplicates)
         if unread:
@@ -126,25 +126,25 @@ class BridgesVerifier(Verifier[BrokerView]):
         figures: dict[str, Json] = {"ids_compared": compared, "depths": depths, "not_compared": [*unread]}
         return Done("the gate holds", figures, tuple(findings))
 
-    def _duplicates(self, here: BrokerView, there: BrokerView, move: Move) -> tuple[tuple[Finding, ...], list[Finding]]:
+    def _duplicates(self, view: BrokerView, peer: BrokerView, move: Move) -> tuple[tuple[Finding, ...], list[Finding]]:
         """The ids of before the gate are applied, so that one which the target's store lacks does not come any more:
         what is refused, and what is only told."""
         brokers = self.observer.brokers
-        way = brokers[here.site][here.pair], brokers[there.site][there.pair]
+        way = brokers[view.site][view.pair], brokers[peer.site][peer.pair]
         try:
-            ids = lacking(way, there, move.moves)
+            ids = lacking(way, peer, move.moves)
         except NotRead as error:
             return (), [not_compared(error)]
-        return tuple(copies_done(way, there, ids or {}, move.ask, timeout_s=self.timeouts.flag_s)), []
+        return tuple(copies_done(way, peer, ids or {}, move.ask, timeout_s=self.timeouts.flag_s)), []
 
-    def _lacks(self, here: BrokerView, there: BrokerView, queue: Queue) -> int | None:
-        copy = next((each for each in there.queues_of(queue.address) if each.name == queue.name), None)
-        origins = [view.origin_of(queue.address) for view in (here, there)]
+    def _lacks(self, local: BrokerView, peer: BrokerView, queue: Queue) -> int | None:
+        copy = next((each for each in peer.queues_of(queue.address) if each.name == queue.name), None)
+        origins = [view.origin_of(queue.address) for view in (local, peer)]
         if copy is not None and None in origins:
             return None
         sides = [
             Side(self.observer.brokers[view.site][view.pair], each, origin or view.site)
-            for view, each, origin in zip((here, there), (queue, copy), origins, strict=True)
+            for view, each, origin in zip((local, peer), (queue, copy), origins, strict=True)
         ]
         return missing(*sides, timeout_s=self.timeouts.flag_s)
 
@@ -171,7 +171,7 @@ def _shipped(view: BrokerView, move: Move) -> Iterator[str]:
         if (left := flow.to_ship_now(move.ask.accept_difference)) != 0:
             yield f"{view.site}: {said(left)} to ship of {flow.unit}"
     for queue in (each for unit in view.among(move.moves) for each in view.queues_of(unit) if each.consumers):
-        who = next((each.who for each in view.consumers if each.queue == queue.name), "somebody")
+        who = next((consumer.who for consumer in view.consumers if consumer.queue == queue.name), "somebody")
         yield f"{view.site} has a consumer of {queue.name}: {who}"
 
 

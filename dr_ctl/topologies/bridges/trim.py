@@ -46,7 +46,7 @@ def draft(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], mov
 
 def removes(view: BrokerView, queue: Queue, consumed: Consumed) -> Iterator[Call]:
     """Remove these copies, named by origin and number, in batches."""
-    names = sorted((each.rpartition(":")[0], int(each.rpartition(":")[2])) for each in consumed.ids)
+    names = sorted((id_.rpartition(":")[0], int(id_.rpartition(":")[2])) for id_ in consumed.ids)
     for origin, group in groupby(names, key=lambda each: each[0]):
         for batch in batches([number for _, number in group], BATCH):
             # Selectors know lists of texts alone.
@@ -87,16 +87,18 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext
     removed: dict[str, Json] = {}
     stay: dict[str, Json] = {}
     try:
-        found = {way[1].pair: _compared(*way, {name for pair, name in asked if pair == way[1].pair}) for way in ways}
+        comparisons = {
+            way[1].pair: _compared(*way, {name for pair, name in asked if pair == way[1].pair}) for way in ways
+        }
     except BrokerError as error:
         return Refused(f"which copies are processed cannot be told: {error}", code=ExitCode.PRECHECK_FAILED)
     for _, waiting in ways:
-        outcome = _removed(tools, waiting, found[waiting.pair], removed, stay, context)
+        outcome = _removed(tools, waiting, comparisons[waiting.pair], removed, stay, context)
         if outcome is not None:
             return outcome
     total = sum(count for count in removed.values() if isinstance(count, int))
     text = f"{total} processed copies {'could be ' if context.only_looks else ''}removed at {move.source}"
-    return Done(text, {"removed": removed, "stay": stay}, tuple(_left(text, ways, found, total)))
+    return Done(text, {"removed": removed, "stay": stay}, tuple(_left(text, ways, comparisons, total)))
 
 
 def _left(
@@ -108,20 +110,20 @@ def _left(
     ]
     if not left:
         return
-    here, there = ways[0][0].names(), ways[0][1].names()
+    view, peer = ways[0][0].names(), ways[0][1].names()
     named = [
-        f"{len(each.copies - each.done.ids)} of {name}{_in_one(each, here.site, there.site)}" for name, each in left
+        f"{len(each.copies - each.done.ids)} of {name}{_in_one(each, view.site, peer.site)}" for name, each in left
     ]
     remedy, severity = "", Severity.INFO
     if not total and any(each.serving or each.waiting for _, each in left):
         severity = Severity.WARNING
-        one, other = (there, here) if any(each.serving for _, each in left) else (here, there)
+        one, other = (peer, view) if any(each.serving for _, each in left) else (view, peer)
         remedy = _lacking(one, other)
     yield found("DR-BRIDGE-017", remedy=remedy, severity=severity, removed=text, left=some(named))
 
 
-def _in_one(each: Compared, here: str, there: str) -> str:
-    alone = {here: len(each.serving - each.waiting), there: len(each.waiting - each.serving)}
+def _in_one(each: Compared, view: str, peer: str) -> str:
+    alone = {view: len(each.serving - each.waiting), peer: len(each.waiting - each.serving)}
     counts = ", ".join(f"{count} in the store of {site} alone" for site, count in alone.items() if count)
     return f" ({counts})" if counts else ""
 
@@ -141,30 +143,30 @@ def _lacking(one: BrokerView, other: BrokerView) -> str:
 
 def _compared(serving: Access, waiting: Access, names: set[str]) -> Mapping[str, Compared]:
     """Compare the copies with both sites' stores, by queue. Raises `BrokerError`."""
-    here, there = serving.read(), waiting.read()
-    found = {}
+    view, peer = serving.read(), waiting.read()
+    comparisons = {}
     for name in sorted(names):
-        copy = there.business.get(name)
-        own = there.origin_of(copy.address) if copy is not None else None
+        copy = peer.business.get(name)
+        own = peer.origin_of(copy.address) if copy is not None else None
         if copy is None or own is None:
-            raise BadValue(f"{name} is not at {there.site}, or its bridge does not say where it comes from")
-        if there.units.get(copy.address) or not here.units.get(copy.address):
-            raise BadValue(f"{name} is not served at {here.site} alone any more")
+            raise BadValue(f"{name} is not at {peer.site}, or its bridge does not say where it comes from")
+        if peer.units.get(copy.address) or not view.units.get(copy.address):
+            raise BadValue(f"{name} is not served at {view.site} alone any more")
         _stays(waiting.reader(), copy)
         copies = _copies(waiting, copy, own)
         stores = [_held(access, name, list(copies.values())) for access in (serving, waiting)]
-        found[name] = Compared(frozenset(copies), *stores)
-    return found
+        comparisons[name] = Compared(frozenset(copies), *stores)
+    return comparisons
 
 
 def _copies(waiting: Access, copy: Queue, own: str) -> Mapping[str, Message]:
     """The copies of the other site's messages, by their names as text."""
-    found: dict[str, Message] = {}
+    messages: dict[str, Message] = {}
     for number, page in enumerate(pages(waiting.reader(), copy, own, timeout_s=LOOK_S)):
-        found |= {_text(each.copied): each for each in page if each.copied is not None}
+        messages |= {_text(each.copied): each for each in page if each.copied is not None}
         if number + 1 == PAGES:
             break
-    return found
+    return messages
 
 
 def _text(name: Origin) -> str:
@@ -189,12 +191,12 @@ def _stays(reader: Reader, copy: Queue) -> None:
 
 
 def _removed(
-    tools: BridgesTools, waiting: Access, found: Mapping[str, Compared], removed: dict[str, Json],
+    tools: BridgesTools, waiting: Access, comparisons: Mapping[str, Compared], removed: dict[str, Json],
     stay: dict[str, Json], context: StepContext,
 ) -> Outcome | None:  # fmt: skip
     """Remove them, queue by queue, and look again; gives None where all are gone. Raises `BrokerError`."""
     view = waiting.read()
-    for name, compared in found.items():
+    for name, compared in comparisons.items():
         consumed = compared.done
         if context.only_looks:
             removed[name], stay[name] = len(consumed.ids), len(compared.copies - consumed.ids)

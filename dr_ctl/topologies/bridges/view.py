@@ -50,7 +50,7 @@ class Queues(ListenersAndRoles):
         return []
 
     def holds(self, call: Call) -> bool | None:
-        queue = next((each for each in self.view.queues if each.bean == call.request.get("bean")), None)
+        queue = next((queue for queue in self.view.queues if queue.bean == call.request.get("bean")), None)
         match call.goal:
             case Goal.OPEN | Goal.CLOSE if queue is not None:
                 return queue.paused is (call.goal is Goal.CLOSE)
@@ -70,7 +70,7 @@ class BridgesLink(Link["BrokerView"]):
         bridges = [bridge for flow in view.carrying for bridge in flow.bridges]
         self.listeners = self.only_listener(lambda each: "CORE" in each.protocols)
         self.ships = {bridge.name: bridge.started for bridge in bridges}
-        self.peer_nodes = nodes(each.connectors for each in bridges if len(each.connectors) > 1 or not each.ha)
+        self.peer_nodes = nodes(bridge.connectors for bridge in bridges if len(bridge.connectors) > 1 or not bridge.ha)
         if view.flows:
             self.attached = all(flow.attached for flow in view.carrying)
             self.to_ship = total(flow.to_ship for flow in view.flows)
@@ -252,7 +252,7 @@ class Flow:
         return (
             consumed
             and bool(self.bridges)
-            and all(each.started and each.connected is not False for each in self.bridges)
+            and all(bridge.started and bridge.connected is not False for bridge in self.bridges)
         )
 
     @property
@@ -421,16 +421,16 @@ def with_idle(
 ) -> Mapping[str, Mapping[str, BrokerView | snapshot.Silent]]:
     """Where nothing keeps the clients of a unit out at either site, it serves where they work."""
     first, second = sites
-    found = {site: dict(brokers) for site, brokers in sites.items()}
+    marked = {site: dict(brokers) for site, brokers in sites.items()}
     for pair in sites[first]:
         for site, other_site in ((first, second), (second, first)):
-            here, there = sites[site][pair], sites[other_site][pair]
-            if isinstance(here, BrokerView) and isinstance(there, BrokerView):
-                found[site][pair] = replace(here, idle=frozenset(_idle(here, there)))
-    return found
+            view, peer = sites[site][pair], sites[other_site][pair]
+            if isinstance(view, BrokerView) and isinstance(peer, BrokerView):
+                marked[site][pair] = replace(view, idle=frozenset(_idle(view, peer)))
+    return marked
 
 
-def _idle(here: BrokerView, there: BrokerView) -> Iterator[str]:
-    for unit, is_open in here.units.items():
-        if is_open and there.units.get(unit) and there.working(unit) and not here.working(unit):
+def _idle(view: BrokerView, peer: BrokerView) -> Iterator[str]:
+    for unit, is_open in view.units.items():
+        if is_open and peer.units.get(unit) and peer.working(unit) and not view.working(unit):
             yield unit

@@ -28,10 +28,10 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
 def nothing_owed(snapshot: SyncSnapshot, move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, existing links ship, and no message is under way. A
     serving site need not copy back."""
-    here, there = snapshot.views(move.source), snapshot.views(move.target)
-    ship = all(view.link.attached is not False for view in (*here, *there))
-    listeners = all(listener.started for view in (*here, *there) for listener in view.link.listeners)
-    return reasons.is_settled(snapshot, move) and ship and listeners and all(view.link.to_ship == 0 for view in there)
+    local, peer = snapshot.views(move.source), snapshot.views(move.target)
+    ship = all(view.link.attached is not False for view in (*local, *peer))
+    listeners = all(listener.started for view in (*local, *peer) for listener in view.link.listeners)
+    return reasons.is_settled(snapshot, move) and ship and listeners and all(view.link.to_ship == 0 for view in peer)
 
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
@@ -47,21 +47,21 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
 
 def _link(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.network is None and len(view.networks) > 1:
-        there = ", ".join(each.name for each in view.networks)
-        yield found("DR-LINK-001.connector", broker=name, links=there)
+        peer = ", ".join(network.name for network in view.networks)
+        yield found("DR-LINK-001.connector", broker=name, links=peer)
     elif view.network is not None and not view.link.attached:
         yield found("DR-LINK-004", broker=name, link=f"network connector {view.network.name}", site=view.site)
 
 
 def _link_listener(name: str, view: BrokerView) -> Iterator[Finding]:
     """Whether the connector of the peer's network connector is known, and is not the clients'."""
-    shared = sorted({each.protocol for each in view.bridges} & {*view.config.clients})
+    shared = sorted({bridge.protocol for bridge in view.bridges} & {*view.config.clients})
     if shared:
         yield found("DR-DOOR-003.shared", broker=name, shared=", ".join(shared))
     elif not view.link.listeners and view.config.mirror is None:
-        others = [each.name for each in view.acceptors if each.name not in view.config.clients]
-        there = f"{', '.join(others)} could be it" if others else "clients use all of them"
-        finding = found("DR-DOOR-003.connector", broker=name, which=there)
+        others = [acceptor.name for acceptor in view.acceptors if acceptor.name not in view.config.clients]
+        peer = f"{', '.join(others)} could be it" if others else "clients use all of them"
+        finding = found("DR-DOOR-003.connector", broker=name, which=peer)
         # Where nothing can be named, nobody waits for a restart while no site serves.
         yield finding if others else replace(finding, weighs=finding.weighs & ~Weight.FAILOVER)
 
@@ -84,7 +84,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         if move.ask.accept_difference.get(each.queue) != abs(each.source - each.target)
     ]
     if wrong:
-        yield found("DR-PARITY-001", differences=some([each.text(source.site, target.site) for each in wrong]))
+        yield found("DR-PARITY-001", differences=some([finding.text(source.site, target.site) for finding in wrong]))
 
 
 def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
@@ -96,14 +96,18 @@ def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
         return
     opened, other = (move.source, move.target) if unfence else (move.target, move.source)
     for pair in snapshot.sites[opened]:
-        here, there = snapshot.view(opened, pair), snapshot.view(other, pair)
-        if here is None or there is None or here.open or there.open or receipts.held_at(here) is not None:
+        view, peer = snapshot.view(opened, pair), snapshot.view(other, pair)
+        if view is None or peer is None or view.open or peer.open or receipts.held_at(view) is not None:
             continue
-        for each in parity.counts(here, there, case.rules.queues):
-            if each.lacks and unfence:
-                yield found("DR-SYNC-004.both_closed", queue=each.queue, opened=opened, other=other, count=each.lacks)
-            elif each.lacks:
-                yield found("DR-SYNC-005.both_closed", queue=each.queue, opened=opened, other=other, count=each.lacks)
+        for counted in parity.counts(view, peer, case.rules.queues):
+            if counted.lacks and unfence:
+                yield found(
+                    "DR-SYNC-004.both_closed", queue=counted.queue, opened=opened, other=other, count=counted.lacks
+                )
+            elif counted.lacks:
+                yield found(
+                    "DR-SYNC-005.both_closed", queue=counted.queue, opened=opened, other=other, count=counted.lacks
+                )
 
 
 def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
@@ -163,7 +167,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-DOOR-003", lambda view: listeners(view.link.listeners)),
     Named(
         "DR-LINK-001",
-        lambda view: f"{view.site} {some([each.name for each in view.networks]) or 'no network connector'}",
+        lambda view: f"{view.site} {some([network.name for network in view.networks]) or 'no network connector'}",
     ),
     Named("DR-LINK-004", lambda view: f"{'' if view.link.attached else 'not '}connected", "it is connected"),
 )
@@ -178,11 +182,11 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-SYNC-005", _shown_copies),
     Named(
         "DR-SYNC-006",
-        lambda view: f"{view.site} {max((each.depth for each in view.business.values()), default=0)} in one queue",
+        lambda view: f"{view.site} {max((queue.depth for queue in view.business.values()), default=0)} in one queue",
     ),
     Named(
         "DR-PARITY-001",
-        lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",
+        lambda view: f"{view.site} {sum(queue.depth for queue in view.business.values())} message(s)",
     ),
 )
 CHECKS: Final = Checks(of_broker, of_both, of_return, nothing_owed, BY_BROKER, BY_PAIR, of_opening)

@@ -46,12 +46,12 @@ def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Count
 
 def lacking(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> list[Counts]:
     """Queues whose lack is larger than what moved between two looks can explain."""
-    return [each for each in counts(source, target, queues) if each.lacks > moved.get(each.queue, 0)]
+    return [counted for counted in counts(source, target, queues) if counted.lacks > moved.get(counted.queue, 0)]
 
 
 def differing(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
     """Queues whose counts differ, once nothing is under way."""
-    return [each for each in counts(source, target, queues) if each.source != each.target]
+    return [counted for counted in counts(source, target, queues) if counted.source != counted.target]
 
 
 def unproven(
@@ -59,13 +59,13 @@ def unproven(
 ) -> list[tuple[Counts, int, str]]:
     """Queues of which the target holds more copies than the source's counters cover, and than moved between two looks;
     how many lie there alone, and why they may not be removed."""
-    found = []
-    for each in counts(source, target, queues):
-        copies = each.target + each.to_ship - each.source
-        sure = copies - moved.get(each.queue, 0)
-        if each.queue in source.copying and sure > 0 and (why := source.why_kept(each.queue, sure)) is not None:
-            found.append((each, copies, why))
-    return found
+    differences = []
+    for counted in counts(source, target, queues):
+        copies = counted.target + counted.to_ship - counted.source
+        sure = copies - moved.get(counted.queue, 0)
+        if counted.queue in source.copying and sure > 0 and (why := source.why_kept(counted.queue, sure)) is not None:
+            differences.append((counted, copies, why))
+    return differences
 
 
 def takes_s(view: BrokerView, depth: int) -> float:
@@ -75,9 +75,9 @@ def takes_s(view: BrokerView, depth: int) -> float:
 
 def too_deep(rules: Rules, source: BrokerView, target: BrokerView, move: Move) -> frozenset[str]:
     """The queues whose listings would take longer than the run has, the deepest of them first left out."""
-    left_s, found = rules.within(move) * SHARE, set[str]()
+    left_s, deep = rules.within(move) * SHARE, set[str]()
     for each in sorted(counts(source, target, rules.queues), key=lambda each: max(each.source, each.target)):
         left_s -= max(takes_s(source, each.source), takes_s(target, each.target))
         if left_s < 0 and each.queue in source.copying:
-            found.add(each.queue)
-    return frozenset(found)
+            deep.add(each.queue)
+    return frozenset(deep)

@@ -104,11 +104,11 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: M
     """Consumed messages are removed by id: the removal needs no undo, whoever serves afterwards."""
     shipped = SHIPPED(rules, step, snapshot, move)
     removes = (
-        may_remove(there, there.named[name], CONSUMED)
-        for here in snapshot.views(move.source)
-        if (there := snapshot.view(move.target, here.pair)) is not None
-        for name in here.copying
-        if name in there.named
+        may_remove(peer, peer.named[name], CONSUMED)
+        for view in snapshot.views(move.source)
+        if (peer := snapshot.view(move.target, view.pair)) is not None
+        for name in view.copying
+        if name in peer.named
     )
     return replace(shipped, calls=(*shipped.calls, *removes))
 
@@ -137,12 +137,12 @@ class Apart:
     def of(cls, tools: SyncTools, way: Way, source: BrokerView, target: BrokerView, queue: str) -> Apart:
         """Raises `BrokerError`."""
         views = {source.site: source, target.site: target}
-        here, there = tools.observer.together(
+        view, peer = tools.observer.together(
             lambda access: listed(access, views[access.site], views[access.site].named.get(queue)), way
         )
-        copies = there.whole.ids - own(way[1], target, queue, there)
-        lacks, alone = here.whole.ids - there.whole.ids, there.whole.ids - here.whole.ids
-        gone = covered(source, queue, copies, here.whole)
+        copies = peer.whole.ids - own(way[1], target, queue, peer)
+        lacks, alone = view.whole.ids - peer.whole.ids, peer.whole.ids - view.whole.ids
+        gone = covered(source, queue, copies, view.whole)
         if isinstance(gone, Consumed):
             stays = alone - gone.ids
             why = f"{len(stays)} were sent at {target.site}, and never shipped"
@@ -158,36 +158,36 @@ def cleared(
     what the source holds, or has what nothing proves. Raises `BrokerError`."""
     source, target = (access.read() for access in way)
     deep = parity.too_deep(tools.rules, source, target, move)
-    found: list[tuple[parity.Counts, Apart]] = []
-    for each in parity.counts(source, target, tools.observer.queues):
-        if each.queue not in source.copying or not (each.source or each.target):
+    differing: list[tuple[parity.Counts, Apart]] = []
+    for counted in parity.counts(source, target, tools.observer.queues):
+        if counted.queue not in source.copying or not (counted.source or counted.target):
             continue
-        apart_by = abs(each.source - each.target)
-        if each.queue not in deep:
-            found.append((each, Apart.of(tools, way, source, target, each.queue)))
-        elif apart_by and apart_by != move.ask.accept_difference.get(each.queue):  # equal numbers are the gate's
-            text = f"{each.text(source.site, target.site)}: too many to compare by id in time"
-            return Refused(text, findings=(not_compared(each, source.site, target.site),))
-    for each, apart in found:
-        accepted = move.ask.accept_difference.get(each.queue)
+        apart_by = abs(counted.source - counted.target)
+        if counted.queue not in deep:
+            differing.append((counted, Apart.of(tools, way, source, target, counted.queue)))
+        elif apart_by and apart_by != move.ask.accept_difference.get(counted.queue):  # equal numbers are the gate's
+            text = f"{counted.text(source.site, target.site)}: too many to compare by id in time"
+            return Refused(text, findings=(not_compared(counted, source.site, target.site),))
+    for counted, apart in differing:
+        accepted = move.ask.accept_difference.get(counted.queue)
         if apart.lacks and len(apart.lacks) != accepted:
-            return _lacks(each.queue, apart.lacks, source, target)
+            return _lacks(counted.queue, apart.lacks, source, target)
         if apart.stays and len(apart.stays) != accepted:
-            finding = unproven_copies(each, len(apart.stays), apart.why, source, target)
-            return Refused(f"{each.queue}: {apart.why}", findings=(finding,))
+            finding = unproven_copies(counted, len(apart.stays), apart.why, source, target)
+            return Refused(f"{counted.queue}: {apart.why}", findings=(finding,))
         if apart.stays:
-            left.append(possible_duplicates(each.queue, len(apart.stays), target.site))
-    if any(apart.gone is not None for _, apart in found) and way[0].read().start != source.start:
+            left.append(possible_duplicates(counted.queue, len(apart.stays), target.site))
+    if any(apart.gone is not None for _, apart in differing) and way[0].read().start != source.start:
         return Refused(f"the broker of {source.site} was restarted: its counters prove nothing any more")
-    for each, apart in found:
+    for counted, apart in differing:
         count = 0
         if apart.gone is not None:
-            refused = remove(tools, way[1], target.named[each.queue], apart.gone, context, (way[0], source))
+            refused = remove(tools, way[1], target.named[counted.queue], apart.gone, context, (way[0], source))
             if refused is not None:
                 return refused
-            removed[each.queue] = count = len(apart.gone.ids)
+            removed[counted.queue] = count = len(apart.gone.ids)
         if not apart.lacks and not apart.stays:
-            tools.compared.note(source, target, each.queue, count)
+            tools.compared.note(source, target, counted.queue, count)
     return None
 
 
@@ -243,29 +243,29 @@ class Copies:
 
     mending = "its network connector is not connected: restarting it"
 
-    def __init__(self, here: Access, there: Access, context: StepContext, timeouts: Timeouts) -> None:
-        self.here, self.there = here, there
+    def __init__(self, view: Access, peer: Access, context: StepContext, timeouts: Timeouts) -> None:
+        self.local, self.remote = view, peer
         self._context, self._timeouts = context, timeouts
         self._restarted = 0
         self._again_at = context.monotonic() + timeouts.link_lost_s
 
-    def left(self, here: BrokerView, _there: BrokerView) -> int | None:
-        return here.link.to_ship
+    def left(self, view: BrokerView, _there: BrokerView) -> int | None:
+        return view.link.to_ship
 
-    def why(self, here: BrokerView, _there: BrokerView) -> list[str]:
+    def why(self, view: BrokerView, _there: BrokerView) -> list[str]:
         return (
-            [] if here.link.attached or not here.copying else [f"the network connector of {here.site} is not connected"]
+            [] if view.link.attached or not view.copying else [f"the network connector of {view.site} is not connected"]
         )
 
-    def mends(self, here: BrokerView, _there: object) -> list[Call]:
-        if here.link.attached or not here.copying:
+    def mends(self, view: BrokerView, _there: object) -> list[Call]:
+        if view.link.attached or not view.copying:
             self._again_at = self._context.monotonic() + self._timeouts.link_lost_s
             return []
         if self._restarted >= RESTARTS or self._context.monotonic() < self._again_at:
             return []
         self._restarted += 1
         self._again_at = self._context.monotonic() + self._timeouts.link_between_s * 2**self._restarted
-        return tries(here)
+        return tries(view)
 
 
 def catch_up(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -380,11 +380,9 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
         findings += told_apart
     if (refused := tools.reach(LISTENING, move, context)) is not None:
         return refused
-    ways = [(here, sites[move.target][pair]) for pair, here in sites[move.source].items()]
-    back = Wait(tools, [Copies(there, here, context, tools.timeouts) for here, there in ways], context, UNDER_WAY)
-    forth = Wait(
-        tools, [Copies(here, there, context, tools.timeouts) for here, there in ways], context, UNDER_WAY, SMALL
-    )
+    ways = [(view, sites[move.target][pair]) for pair, view in sites[move.source].items()]
+    back = Wait(tools, [Copies(peer, view, context, tools.timeouts) for view, peer in ways], context, UNDER_WAY)
+    forth = Wait(tools, [Copies(view, peer, context, tools.timeouts) for view, peer in ways], context, UNDER_WAY, SMALL)
     for wait in (back, forth):
         if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
             return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
@@ -397,32 +395,32 @@ def _tell_apart(tools: SyncTools, returned: Access, serving: Access, context: St
     """Keep aside what would surely come twice of one pair of a returned site, before its messages are let in. The
     counters from before the loss are gone, and nothing proves what was consumed then: no message is removed. Raises
     `BrokerError`."""
-    there, here, rejoined = returned.read(), serving.read(), tools.rejoined
+    peer, local, rejoined = returned.read(), serving.read(), tools.rejoined
     findings: list[Finding] = []
-    for name, copies in there.copying.items():
-        lies = listed(returned, there, there.named.get(name)).whole.ids
-        to_ship = listed(returned, there, copies).whole.ids
+    for name, copies in peer.copying.items():
+        lies = listed(returned, peer, peer.named.get(name)).whole.ids
+        to_ship = listed(returned, peer, copies).whole.ids
         rejoined.recovered[name] = len(to_ship & lies)
         if left := to_ship - lies:
             rejoined.done_there[name] = len(left)
-        serves = ids.shown(serving, here.named.get(name))
-        before = frozenset(each for each, by in serves.items() if by == here.arrives_by(name)) - lies - to_ship
+        serves = ids.shown(serving, local.named.get(name))
+        before = frozenset(each for each, by in serves.items() if by == local.arrives_by(name)) - lies - to_ship
         if before and not lies and not to_ship:
             rejoined.duplicates[name] = len(before)
             findings.append(
-                found("DR-SYNC-007.none_there", other_site=there.site, site=here.site, count=len(before), queue=name)
+                found("DR-SYNC-007.none_there", other_site=peer.site, site=local.site, count=len(before), queue=name)
             )
             before = frozenset()
         shipped, not_shipped = "DR-RECONCILE-002.shipped", "DR-RECONCILE-002.not_shipped"
         for access, view, queue, messages, key in (
-            (returned, there, copies.name, left, not_shipped),
-            (serving, here, name, before, shipped),
+            (returned, peer, copies.name, left, not_shipped),
+            (serving, local, name, before, shipped),
         ):
             if not messages:
                 continue
             if (refused := moved(tools, access, view.named[queue], messages, context)) is not None:
                 return refused
-            finding = found(key, count=len(messages), queue=name, lost=there.site, serving=here.site, site=access.site)
+            finding = found(key, count=len(messages), queue=name, lost=peer.site, serving=local.site, site=access.site)
             findings.append(finding)
     return findings
 
@@ -433,20 +431,23 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
     sites, findings = tools.observer.brokers, list[Finding]()
     for pair, serving in sites[move.source].items():
         returned = sites[move.target][pair]
-        here, view = serving.read(), returned.read()
+        local, view = serving.read(), returned.read()
         for name, queue in view.business.items():
             if name not in view.copying or not queue.depth:
                 continue
-            gone = _consumed(here, serving, view, returned, queue)
+            gone = _consumed(local, serving, view, returned, queue)
             if isinstance(gone, Consumed):
-                if gone.ids and (refused := remove(tools, returned, queue, gone, context, (serving, here))) is not None:
+                if (
+                    gone.ids
+                    and (refused := remove(tools, returned, queue, gone, context, (serving, local))) is not None
+                ):
                     return refused
                 tools.rejoined.done_here[name] = len(gone.ids)
-            elif (more := queue.depth - _depth(here, name)) > 0:
+            elif (more := queue.depth - _depth(local, name)) > 0:
                 tools.rejoined.duplicates[name] = tools.rejoined.duplicates.get(name, 0) + more
                 findings.append(
                     found(
-                        "DR-SYNC-007.unproven", site=view.site, count=more, queue=name, other_site=here.site, why=gone
+                        "DR-SYNC-007.unproven", site=view.site, count=more, queue=name, other_site=local.site, why=gone
                     )
                 )
     return Done(tools.rejoined.text, document(tools.rejoined), (*findings, *_lacking(tools, move)))
@@ -456,12 +457,12 @@ def _depth(view: BrokerView, name: str) -> int:
     return view.named[name].depth if name in view.named else 0
 
 
-def _consumed(here: BrokerView, serving: Access, view: BrokerView, returned: Access, queue: Queue) -> Consumed | str:
+def _consumed(local: BrokerView, serving: Access, view: BrokerView, returned: Access, queue: Queue) -> Consumed | str:
     """The copies at the returned site that were consumed, or why that cannot be told. Raises `BrokerError`."""
     try:
         copies = listed(returned, view, queue, tries=ids.TRIES).whole.ids
         return covered(
-            here, queue.name, copies, listed(serving, here, here.named.get(queue.name), tries=ids.TRIES).whole
+            local, queue.name, copies, listed(serving, local, local.named.get(queue.name), tries=ids.TRIES).whole
         )
     except NotWhole as error:
         return str(error)
@@ -470,12 +471,12 @@ def _consumed(here: BrokerView, serving: Access, view: BrokerView, returned: Acc
 def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
     snapshot = tools.observer.observe()
     for pair in snapshot.sites[move.source]:
-        here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
-        if here is None or there is None or not here.copying:
+        view, peer = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
+        if view is None or peer is None or not view.copying:
             continue
-        wrong = parity.lacking(here, there, tools.observer.queues, snapshot.moved.get(pair, {}))
+        wrong = parity.lacking(view, peer, tools.observer.queues, snapshot.moved.get(pair, {}))
         if wrong:
-            yield found("DR-RECONCILE-001", queues=some([each.text(move.source, move.target) for each in wrong]))
+            yield found("DR-RECONCILE-001", queues=some([finding.text(move.source, move.target) for finding in wrong]))
 
 
 UNDO_REINSTATE: Final = Undo(source=(way_in, debts))

@@ -38,13 +38,13 @@ class Looked(snapshot.Snapshot[BrokerView]):
 
     def _unproven(self) -> Iterator[Finding]:
         """Copies at a waiting site that the counters of the serving one do not cover, queue by queue."""
-        for here in self._all():
-            there = self.peer(here)
-            if there is None or not here.open or there.open:
+        for view in self._all():
+            peer = self.peer(view)
+            if peer is None or not view.open or peer.open:
                 continue
-            for each, copies, why in parity.unproven(here, there, Queues(), self.moved.get(here.pair, {})):
+            for each, copies, why in parity.unproven(view, peer, Queues(), self.moved.get(view.pair, {})):
                 yield found(
-                    "DR-SYNC-007.beyond", queue=each.queue, other_site=there.site, site=here.site, why=why, count=copies
+                    "DR-SYNC-007.beyond", queue=each.queue, other_site=peer.site, site=view.site, why=why, count=copies
                 )
 
 
@@ -120,8 +120,8 @@ def as_view(values: Mapping[str, Any], answer: Answered, own: SyncConfig) -> Bro
     own_values = {
         "own": own,
         "copying": copying,
-        "queues": tuple(replace(each, internal=each.name in internal) for each in answer.queues),
-        "consumers": tuple(each for each in values["consumers"] if not each.client.startswith(AGENT)),
+        "queues": tuple(replace(queue, internal=queue.name in internal) for queue in answer.queues),
+        "consumers": tuple(value for value in values["consumers"] if not value.client.startswith(AGENT)),
     }
     return BrokerView(**{**values, **own_values})
 
@@ -149,9 +149,9 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     return replace(
         view,
         start=fields.text("BrokerId"),
-        acceptors=tuple(replace(each, started=started.get(each.bean, False)) for each in view.acceptors),
+        acceptors=tuple(replace(acceptor, started=started.get(acceptor.bean, False)) for acceptor in view.acceptors),
         networks=tuple(parts.networks(answers[2], answers[3])),
-        queues=tuple(queues.get(each.name, each) for each in view.queues),
+        queues=tuple(queues.get(queue.name, queue) for queue in view.queues),
         copying={name: queues[each.name] for name, each in view.copying.items()},
     )
 
@@ -160,15 +160,15 @@ def _copying(named: Mapping[str, Queue], bridged: set[str], own: SyncConfig) -> 
     """Find the copy queues by the queue they copy: named as in the settings, or taken from by a bridge and named with
     another queue's name at the beginning."""
     before, after = own.copies.split(QUEUE)
-    found = {}
+    by_origin = {}
     for name, queue in named.items():
         if name.startswith(OWN):  # copies that were kept aside are not shipped
             continue
         if name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after):
-            found[name[len(before) : len(name) - len(after)]] = queue
+            by_origin[name[len(before) : len(name) - len(after)]] = queue
         elif name in bridged and (origin := _origin(name, named)) is not None:
-            found[origin] = queue
-    return found
+            by_origin[origin] = queue
+    return by_origin
 
 
 def _origin(name: str, named: Mapping[str, Queue]) -> str | None:

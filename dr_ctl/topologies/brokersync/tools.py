@@ -36,12 +36,12 @@ def listed(access: Access, view: BrokerView, queue: Queue | None, *, tries: int 
     before = _depth(access, queue)
     # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
     access.note(view.start, SHOWN, queue.name, before)
-    found: dict[str, str | None] = {}
+    origins: dict[str, str | None] = {}
     for frame in ids.browsed(listener, queue.name, client=AGENT):
         was = frame.headers.get(BEFORE)
-        found[frame.headers["message-id"]] = was.removeprefix("/queue/") if was is not None else None
-    access.note(view.start, SHOWN, queue.name, len(found) - before)
-    return ids.whole(access.site, queue.name, found, before, _depth(access, queue), grows=grows)
+        origins[frame.headers["message-id"]] = was.removeprefix("/queue/") if was is not None else None
+    access.note(view.start, SHOWN, queue.name, len(origins) - before)
+    return ids.whole(access.site, queue.name, origins, before, _depth(access, queue), grows=grows)
 
 
 def _depth(access: Access, queue: Queue) -> int:
@@ -65,8 +65,8 @@ class Compared:
 
 
 def _counts(view: BrokerView, queue: str, removed: int = 0) -> _Counts:
-    found = view.named.get(queue)
-    return (view.start, found.added, found.removed + removed) if found is not None else (view.start, 0, 0)
+    named = view.named.get(queue)
+    return (view.start, named.added, named.removed + removed) if named is not None else (view.start, 0, 0)
 
 
 def own(access: Access, view: BrokerView, queue: str, listing: Listed) -> frozenset[str]:
@@ -82,11 +82,11 @@ def own(access: Access, view: BrokerView, queue: str, listing: Listed) -> frozen
 def unproven(way: tuple[Access, Access], views: tuple[BrokerView, BrokerView], queue: str) -> frozenset[str]:
     """The copies of a queue that lie at the waiting site alone, unless the counters of the serving one cover them all.
     Serving site first. Raises `BrokerError`."""
-    (serving, waiting), (here, there) = way, views
-    lie = listed(waiting, there, there.named.get(queue), tries=ids.TRIES)
-    copies = lie.whole.ids - own(waiting, there, queue, lie)
-    listing = listed(serving, here, here.named.get(queue), tries=ids.TRIES).whole
-    gone = covered(here, queue, copies, listing)
+    (serving, waiting), (view, peer) = way, views
+    lie = listed(waiting, peer, peer.named.get(queue), tries=ids.TRIES)
+    copies = lie.whole.ids - own(waiting, peer, queue, lie)
+    listing = listed(serving, view, view.named.get(queue), tries=ids.TRIES).whole
+    gone = covered(view, queue, copies, listing)
     return frozenset() if isinstance(gone, Consumed) else copies - listing.ids
 
 
@@ -100,41 +100,41 @@ class SyncVerifier(Verifier[BrokerView]):
         super().__init__(observer, rules.drain.poll)
 
     def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
-        found = parity.differing(now.source, now.target, self.observer.queues)
+        differences = parity.differing(now.source, now.target, self.observer.queues)
         return [
             each.text(move.source, move.target)
-            for each in found
+            for each in differences
             if move.ask.accept_difference.get(each.queue) != abs(each.source - each.target)
         ]
 
     def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
-        here, there = now.source, now.target
+        view, peer = now.source, now.target
         depths: dict[str, Json] = {}
         compared, left = 0, list[Finding]()
-        deep = parity.too_deep(self._rules, here, there, move)
-        for each in parity.counts(here, there, self.observer.queues):
-            if each.source:
-                depths[each.queue] = each.source
-            if each.source != each.target or not each.source:
+        deep = parity.too_deep(self._rules, view, peer, move)
+        for counted in parity.counts(view, peer, self.observer.queues):
+            if counted.source:
+                depths[counted.queue] = counted.source
+            if counted.source != counted.target or not counted.source:
                 continue
-            if not self._compared.alike(here, there, each.queue):
-                if each.queue in deep:
-                    left.append(not_compared(each, here.site, there.site))
+            if not self._compared.alike(view, peer, counted.queue):
+                if counted.queue in deep:
+                    left.append(not_compared(counted, view.site, peer.site))
                     continue
-                if (refused := self._differ(each.queue, here, there)) is not None:
+                if (refused := self._differ(counted.queue, view, peer)) is not None:
                     return refused
-            compared += each.source
+            compared += counted.source
         return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(left))
 
-    def _differ(self, queue: str, here: BrokerView, there: BrokerView) -> Refused | None:
-        views = {view.site: view for view in (here, there)}
-        way = [self.observer.brokers[site][here.pair] for site in views]
+    def _differ(self, queue: str, local: BrokerView, peer: BrokerView) -> Refused | None:
+        views = {view.site: view for view in (local, peer)}
+        way = [self.observer.brokers[site][local.pair] for site in views]
         serving, waiting = self.observer.together(
             lambda access: listed(access, views[access.site], views[access.site].named.get(queue)).whole.ids, way
         )
         if serving == waiting:
             return None
-        ids = {f"only at {here.site}": serving - waiting, f"only at {there.site}": waiting - serving}
+        ids = {f"only at {local.site}": serving - waiting, f"only at {peer.site}": waiting - serving}
         counts = ", ".join(f"{len(messages)} {place}" for place, messages in ids.items())
         return refused("DR-PARITY-004.equal_counts", {queue: ids}, queue=queue, counts=counts)
 
@@ -157,10 +157,10 @@ class TakenIn:
     @property
     def text(self) -> str:
         every = (self.recovered, self.done_there, self.done_here, self.duplicates)
-        recovered, there, here, duplicates = (sum(each.values()) for each in every)
+        recovered, peer, view, duplicates = (sum(each.values()) for each in every)
         text = (
-            f"{recovered} message(s) recovered; not delivered again: {there} that had left their queue there before "
-            f"the loss, {here} that were consumed since"
+            f"{recovered} message(s) recovered; not delivered again: {peer} that had left their queue there before "
+            f"the loss, {view} that were consumed since"
         )
         return f"{text}; {duplicates} may come as duplicates" if duplicates else text
 

@@ -97,20 +97,20 @@ class SyncLink(Link["BrokerView"]):
 
     def _apart(self, name: str, peer: BrokerView) -> int | None:
         """By how many more messages lie in a queue here than at the peer."""
-        here, there = self.view.named.get(name), peer.named.get(name)
-        if any(each is not None and not each.counted for each in (here, there)):
+        view, remote = self.view.named.get(name), peer.named.get(name)
+        if any(each is not None and not each.counted for each in (view, remote)):
             return None
-        return (here.depth if here is not None else 0) - (there.depth if there is not None else 0)
+        return (view.depth if view is not None else 0) - (remote.depth if remote is not None else 0)
 
     def _lacks(self, name: str, peer: BrokerView | None) -> int | None:
         """How many messages here the peer has not: to be shipped, or never copied. Beside a peer that was not read,
         what is to be shipped, and all of a queue that nothing copies."""
-        copies, here = self._flows[name], self.view.named.get(name)
+        copies, view = self._flows[name], self.view.named.get(name)
         to_ship = copies.depth if copies is not None else 0
-        if (copies is not None and not copies.counted) or (here is not None and not here.counted):
+        if (copies is not None and not copies.counted) or (view is not None and not view.counted):
             return None
         if peer is None:
-            return to_ship if copies is not None or here is None else here.depth
+            return to_ship if copies is not None or view is None else view.depth
         apart = self._apart(name, peer)
         return max(to_ship, apart) if apart is not None else None
 
@@ -119,22 +119,24 @@ class SyncLink(Link["BrokerView"]):
         at the peer yet, as the peer's own queue counts what left it, and what lies there."""
         view = self.view
         for name, copies in self._flows.items():
-            here, there = view.named.get(name), peer.named.get(name) if peer is not None else None
+            local, remote = view.named.get(name), peer.named.get(name) if peer is not None else None
             lacks = self._lacks(name, peer) if view.open or copies is None else copies.depth
             if lacks is None:
                 continue
             if copies is not None:
                 yield replace(copies.row(view, at), kind="mirror", name=name, depth=lacks, link=self.attached)
-            elif view.open and here is not None:
-                row = replace(here.row(view, at), delivering=None, link=self.attached)
+            elif view.open and local is not None:
+                row = replace(local.row(view, at), delivering=None, link=self.attached)
                 yield replace(row, kind="mirror", depth=lacks)
                 yield replace(row, kind="acks", depth=self._ahead(name, peer), added=0, removed=0, oldest_ms=None)
             count = self._ahead(name, peer)
-            if copies is None or not view.open or count is None or here is None or there is None:
+            if copies is None or not view.open or count is None or local is None or remote is None:
                 continue
-            row = replace(here.row(view, at), delivering=None, added=None, removed=None, oldest_ms=None)
-            yield replace(row, kind="staged", depth=there.depth)
-            yield replace(row, kind="acks", depth=count, added=here.removed, removed=there.removed, link=self.attached)
+            row = replace(local.row(view, at), delivering=None, added=None, removed=None, oldest_ms=None)
+            yield replace(row, kind="staged", depth=remote.depth)
+            yield replace(
+                row, kind="acks", depth=count, added=local.removed, removed=remote.removed, link=self.attached
+            )
 
     def stake(self, peer: BrokerView | None) -> Stake:
         duplicates = self.ahead(peer)

@@ -44,14 +44,14 @@ class BrokerStore:
 
     def texts(self) -> Mapping[str, str]:
         """Every document by its name, locks among them. Raises `BrokerError`."""
-        found = {f"{OWN}{LOCK}.{self._site}.{number}": text for number, text in self.store.read(LOCK)[1]}
+        documents = {f"{OWN}{LOCK}.{self._site}.{number}": text for number, text in self.store.read(LOCK)[1]}
         try:
             for path in self._folder.glob(f"{OWN}*"):
                 with suppress(FileNotFoundError):  # removed since by another run
-                    found[path.name] = path.read_text("utf-8", "replace")
+                    documents[path.name] = path.read_text("utf-8", "replace")
         except OSError as error:
             raise BrokerError(f"the documents in {self._folder} cannot be read: {error}") from error
-        return found
+        return documents
 
     def write(self, name: str, text: str) -> Outcome:
         """Whole or not at all; an older document is replaced."""

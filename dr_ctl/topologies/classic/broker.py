@@ -18,10 +18,10 @@ class Connectors(Fence):
         listeners = [listener for listener in self.view.acceptors if listener.name not in self.view.config.clients]
         ports = {listener.port: listener.name for listener in listeners if listener.port is not None}
         return [
-            f"client {each.client or '(no client id)'} from {each.remote} (user {each.user or 'none'}) on connector "
-            f"{ports[each.port]}"
-            for each in self.view.connections
-            if each.port in ports and not each.client.startswith(OWN_CLIENT)
+            f"client {connection.client or '(no client id)'} from {connection.remote} "
+            f"(user {connection.user or 'none'}) on connector {ports[connection.port]}"
+            for connection in self.view.connections
+            if connection.port in ports and not connection.client.startswith(OWN_CLIENT)
         ]
 
 

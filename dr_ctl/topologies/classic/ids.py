@@ -139,13 +139,13 @@ def shown(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
 
 
 def whole(
-    site: str, name: str, found: Mapping[str, str | None], before: int, after: int, *, grows: bool = False
+    site: str, name: str, origins: Mapping[str, str | None], before: int, after: int, *, grows: bool = False
 ) -> Listed:
     """Believe a listing; raises `NotWhole` where messages were left out."""
-    if grows and before <= len(found) <= after:
-        before = after = len(found)
+    if grows and before <= len(origins) <= after:
+        before = after = len(origins)
     try:
-        return Listed(Whole(name, frozenset(found), before, after), found)
+        return Listed(Whole(name, frozenset(origins), before, after), origins)
     except NotWhole as error:
         raise NotWhole(
             f"{site}: {error}: its broker's policy limits what a listing shows, a client works there, or a transaction "

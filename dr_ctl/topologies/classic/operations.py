@@ -78,7 +78,7 @@ EVERY: Final = (CLOSES, OPENS, LINKS_UP, LINKS_DOWN, PAUSES, RESUMES, REMOVES, R
 
 def by_ids(ids: Iterable[str], named: str = MESSAGE_ID) -> str:
     """The selector of messages by their ids; `named` is where each bears its own."""
-    listed = ",".join("'" + each.replace("'", "''") + "'" for each in ids)
+    listed = ",".join("'" + id_.replace("'", "''") + "'" for id_ in ids)
     return f"{named} IN ({listed})"
 
 

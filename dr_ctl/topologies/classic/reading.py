@@ -110,7 +110,7 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
     itself, listeners, connecting, bridges, consumers, connections, prepared, *others, queues = answers
     fields = _active(reader, broker, itself, timeout_s)
     connectors = tuple(_connectors(listeners, fields.mapping("TransportConnectors")))
-    ports = {each.name: each.port for each in connectors}
+    ports = {connector.name: connector.port for connector in connectors}
     takers = tuple((_consumer(each), each.flag("Network")) for _, each in consumers.beans())
     held = _in_hand((each.queue, each.holds or 0) for each, _ in takers)
     return Answered(
@@ -175,10 +175,10 @@ def dispatch(reader: Reader, broker: str) -> dict[str, tuple[int, bool]]:
 
 def _in_hand(consumers: Iterable[tuple[str, int]]) -> Mapping[str, int]:
     """By queue, what its consumers have and did not acknowledge."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name, count in consumers:
-        found[name] = found.get(name, 0) + count
-    return found
+        counts[name] = counts.get(name, 0) + count
+    return counts
 
 
 def _delivering(counted: int, held: int) -> int:
@@ -292,16 +292,16 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
     except NoSuchBean:
         return None
     answer = ask(reader, broker, timeout_s=timeout_s)
-    found = reader.look([Search(beans.broker(broker) + sign) for sign in signs], timeout_s=timeout_s)
+    answers = reader.look([Search(beans.broker(broker) + sign) for sign in signs], timeout_s=timeout_s)
     networks = Counter(each.protocol for each, network in answer.connections if network)
     listeners = [
-        Listener(each.name, each.protocols, each.port, each.started, networks[each.name])
-        for each in sorted(answer.connectors, key=lambda each: each.name)
+        Listener(connector.name, connector.protocols, connector.port, connector.started, networks[connector.name])
+        for connector in sorted(answer.connectors, key=lambda each: each.name)
     ]
     return Probed(
         Family.CLASSIC,
         broker,
         answer.broker.text("BrokerVersion"),
         listeners,
-        {sign: tuple(map(str, each.value())) for sign, each in zip(signs, found, strict=True)},
+        {sign: tuple(map(str, each.value())) for sign, each in zip(signs, answers, strict=True)},
     )

@@ -53,26 +53,26 @@ def _asked(connection: Connection, until: float) -> list[Mapping[str, Any]]:
     for what in (_CONSUMERS, _QUEUES, _BROKER):
         headers = {"reply-to": REPLIES, "correlation-id": what}
         connection.stomp.send(f"{_PLUGIN}{what}", "", headers=headers)
-    found: list[Mapping[str, Any]] = []
+    replies: list[Mapping[str, Any]] = []
     while growing_s() < until:
         for frame in connection.receive(min(0.2, max(0.0, until - growing_s()))):
             if frame.cmd == "MESSAGE":
-                found.append(entries(frame))
+                replies.append(entries(frame))
                 if frame.headers.get("correlation-id") == _BROKER:
-                    return found
+                    return replies
     raise TimedOut(f"{connection.address}: no statistics in time: is the statistics plugin of that broker on?")
 
 
 def entries(frame: Frame) -> dict[str, Any]:
     """`{"string": KEY, "long": VALUE}`, of texts `{"string": [KEY, VALUE]}`."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for entry in json.loads(frame.body)["map"]["entry"]:
         key, others = entry["string"], [value for kind, value in entry.items() if kind != "string"]
         if isinstance(key, list):
-            found[key[0]] = key[1]
+            values[key[0]] = key[1]
         else:
-            found[key] = others[0] if others else None
-    return found
+            values[key] = others[0] if others else None
+    return values
 
 
 def answered(replies: list[Mapping[str, Any]], listeners: Mapping[str, bool], version: str) -> Answered:
@@ -85,14 +85,15 @@ def answered(replies: list[Mapping[str, Any]], listeners: Mapping[str, bool], ve
         "MemoryPercentUsage": broker.get("memoryPercentUsage"),
         "TempPercentUsage": broker.get("tempPercentUsage"),
     }
-    rows = [each for each in replies[:-1] if str(each.get("destinationName", "")).startswith("queue://")]
-    taking = [each for each in replies[:-1] if "dispatchedQueueSize" in each]
+    rows = [reply for reply in replies[:-1] if str(reply.get("destinationName", "")).startswith("queue://")]
+    taking = [reply for reply in replies[:-1] if "dispatchedQueueSize" in reply]
     bridges = {str(each["clientId"]): found for each in taking if (found := _BRIDGE.fullmatch(str(each["clientId"])))}
     return Answered(
         Fields("the statistics of the broker", fields),
         tuple(_listener(name, is_open) for name, is_open in listeners.items()),
         tuple(
-            Network(found["name"], "", found["to"]) for found in {each[0]: each for each in bridges.values()}.values()
+            Network(found["name"], "", found["to"])
+            for found in {bridge[0]: bridge for bridge in bridges.values()}.values()
         ),
         tuple(_queues(rows)),
         tuple((_consumer(each), str(each["clientId"]) in bridges) for each in taking),

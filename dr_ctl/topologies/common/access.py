@@ -228,7 +228,7 @@ class Access(ABC, Generic[V_co]):
         if self._changing is None:
             self._changing = self.wire(every=True)
         answers = Changer(self._changing).change([change(call) for call in calls])
-        return [Done("answered") if each.error is None else Refused(str(each.error)) for each in answers]
+        return [Done("answered") if answer.error is None else Refused(str(answer.error)) for answer in answers]
 
     def close(self) -> None:
         for wire in (self._reading, self._changing):
@@ -243,12 +243,14 @@ class Access(ABC, Generic[V_co]):
 
     @property
     def has_console(self) -> bool:
-        return all(each.url for each in self.group.processes)
+        return all(process.url for process in self.group.processes)
 
     @property
     def hosts(self) -> frozenset[str]:
         """The hosts that clients use, as far as the settings name STOMP addresses."""
-        return frozenset(parse_address(each.stomp).host for each in self.group.processes if each.stomp is not None)
+        return frozenset(
+            parse_address(process.stomp).host for process in self.group.processes if process.stomp is not None
+        )
 
     def is_vacant(self, *, anew: bool = False) -> bool:
         """Say whether no node is active and one may be at any moment. Asked `anew`, or where none was by the newest
@@ -262,7 +264,7 @@ class Access(ABC, Generic[V_co]):
     def refuses(self, error: BrokerError, *, within_s: float) -> bool:
         """Say whether every port of it that is known refuses, as its management did."""
         if not self.group.alone:
-            return all(each.state is NodeState.REFUSES for each in self.group.readings)
+            return all(reading.state is NodeState.REFUSES for reading in self.group.readings)
         if not (isinstance(error, Unreachable) and error.refused):
             return False
         return isinstance(self.greet(timeout_s=within_s), Closed)
@@ -286,7 +288,7 @@ class Access(ABC, Generic[V_co]):
             raise failed
         if view is None or len(active) > 1:
             views = [self._at(each, parts, timeout_s) for each in active]
-            view = next((each for each in views if each.open), views[0])
+            view = next((view for view in views if view.open), views[0])
         return replace(view, nodes=group.readings)
 
     def _at(self, process: Process, parts: Part, timeout_s: float) -> V_co:
@@ -328,12 +330,12 @@ class Access(ABC, Generic[V_co]):
     def greet(self, *, timeout_s: float) -> Greeting | None:
         """Connect once as a client, if the settings name a STOMP address: to every node that is not out of reach, as a
         listener that lets anybody in is open."""
-        away = {each.name for each in self.group.readings if each.state is NodeState.UNKNOWN}
+        away = {reading.name for reading in self.group.readings if reading.state is NodeState.UNKNOWN}
         first = self.group.last or self.group.processes[0]
-        others = [each for each in self.group.processes if each is not first and each.name not in away]
+        others = [process for process in self.group.processes if process is not first and process.name not in away]
         asked = [partial(each.greeted, timeout_s) for each in (*others, first)]
         greetings = together(asked, "greet", most=len(asked))
-        return next((each for each in greetings if isinstance(each, Connected)), greetings[-1])
+        return next((greeting for greeting in greetings if isinstance(greeting, Connected)), greetings[-1])
 
     def round_trip(self, queue: str, *, timeout_s: float) -> RoundTrip | None:
         from dr_ctl.stomp_io.client import round_trip  # noqa: PLC0415
@@ -375,8 +377,8 @@ class Access(ABC, Generic[V_co]):
 
         if stomp is None:
             return None
-        there = gate(self._installation, self.site, stomp, Login(*self._login(node)))
-        return greet(there.address, there.login, there.tls, timeout_s=within_s)
+        peer = gate(self._installation, self.site, stomp, Login(*self._login(node)))
+        return greet(peer.address, peer.login, peer.tls, timeout_s=within_s)
 
     def _login(self, node: Node | None) -> tuple[str, str]:
         """Raises `SecretMissing`."""

@@ -55,7 +55,8 @@ def basis(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
             for site in snapshot.sites
         },
         PAIRS: {
-            site: [*sorted(each.pair for each in snapshot.brokers if each.site == site)] for site in snapshot.sites
+            site: [*sorted(broker.pair for broker in snapshot.brokers if broker.site == site)]
+            for site in snapshot.sites
         },
         NODES: {site: {view.pair: view.node for view in snapshot.views(site)} for site in snapshot.sites},
     }

@@ -114,7 +114,7 @@ def open_listener(view: Broker, listener: Acceptor, when: str | None = None) -> 
 
 def open_links(*views: Broker) -> list[Call]:
     """Open the listeners by which their peers' links come in, where they are closed."""
-    return [open_listener(view, each) for view in views for each in view.link.listeners if not each.started]
+    return [open_listener(view, listener) for view in views for listener in view.link.listeners if not listener.started]
 
 
 def close_listener(view: Broker, listener: Acceptor, when: str | None = None) -> Call:
@@ -185,7 +185,7 @@ def left_of(calls: Sequence[Call], views: Sequence[Broker]) -> list[str]:
 
 def holds(call: Call, views: Iterable[Broker]) -> bool:
     """Say whether a call's effect was seen at its broker; raises KeyError for a call whose effect has no look."""
-    return next(each for each in views if (each.site, each.pair) == (call.site, call.unit)).holds(call)
+    return next(view for view in views if (view.site, view.pair) == (call.site, call.unit)).holds(call)
 
 
 def still(calls: Sequence[Call], views: Sequence[Broker]) -> Refused | None:

@@ -37,9 +37,9 @@ def weighed(finding: Finding, where: Weight) -> Finding:
     return replace(finding, severity=Severity.WARNING)
 
 
-def errors_first(found: Iterable[Finding]) -> list[Finding]:
+def errors_first(findings: Iterable[Finding]) -> list[Finding]:
     order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
-    return sorted(found, key=lambda each: order.index(each.severity))
+    return sorted(findings, key=lambda each: order.index(each.severity))
 
 
 def of_silent(silent: Silent) -> Iterator[Finding]:
@@ -49,13 +49,13 @@ def of_silent(silent: Silent) -> Iterator[Finding]:
 def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
     """Find what is wrong with a broker's listeners, whichever way they open and close."""
     named = {"clients": view.config.clients, "mirror": view.config.mirror or (), "cluster": view.config.cluster}
-    here = {each.name for each in view.acceptors}
+    local = {acceptor.name for acceptor in view.acceptors}
     for key, names in named.items():
-        missing = [each for each in names if each not in here]
+        missing = [each for each in names if each not in local]
         if not missing:
             continue
-        there = ", ".join(each.name for each in view.acceptors) or "none"
-        yield found("DR-DOOR-001", broker=name, missing=", ".join(missing), there=there, key=key)
+        peer = ", ".join(acceptor.name for acceptor in view.acceptors) or "none"
+        yield found("DR-DOOR-001", broker=name, missing=", ".join(missing), there=peer, key=key)
     listeners = view.listeners
     if view.open and not all(listener.started for listener in listeners):
         closed = [listener.name for listener in listeners if not listener.started]
@@ -114,8 +114,8 @@ def _may_be_brokers(view: Broker) -> bool:
     """Whether another listener must not become a clients' one, as brokers of the site may come by it: a fence would cut
     them off from each other. Who has no user, and names no client, may be such a broker."""
     others = {listener.port for listener in view.fence.leaves_open}
-    there = [each for each in view.from_outside if each.port in others]
-    return any(each.port in view.inner_ports or not (each.user or each.client) for each in there)
+    peer = [connection for connection in view.from_outside if connection.port in others]
+    return any(each.port in view.inner_ports or not (each.user or each.client) for each in peer)
 
 
 def of_locks(view: Broker) -> Iterator[Finding]:
@@ -153,7 +153,7 @@ def of_taken(view: Broker, names: Iterable[str]) -> Iterator[Finding]:
 
 
 def of_standby(view: Broker) -> Iterator[Finding]:
-    held = [f"{each.queue}: {each.who}" for each in view.consumers if each.queue in view.business]
+    held = [f"{consumer.queue}: {consumer.who}" for consumer in view.consumers if consumer.queue in view.business]
     if held:
         yield found("DR-STANDBY-001", site=view.site, pair=view.pair, held=some(held))
 
@@ -179,20 +179,22 @@ def of_pair(source: Broker, target: Broker, includes: Callable[[str], bool] = la
         yield found("DR-QUEUE-002.by_run", site=target.site, paused=some(paused))
 
 
-def on_the_way(found: Iterable[Finding], view: Broker, peer: Broker | Silent | None, move: Move) -> Iterator[Finding]:
+def on_the_way(
+    findings: Iterable[Finding], view: Broker, peer: Broker | Silent | None, move: Move
+) -> Iterator[Finding]:
     """Findings on a broker, as they weigh on this move: what only the way back from the target needs refuses no way
     there, and nobody misses the listener of a link that the peer does not have."""
     unlinked = isinstance(peer, Broker) and peer.link.missing
-    for each in found:
+    for each in findings:
         if each.id == "DR-LINK-009" and view.site == move.target:
             yield replace(each, severity=Severity.WARNING)
         elif not (each.id == "DR-DOOR-003" and unlinked):
             yield each
 
 
-def _beside(peer: Broker | Silent | None, found: Iterable[Finding]) -> Iterator[Finding]:
+def _beside(peer: Broker | Silent | None, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Findings on a broker; beside a peer that does not answer no restart of its link helps."""
-    for each in found:
+    for each in findings:
         if isinstance(peer, Silent) and each.id == "DR-LINK-004":
             yield replace(each, remedy=f"{peer.site} does not answer; once it does, the link attaches.")
         else:
@@ -280,15 +282,15 @@ def of_pairs(
     """The checks of two brokers beside each other."""
     move = case.move
     for pair in case.snapshot.sites[move.source]:
-        here, there = (case.snapshot.view(site, pair) for site in (move.source, move.target))
-        if here is None or there is None:
+        local, peer = (case.snapshot.view(site, pair) for site in (move.source, move.target))
+        if local is None or peer is None:
             yield from (Check(each.name, pair, None) for each in table)
             continue
-        if not (here.answered and there.answered):
+        if not (local.answered and peer.answered):
             continue
-        findings = list(of_both(case, here, there))
+        findings = list(of_both(case, local, peer))
         for each in table:
-            read = [each.read(view) for view in (here, there)]
+            read = [each.read(view) for view in (local, peer)]
             against = [finding for finding in findings if finding.id == each.id]
             yield Check(each.name, pair, None if None in read else ", ".join(map(str, read)), against)
 
@@ -296,12 +298,12 @@ def of_pairs(
 def on_purpose(snapshot: Snapshot[Any], findings: Iterable[Finding]) -> Iterator[Finding]:
     """The findings, where no restart is advised for the link of a site that is kept out."""
     kept_out = {debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE}
-    for each in findings:
-        site = each.text.partition("/")[0]
-        if each.id == "DR-LINK-004" and site in kept_out:
-            yield replace(each, remedy=found(_KEPT_OUT, text=each.text, site=site).remedy)
+    for finding in findings:
+        site = finding.text.partition("/")[0]
+        if finding.id == "DR-LINK-004" and site in kept_out:
+            yield replace(finding, remedy=found(_KEPT_OUT, text=finding.text, site=site).remedy)
         else:
-            yield each
+            yield finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,15 +83,15 @@ class Covered:
 class InBothStores:
     """The consumers of both sites wrote these ids down as done."""
 
-    here: frozenset[str]
-    there: frozenset[str]
+    local: frozenset[str]
+    remote: frozenset[str]
 
     @property
     def text(self) -> str:
         return "the id stores of both sites hold their ids"
 
     def proves(self, ids: frozenset[str]) -> bool:
-        return ids <= self.here & self.there
+        return ids <= self.local & self.remote
 
 
 @dataclass(frozen=True, slots=True)

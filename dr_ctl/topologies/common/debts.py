@@ -31,7 +31,7 @@ def is_debt(name: str) -> bool:
 
 def debts_of(documents: Mapping[str, str]) -> list[Debt]:
     """Read the debts from a broker's documents. A document that cannot be read is a debt too."""
-    found = []
+    debts = []
     for name, text in sorted(documents.items()):
         named = _NAME.fullmatch(name)
         if named is None:
@@ -39,10 +39,10 @@ def debts_of(documents: Mapping[str, str]) -> list[Debt]:
         kept_at, kind, about = named.groups()
         try:
             document = json.loads(text)
-            found.append(Debt(DebtKind(kind), about, kept_at, str(document["since"]), bool(document["lasting"])))
+            debts.append(Debt(DebtKind(kind), about, kept_at, str(document["since"]), bool(document["lasting"])))
         except UNREADABLE:
-            found.append(Debt(DebtKind(kind), about, kept_at, "not known"))
-    return found
+            debts.append(Debt(DebtKind(kind), about, kept_at, "not known"))
+    return debts
 
 
 def owe(view: Broker, kind: DebtKind, about: str, *, lasting: bool = False) -> tuple[Call, ...]:

@@ -73,22 +73,26 @@ class Fence:
     def leaves_open(self) -> tuple[Acceptor, ...]:
         """The acceptors by which a client could come all the same."""
         known = {*self.view.config.clients, *self.view.link.reserved}
-        return tuple(each for each in self.view.acceptors if each.name not in known)
+        return tuple(acceptor for acceptor in self.view.acceptors if acceptor.name not in known)
 
     def strangers(self) -> list[str]:
         """Clients on listeners that are not theirs: clients there would go on working behind a fence."""
         others = {listener.port: listener.name for listener in self.leaves_open if listener.port is not None}
-        return [_told(each, others[each.port]) for each in self.view.from_outside if each.port in others]
+        return [
+            _told(connection, others[connection.port])
+            for connection in self.view.from_outside
+            if connection.port in others
+        ]
 
     def beside_link(self, peer: Broker | None) -> list[str]:
         """Clients on the listeners of the peer's link: they would go on working behind a fence too."""
         names = {listener.port: listener.name for listener in self.view.link.listeners if listener.port is not None}
         guests = self.view.link.guests(peer)
-        remotes = {each.remote for each in guests}
-        return [_told(each, names[each.port]) for each in guests if each.port is not None] + [
-            f"consumer of {each.queue}: {each.who} on acceptor {names[each.port]}"
-            for each in self.view.consumers
-            if each.port in names and each.queue in self.view.business and each.remote not in remotes
+        remotes = {guest.remote for guest in guests}
+        return [_told(guest, names[guest.port]) for guest in guests if guest.port is not None] + [
+            f"consumer of {consumer.queue}: {consumer.who} on acceptor {names[consumer.port]}"
+            for consumer in self.view.consumers
+            if consumer.port in names and consumer.queue in self.view.business and consumer.remote not in remotes
         ]
 
     def holds(self, call: Call) -> bool | None:

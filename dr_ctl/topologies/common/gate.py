@@ -39,19 +39,19 @@ class Sample(Generic[V_co]):
 
 def why_not_yet(now: Sample[Any], before: Sample[Any] | None) -> list[str]:
     """Say everything that keeps the gate shut; `before` is the sample that began the window."""
-    found = []
+    reasons = []
     if now.source.link.missing:
-        found.append(f"{now.source.site} has no link to {now.target.site}: nothing is shipped")
+        reasons.append(f"{now.source.site} has no link to {now.target.site}: nothing is shipped")
     for view in (now.source, now.target):
-        found += list(clients_of(view))
-        found += list(view.link.unsettled())
-        found += list(_between_brokers(view))
+        reasons += list(clients_of(view))
+        reasons += list(view.link.unsettled())
+        reasons += list(_between_brokers(view))
     for view, peer in ((now.source, now.target), (now.target, now.source)):
-        found += [
+        reasons += [
             f"{view.site} has a client on the listener of the link: {each}" for each in view.fence.beside_link(peer)
         ]
-    found += [f"{now.target.site}: {each.text}" for each in now.target.obstacles if not each.addresses]
-    return found + (moved(before, now) if before is not None else [])
+    reasons += [f"{now.target.site}: {obstacle.text}" for obstacle in now.target.obstacles if not obstacle.addresses]
+    return reasons + (moved(before, now) if before is not None else [])
 
 
 def moved(before: Sample[Any], now: Sample[Any]) -> list[str]:
@@ -68,9 +68,9 @@ def clients_of(view: Broker) -> Iterator[str]:
     elif contends := view.fence.contends:
         yield f"{view.site} may open at any moment: lock coordinator {', '.join(contends)} is not stopped"
     listeners = {listener.port for listener in (*view.listeners, *view.fence.leaves_open) if listener.port is not None}
-    if there := [each for each in view.from_outside if each.port in listeners]:
-        yield f"{view.site} has {len(there)} client connection(s), the first from {there[0].remote}"
-    if held := [each for each in view.consumers if each.queue in view.business]:
+    if peer := [connection for connection in view.from_outside if connection.port in listeners]:
+        yield f"{view.site} has {len(peer)} client connection(s), the first from {peer[0].remote}"
+    if held := [consumer for consumer in view.consumers if consumer.queue in view.business]:
         yield f"{view.site} has a consumer of {held[0].queue}: {held[0].who}"
     if busy := [queue.name for queue in view.business.values() if queue.delivering > 0]:
         yield f"{view.site} has messages in delivery: {', '.join(busy[:3])}"
@@ -129,7 +129,7 @@ class Verifier(ABC, Generic[V]):
     @property
     def outdated(self) -> bool:
         """Say whether a node of a broker has become active since the gate was seen to hold."""
-        seen = [view for each in self.samples.values() for view in (each.source, each.target)]
+        seen = [view for sample in self.samples.values() for view in (sample.source, sample.target)]
         now = {(each.site, each.pair): each.newest[1] for each in self.observer.all() if each.newest is not None}
         newest = ((view, now.get((view.site, view.pair), view)) for view in seen if view.nodes)
         return any(not same_start(was.start, view.start) for was, view in newest)
@@ -155,7 +155,7 @@ class Verifier(ABC, Generic[V]):
             looks = self._look(going_on)
             views = [each for both in looks for each in both if isinstance(each, Broker)]
             if len(views) == 2 * len(looks):
-                context.sample(evidence((each.site, each.link) for each in views))
+                context.sample(evidence((view.site, view.link) for view in views))
             if opened := [view for view in views if view.nodes and view.open and started_since(move, view)]:
                 return Refused(f"{opened[0].site}: another node is active, and lets clients in")
             for each, (source, target) in zip(going_on, looks, strict=True):

@@ -146,7 +146,7 @@ class Group:
 
     def begin(self) -> None:
         """Ask every node that was not active, side by side with what the active one is asked."""
-        self._begin([each for each in self.processes if each is not self.last])
+        self._begin([process for process in self.processes if process is not self.last])
 
     def _begin(self, processes: Sequence[Process]) -> None:
         for process in processes:
@@ -156,23 +156,29 @@ class Group:
     def end(self, active: Process | None) -> list[Process]:
         """Take the answers; gives the nodes that are active. `active` has answered as such. A node that is late is
         waited for where none was active, and once. Raises `NobodyActive`."""
-        self._begin([each for each in self.processes if each is not active])
+        self._begin([process for process in self.processes if process is not active])
         known = {reading.name: reading for reading in self.readings}
         hurried = [work for each, work in self._asked.items() if active is None or not _late(known.get(each.name))]
         all_ended(hurried, SMALL_S if active is None else SOON_S)
-        found = {each: work.result() for each, work in self._asked.items() if work.wait(0)}
+        readings = {each: work.result() for each, work in self._asked.items() if work.wait(0)}
         if active is not None:
-            found[active] = self._reading(active, self._own[active])
-        self._asked = {each: work for each, work in self._asked.items() if each not in found}
-        late = {each: was for each in self.processes if (was := known.get(each.name)) is not None and _late(was)}
+            readings[active] = self._reading(active, self._own[active])
+        self._asked = {each: work for each, work in self._asked.items() if each not in readings}
+        late = {
+            process: was for process in self.processes if (was := known.get(process.name)) is not None and _late(was)
+        }
         self.readings = tuple(
-            found.get(each) or late.get(each) or NodeReading(each.name, NodeState.UNKNOWN, "it has not answered yet")
-            for each in self.processes
+            readings.get(process)
+            or late.get(process)
+            or NodeReading(process.name, NodeState.UNKNOWN, "it has not answered yet")
+            for process in self.processes
         )
-        turns = [each for each in self.processes if each in found and found[each].state is NodeState.ACTIVE]
+        turns = [
+            process for process in self.processes if process in readings and readings[process].state is NodeState.ACTIVE
+        ]
         if not turns:
             self.last = None
-            shown = is_told([each.state for each in self.readings])
+            shown = is_told([reading.state for reading in self.readings])
             self.left_s = max(0.0, self.takeover_s - self._unserved.seconds(shown=shown))
             raise NobodyActive(self.name, self.readings, self.left_s)
         if self.last not in turns:
@@ -185,7 +191,7 @@ class Group:
         """The nodes that are active, asked for `anew` or where that is not known. Raises `NobodyActive`."""
         if self.last is not None and (self.alone or not anew):
             active = [reading.name for reading in self.readings if reading.state is NodeState.ACTIVE]
-            return [each for each in self.processes if each is self.last or each.name in active]
+            return [process for process in self.processes if process is self.last or process.name in active]
         return self.end(None)
 
     def post(self, process: Process, wire: Wire, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
@@ -204,10 +210,10 @@ class Group:
 
     def _as_there(self, process: Process, bodies: Sequence[dict[str, Json]]) -> Sequence[dict[str, Json]]:
         """The requests with the names of beans as they are at that node."""
-        here = self._own.get(process)
-        if here is None or here.broker == self.broker:
+        view = self._own.get(process)
+        if view is None or view.broker == self.broker:
             return bodies
-        named = self._renaming(if_known(self.broker), here.broker)
+        named = self._renaming(if_known(self.broker), view.broker)
         return [{**body, "mbean": named(str(body["mbean"]))} for body in bodies]
 
     def _as_known(self, own: Itself, answers: Sequence[Answer]) -> list[Answer]:
@@ -223,7 +229,7 @@ class Group:
                 [named(each) if isinstance(each, str) else each for each in value] if isinstance(value, list) else value
             )
 
-        return [each if each.error is not None else Answer(None, renamed(each.value())) for each in answers]
+        return [answer if answer.error is not None else Answer(None, renamed(answer.value())) for answer in answers]
 
     def _renaming(self, old: str, new: str) -> Callable[[str], str]:
         part = re.compile(rf"(?<=[:,]){re.escape(self._family.part(old))}(?=,|$)")
@@ -278,9 +284,9 @@ class GroupWire:
 
     def post(self, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
         """The answers; of several nodes, for each request the first error. Raises `BrokerError`."""
-        found = self._group.found()
+        active = self._group.found()
         last = self._group.last
-        several = [self._to(each, bodies, timeout_s) for each in (found if self._every or last is None else [last])]
+        several = [self._to(each, bodies, timeout_s) for each in (active if self._every or last is None else [last])]
         return [next((each for each in row if each.error is not None), row[0]) for row in zip(*several, strict=True)]
 
     def _to(self, process: Process, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:

@@ -45,7 +45,7 @@ class Store:
 
     def known(self, queue: str, ids: Collection[str]) -> frozenset[str]:
         """The ids among these that were processed. Raises `NotRead`."""
-        found: set[str] = set()
+        present: set[str] = set()
         listed = sorted(ids)
         try:
             with closing(self._opened()) as store:
@@ -53,10 +53,10 @@ class Store:
                     some = listed[start : start + AT_ONCE]
                     marks = ",".join("?" * len(some))
                     asked = f"SELECT i FROM ({self.rows('main')}) WHERE q = ? AND i IN ({marks})"  # noqa: S608
-                    found.update(str(each) for (each,) in store.execute(asked, (queue, *some)))
+                    present.update(str(each) for (each,) in store.execute(asked, (queue, *some)))
         except sqlite3.Error as error:
             raise NotRead(self._why(error)) from error
-        return frozenset(found)
+        return frozenset(present)
 
     def _opened(self) -> sqlite3.Connection:
         return sqlite3.connect(self.uri, uri=True, timeout=WITHIN_S)

@@ -188,9 +188,9 @@ class Link(ABC, Generic[V]):
         nor for the site's own brokers."""
         view = self.view
         if view.config.mirror is not None:
-            return tuple(each for each in view.acceptors if each.name in view.config.mirror)
+            return tuple(acceptor for acceptor in view.acceptors if acceptor.name in view.config.mirror)
         aside = {*view.config.clients, *view.config.cluster}
-        others = [each for each in view.acceptors if each.name not in aside and fits(each)]
+        others = [acceptor for acceptor in view.acceptors if acceptor.name not in aside and fits(acceptor)]
         return tuple(others) if len(others) == 1 else ()
 
 

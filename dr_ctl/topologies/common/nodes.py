@@ -53,7 +53,7 @@ class NobodyActive(Unreachable):
     remedy = "Start one of its nodes, and look in their logs why none is active."
 
     def __init__(self, name: str, nodes: Sequence[NodeReading], left_s: float) -> None:
-        states = [each.state for each in nodes]
+        states = [node.state for node in nodes]
         taking_over = standing(states, left_s) is Standing.TAKING_OVER
         left = f"within {left_s:.0f} s another one may be" if left_s else "a passive one may be at any moment"
         if left_s and not is_told(states):
@@ -63,7 +63,7 @@ class NobodyActive(Unreachable):
         wait = "Wait until one is active, or that time is over: `dr-ctl status` says so." if taking_over else None
         super().__init__(f"{text}; {left}" if taking_over else text, refused=refused, remedy=wait)
         self.nodes, self.left_s, self.taking_over = tuple(nodes), left_s, taking_over
-        self.shows_life = any(each.shows_life for each in nodes)
+        self.shows_life = any(node.shows_life for node in nodes)
 
 
 def unnamed_of(view: Broker, peer: Broker | None) -> tuple[Node, ...]:
@@ -79,18 +79,18 @@ def told_by(peer: Broker, site: str, named: int) -> tuple[Node, ...]:
 
 def of_nodes(view: Broker, peer: Broker | None, severity: Severity) -> Iterator[Finding]:
     """`severity` is of nodes that the settings do not name."""
-    broker, by_state = f"{view.site}/{view.pair}", Counter(each.state for each in view.nodes)
+    broker, by_state = f"{view.site}/{view.pair}", Counter(node.state for node in view.nodes)
     if by_state[NodeState.ACTIVE] > 1:
         yield found("DR-NODE-005", broker=broker, nodes=shown(view), site=view.site)
     if nodes := unnamed_of(view, peer):
-        yield found("DR-NODE-001.several", severity=severity, nodes=some([str(each) for each in nodes]), site=view.site)
-    for each in view.nodes:
-        if each.state is NodeState.PASSIVE and each.in_sync is False:
-            yield found("DR-NODE-006.not_in_sync", broker=broker, node=each.name)
-        elif each.state is NodeState.PASSIVE and each.node != view.node:
-            yield found("DR-NODE-006.stranger", broker=broker, node=each.name)
-        elif each.state is NodeState.PASSIVE and each.version != view.version:
-            yield found("DR-NODE-006.version", broker=broker, node=each.name, version=each.version, active=view.version)
+        yield found("DR-NODE-001.several", severity=severity, nodes=some([str(node) for node in nodes]), site=view.site)
+    for node in view.nodes:
+        if node.state is NodeState.PASSIVE and node.in_sync is False:
+            yield found("DR-NODE-006.not_in_sync", broker=broker, node=node.name)
+        elif node.state is NodeState.PASSIVE and node.node != view.node:
+            yield found("DR-NODE-006.stranger", broker=broker, node=node.name)
+        elif node.state is NodeState.PASSIVE and node.version != view.version:
+            yield found("DR-NODE-006.version", broker=broker, node=node.name, version=node.version, active=view.version)
     if view.nodes and peer is not None and len(peer.link.peer_nodes) == 1:
         yield found("DR-NODE-006.link", broker=broker, peer=peer.site, how=peer.link.adds_node)
 
@@ -101,7 +101,7 @@ def shown(view: Broker) -> str:
 
 def of_silent_nodes(site: str, nodes: Sequence[Node]) -> Finding:
     """Of a broker that does not answer where the settings look for it."""
-    return found("DR-NODE-001.silent", severity=Severity.WARNING, site=site, nodes=some([str(each) for each in nodes]))
+    return found("DR-NODE-001.silent", severity=Severity.WARNING, site=site, nodes=some([str(node) for node in nodes]))
 
 
 def of_obstacles(
@@ -109,7 +109,11 @@ def of_obstacles(
 ) -> Iterator[Finding]:
     """Everything of the kind, with what a broker cannot tell yet unless `unknown` is false; of addresses, only those
     that are included."""
-    for each in view.obstacles:
-        if (each.known or unknown) and (not each.addresses or any(includes(name) for name in each.addresses)):
-            key = "DR-LIMIT-001.serving" if view.role is Role.SERVING and not each.addresses else "DR-LIMIT-001"
-            yield found(key, remedy=each.remedy, severity=severity, site=view.site, pair=view.pair, limit=each.text)
+    for obstacle in view.obstacles:
+        if (obstacle.known or unknown) and (
+            not obstacle.addresses or any(includes(name) for name in obstacle.addresses)
+        ):
+            key = "DR-LIMIT-001.serving" if view.role is Role.SERVING and not obstacle.addresses else "DR-LIMIT-001"
+            yield found(
+                key, remedy=obstacle.remedy, severity=severity, site=view.site, pair=view.pair, limit=obstacle.text
+            )

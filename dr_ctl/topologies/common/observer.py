@@ -206,7 +206,7 @@ class Observer(Generic[V_co, A_co]):
     def answering(self, site: str) -> list[V_co]:
         """Look at one site; only those of its brokers that answer."""
         views = self.together(partial(self._view, least_s=0.0), self.at(site))
-        return [each for each in views if not isinstance(each, Silent)]
+        return [view for view in views if not isinstance(view, Silent)]
 
     def ways(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
         """The brokers of each pair that is still to move, the source's first."""
@@ -215,7 +215,7 @@ class Observer(Generic[V_co, A_co]):
 
     def between(self, source: str, target: str) -> Sequence[tuple[A_co, A_co]]:
         """The brokers of each pair, first the source's."""
-        return [(here, self.brokers[target][pair]) for pair, here in self.brokers[source].items()]
+        return [(view, self.brokers[target][pair]) for pair, view in self.brokers[source].items()]
 
     def close(self) -> None:
         self._watch.close()
@@ -372,11 +372,11 @@ class Observer(Generic[V_co, A_co]):
     def _puzzling(self, snapshot: Snapshot[V_co]) -> bool:
         """Whether counts differ by more than one look can explain, or a broker may have died a moment ago: its ports
         refuse, and the peer's link is connected."""
-        for here, there in snapshot.both(*snapshot.sites):
-            source, target = (there, here) if there.open and not here.open else (here, there)
-            if self._reads.unlike(source, target, self.queues, snapshot.moved.get(here.pair, {})):
+        for local, peer in snapshot.both(*snapshot.sites):
+            source, target = (peer, local) if peer.open and not local.open else (local, peer)
+            if self._reads.unlike(source, target, self.queues, snapshot.moved.get(local.pair, {})):
                 return True
-        refusing = [each for brokers in snapshot.sites.values() for each in brokers.values() if _refuses(each)]
+        refusing = [broker for brokers in snapshot.sites.values() for broker in brokers.values() if _refuses(broker)]
         views = [view for each in refusing if (view := snapshot.peer(each)) is not None]
         return any(view.link.attached or (view.link.arrivals is not None and not snapshot.moved) for view in views)
 

@@ -56,13 +56,13 @@ def is_kept_out(snapshot: Snapshot[Broker], move: Move) -> bool:
     closed, and was read to hold nothing. Sites with one store hold nothing of their own."""
     if snapshot.one_store:
         return True
-    here, there = snapshot.views(move.target), snapshot.views(move.source)
-    name = [document(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in here]
-    shut = all(view.link.is_shut for view in here)
-    nothing = len(there) == len(snapshot.sites[move.source]) and all(
-        not each.open and not [*each.link.left_to_ship()] for each in there
+    local, peer = snapshot.views(move.target), snapshot.views(move.source)
+    name = [document(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in local]
+    shut = all(view.link.is_shut for view in local)
+    nothing = len(peer) == len(snapshot.sites[move.source]) and all(
+        not each.open and not [*each.link.left_to_ship()] for each in peer
     )
-    return (all(name) and shut) or (nothing and all(view.link.unapplied == 0 for view in here))
+    return (all(name) and shut) or (nothing and all(view.link.unapplied == 0 for view in local))
 
 
 def let_in_again(views: Iterable[Broker], lost: str) -> str | None:
@@ -98,9 +98,9 @@ def of_return(
                     elif each.id not in mended:
                         yield each
     severity = Severity.ERROR if move.ask.operation == FAILBACK else Severity.WARNING
-    for here, there in ((move.target, move.source), (move.source, move.target)):
-        for view in snapshot.views(here):
-            yield from of_nodes(view, snapshot.view(there, view.pair), severity)
+    for local, peer in ((move.target, move.source), (move.source, move.target)):
+        for view in snapshot.views(local):
+            yield from of_nodes(view, snapshot.view(peer, view.pair), severity)
     for view in snapshot.views(move.target):
         yield from of_obstacles(view, severity, move.ask.includes)
     if snapshot.roles[move.target] is Role.SERVING and snapshot.roles[move.source] is Role.SERVING:
@@ -116,15 +116,15 @@ def is_settled(snapshot: Snapshot[Any], move: Move) -> bool:
 def nothing_owed(snapshot: Snapshot[Any], move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, the links that are configured ship, and no message
     or acknowledgement is under way."""
-    here, there = snapshot.views(move.source), snapshot.views(move.target)
+    local, peer = snapshot.views(move.source), snapshot.views(move.target)
     ship = all(
         (view.link.attached or view.link.missing)
         and all(listener.started for listener in view.link.listeners)
         and not view.link.barred
-        for view in (*here, *there)
+        for view in (*local, *peer)
     )
-    shipped = not any([*view.link.left_to_ship()] for view in there if not view.link.missing)
-    return is_settled(snapshot, move) and ship and shipped and all(view.link.unapplied == 0 for view in here)
+    shipped = not any([*view.link.left_to_ship()] for view in peer if not view.link.missing)
+    return is_settled(snapshot, move) and ship and shipped and all(view.link.unapplied == 0 for view in local)
 
 
 _SHUTS: Final = Weight.SINGLE_STEP | Weight.FENCING
@@ -146,7 +146,7 @@ def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
         weight = _WEIGHTS.get(move.ask.operation, Weight.SINGLE_STEP)
         for view in snapshot.views(move.source) if move.ask.operation == FENCE else ():
             peer = snapshot.view(move.target, view.pair)
-            yield from (weighed(each, weight) for each in of_nodes(view, peer, Severity.WARNING))
+            yield from (weighed(finding, weight) for finding in of_nodes(view, peer, Severity.WARNING))
             yield from of_link_listeners(view, peer)
             if peer is None and (locks := view.fence.contends):
                 broker = f"{view.site}/{view.pair}"
@@ -209,31 +209,31 @@ def _coming_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
 
 def _unproven(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     """Opening a site needs the receipt of a drain; without a receipt, outflows that were read as empty."""
-    for here, there in snapshot.both(move.source, move.target):
-        if there.role is Role.SERVING:
+    for local, peer in snapshot.both(move.source, move.target):
+        if peer.role is Role.SERVING:
             continue
-        receipt = receipts.held_at(there)
+        receipt = receipts.held_at(peer)
         if receipt is not None:
-            for text in receipts.moved(receipt, (here, there), move.ask):
+            for text in receipts.moved(receipt, (local, peer), move.ask):
                 yield found("DR-RECEIPT-001", why=text, source=move.source, target=move.target)
             continue
-        ships = [view for view in (here, there) if view is here or not view.link.missing]
+        ships = [view for view in (local, peer) if view is local or not view.link.missing]
         left = [text for view in ships for text in view.link.left_to_ship()]
-        if left := [*left, *_unapplied(here), *_unapplied(there)]:
-            key = "DR-RECEIPT-002.no_link" if here.link.missing else "DR-RECEIPT-002"
+        if left := [*left, *_unapplied(local), *_unapplied(peer)]:
+            key = "DR-RECEIPT-002.no_link" if local.link.missing else "DR-RECEIPT-002"
             yield found(key, left=some(left), source=move.source, target=move.target)
 
 
 def _moved_on(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     """A site may be opened again only while the other holds nothing that it lacks, and the site itself has applied all
     that came."""
-    for here, there in snapshot.both(move.source, move.target):  # a pair with a silent broker is not opened
-        if here.open:
+    for view, peer in snapshot.both(move.source, move.target):  # a pair with a silent broker is not opened
+        if view.open:
             continue
         # What a lost site still holds is kept out, and comes in when it is taken in again.
-        holds = [] if lost_alone(snapshot.debts) == move.target else there.link.left_to_ship()
-        if left := [*holds, *_unapplied(here)]:
-            key = "DR-UNFENCE-001.no_link" if there.link.missing else "DR-UNFENCE-001"
+        holds = [] if lost_alone(snapshot.debts) == move.target else peer.link.left_to_ship()
+        if left := [*holds, *_unapplied(view)]:
+            key = "DR-UNFENCE-001.no_link" if peer.link.missing else "DR-UNFENCE-001"
             yield found(key, left=some(left), source=move.source, target=move.target)
 
 
@@ -243,11 +243,11 @@ def lies_here_alone(case: Case[V], surplus: Callable[[V, V], Mapping[str, int]])
     snapshot, move = case.snapshot, case.move
     if move.ask.operation != UNFENCE or lost_alone(snapshot.debts) == move.target:
         return
-    for here, there in snapshot.both(move.source, move.target):
-        if here.open or there.open or here.link.missing:
+    for view, peer in snapshot.both(move.source, move.target):
+        if view.open or peer.open or view.link.missing:
             continue
-        if more := [f"{queue}: {count}" for queue, count in surplus(here, there).items() if count > 0]:
-            yield found("DR-UNFENCE-003", site=here.site, other_site=there.site, queues=some(more))
+        if more := [f"{queue}: {count}" for queue, count in surplus(view, peer).items() if count > 0]:
+            yield found("DR-UNFENCE-003", site=view.site, other_site=peer.site, queues=some(more))
 
 
 def _unapplied(view: Broker) -> Iterator[str]:

@@ -38,7 +38,7 @@ class Mark:
     @classmethod
     def of(cls, view: Broker, ask: Ask | None = None) -> Mark:
         """Mark the broker as it is now, with the queues of the units that are asked for."""
-        mine = [each for each in view.link.counters if ask is None or ask.includes(view.unit_of(each.name))]
+        mine = [counter for counter in view.link.counters if ask is None or ask.includes(view.unit_of(counter.name))]
         figures = [(queue.name, queue.depth, queue.added, queue.removed) for queue in mine]
         return cls(view.start, hashlib.sha256(json.dumps(sorted(figures)).encode()).hexdigest())
 
@@ -109,12 +109,12 @@ def held_at(view: Broker) -> Receipt | None:
 def moved(receipt: Receipt, views: Sequence[Broker], ask: Ask | None = None) -> list[str]:
     """Say what is not any more as the receipt says."""
     since = f"the receipt of {receipt.at}"
-    found = []
+    reasons = []
     for view in views:
         mark = receipt.marks.get(view.site)
         why = mark.why_not(view, since, ask) if mark is not None else f"{since} says nothing of {view.site}"
-        found += [why] if why is not None else []
-    return found
+        reasons += [why] if why is not None else []
+    return reasons
 
 
 def write(view: Broker, receipt: Receipt | None, when: str | None = None) -> tuple[Call, ...]:

@@ -117,8 +117,8 @@ class Recipe(Generic[V]):
         checks, case = self._checks, Case(self.rules, snapshot, move)
 
         def of_one(view: V) -> Iterable[Finding]:
-            found = [*checks.of_broker(view), *(of_standby(view) if view.role is not Role.SERVING else ())]
-            return on_the_way(found, view, snapshot.peer(view), move)
+            findings = [*checks.of_broker(view), *(of_standby(view) if view.role is not Role.SERVING else ())]
+            return on_the_way(findings, view, snapshot.peer(view), move)
 
         return [
             *of_brokers(snapshot, (*OF_BROKER, *checks.by_broker), of_one),

@@ -62,7 +62,7 @@ class Silent:
     def role(self) -> Role:
         """Down only when every port that is known refuses, nothing shows that it lives, and no other node of it can be
         the broker by now; sick when something lives there."""
-        states = [each.state for each in self.nodes] or [state_of(self.error, refuses=self.ports_refuse)]
+        states = [node.state for node in self.nodes] or [state_of(self.error, refuses=self.ports_refuse)]
         is_down = self.ports_refuse and standing(states, self.left_s) is Standing.DOWN
         if is_down and not (self.unnamed or self.signs or self.taken):
             return Role.DOWN
@@ -71,7 +71,7 @@ class Silent:
     @property
     def takes_over(self) -> str | None:
         """That one of its nodes may be about to be active, with what each shows."""
-        states = [each.state for each in self.nodes]
+        states = [node.state for node in self.nodes]
         return str(self.error) if states and standing(states, self.left_s) is Standing.TAKING_OVER else None
 
 
@@ -94,7 +94,7 @@ class Snapshot(Generic[V_co]):
 
     @property
     def roles(self) -> Mapping[str, Role]:
-        return {site: _together([each.role for each in brokers.values()]) for site, brokers in self.sites.items()}
+        return {site: _together([broker.role for broker in brokers.values()]) for site, brokers in self.sites.items()}
 
     @property
     def one_store(self) -> bool:
@@ -160,10 +160,10 @@ class Snapshot(Generic[V_co]):
     def views(self, site: str) -> list[V_co]:
         return [each for each in self.sites[site].values() if not isinstance(each, Silent)]
 
-    def both(self, here: str, there: str) -> Iterator[tuple[V_co, V_co]]:
+    def both(self, local: str, remote: str) -> Iterator[tuple[V_co, V_co]]:
         """The two brokers of each pair of which both answered, the first site's first."""
-        for pair in self.sites[here]:
-            one, other = self.view(here, pair), self.view(there, pair)
+        for pair in self.sites[local]:
+            one, other = self.view(local, pair), self.view(remote, pair)
             if one is not None and other is not None:
                 yield one, other
 
@@ -180,15 +180,15 @@ class Snapshot(Generic[V_co]):
     @property
     def brokers(self) -> Sequence[BrokerSnapshot]:
         return [
-            _broker(each, self._before(each), self.took_s)
+            _broker(broker, self._before(broker), self.took_s)
             for brokers in self.sites.values()
-            for each in brokers.values()
+            for broker in brokers.values()
         ]
 
     @property
     def locks(self) -> Sequence[Look]:
         return [
-            Look(view.site, view.pair, view.now_ms, tuple(LockDocument.of_text(*each) for each in texts))
+            Look(view.site, view.pair, view.now_ms, tuple(LockDocument.of_text(*text) for text in texts))
             for view in self._all()
             for texts in (numbered(view.documents, LOCK),)
         ]
@@ -205,7 +205,7 @@ class Snapshot(Generic[V_co]):
         for view in self._all():
             found += view.link.rows(self.peer(view), at)
             rows = [queue.row(view, at, acked=queue.acked) for queue in view.business.values() if queue.counted]
-            found += rows if view.link.redelivers else [replace(each, delivering=0) for each in rows]
+            found += rows if view.link.redelivers else [replace(row, delivering=0) for row in rows]
         return found + [
             Row(ts=at, site=each.site, pair=each.pair, kind="node", name=each.at or each.shown_by)
             for each in self._unnamed_now()
@@ -252,7 +252,7 @@ class Snapshot(Generic[V_co]):
         gone = Unreachable(f"{site} is taken for lost, for this plan alone", refused=True)
         nodes = {pair: tuple(node for node in self.unnamed(site) if node.pair == pair) for pair in self.sites[site]}
         brokers = {pair: Silent(pair, site, gone, ports_refuse=True, unnamed=nodes[pair]) for pair in self.sites[site]}
-        workloads = [each for each in self.workloads if each.site != site]  # gone with their hosts
+        workloads = [workload for workload in self.workloads if workload.site != site]  # gone with their hosts
         return replace(self, sites={**self.sites, site: brokers}, moved={}, before=None, workloads=workloads)
 
     def _before(self, view: Broker | Silent) -> Broker | None:
@@ -287,11 +287,11 @@ class Snapshot(Generic[V_co]):
     def _beside(self) -> Iterator[Finding]:
         """Brokers with several nodes: what speaks against a move of them."""
         for site, brokers in self.sites.items():
-            for each in brokers.values():
-                if not isinstance(each, Silent):
-                    yield from of_nodes(each, self.peer(each), Severity.WARNING)
-                elif each.unnamed:
-                    yield of_silent_nodes(site, each.unnamed)
+            for broker in brokers.values():
+                if not isinstance(broker, Silent):
+                    yield from of_nodes(broker, self.peer(broker), Severity.WARNING)
+                elif broker.unnamed:
+                    yield of_silent_nodes(site, broker.unnamed)
 
     def _unable(self) -> Iterator[Finding]:
         """What keeps clients from working, now where they are let in, and after a failover elsewhere."""

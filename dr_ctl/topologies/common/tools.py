@@ -235,7 +235,7 @@ class Sender:
         brokers: dict[tuple[str, str], list[Call]] = {}
         for call in calls:
             brokers.setdefault((call.site, call.unit), []).append(call)
-        posts = together([partial(self._post, each) for each in brokers.values()], "change", most=MOST_AT_ONCE)
+        posts = together([partial(self._post, broker) for broker in brokers.values()], "change", most=MOST_AT_ONCE)
         outcomes = {key: iter(each) for key, each in zip(brokers, posts, strict=True)}
         return [next(outcomes[call.site, call.unit]) for call in calls]
 
@@ -288,7 +288,7 @@ def not_done(
 ) -> Refused | None:
     """The refusal of a change that left messages as they were, with what a broker said, or else with what is seen of
     them; returns None where it left none."""
-    why = next((each.text for each in outcomes if not isinstance(each, Done)), they)
+    why = next((outcome.text for outcome in outcomes if not isinstance(outcome, Done)), they)
     return Refused(f"{len(left)} {about}: {why}") if left else None
 
 

@@ -211,8 +211,8 @@ class PairTopology(Generic[V]):
 
     def spend_at_most(self, seconds: float, site: str) -> None:
         self.observer.spend_at_most(seconds, site)
-        for each in self.others:
-            each.spend_at_most(seconds, site)
+        for other in self.others:
+            other.spend_at_most(seconds, site)
 
     def stores(self) -> Sequence[Store]:
         return [access.store() for access in self.observer.all()]
@@ -231,8 +231,8 @@ class PairTopology(Generic[V]):
 
     def close(self) -> None:
         self.observer.close()
-        for each in self.others:
-            each.close()
+        for other in self.others:
+            other.close()
 
 
 @dataclass(frozen=True, slots=True)

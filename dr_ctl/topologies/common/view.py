@@ -261,7 +261,7 @@ class Broker(ABC):
     def differing(self) -> frozenset[str]:
         """The addresses and queues whose content may rightly differ from the peer's: of dead letters and expired
         messages every broker fills its own, and some kinds of queues drop messages, or lose them with a restart."""
-        aside = {address for each in self.queues for address in (each.dead_letter_address, each.expiry_address)}
+        aside = {address for queue in self.queues for address in (queue.dead_letter_address, queue.expiry_address)}
         drop = {
             name
             for name, each in self.business.items()
@@ -302,11 +302,11 @@ class Broker(ABC):
                 return snapshot
         match call.goal:
             case Goal.OPEN | Goal.CLOSE:
-                listener = next((each for each in self.acceptors if each.name == call.thing), None)
+                listener = next((acceptor for acceptor in self.acceptors if acceptor.name == call.thing), None)
                 return listener is not None and listener.started is (call.goal is Goal.OPEN)
             case Goal.PAUSE | Goal.RESUME:
                 queues = [self.named.get(name) for name in queues_of(call, self)]
-                return all((each is not None and each.paused) is (call.goal is Goal.PAUSE) for each in queues)
+                return all((queue is not None and queue.paused) is (call.goal is Goal.PAUSE) for queue in queues)
             case Goal.SHUT_OUT | Goal.ADMIT:
                 let_in = self.lets_in(call.thing) if call.thing != ALL else not self.fence.shut_out
                 return let_in is (call.goal is Goal.ADMIT)
@@ -318,12 +318,12 @@ class Broker(ABC):
     @final
     def listeners(self) -> tuple[Acceptor, ...]:
         """The acceptors that clients use."""
-        return tuple(each for each in self.acceptors if each.name in self.config.clients)
+        return tuple(acceptor for acceptor in self.acceptors if acceptor.name in self.config.clients)
 
     @property
     @final
     def missing_listeners(self) -> tuple[str, ...]:
-        return tuple(name for name in self.config.clients if name not in {each.name for each in self.acceptors})
+        return tuple(name for name in self.config.clients if name not in {acceptor.name for acceptor in self.acceptors})
 
     @property
     @final

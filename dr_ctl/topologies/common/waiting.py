@@ -26,18 +26,18 @@ class Direction(Protocol[R_contra]):
     """What is under way from one broker to its peer, by a reading of each."""
 
     @property
-    def here(self) -> Access[Any]: ...
+    def local(self) -> Access[Any]: ...
 
     @property
-    def there(self) -> Access[Any]: ...
+    def remote(self) -> Access[Any]: ...
 
-    def left(self, here: R_contra, there: R_contra) -> int | None:
+    def left(self, view: R_contra, peer: R_contra) -> int | None:
         """The number under way, or None if unread."""
 
-    def why(self, here: R_contra, there: R_contra) -> list[str]:
+    def why(self, view: R_contra, peer: R_contra) -> list[str]:
         """The reasons why the wait cannot end."""
 
-    def mends(self, here: R_contra, there: R_contra | BrokerError) -> list[Call]:
+    def mends(self, view: R_contra, peer: R_contra | BrokerError) -> list[Call]:
         """The calls that are due now, because a link is stopped or hangs."""
 
     @property
@@ -110,7 +110,7 @@ class Wait(Generic[R]):
         return Refused(now.broken) if now.broken is not None else self._late(now.left, now.why, stall_s)
 
     def _noted(self, opened: Callable[[R], Sequence[str]]) -> _Reading[R]:
-        brokers = {(access.site, access.pair): access for way in self._directions for access in (way.here, way.there)}
+        brokers = {(access.site, access.pair): access for way in self._directions for access in (way.local, way.remote)}
         answers: Sequence[Any] = self._tools.observer.answers(brokers.values(), self._parts)
         readings: Readings[R] = dict(zip(brokers, answers, strict=True))
         left, self.why = self._left(readings)
@@ -129,16 +129,16 @@ class Wait(Generic[R]):
     def _left(self, readings: Readings[R]) -> tuple[int | None, list[str]]:
         left: list[int | None] = []
         why: list[str] = []
-        several = len({way.here.pair for way in self._directions}) > 1
+        several = len({way.local.pair for way in self._directions}) > 1
         for way in self._directions:
-            named = f"{way.here.pair}: " if several else ""
-            here, there = readings[way.here.site, way.here.pair], readings[way.there.site, way.there.pair]
-            if not isinstance(here, BrokerError) and not isinstance(there, BrokerError):
-                left.append(way.left(here, there))
-                why += [f"{named}{reason}" for reason in way.why(here, there)]
+            named = f"{way.local.pair}: " if several else ""
+            view, peer = readings[way.local.site, way.local.pair], readings[way.remote.site, way.remote.pair]
+            if not isinstance(view, BrokerError) and not isinstance(peer, BrokerError):
+                left.append(way.left(view, peer))
+                why += [f"{named}{reason}" for reason in way.why(view, peer)]
             else:
                 left.append(None)
-                answers = ((way.here.site, here), (way.there.site, there))
+                answers = ((way.local.site, view), (way.remote.site, peer))
                 silent = [(site, answer) for site, answer in answers if isinstance(answer, BrokerError)]
                 why += [f"{named}{site} does not answer: {error}" for site, error in silent]
         return total(left), list(dict.fromkeys(why))
@@ -155,13 +155,13 @@ class Wait(Generic[R]):
     def _mend(self, readings: Readings[R]) -> None:
         """Start what is stopped or hangs. A started link connects by itself."""
         for way in self._directions:
-            key = way.here.site, way.here.pair
-            here, there = readings[key], readings[way.there.site, way.there.pair]
-            if isinstance(here, BrokerError) or self._mended.get(key, 0) >= AT_MOST:
+            key = way.local.site, way.local.pair
+            view, peer = readings[key], readings[way.remote.site, way.remote.pair]
+            if isinstance(view, BrokerError) or self._mended.get(key, 0) >= AT_MOST:
                 continue
-            if calls := way.mends(here, there):
+            if calls := way.mends(view, peer):
                 self._mended[key] = self._mended.get(key, 0) + 1
-                self._context.notice(f"{way.here.site}: {way.mending}")
+                self._context.notice(f"{way.local.site}: {way.mending}")
                 self._tools.change(calls, self._context)
 
 

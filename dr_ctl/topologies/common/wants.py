@@ -53,8 +53,8 @@ class AtBroker:
     @classmethod
     def of(cls, rules: Rules, move: Move, view: Any, calls: Sequence[Call] = ()) -> AtBroker:
         """`calls` are the step's, at any broker."""
-        there = [call for call in calls if (call.site, call.unit) == (view.site, view.pair)]
-        return cls(rules, move, view, before(move, view), there)
+        peer = [call for call in calls if (call.site, call.unit) == (view.site, view.pair)]
+        return cls(rules, move, view, before(move, view), peer)
 
     def named(self, *goals: Goal) -> set[str]:
         return {call.thing for call in self.calls if call.goal in goals}

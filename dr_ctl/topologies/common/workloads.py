@@ -10,16 +10,16 @@ from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
 
 def as_they_are(roles: Mapping[str, Role], workloads: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
     yield from twice(workloads)
-    for each in workloads:
-        yield from (unread(each, Severity.WARNING),) if each.runs is None else misplaced(each, roles)
+    for workload in workloads:
+        yield from (unread(workload, Severity.WARNING),) if workload.runs is None else misplaced(workload, roles)
 
 
 def twice(workloads: Sequence[WorkloadSnapshot], severity: Severity = Severity.ERROR) -> Iterator[Finding]:
     """The singletons that run at both sites."""
     where: dict[str, list[str]] = {}
-    for each in workloads:
-        if each.singleton and each.runs:
-            where.setdefault(each.name, []).append(each.site)
+    for workload in workloads:
+        if workload.singleton and workload.runs:
+            where.setdefault(workload.name, []).append(workload.site)
     for name, sites in where.items():
         if len(sites) > 1:
             yield found("DR-WORK-001", name=name, sites=" and ".join(sites), severity=severity)

@@ -22,16 +22,16 @@ _MENDED: Final = frozenset({"DR-DOOR-004", "DR-CONT-008", "DR-CONT-009", "DR-CON
 _ALIKE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})
 
 
-def of_moved(case: Case[SiteView], here: SiteView, there: SiteView) -> Iterator[Finding]:
+def of_moved(case: Case[SiteView], view: SiteView, peer: SiteView) -> Iterator[Finding]:
     """Find what the two brokers of a pair show together about a move."""
-    yield from of_both(here, there)
-    yield from _too_deep(here, there, case.move)
+    yield from of_both(view, peer)
+    yield from _too_deep(view, peer, case.move)
 
 
 def of_opening(case: Case[SiteView]) -> Iterator[Finding]:
-    def surplus(here: SiteView, there: SiteView) -> dict[str, int]:
-        under_way = total(figure for view in (here, there) for figure in (view.link.to_ship, view.link.unapplied)) or 0
-        more = {name: here.lies(name) - there.lies(name) for name in selected(here, case.rules.queues)}
+    def surplus(local: SiteView, peer: SiteView) -> dict[str, int]:
+        under_way = total(figure for view in (local, peer) for figure in (view.link.to_ship, view.link.unapplied)) or 0
+        more = {name: local.lies(name) - peer.lies(name) for name in selected(local, case.rules.queues)}
         return {name: count for name, count in more.items() if count > under_way}
 
     return reasons.lies_here_alone(case, surplus)
@@ -84,25 +84,25 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
 
 
 def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
-    here, there = source.service, target.service
+    view, peer = source.service, target.service
     yield from of_pair(source, target)
     yield from of_mqtt(source, target)
-    if here is None or there is None:
+    if view is None or peer is None:
         return
-    if here.site_id == there.site_id:
-        yield found("DR-CONT-004", pair=source.pair, site_id=here.site_id)
-    if (here.suffixes, here.prefix) != (there.suffixes, there.prefix):
+    if view.site_id == peer.site_id:
+        yield found("DR-CONT-004", pair=source.pair, site_id=view.site_id)
+    if (view.suffixes, view.prefix) != (peer.suffixes, peer.prefix):
         yield found("DR-CONT-005.named_otherwise", pair=source.pair, source=source.site, target=target.site)
     names = {flow.queue for flow in source.flows} ^ {flow.queue for flow in target.flows}
     if names:
         yield found("DR-CONT-005.one_site", pair=source.pair, flows=some(sorted(names)))
     skew_ms = abs(source.now_ms - target.now_ms)
-    if skew_ms > min(here.staging_ms, there.staging_ms):
+    if skew_ms > min(view.staging_ms, peer.staging_ms):
         yield found(
             "DR-CONT-012",
             pair=source.pair,
             skew=f"{skew_ms / 1000:.1f}",
-            delay=f"{min(here.staging_ms, there.staging_ms) / 1000:g}",
+            delay=f"{min(view.staging_ms, peer.staging_ms) / 1000:g}",
         )
 
 
@@ -110,9 +110,9 @@ def of_return(case: Case[SiteView]) -> Iterator[Finding]:
     snapshot, move = case.snapshot, case.move
     yield from reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.continuity")
     for pair in snapshot.sites[move.source]:
-        here, there = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
-        if here is not None and there is not None:
-            yield from (each for each in of_both(here, there) if each.id in _ALIKE)
+        view, peer = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
+        if view is not None and peer is not None:
+            yield from (each for each in of_both(view, peer) if each.id in _ALIKE)
     yield from _exposure(snapshot, move)
 
 

@@ -42,33 +42,33 @@ class Compared:
     because it had them before. `counted`: its clients have acknowledged so many since the start of its broker."""
 
     queue: str
-    here: frozenset[str] | None
+    local: frozenset[str] | None
     behind: frozenset[str] | None
-    there: frozenset[str] | None
+    remote: frozenset[str] | None
     staged: frozenset[str] | None
     had: frozenset[str] = frozenset()
     counted: int = 0
 
     @property
     def known(self) -> bool:
-        return None not in (self.here, self.behind, self.there, self.staged)
+        return None not in (self.local, self.behind, self.remote, self.staged)
 
     @property
     def undelivered(self) -> frozenset[str]:
         """Ids that are staged at the site that is left, are not in its queue, and are at the other site too. Either no
         client had the message yet, or the queue refused it as a duplicate and the earlier copy was consumed. Where the
         refusal was not seen, no copy is removed."""
-        return ((_set(self.behind) - _set(self.here)) & (_set(self.there) | _set(self.staged))) - self.had
+        return ((_set(self.behind) - _set(self.local)) & (_set(self.remote) | _set(self.staged))) - self.had
 
     @property
     def missing(self) -> frozenset[str]:
         """Ids that are only at the site that is left: the copy was deleted, and moving would lose the message."""
-        return _set(self.here) - _set(self.there) - _set(self.staged)
+        return _set(self.local) - _set(self.remote) - _set(self.staged)
 
     @property
     def lacking(self) -> frozenset[str]:
         """Ids at the other site that the queue of the site that is left lacks: consumed, or lost with its store."""
-        return (_set(self.staged) | _set(self.there)) - _set(self.here) - self.undelivered
+        return (_set(self.staged) | _set(self.remote)) - _set(self.local) - self.undelivered
 
     @property
     def unproven(self) -> frozenset[str]:
@@ -78,12 +78,12 @@ class Compared:
     @property
     def done(self) -> frozenset[str]:
         """Ids in the other site's queue that were consumed here: delivered once already."""
-        return _set(self.there) & (self.lacking - self.unproven)
+        return _set(self.remote) & (self.lacking - self.unproven)
 
     @property
     def surplus(self) -> frozenset[str]:
         """Staged ids that must not be delivered: consumed here already, or in the queue as well."""
-        return _set(self.staged) & (self.lacking - self.unproven | _set(self.there))
+        return _set(self.staged) & (self.lacking - self.unproven | _set(self.remote))
 
 
 def _set(names: frozenset[str] | None) -> frozenset[str]:
@@ -99,8 +99,8 @@ def ids(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str] | None]:
 def _all_of(queue: Queue, plain: Mapping[str, int], later: Iterable[Mapping[str, object]]) -> frozenset[str] | None:
     """Return None where an id is missing, or is repeated, or the queue has moved meanwhile."""
     scheduled = [str(each[_ID]) for each in later if _ID in each]
-    found = frozenset([*plain, *scheduled])
-    return found if len(found) == queue.depth and "null" not in plain else None
+    message_ids = frozenset([*plain, *scheduled])
+    return message_ids if len(message_ids) == queue.depth and "null" not in plain else None
 
 
 def present(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str]]:
@@ -135,8 +135,8 @@ def _read(
 
 def _asks(queue: Queue, listings: Sequence[Listing]) -> list[Ask]:
     """The questions for its ids, of a deep queue slice by slice, and for its listings."""
-    counts = [Ask(queue.bean, Listing.COUNT_BY, (each, _ID)) for each in (slices() if queue.depth > AT_ONCE else [""])]
-    return [*counts, *(Ask(queue.bean, each) for each in listings)]
+    counts = [Ask(queue.bean, Listing.COUNT_BY, (part, _ID)) for part in (slices() if queue.depth > AT_ONCE else [""])]
+    return [*counts, *(Ask(queue.bean, listing) for listing in listings)]
 
 
 def slices() -> list[str]:
@@ -168,13 +168,13 @@ def one_sided(source: SiteView, target: SiteView) -> list[str]:
 
 
 def compare(
-    here: Reader, there: Reader, source: SiteView, target: SiteView, had: Mapping[str, frozenset[str]] = NONE
+    view: Reader, peer: Reader, source: SiteView, target: SiteView, had: Mapping[str, frozenset[str]] = NONE
 ) -> list[Compared]:
     """Compare every flow that holds something anywhere. `had`: by queue, see `Compared`. Raises `BrokerError`."""
     flows = [flow for flow in target.flows if source.lies(flow.queue) or target.lies(flow.queue)]
     shallow = [flow for flow in flows if max(source.lies(flow.queue), target.lies(flow.queue)) <= IDS_UP_TO]
-    at_source = _both(ids(here, [queue for flow in shallow for queue in source.places(flow.queue)]))
-    at_target = _both(ids(there, [queue for flow in shallow for queue in target.places(flow.queue)]))
+    at_source = _both(ids(view, [queue for flow in shallow for queue in source.places(flow.queue)]))
+    at_target = _both(ids(peer, [queue for flow in shallow for queue in target.places(flow.queue)]))
     compared = [
         Compared(
             flow.queue, *source_ids, *target_ids, had.get(flow.queue, frozenset()), source.business[flow.queue].acked
@@ -185,20 +185,20 @@ def compare(
     return compared + [Compared(name, None, None, None, None) for name in sorted(deep)]
 
 
-def still_to_deliver(here: Reader, there: Reader, source: SiteView, target: SiteView, queue: str) -> frozenset[str]:
+def still_to_deliver(view: Reader, peer: Reader, source: SiteView, target: SiteView, queue: str) -> frozenset[str]:
     """Ids that are staged at a serving site, not in its queue, and at the other site: see `Compared.undelivered`.
     Staged ids are read first: a message that moves on meanwhile is found in the queue."""
     lying, staged = source.places(queue)
-    behind, delivered = present(here, [staged, lying])
-    return (behind - delivered) & frozenset().union(*present(there, target.places(queue)))
+    behind, delivered = present(view, [staged, lying])
+    return (behind - delivered) & frozenset().union(*present(peer, target.places(queue)))
 
 
-def refuses_only_what_it_had(here: Reader, source: SiteView, queue: str) -> bool:
+def refuses_only_what_it_had(view: Reader, source: SiteView, queue: str) -> bool:
     """Say so of a queue that takes what others send and nothing of what is staged for it. Only an address that pages
     takes from everybody at any time: one that fails or drops sends while it is full may have refused then what it would
     take now, and one that blocks may starve the bridge while it serves others. Raises `BrokerError`."""
     address = source.business[queue].address
-    return policies(here, source, [address])[address] == "PAGE"
+    return policies(view, source, [address])[address] == "PAGE"
 
 
 def _both(sets: Sequence[frozenset[str] | None]) -> list[tuple[frozenset[str] | None, frozenset[str] | None]]:
@@ -212,18 +212,18 @@ def removals(source: SiteView, target: SiteView, compared: Iterable[Compared]) -
         flow = target.flow(each.queue)
         if flow is None or not each.known:
             continue
-        there, staged, here = _set(each.there), _set(each.staged), _set(each.here)
+        peer, staged, view = _set(each.remote), _set(each.staged), _set(each.local)
         lying = target.business[each.queue]
-        yield from remove(target, flow.in_mirror, Consumed(staged & there, LiesThere(lying.name, there)))
+        yield from remove(target, flow.in_mirror, Consumed(staged & peer, LiesThere(lying.name, peer)))
         if gone := each.lacking - each.unproven:
             depth = source.business[each.queue].depth if each.queue in source.business else 0
-            listing = Whole(each.queue, here, before=len(here), after=depth)
-            covered = Covered((there | staged) - each.undelivered, listing, each.counted)
-            yield from remove(target, flow.in_mirror, Consumed(gone & staged - there, covered))
-            yield from remove(target, lying, Consumed(gone & there, covered))
+            listing = Whole(each.queue, view, before=len(view), after=depth)
+            covered = Covered((peer | staged) - each.undelivered, listing, each.counted)
+            yield from remove(target, flow.in_mirror, Consumed(gone & staged - peer, covered))
+            yield from remove(target, lying, Consumed(gone & peer, covered))
 
 
-def echoes(there: Reader, target: SiteView) -> dict[str, Consumed]:
+def echoes(peer: Reader, target: SiteView) -> dict[str, Consumed]:
     """Messages staged at a closed site that lie in its queue too, by queue: a moved message came back. One copy is
     enough there, whatever the other site's clients do meanwhile."""
     flows = [
@@ -235,7 +235,7 @@ def echoes(there: Reader, target: SiteView) -> dict[str, Consumed]:
         # Messages that a bridge has taken cannot be removed from the queue.
         and not flow.target_bridge.started
     ]
-    sets = present(there, [queue for flow in flows for queue in target.places(flow.queue)])
+    sets = present(peer, [queue for flow in flows for queue in target.places(flow.queue)])
     both = zip(flows, sets[::2], sets[1::2], strict=True)
     return {
         flow.queue: Consumed(twice, LiesThere(flow.queue, lying))

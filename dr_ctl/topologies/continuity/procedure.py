@@ -135,12 +135,12 @@ def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence
     """Remove staged messages that also lie in the target's queue, and count how many were seen to be gone. Remove no
     message where the ids could not be read, for the drain compares all of them."""
     removed = 0
-    for (_, there), (_, target) in zip(ways, pairs, strict=True):
+    for (_, peer), (_, target) in zip(ways, pairs, strict=True):
         try:
-            if twice := copies.echoes(there.reader(), target):
+            if twice := copies.echoes(peer.reader(), target):
                 places = [(target.places(name)[1], gone) for name, gone in twice.items()]
                 tools.change([call for staged, gone in places for call in copies.remove(target, staged, gone)], context)
-                left = copies.echoes(there.reader(), target)
+                left = copies.echoes(peer.reader(), target)
                 removed += sum(
                     len(gone.ids - (left[name].ids if name in left else set())) for name, gone in twice.items()
                 )
@@ -169,7 +169,7 @@ class _Idle:
 
     def why(self, way: Way, both: Both, now_s: float) -> list[str]:
         """Name the messages still being delivered, except messages long refused that this site had before."""
-        source, found = both[0], []
+        source, reasons = both[0], []
         for flow in source.flows:
             queue = source.business.get(flow.queue)
             now = _Still(flow.in_mirror.depth, flow.target_bridge.acked, now_s, queue.added if queue is not None else 0)
@@ -186,18 +186,18 @@ class _Idle:
             except BrokerError as error_:
                 refused, unread = False, f" (whether it refuses them was not read: {error_})"
             if now.staged and not refused:
-                found.append(f"{source.site} still delivers {now.staged} staged message(s) of {flow.queue}{unread}")
-        return found
+                reasons.append(f"{source.site} still delivers {now.staged} staged message(s) of {flow.queue}{unread}")
+        return reasons
 
     def _refused(self, way: Way, both: Both, queue: str, *, takes: bool) -> bool:
         """True if a queue that takes no staged message also lacks none. A message in neither its queue nor at the other
         site was consumed. A message still at the other site but not in this queue was had here, if the queue takes
         other messages; otherwise the address or the disk may be full."""
-        here, there = way
+        view, peer = way
         if queue in copies.one_sided(*both):
             return False
-        left = copies.still_to_deliver(here.reader(), there.reader(), *both, queue)
-        if left and not (takes and copies.refuses_only_what_it_had(here.reader(), both[0], queue)):
+        left = copies.still_to_deliver(view.reader(), peer.reader(), *both, queue)
+        if left and not (takes and copies.refuses_only_what_it_had(view.reader(), both[0], queue)):
             return False
         self._had.setdefault(both[0].pair, {})[queue] = left
         return True
@@ -298,7 +298,7 @@ class _Drain:
     def _compare(self) -> Refused | None:
         """Remove messages that must not be delivered; a removal has to settle. Gives the reason against the move."""
         tools, move, removed = self._tools, self._move, False
-        for (here, there), (source, target) in zip(self._ways, self._pairs, strict=True):
+        for (view, peer), (source, target) in zip(self._ways, self._pairs, strict=True):
             compared, refused = compare(tools.observer, source, target, move, tools.had.get(source.pair, {}))
             unread = [each.queue for each in compared if not each.known]
             if unread and _differs(source, target, unread, move):
@@ -313,7 +313,7 @@ class _Drain:
             gone = {each.queue: each.surplus | each.done for each in compared if each.surplus or each.done}
             if not gone:
                 continue
-            [(later, _)] = tools.look([(here, there)])
+            [(later, _)] = tools.look([(view, peer)])
             try:
                 calls = list(copies.removals(later, target, compared))
             except NotWhole as error_:

@@ -70,14 +70,14 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
         post.ask(Read(f"{server},bridge=*,*", _BRIDGE)),
         post.ask(Read(f"{server},component=bridges,name=*", _BRIDGE)),
     )
-    there = post.ask(Search(service))
+    peer = post.ask(Search(service))
     flowing = post.ask(Read(f"{service},subcomponent=flows,flow=*", _FLOW))
     # The service comes last: where its bean is not there, these versions answer that reading it is forbidden.
     serving = post.ask(Read(service, _SERVICE))
     post.send(reader, timeout_s=timeout_s)
     with parts.as_expected(reader.url):
         values = basis.values(reader)
-        plugin = _service(serving) if there.value() else None
+        plugin = _service(serving) if peer.value() else None
         whole = listed.beans()
         counted = [replace(parts.counted(bean, row), internal=True) for bean, row in moved.beans()]
         queues = {queue.name: queue for queue in (*counted, *(parts.queue(bean, row) for bean, row in whole))}
@@ -115,7 +115,7 @@ def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     post = Post()
     basis = parts.Basis(post, view.broker, _DIALECT, known=view)
     asked = [(queue, post.ask(Read(queue.bean, _MOVING))) for queue in moving]
-    there = post.ask(Search(service))
+    peer = post.ask(Search(service))
     serving = post.ask(Read(service, ("SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted")))
     post.send(reader, timeout_s=timeout_s)
     queues = {
@@ -127,7 +127,7 @@ def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
         view,
         **basis.moving(reader),
         node=basis.server.text("NodeID"),
-        service=_serves(view.service, serving.fields()) if there.value() else None,
+        service=_serves(view.service, serving.fields()) if peer.value() else None,
         flows=tuple(
             replace(
                 flow,
@@ -190,7 +190,7 @@ def listed(reader: Reader, queues: Sequence[Queue], *, timeout_s: float = READ_S
         return []
     answers = reader.look([Ask(queue.bean, Listing.DELIVERING) for queue in queues], timeout_s=timeout_s)
     try:
-        return [sum(len(each["elements"]) for each in json.loads(str(answer.value()))) for answer in answers]
+        return [sum(len(load["elements"]) for load in json.loads(str(answer.value()))) for answer in answers]
     except (ValueError, KeyError, TypeError) as error:
         raise BadValue(f"{reader.url}: a list of messages in delivery is not as expected: {error}") from error
 
@@ -199,12 +199,12 @@ def serving(reader: Reader, broker: str, *, timeout_s: float) -> tuple[bool, tup
     """Whether the plugin delivers, and which acceptors are started: a small look."""
     service = service_bean(broker)
     post = Post()
-    there = post.ask(Search(service))
+    peer = post.ask(Search(service))
     acceptors = post.ask(Read(beans.acceptor(broker), ("Name", "Started")))
     serving = post.ask(Read(service, ("SiteActivated", "Delivering")))
     post.send(reader, timeout_s=timeout_s)
     started = tuple(row.text("Name") for _, row in acceptors.beans() if row.flag("Started"))
-    if not there.value():
+    if not peer.value():
         return False, started
     fields = serving.fields()
     return fields.flag("SiteActivated") and fields.flag("Delivering"), started

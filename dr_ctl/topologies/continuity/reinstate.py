@@ -108,7 +108,7 @@ def staged(at: AtBroker) -> Iterator[Call]:
     yield from _removing(at.view, at.move)
     yield from in_part("deliver", (resume(at.view, flow.in_mirror, "it is paused") for flow in at.view.flows))
     bridges = (flow.target_bridge for flow in at.view.flows)
-    yield from in_part("deliver", (start(at.view, each, "deliver again by", "it is stopped") for each in bridges))
+    yield from in_part("deliver", (start(at.view, bridge, "deliver again by", "it is stopped") for bridge in bridges))
 
 
 def start(view: SiteView, bridge: Bridge, about: str, when: str | None = None) -> Call:
@@ -169,10 +169,10 @@ def _residue(access: Access) -> Residue | None:
         return counted
     ids = copies.ids(access.reader(), queues)
     duplicates = 0
-    for to_ship, there in zip(ids[::2], ids[1::2], strict=True):
-        if to_ship is None or there is None:
+    for to_ship, peer in zip(ids[::2], ids[1::2], strict=True):
+        if to_ship is None or peer is None:
             return counted
-        duplicates += len(to_ship & there)
+        duplicates += len(to_ship & peer)
     return Residue(counted.messages, counted.acks, duplicates)
 
 
@@ -250,14 +250,14 @@ def _until_calm(
     def look() -> tuple[list[str], list[str]]:
         """Say what keeps it from going on, and which queues were deleted."""
         pairs = tools.look(tools.observer.between(move.source, move.target))
-        serving = {here.pair: here for here, _ in pairs}
+        serving = {view.pair: view for view, _ in pairs}
         if gone := [call.thing for call in bridges if serving[call.unit].gone_with_its_queue(call)]:
             return gone, gone
         reasons = [reason for both in pairs for reason in why(both)]
-        if again := [call for here, _ in pairs for call in _held(tools.at(here, move))]:
+        if again := [call for view, _ in pairs for call in _held(tools.at(view, move))]:
             tools.change(again, context)
             reasons.append(f"{move.source} had begun to deliver again")
-        left = total(count for here, there in pairs for count in (there.link.to_ship, here.link.unapplied))
+        left = total(count for view, peer in pairs for count in (peer.link.to_ship, view.link.unapplied))
         context.waiting(f"of {move.target}'s residue under way", left, some(reasons) if reasons else None)
         return reasons, []
 
@@ -298,15 +298,15 @@ def _compared(tools: ContinuityTools, way: Way, context: StepContext) -> str | N
     """Try once for a pair: remove messages that must not be delivered. Gives a reason to try again, as messages still
     staged or not read."""
     [(serving, returned)] = tools.look([way])
-    here, there = way
+    view, peer = way
     flows = [flow for flow in serving.flows if flow.in_mirror.depth]
     names = [flow.queue for flow in flows]
     if lacking := sorted({*copies.one_sided(returned, serving)} & {*names}):
         return f"{some(lacking)}: only one of the sites has it"
-    staged = copies.ids(here.reader(), [flow.in_mirror for flow in flows])
-    still = copies.present(there.reader(), [returned.business[name] for name in names])
-    lying = copies.present(here.reader(), [serving.business[name] for name in names])
-    later = there.read()
+    staged = copies.ids(view.reader(), [flow.in_mirror for flow in flows])
+    still = copies.present(peer.reader(), [returned.business[name] for name in names])
+    lying = copies.present(view.reader(), [serving.business[name] for name in names])
+    later = peer.read()
     found: dict[str, frozenset[str]] = {}
     surplus: dict[str, list[Consumed]] = {}
     for flow, staged_ids, left_there, delivered in zip(flows, staged, still, lying, strict=True):
@@ -339,10 +339,10 @@ def _compared(tools: ContinuityTools, way: Way, context: StepContext) -> str | N
 def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Shut the way first, then compare: messages that came in and were done at the returned site must not be delivered.
     If that site is away again, no compare is possible: messages that came in stay held."""
-    there = {(view.site, view.pair): view for view in _answering(tools, move)}
-    inverse = [each for each in step.inverse if each.goal is not Goal.REMOVE and (each.site, each.unit) in there]
-    inverse = [each for each in inverse if not there[each.site, each.unit].gone_with_its_queue(each)]
-    inverse = [there[each.site, each.unit].as_it_lies(each) for each in inverse]
+    peer = {(view.site, view.pair): view for view in _answering(tools, move)}
+    inverse = [each for each in step.inverse if each.goal is not Goal.REMOVE and (each.site, each.unit) in peer]
+    inverse = [each for each in inverse if not peer[each.site, each.unit].gone_with_its_queue(each)]
+    inverse = [peer[each.site, each.unit].as_it_lies(each) for each in inverse]
     if not left_of(inverse, _answering(tools, move)):
         return NotNeeded("as it was")
     shut = [each for each in inverse if each.goal is Goal.CLOSE]
@@ -369,19 +369,21 @@ def _answering(tools: ContinuityTools, move: Move) -> list[SiteView]:
 
 def _messages_in(both: Both) -> list[str]:
     """Give the reasons why messages of the returned site are not all in."""
-    here, there = both
-    found = [f"{flow.out_mirror.depth} in {flow.out_mirror.name}" for flow in there.flows if flow.out_mirror.depth]
-    found += [f"{flow.mirror_bridge.name} is not connected" for flow in there.flows if not flow.out_mirror.consumers]
-    return found + [f"a bridge of {here.site} is not connected" for _ in range(not here.link.attached)]
+    view, peer = both
+    reasons = [f"{flow.out_mirror.depth} in {flow.out_mirror.name}" for flow in peer.flows if flow.out_mirror.depth]
+    reasons += [f"{flow.mirror_bridge.name} is not connected" for flow in peer.flows if not flow.out_mirror.consumers]
+    return reasons + [f"a bridge of {view.site} is not connected" for _ in range(not view.link.attached)]
 
 
 def _acks_in(both: Both) -> list[str]:
     """Give the reasons why acknowledgements of either site are not all applied at the other."""
-    here, there = both
-    found = _messages_in(both)
-    found += [f"{flow.out_acks.depth} in {flow.out_acks.name}" for flow in there.flows if flow.out_acks.depth]
-    found += [f"{flow.in_acks.depth} in {flow.in_acks.name}" for flow in here.flows if flow.in_acks.depth]
-    return found + [f"{f.in_mirror.scheduled} in {f.in_mirror.name} wait" for f in here.flows if f.in_mirror.scheduled]
+    view, peer = both
+    reasons = _messages_in(both)
+    reasons += [f"{flow.out_acks.depth} in {flow.out_acks.name}" for flow in peer.flows if flow.out_acks.depth]
+    reasons += [f"{flow.in_acks.depth} in {flow.in_acks.name}" for flow in view.flows if flow.in_acks.depth]
+    return reasons + [
+        f"{f.in_mirror.scheduled} in {f.in_mirror.name} wait" for f in view.flows if f.in_mirror.scheduled
+    ]
 
 
 # Closed first: nothing more comes in that would be delivered with what is held.
@@ -403,7 +405,7 @@ def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: St
         kept = document(
             view, name, view.requests.of_server(view.document_queue.keep(name)), f"create {name} at {view.site}"
         )
-        made = [] if any(each.name == name for each in view.queues) else [kept]
+        made = [] if any(queue.name == name for queue in view.queues) else [kept]
         tools.change([*made, *_moves(view, queue, ids, name)], context)
         after = copies.present(tools.observer.brokers[move.target][pair].reader(), [view.business[queue]])[0]
         if stayed := ids & after:
@@ -445,23 +447,23 @@ def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, contex
 
 def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], frozenset[str]]:
     """The messages of each queue that only the returned site has."""
-    found: dict[tuple[str, str], frozenset[str]] = {}
+    alone: dict[tuple[str, str], frozenset[str]] = {}
     ways = tools.observer.between(move.source, move.target)
-    for (here, there), (serving, returned) in zip(ways, tools.look(ways), strict=True):
+    for (view, peer), (serving, returned) in zip(ways, tools.look(ways), strict=True):
         lying = [flow.queue for flow in returned.flows if flow.queue in returned.business]
         names = [name for name in lying if returned.business[name].depth]
-        returned_ids = copies.present(there.reader(), [returned.business[name] for name in names])
+        returned_ids = copies.present(peer.reader(), [returned.business[name] for name in names])
         # A queue that is gone there has nothing.
         places = [(name, queue) for name in names for queue in serving.lying(name)]
         serving_ids = dict.fromkeys(names, frozenset[str]())
-        for (name, _), ids in zip(places, copies.present(here.reader(), [queue for _, queue in places]), strict=True):
+        for (name, _), ids in zip(places, copies.present(view.reader(), [queue for _, queue in places]), strict=True):
             serving_ids[name] |= ids
-        found |= {
+        alone |= {
             (serving.pair, name): only
             for name, ids_ in zip(names, returned_ids, strict=True)
             if (only := ids_ - serving_ids[name])
         }
-    return found
+    return alone
 
 
 def _moves(view: SiteView, queue: str, ids: frozenset[str], name: str) -> list[Call]:

@@ -63,9 +63,9 @@ class ContinuityVerifier(Verifier[SiteView]):
         accepted = move.ask.accept_difference
         differences = []
         for name, queue in selected(source, self.observer.queues).items():
-            there = target.lies(name)
-            if queue.depth != there and accepted.get(name) != abs(queue.depth - there):
-                differences.append(f"{name}: {queue.depth} at {move.source}, {there} at {move.target}")
+            peer = target.lies(name)
+            if queue.depth != peer and accepted.get(name) != abs(queue.depth - peer):
+                differences.append(f"{name}: {queue.depth} at {move.source}, {peer} at {move.target}")
         return differences
 
     def same(self, now: Sample[SiteView], move: Move) -> Outcome:
@@ -82,7 +82,7 @@ class ContinuityVerifier(Verifier[SiteView]):
             counts = [f"{queue}: {len(ids[where])} {where}" for queue, ids in more.items()]
             return refused("DR-PARITY-004.differ", more, queues=some(counts))
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
-        ids = sum(len(each.here) for each in compared if each.here is not None)
+        ids = sum(len(each.local) for each in compared if each.local is not None)
         return Done("the gate holds", {"ids_compared": ids, "depths": depths}, tuple(_by_count(compared)))
 
 
@@ -97,8 +97,8 @@ def compare(
         return [], Refused.of(
             found("DR-CONT-005.one_sided", source=source.site, target=target.site, queues=some(lacking))
         )
-    here, there = (observer.brokers[view.site][view.pair].reader() for view in (source, target))
-    compared = copies.compare(here, there, source, target, had)
+    local, peer = (observer.brokers[view.site][view.pair].reader() for view in (source, target))
+    compared = copies.compare(local, peer, source, target, had)
     known, accepted = [each for each in compared if each.known], move.ask.accept_difference
 
     def apart(ids: Callable[[Compared], frozenset[str]]) -> dict[str, list[str]]:
@@ -141,16 +141,16 @@ class Applied:
     _arrived: dict[str, int] = field(default_factory=dict)
 
     def why_not(self, both: Both) -> list[str]:
-        here, there = both
-        found = []
-        for flow in here.flows:
-            other = there.flow(flow.queue)
+        view, peer = both
+        reasons = []
+        for flow in view.flows:
+            other = peer.flow(flow.queue)
             to = self._shipped.setdefault(flow.queue, flow.acks_bridge.acked + flow.out_acks.depth)
             if other is None or flow.acks_bridge.acked < to:
-                found.append(f"{flow.out_acks.name} of {here.site} is not shipped")
+                reasons.append(f"{flow.out_acks.name} of {view.site} is not shipped")
             elif other.in_acks.acked < self._arrived.setdefault(flow.queue, other.in_acks.added):
-                found.append(f"{other.in_acks.name} of {there.site} is not applied")
-        return found
+                reasons.append(f"{other.in_acks.name} of {peer.site} is not applied")
+        return reasons
 
 
 class ContinuityTools(Tools[SiteView]):

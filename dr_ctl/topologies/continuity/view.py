@@ -74,8 +74,8 @@ class InFilter(BrokerStore):
         return CREATE_FILTERED, (name, "ANYCAST", name, None, True, -1, False, True)
 
     def text(self, fields: Fields) -> str:
-        found = _HELD.fullmatch(fields.any_text("Filter"))
-        return found[1].replace("''", "'") if found is not None else ""
+        match = _HELD.fullmatch(fields.any_text("Filter"))
+        return match[1].replace("''", "'") if match is not None else ""
 
     def is_own(self, bean: str, fields: Fields) -> bool:
         """A client that sends or receives makes a queue with its name as address, and without our filter."""
@@ -149,17 +149,17 @@ def duplicates(view: SiteView, flow: Flow, peer: SiteView | None) -> int | None:
     if acks is None or flow.queue not in view.business:
         return acks
     # The count includes lost acknowledgements: messages there, less messages here that have been shipped.
-    here, there, to_ship = depth_of(view.business[flow.queue]), lying(peer, flow.queue), depth_of(flow.out_mirror)
-    if here is None or there is None or to_ship is None:
+    local, remote, to_ship = depth_of(view.business[flow.queue]), lying(peer, flow.queue), depth_of(flow.out_mirror)
+    if local is None or remote is None or to_ship is None:
         return None
-    return max(acks, there - max(0, here - to_ship))
+    return max(acks, remote - max(0, local - to_ship))
 
 
 def late(view: SiteView, flow: Flow) -> int | None:
     """How much of what one flow is to ship still lies in its queue."""
     to_ship, queue = depth_of(flow.out_mirror), view.business.get(flow.queue)
-    here = depth_of(queue) if queue is not None else to_ship
-    return min(to_ship, here) if to_ship is not None and here is not None else None
+    local = depth_of(queue) if queue is not None else to_ship
+    return min(to_ship, local) if to_ship is not None and local is not None else None
 
 
 class ContinuityLink(Link["SiteView"]):
@@ -188,7 +188,7 @@ class ContinuityLink(Link["SiteView"]):
     @property
     def reserved(self) -> Collection[str]:
         """Listeners without a port, too: the plugin's own sessions use one."""
-        return {*super().reserved, *(each.name for each in self.view.acceptors if each.port is None)}
+        return {*super().reserved, *(acceptor.name for acceptor in self.view.acceptors if acceptor.port is None)}
 
     def holds_of(self, queue: str) -> int | None:
         """Messages that have arrived lie staged until this site is activated."""
@@ -275,8 +275,8 @@ class ContinuityLink(Link["SiteView"]):
         for flow in view.flows:
             other = peer.flow(flow.queue) if peer is not None else None
             if peer is not None and other is not None and lying(peer, flow.queue) is not None:
-                there = replace(other.in_mirror.row(view, at), delivering=None, added=None, removed=None)
-                yield replace(there, kind="staged", name=flow.queue, depth=peer.lies(flow.queue))
+                remote = replace(other.in_mirror.row(view, at), delivering=None, added=None, removed=None)
+                yield replace(remote, kind="staged", name=flow.queue, depth=peer.lies(flow.queue))
             for kind, queue, bridge in (
                 ("mirror", flow.out_mirror, flow.mirror_bridge),
                 ("acks", flow.out_acks, flow.acks_bridge),
@@ -437,8 +437,8 @@ class SiteView(ArtemisBroker):
 
     def lying(self, queue: str) -> list[Queue]:
         """The queues of a flow that exist here, in the order in which a message goes through them."""
-        flow, there = self.flow(queue), self.business.get(queue)
-        return [*([flow.in_mirror] if flow is not None else []), *([there] if there is not None else [])]
+        flow, peer = self.flow(queue), self.business.get(queue)
+        return [*([flow.in_mirror] if flow is not None else []), *([peer] if peer is not None else [])]
 
     def lies(self, queue: str) -> int:
         """How many messages of a queue lie here, delivered or staged."""
@@ -476,7 +476,7 @@ class SiteView(ArtemisBroker):
         """The call with the present bean of a staging queue whose own queue was deleted. A staging queue with messages
         stays held, as its messages were not compared."""
         carried = {flow.in_mirror.name for flow in self.flows}
-        left = next((each for each in self.queues if each.name == call.thing and each.name not in carried), None)
+        left = next((queue for queue in self.queues if queue.name == call.thing and queue.name not in carried), None)
         if call.goal is not Goal.RESUME or left is None or left.depth:
             return call
         return replace(call, request=resume(self, left).request)

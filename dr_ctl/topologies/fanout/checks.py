@@ -68,7 +68,7 @@ def of_failover(case: Case[BrokerView]) -> Iterator[Finding]:
     be read: refused, unless a person accepts as many duplicates as messages lie there."""
     move = case.move
     views = [view for view in case.snapshot.views(move.target) if view.own.unread is not None]
-    count = sum(each.depth for view in views for each in view.business.values() if each.dead_letter_address is None)
+    count = sum(queue.depth for view in views for queue in view.business.values() if queue.dead_letter_address is None)
     accepted = move.ask.accept_duplicates
     if not count or accepted == "unknown" or (accepted is not None and accepted >= count):
         return
@@ -82,8 +82,8 @@ def nothing_owed(snapshot: FanoutSnapshot, move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, and it lacks no message of the serving site."""
     pairs = [(view, snapshot.view(move.target, view.pair)) for view in snapshot.views(move.source)]
     lacks = any(
-        there is None or parity.lacking(here, there, Queues(), snapshot.moved.get(here.pair, {}))
-        for here, there in pairs
+        peer is None or parity.lacking(local, peer, Queues(), snapshot.moved.get(local.pair, {}))
+        for local, peer in pairs
     )
     return reasons.is_settled(snapshot, move) and not lacks
 
@@ -102,10 +102,10 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
 
 
 def _producers(name: str, view: BrokerView) -> Iterator[Finding]:
-    started = {each.name: each.started for each in view.producers_listeners}
-    if missing := [each for each in view.own.producers if each not in started]:
-        there = ", ".join(each.name for each in view.acceptors) or "none"
-        yield found("DR-FAN-001.missing", broker=name, missing=", ".join(missing), connectors=there)
+    started = {listener.name: listener.started for listener in view.producers_listeners}
+    if missing := [producer for producer in view.own.producers if producer not in started]:
+        peer = ", ".join(acceptor.name for acceptor in view.acceptors) or "none"
+        yield found("DR-FAN-001.missing", broker=name, missing=", ".join(missing), connectors=peer)
     elif shut := [each for each, is_open in started.items() if not is_open]:
         yield found("DR-FAN-001.closed", broker=name, closed=", ".join(shut))
 
@@ -127,7 +127,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         yield found(
             "DR-PARITY-001.not_written",
             target=target.site,
-            differences=some([each.text(source.site, target.site) for each in wrong]),
+            differences=some([finding.text(source.site, target.site) for finding in wrong]),
         )
 
 
@@ -141,7 +141,7 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-FAN-002", lambda view: f"{view.site} {len(view.producers)} producer(s)"),
     Named(
         "DR-PARITY-001",
-        lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",
+        lambda view: f"{view.site} {sum(queue.depth for queue in view.business.values())} message(s)",
         "the waiting site holds no fewer than the serving one",
     ),
     Named("DR-FAN-007", lambda view: "by the store of ids" if view.own.stored else "by counters"),

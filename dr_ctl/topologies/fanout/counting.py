@@ -64,20 +64,20 @@ class Mark:
 class Since:
     """A checkpoint, from the site that serves or did last."""
 
-    here: Mark
-    there: Mark
+    local: Mark
+    remote: Mark
 
     def ahead(self, here_entered: int, there_entered: int) -> int:
         """How many more messages came to the waiting site than to the serving one since then."""
-        return (there_entered - self.there.entered) - (here_entered - self.here.entered)
+        return (there_entered - self.remote.entered) - (here_entered - self.local.entered)
 
-    def consumed(self, here: Counters, there: Counters) -> int:
+    def consumed(self, view: Counters, peer: Counters) -> int:
         """How many messages clients consumed since then at least, of those that the waiting site has still."""
-        expired = here.expired - self.here.expired
-        left = here.removed - self.here.removed - expired
+        expired = view.expired - self.local.expired
+        left = view.removed - self.local.removed - expired
         # What expired was consumed by nobody, and it expires at both sites.
-        gone = there.removed - self.there.removed - min(expired, there.expired - self.there.expired)
-        return max(0, min(left, here.finished - self.here.finished) - gone)
+        gone = peer.removed - self.remote.removed - min(expired, peer.expired - self.remote.expired)
+        return max(0, min(left, view.finished - self.local.finished) - gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +120,14 @@ class Checkpoints:
         }
         return Checkpoints({**self.queues, **kept})
 
-    def since(self, queue: str, here: At, there: At) -> Since | None:
+    def since(self, queue: str, view: At, peer: At) -> Since | None:
         """The newest moment from which these counters go on; None where there is none."""
         marks = self.queues.get(queue, {})
-        mine, others = marks.get(here.site), marks.get(there.site)
-        if mine is not None and others is not None and _goes_on(mine, here) and _goes_on(others, there):
+        mine, others = marks.get(view.site), marks.get(peer.site)
+        if mine is not None and others is not None and _goes_on(mine, view) and _goes_on(others, peer):
             return Since(mine, others)
-        if here.counters.cover_all and there.counters.cover_all:
-            return Since(Mark(here.start), Mark(there.start))
+        if view.counters.cover_all and peer.counters.cover_all:
+            return Since(Mark(view.start), Mark(peer.start))
         return None
 
 

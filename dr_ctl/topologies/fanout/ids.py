@@ -108,13 +108,13 @@ def listed_to_the_end(access: Access, queue: Queue | None, name: str) -> Listed:
     # A law of its own: no hand is here, and a listing that was cut by a consumer is asked for again at once.
     until = growing_s() + TRYING_S
     while True:
-        found = listed(access, queue, name)
-        if found.count >= found.least:
-            return found
+        listing = listed(access, queue, name)
+        if listing.count >= listing.least:
+            return listing
         if growing_s() > until:
             raise BadValue(
-                f"{access.site}: {name} holds {found.least} message(s) and shows {found.count} of them: its broker's "
-                "policy limits what a listing shows, or clients hold some in a transaction",
+                f"{access.site}: {name} holds {listing.least} message(s) and shows {listing.count} of them: its "
+                "broker's policy limits what a listing shows, or clients hold some in a transaction",
                 remedy=f"Raise maxBrowsePageSize of the policy entry for {name} at {access.site} above that.",
             )
 
@@ -126,26 +126,26 @@ def consumed(store: Store, target: Access, queue: Queue | None) -> Consumed:
     return Consumed(known, InBothStores(known, known))
 
 
-def covered(here: Listed, there: Listed, since: Since) -> Consumed:
+def covered(view: Listed, peer: Listed, since: Since) -> Consumed:
     """The messages at the target that counters since a checkpoint prove to be consumed: all that came to it since, or
     lay at both then, and that the source lacks; or none.
 
     As many messages have to have come to both: those that are listed at one site and not at the other yet are told by
     their ids.
     """
-    if here.entered is None or there.entered is None:
+    if view.entered is None or peer.entered is None:
         return NONE_PROVEN
-    under_way = len(here.ids - there.ids - since.here.alone)
-    late = len(since.there.alone & here.ids) - len(since.here.alone & there.ids)
-    if since.ahead(here.entered, there.entered) + under_way + late != 0:
+    under_way = len(view.ids - peer.ids - since.local.alone)
+    late = len(since.remote.alone & view.ids) - len(since.local.alone & peer.ids)
+    if since.ahead(view.entered, peer.entered) + under_way + late != 0:
         return NONE_PROVEN
-    copies = there.ids - since.there.alone
+    copies = peer.ids - since.remote.alone
     try:
-        there.whole()
-        evidence = Covered(copies, here.whole(), since.consumed(here.before, there.before))
+        peer.whole()
+        evidence = Covered(copies, view.whole(), since.consumed(view.before, peer.before))
     except NotWhole:
         return NONE_PROVEN
-    lacking = copies - here.ids
+    lacking = copies - view.ids
     return Consumed(lacking, evidence) if evidence.proves(lacking) else NONE_PROVEN
 
 
@@ -179,25 +179,25 @@ class Comparing:
         again, with a `pause` between, for as long as was set; all of them together. Raises `BrokerError`.
         """
         checkpoints = kept(way)
-        found = {name: self._looked(way, name, both, checkpoints, pace) for name, both in queues.items()}
+        differences = {name: self._looked(way, name, both, checkpoints, pace) for name, both in queues.items()}
         until = now() + self._within_s
-        while pace is not Pace.ONCE and (again := self._not_settled(way, found)) and now() < until:
+        while pace is not Pace.ONCE and (again := self._not_settled(way, differences)) and now() < until:
             pause()
             for name in again:
-                found[name] = self._looked(way, name, queues[name], checkpoints, pace, found[name])
+                differences[name] = self._looked(way, name, queues[name], checkpoints, pace, differences[name])
         if pace is not Pace.ONCE:  # what one look finds alone may be on its way
-            self._alone.update({(way[1].site, name): each.alone for name, each in found.items()})
-        return found
+            self._alone.update({(way[1].site, name): each.alone for name, each in differences.items()})
+        return differences
 
-    def untold(self, found: Mapping[str, Apart]) -> dict[str, Untold]:
+    def untold(self, differences: Mapping[str, Apart]) -> dict[str, Untold]:
         """The messages that nothing proves to be consumed or not. A store of ids leaves none."""
         if self.store is not None:
             return {}
-        return {name: Untold(len(each.alone), each.why) for name, each in found.items() if each.alone}
+        return {name: Untold(len(each.alone), each.why) for name, each in differences.items() if each.alone}
 
-    def _not_settled(self, way: Way, found: Mapping[str, Apart]) -> Collection[str]:
-        known = {name: self._alone.get((way[1].site, name), _NOTHING) for name in found}
-        return [name for name, each in found.items() if each.lacks or each.alone - known[name] - each.known]
+    def _not_settled(self, way: Way, differences: Mapping[str, Apart]) -> Collection[str]:
+        known = {name: self._alone.get((way[1].site, name), _NOTHING) for name in differences}
+        return [name for name, each in differences.items() if each.lacks or each.alone - known[name] - each.known]
 
     def _looked(
         self, way: Way, name: str, both: Both, checkpoints: Checkpoints, pace: Pace, before: Apart | None = None
@@ -206,35 +206,35 @@ class Comparing:
         later was consumed, or never came there; and one that was there a moment before has had time to come to both.
         What the look before it did not find apart is on its way."""
         first = listed_to_the_end(way[0], both[0], name)
-        there = listed_to_the_end(way[1], both[1], name)
-        here = listed_to_the_end(way[0], both[0], name)
-        late = first.ids & here.ids - there.ids
+        peer = listed_to_the_end(way[1], both[1], name)
+        view = listed_to_the_end(way[0], both[0], name)
+        late = first.ids & view.ids - peer.ids
         lacks = late & before.lacks if before is not None else late
         if self.store is not None:
-            known = self.store.known(name, here.ids | there.ids)
-            done = Consumed(there.ids & known, InBothStores(known, known))
+            known = self.store.known(name, view.ids | peer.ids)
+            done = Consumed(peer.ids & known, InBothStores(known, known))
             lacks -= known
-            alone = _again(there.ids - here.ids - done.ids, before)
-            return Apart(done, lacks, alone, {each: here.rows[each] for each in lacks})
+            alone = _again(peer.ids - view.ids - done.ids, before)
+            return Apart(done, lacks, alone, {each: view.rows[each] for each in lacks})
         sites = [
-            At(each.site, each.names().start, listed.before) for each, listed in zip(way, (here, there), strict=True)
+            At(each.site, each.names().start, listed.before) for each, listed in zip(way, (view, peer), strict=True)
         ]
         since = checkpoints.since(name, *sites)
         # What clients take while both sites are listed could have come and gone unseen.
-        rests = first.before.removed == here.after.removed
-        done = covered(here, there, since) if rests and since is not None else NONE_PROVEN
-        only = there.ids - here.ids - done.ids
+        rests = first.before.removed == view.after.removed
+        done = covered(view, peer, since) if rests and since is not None else NONE_PROVEN
+        only = peer.ids - view.ids - done.ids
         alone = _again(only, before)
-        known = since.there.alone if since is not None else _NOTHING
+        known = since.remote.alone if since is not None else _NOTHING
         works = way[0].names().open and pace is not Pace.RESTING
         coming = _NOTHING if works else only - alone
-        marks = _marks(sites, here, there, (lacks, only - coming), coming, first.before) if rests else None
-        hurried = only and not done.ids and not _calm(first.before, here, there)
+        marks = _marks(sites, view, peer, (lacks, only - coming), coming, first.before) if rests else None
+        hurried = only and not done.ids and not _calm(first.before, view, peer)
         if works and (hurried or pace is Pace.ONCE or (since is not None and alone <= known)):
             marks = None  # while clients work less is certain: an older one goes on for as long as it proves everything
         why = NOT_COUNTED if since is None else ALONE if alone <= known else ONE_SITE_ALONE
         return Apart(
-            done, lacks, alone, {each: here.rows[each] for each in lacks}, known, why if rests else TAKEN, marks
+            done, lacks, alone, {each: view.rows[each] for each in lacks}, known, why if rests else TAKEN, marks
         )
 
 
@@ -243,15 +243,15 @@ def _again(alone: frozenset[str], before: Apart | None) -> frozenset[str]:
     return alone & (before.alone | before.done.ids) if before is not None else alone
 
 
-def _calm(first: Counters, here: Listed, there: Listed) -> bool:
+def _calm(first: Counters, view: Listed, peer: Listed) -> bool:
     """Say whether nothing came to either site while both were listed."""
-    return first.added == here.after.added and there.before.added == there.after.added
+    return first.added == view.after.added and peer.before.added == peer.after.added
 
 
 def _marks(
     sites: Sequence[At],
-    here: Listed,
-    there: Listed,
+    view: Listed,
+    peer: Listed,
     alone: tuple[frozenset[str], frozenset[str]],
     coming: frozenset[str],
     first: Counters,
@@ -259,10 +259,10 @@ def _marks(
     """`alone`: at each site. What came to one site a moment ago, and is not at the other yet, counts as come there too;
     `coming` are those to the source. `first`: the source's before its queue was listed: what clients have finished
     since, and has not left the queue, leaves it later."""
-    if here.entered is None or there.entered is None:
+    if view.entered is None or peer.entered is None:
         return None
-    came = here.entered + len(coming), there.entered + len(here.ids - there.ids - alone[0])
-    rows = zip(sites, (here.before, there.before), (first, there.before), came, alone, strict=True)
+    came = view.entered + len(coming), peer.entered + len(view.ids - peer.ids - alone[0])
+    rows = zip(sites, (view.before, peer.before), (first, peer.before), came, alone, strict=True)
     return {
         at.site: Mark(at.start, entered, was.removed, was.expired, finished.finished, ids)
         for at, was, finished, entered, ids in rows

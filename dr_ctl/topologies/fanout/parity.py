@@ -30,7 +30,7 @@ def lacking(source: BrokerView, target: BrokerView, queues: Queues, moved: Mappi
 
 
 def counted(
-    here: BrokerView, there: BrokerView, readings: Sequence[tuple[Counters, Counters]], took_s: float
+    view: BrokerView, peer: BrokerView, readings: Sequence[tuple[Counters, Counters]], took_s: float
 ) -> Counted:
     """What several readings of one queue's counters at both sites say together; there is one at least."""
     ahead = sorted(other.added - one.added for one, other in readings)
@@ -40,10 +40,10 @@ def counted(
     first, last = readings[0], readings[-1]
     taken = [(now.removed - was.removed) / took_s if took_s > 0 else 0.0 for was, now in zip(first, last, strict=True)]
     return Counted(
-        At(here.site, here.start, last[0]),
-        At(there.site, there.start, last[1]),
+        At(view.site, view.start, last[0]),
+        At(peer.site, peer.start, last[1]),
         about,
-        {here.site: taken[0], there.site: taken[1]},
+        {view.site: taken[0], peer.site: taken[1]},
     )
 
 
@@ -69,28 +69,28 @@ def untold(source: BrokerView, target: BrokerView) -> Mapping[str, Untold]:
     if source.own.stored:
         return {}
     checkpoints = Checkpoints.read({**source.documents, **target.documents})
-    found = {}
+    by_queue = {}
     for each in counts(source, target, Queues()):
         alone = sum(
             len(mark.alone) for site, mark in checkpoints.queues.get(each.queue, {}).items() if site == target.site
         )
         told = _untold(each, min(alone, each.target), source.counted.get(each.queue), checkpoints, source.site)
         if told.count:
-            found[each.queue] = told
-    return found
+            by_queue[each.queue] = told
+    return by_queue
 
 
 def _untold(each: Counts, alone: int, now: Counted | None, checkpoints: Checkpoints, source: str) -> Untold:
     if now is None:
         return Untold(alone, ALONE)
     forward = now.first.site == source
-    here, there = (now.first, now.second) if forward else (now.second, now.first)
+    view, peer = (now.first, now.second) if forward else (now.second, now.first)
     taken = now.taken_per_s[source]
     more = max(each.more, alone)
-    since = checkpoints.since(each.queue, here, there)
+    since = checkpoints.since(each.queue, view, peer)
     if since is None:
-        return Untold(now.alone.get(there.site, more), NOT_COUNTED, taken)
-    first, second = (since.here, since.there) if forward else (since.there, since.here)
-    if now.level(first, second) and each.more - alone <= since.consumed(here.counters, there.counters):
+        return Untold(now.alone.get(peer.site, more), NOT_COUNTED, taken)
+    first, second = (since.local, since.remote) if forward else (since.remote, since.local)
+    if now.level(first, second) and each.more - alone <= since.consumed(view.counters, peer.counters):
         return Untold(alone, ALONE)
     return Untold(more, ONE_SITE_ALONE, taken)

@@ -151,15 +151,15 @@ class Evening:
     def _pair(self, way: Way, *, copied: bool, pace: Pace) -> Refused | None:
         source, target = (access.read() for access in way)
         queues = {
-            each.queue: (source.named.get(each.queue), target.named.get(each.queue))
-            for each in parity.counts(source, target, Queues())
-            if each.source or each.target
+            counted.queue: (source.named.get(counted.queue), target.named.get(counted.queue))
+            for counted in parity.counts(source, target, Queues())
+            if counted.source or counted.target
         }
         comparing, evened = self._tools.comparing, self.evened
         if comparing.store is not None and not copied:
-            for name, (here, there) in queues.items():
-                ids.listed(way[0], here, name)  # a message without an id ends a move here, and not behind the fence
-                if (refused := self.remove(way[1], name, ids.consumed(comparing.store, way[1], there))) is not None:
+            for name, (view, peer) in queues.items():
+                ids.listed(way[0], view, name)  # a message without an id ends a move here, and not behind the fence
+                if (refused := self.remove(way[1], name, ids.consumed(comparing.store, way[1], peer))) is not None:
                     return refused
             return None
         idle = 0
@@ -232,10 +232,10 @@ class Evening:
         target.carries = {(queue, ident): message for ident, message in messages.items()}
         outcomes = self._tools.change([*copies(target.names(), queue, messages)], self._context)
         target.carries = {}
-        there = ids.lying(target, target.read().named.get(queue))
-        self.evened.note(self.evened.copied, queue, messages.keys() & there)
+        peer = ids.lying(target, target.read().named.get(queue))
+        self.evened.note(self.evened.copied, queue, messages.keys() & peer)
         about = f"of {len(messages)} message(s) of {queue} could not be copied to {target.site}"
-        return not_done(messages.keys() - there, about, outcomes, "they are not there")
+        return not_done(messages.keys() - peer, about, outcomes, "they are not there")
 
 
 def _keep(way: Way, apart: Mapping[str, ids.Apart]) -> None:
@@ -243,8 +243,8 @@ def _keep(way: Way, apart: Mapping[str, ids.Apart]) -> None:
     marks = {}
     for name, each in apart.items():
         if each.marks is not None:
-            there = each.marks[way[1].site]
-            marks[name] = {**each.marks, way[1].site: replace(there, removed=there.removed + len(each.done.ids))}
+            peer = each.marks[way[1].site]
+            marks[name] = {**each.marks, way[1].site: replace(peer, removed=peer.removed + len(each.done.ids))}
     ids.keep(way, marks)
 
 

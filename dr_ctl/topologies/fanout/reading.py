@@ -71,13 +71,13 @@ class CannotCopy(BrokerError):
 
 def read(gate: Gate, queue: str, header: str, wanted: Collection[str]) -> dict[str, CopiedMessage]:
     """Read the messages of a queue that bear one of these ids. Raises `BrokerError`."""
-    found = {}
+    copies = {}
     for frame in browsed(gate, queue):
         ident = frame.headers.get(header)
         if ident in wanted:
             kept = {name: value for name, value in frame.headers.items() if name not in _ITS}
-            found[ident] = CopiedMessage(kept, frame.body or b"")
-    return found
+            copies[ident] = CopiedMessage(kept, frame.body or b"")
+    return copies
 
 
 def put(gate: Gate, queue: str, messages: Sequence[CopiedMessage]) -> None:
@@ -94,7 +94,7 @@ def put(gate: Gate, queue: str, messages: Sequence[CopiedMessage]) -> None:
             until = growing_s() + SILENT_S
             while waiting:
                 frames = connection.receive(0.5)
-                waiting -= {each.headers.get("receipt-id", "") for each in frames if each.cmd == "RECEIPT"}
+                waiting -= {frame.headers.get("receipt-id", "") for frame in frames if frame.cmd == "RECEIPT"}
                 if waiting and growing_s() > until:
                     raise TimedOut(f"{gate.address}: {len(waiting)} message(s) of {queue} were not confirmed")
     finally:
@@ -107,8 +107,8 @@ COUNTERS: Final = ("QueueSize", "EnqueueCount", "DequeueCount", "ExpiredCount", 
 def counters(reader: Reader, queues: Sequence[Queue | None]) -> list[Counters]:
     """The counters of these queues in one small reading; of one that is not there none ever counted. Raises
     `BrokerError`."""
-    there = [queue for queue in queues if queue is not None]
-    answers = iter(reader.look([Read(queue.bean, COUNTERS) for queue in there]) if there else ())
+    peer = [queue for queue in queues if queue is not None]
+    answers = iter(reader.look([Read(queue.bean, COUNTERS) for queue in peer]) if peer else ())
     return [EMPTY if queue is None else counters_of(queue, next(answers)) for queue in queues]
 
 
@@ -144,7 +144,7 @@ class Access(access.Access[BrokerView]):
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         values = self.values(ask(self.reader(), broker, timeout_s=timeout_s))
         # A browse of dr-ctl's own counts as a consumer and takes nothing.
-        values["consumers"] = tuple(each for each in values["consumers"] if not each.client.startswith(OWN_CLIENT))
+        values["consumers"] = tuple(value for value in values["consumers"] if not value.client.startswith(OWN_CLIENT))
         return BrokerView(**values, own=replace(self.own, unread=self.ids.unread() if self.ids is not None else None))
 
     def _own_gate(self) -> Gate:
@@ -163,7 +163,7 @@ class Access(access.Access[BrokerView]):
 
     def put(self, queue: str, ids: Sequence[str]) -> int:
         """Put down those of these that it carries, and say how many. Raises `BrokerError`."""
-        mine = [self.carries[queue, each] for each in ids if (queue, each) in self.carries]
+        mine = [self.carries[queue, id_] for id_ in ids if (queue, id_) in self.carries]
         if mine:
             put(self._own_gate(), queue, mine)
         return len(mine)

@@ -43,24 +43,26 @@ def with_counters(observer: Observer, look: Callable[[], Snapshot[BrokerView]]) 
     if observer.all()[0].ids is not None:
         return snapshot
     counted = {}
-    for here, there in snapshot.both(*snapshot.sites):
-        way = tuple(observer.brokers[view.site][view.pair] for view in (here, there))
-        counted[here.pair] = _counted(observer, way, here, there)
+    for local, peer in snapshot.both(*snapshot.sites):
+        way = tuple(observer.brokers[view.site][view.pair] for view in (local, peer))
+        counted[local.pair] = _counted(observer, way, local, peer)
     return snapshot.changed(lambda view: replace(view, counted=counted.get(view.pair, {})))
 
 
-def _counted(observer: Observer, way: tuple[Access, ...], here: BrokerView, there: BrokerView) -> Mapping[str, Counted]:
+def _counted(observer: Observer, way: tuple[Access, ...], view: BrokerView, peer: BrokerView) -> Mapping[str, Counted]:
     def read(names: Sequence[str]) -> dict[str, Counted]:
         began = observer.clock.monotonic()
         readings = _readings(observer, way, names)
         took_s = observer.clock.monotonic() - began
         return {
-            name: parity.counted(here, there, [(one[at], other[at]) for one, other in readings], took_s)
+            name: parity.counted(view, peer, [(one[at], other[at]) for one, other in readings], took_s)
             for at, name in enumerate(names)
         }
 
     try:
-        now = read([each.queue for each in parity.counts(here, there, Queues()) if each.source != each.target])
+        now = read(
+            [counted.queue for counted in parity.counts(view, peer, Queues()) if counted.source != counted.target]
+        )
         if apart := [name for name, each in now.items() if not _level(way, name, each)]:
             observer.clock.sleep(observer.timeouts.apart_s)  # a message may have been on its way all that time
             now |= read(apart)
@@ -102,12 +104,12 @@ READS: Final = observer.Reads(Access.each, unlike=_unlike, observed=with_counter
 
 def _level(way: Sequence[Access], name: str, now: Counted) -> bool:
     since = kept(way).since(name, now.first, now.second)
-    return since is None or now.level(since.here, since.there)
+    return since is None or now.level(since.local, since.remote)
 
 
 def _rests(readings: Sequence[object]) -> bool:
     """Say whether nothing came or left between the last readings: more of them would say the same."""
-    return len(readings) >= RESTS and all(each == readings[-1] for each in readings[-RESTS:])
+    return len(readings) >= RESTS and all(reading == readings[-1] for reading in readings[-RESTS:])
 
 
 class FanoutVerifier(Verifier[BrokerView]):
@@ -122,24 +124,24 @@ class FanoutVerifier(Verifier[BrokerView]):
         return []
 
     def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
-        here, there = now.source, now.target
+        view, peer = now.source, now.target
         brokers, clock = self.observer.brokers, self.observer.clock
-        way = brokers[here.site][here.pair], brokers[there.site][there.pair]
-        counts = [each for each in parity.counts(here, there, Queues()) if each.source or each.target]
-        queues = {each.queue: (here.named.get(each.queue), there.named.get(each.queue)) for each in counts}
-        compared: dict[str, Json] = {each.queue: each.source for each in counts}
+        way = brokers[view.site][view.pair], brokers[peer.site][peer.pair]
+        counts = [counted for counted in parity.counts(view, peer, Queues()) if counted.source or counted.target]
+        queues = {counted.queue: (view.named.get(counted.queue), peer.named.get(counted.queue)) for counted in counts}
+        compared: dict[str, Json] = {counted.queue: counted.source for counted in counts}
         wrong, accepted = list[str](), move.ask.accept_difference
         ids: dict[str, dict[str, frozenset[str]]] = {}
-        found = self._comparing.apart(way, queues, lambda: clock.sleep(self._poll_s), clock.monotonic)
-        for name, apart in found.items():
+        differences = self._comparing.apart(way, queues, lambda: clock.sleep(self._poll_s), clock.monotonic)
+        for name, apart in differences.items():
             if apart.lacks and accepted.get(name) != len(apart.lacks):
-                wrong.append(f"{name}: {len(apart.lacks)} message(s) only at {here.site}")
-                ids.setdefault(name, {})[f"only at {here.site}"] = apart.lacks
+                wrong.append(f"{name}: {len(apart.lacks)} message(s) only at {view.site}")
+                ids.setdefault(name, {})[f"only at {view.site}"] = apart.lacks
             if apart.done.ids and accepted.get(name) != len(apart.done.ids):
-                wrong.append(f"{name}: {len(apart.done.ids)} consumed at {here.site} lie at {there.site}")
-                ids.setdefault(name, {})[f"consumed, and at {there.site}"] = apart.done.ids
-        duplicates = possible_duplicates(self._comparing.untold(found), move, there.site)
-        if any(each.severity is Severity.ERROR for each in duplicates):
+                wrong.append(f"{name}: {len(apart.done.ids)} consumed at {view.site} lie at {peer.site}")
+                ids.setdefault(name, {})[f"consumed, and at {peer.site}"] = apart.done.ids
+        duplicates = possible_duplicates(self._comparing.untold(differences), move, peer.site)
+        if any(duplicate.severity is Severity.ERROR for duplicate in duplicates):
             return Refused(duplicates[0].text, findings=tuple(duplicates))
         if wrong:
             sizes = {name: len(each) for name, by in ids.items() for each in by.values()}

@@ -31,12 +31,16 @@ class BesideProducers(Fence):
         """Clients at connectors that a fence leaves open, and consumers among the producers."""
         others = {*(listener.name for listener in self.leaves_open), self.view.own.connector}
         clients = [
-            f"{_named(each)} on connector {each.protocol}"
-            for each in self.view.connections
-            if each.protocol in others and not each.client.startswith(OWN_CLIENT)
+            f"{_named(connection)} on connector {connection.protocol}"
+            for connection in self.view.connections
+            if connection.protocol in others and not connection.client.startswith(OWN_CLIENT)
         ]
-        where = {each.client: each.protocol for each in self.view.producers}
-        taking = [each for each in self.view.consumers if each.queue in self.view.business and each.client in where]
+        where = {producer.client: producer.protocol for producer in self.view.producers}
+        taking = [
+            consumer
+            for consumer in self.view.consumers
+            if consumer.queue in self.view.business and consumer.client in where
+        ]
         return clients + [f"consumer of {each.queue}: {each.who} on connector {where[each.client]}" for each in taking]
 
 
@@ -55,7 +59,7 @@ class FanoutLink(NoLink["BrokerView"]):
     @property
     def counters(self) -> Iterable[Queue]:
         """By what left them: producers go on while clients are out, and what they add lies at both sites."""
-        return [replace(each, depth=0, added=0) for each in self.view.business.values()]
+        return [replace(queue, depth=0, added=0) for queue in self.view.business.values()]
 
     @property
     def hears_peer(self) -> bool:
@@ -70,7 +74,7 @@ class FanoutLink(NoLink["BrokerView"]):
     def linked(self, _before: BrokerView | None, _took_s: float) -> LinkSnapshot:
         view = self.view
         listeners = ", ".join(
-            f"{each.name} {'open' if each.started else 'closed'}" for each in view.producers_listeners
+            f"{listener.name} {'open' if listener.started else 'closed'}" for listener in view.producers_listeners
         )
         line = f"producers write to both sites: {len(view.producers)} connected here ({listeners or 'no connector'})"
         return LinkSnapshot(
@@ -125,24 +129,24 @@ class FanoutLink(NoLink["BrokerView"]):
     def residue(self) -> Residue | None:
         """Ids alone tell which messages were consumed elsewhere, and the return compares them."""
         depths = [
-            each.depth for each in self.view.business.values() if each.dead_letter_address is None and each.counted
+            queue.depth for queue in self.view.business.values() if queue.dead_letter_address is None and queue.counted
         ]
         return Residue(sum(depths), 0) if self.view.queues else None
 
 
-def _apart(here: Queue, there: Queue | None) -> tuple[int | None, int | None]:
+def _apart(view: Queue, peer: Queue | None) -> tuple[int | None, int | None]:
     """By count: how many the peer has not, and how many it has that are not here any more."""
-    if not here.counted or (there is not None and not there.counted):
+    if not view.counted or (peer is not None and not peer.counted):
         return None, None
-    more = here.depth - (there.depth if there is not None else 0)
+    more = view.depth - (peer.depth if peer is not None else 0)
     return max(0, more), max(0, -more)
 
 
-def _nothing_shared(here: Queue, there: Queue | None) -> tuple[int | None, int | None]:
+def _nothing_shared(view: Queue, peer: Queue | None) -> tuple[int | None, int | None]:
     """The same where no message lies at both."""
-    if not here.counted or (there is not None and not there.counted):
+    if not view.counted or (peer is not None and not peer.counted):
         return None, None
-    return here.depth, there.depth if there is not None else 0
+    return view.depth, peer.depth if peer is not None else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +179,12 @@ class BrokerView(ClassicBroker):
 
     @property
     def producers_listeners(self) -> tuple[Acceptor, ...]:
-        return tuple(each for each in self.acceptors if each.name in self.own.producers)
+        return tuple(acceptor for acceptor in self.acceptors if acceptor.name in self.own.producers)
 
     @property
     def producers(self) -> list[Connection]:
         """The connections at the producers' connectors."""
-        return [each for each in self.connections if each.protocol in self.own.producers]
+        return [connection for connection in self.connections if connection.protocol in self.own.producers]
 
     @property
     def tells_done(self) -> bool:
@@ -190,7 +194,7 @@ class BrokerView(ClassicBroker):
     @property
     def alone(self) -> bool:
         """True if the peer is known to lack newer messages: the peer was lost, and not taken in again."""
-        return any(each.kind is DebtKind.QUARANTINE for each in debts_of(self.documents))
+        return any(debt.kind is DebtKind.QUARANTINE for debt in debts_of(self.documents))
 
 
 FanoutSnapshot = snapshot.Snapshot[BrokerView]

@@ -19,9 +19,9 @@ _MENDED = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 _NONE: Final = "no link is configured"
 
 
-def of_both(case: Case[BrokerView], here: BrokerView, there: BrokerView) -> Iterator[Finding]:
-    yield from _pair(case, here, there)
-    yield from of_mqtt(here, there)
+def of_both(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
+    yield from _pair(case, view, peer)
+    yield from of_mqtt(view, peer)
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
@@ -81,7 +81,12 @@ def _lasting(name: str, view: BrokerView) -> Iterator[Finding]:
 
 def _linked(view: BrokerView) -> set[str]:
     ports = {listener.port for listener in view.link.listeners if listener.port is not None}
-    return {user.strip() for each in view.connections if each.port in ports for user in each.user.split(",")}
+    return {
+        user.strip()
+        for connection in view.connections
+        if connection.port in ports
+        for user in connection.user.split(",")
+    }
 
 
 def _link(name: str, view: BrokerView) -> Iterator[Finding]:
@@ -90,8 +95,8 @@ def _link(name: str, view: BrokerView) -> Iterator[Finding]:
         yield found("DR-LINK-009", broker=name, site=view.site, peer=view.config.peer)
         return
     if link is None:
-        there = ", ".join(each.name for each in view.amqp_links)
-        yield found("DR-LINK-001.connection", broker=name, links=there)
+        peer = ", ".join(link.name for link in view.amqp_links)
+        yield found("DR-LINK-001.connection", broker=name, links=peer)
         return
     if view.outflow is None:
         yield found("DR-LINK-002", broker=name, other_name=link.name)
@@ -106,8 +111,8 @@ def _link(name: str, view: BrokerView) -> Iterator[Finding]:
 
 
 def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
-    def surplus(here: BrokerView, there: BrokerView) -> dict[str, int]:
-        return {each.queue: each.source - each.target for each in unexplained(here, there, case.rules.queues, {})}
+    def surplus(view: BrokerView, peer: BrokerView) -> dict[str, int]:
+        return {each.queue: each.source - each.target for each in unexplained(view, peer, case.rules.queues, {})}
 
     return reasons.lies_here_alone(case, surplus)
 
@@ -126,10 +131,13 @@ def _pair(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Ite
         yield found(
             "DR-PARITY-001",
             differences=some(
-                [each.text(source.site, target.site) + (" (absent there)" if each.absent else "") for each in wrong]
+                [
+                    finding.text(source.site, target.site) + (" (absent there)" if finding.absent else "")
+                    for finding in wrong
+                ]
             ),
         )
-    loose = [each for each in differences(source, target, case.rules.queues) if not each.blocks]
+    loose = [difference for difference in differences(source, target, case.rules.queues) if not difference.blocks]
     if loose:
         yield found("DR-PARITY-002", loose=some([each.text(source.site, target.site) for each in loose]))
 
@@ -139,7 +147,7 @@ def _fenced(view: BrokerView) -> str:
 
 
 def _links(view: BrokerView) -> str:
-    return some([each.name for each in view.links]) or "none"
+    return some([link.name for link in view.links]) or "none"
 
 
 def _linking(view: BrokerView) -> str | None:
@@ -167,7 +175,10 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
             [f"{listener.name} boots {'open' if listener.opens_at_boot else 'closed'}" for listener in view.listeners]
         ),
     ),
-    Named("DR-DOOR-008", lambda view: some([f"{each.name} {each.status}" for each in view.coordinators]) or "none"),
+    Named(
+        "DR-DOOR-008",
+        lambda view: some([f"{coordinator.name} {coordinator.status}" for coordinator in view.coordinators]) or "none",
+    ),
     Named("DR-FENCE-004", _fenced),
     Named("DR-FENCE-005", _fenced, "the roles of the link's user are known"),
     Named("DR-FENCE-006", _fenced, "a lasting fence leaves the link alone"),

@@ -108,8 +108,8 @@ class Events:
 
     mending = ""
 
-    def __init__(self, here: Access, there: Access, tools: MirrorTools, context: StepContext, small: int = 0) -> None:
-        self.here, self.there = here, there
+    def __init__(self, view: Access, peer: Access, tools: MirrorTools, context: StepContext, small: int = 0) -> None:
+        self.local, self.remote = view, peer
         self._tools, self._context, self._small = tools, context, small
         self._shipped: int | None = None
         self._left: int | None = None
@@ -117,31 +117,31 @@ class Events:
         self._hangs_at: float | None = None
         self._restarted = 0
 
-    def left(self, here: BrokerView, _there: BrokerView) -> int | None:
-        shipped = here.outflow.added - here.outflow.depth if here.outflow is not None else None
-        if shipped != self._shipped or not here.link.to_ship or not here.link.attached:
+    def left(self, view: BrokerView, _there: BrokerView) -> int | None:
+        shipped = view.outflow.added - view.outflow.depth if view.outflow is not None else None
+        if shipped != self._shipped or not view.link.to_ship or not view.link.attached:
             self._shipped, self._moved_at = shipped, self._context.monotonic()
-        self._left = total((here.under_way, here.link.unapplied))
+        self._left = total((view.under_way, view.link.unapplied))
         return self._left
 
-    def why(self, here: BrokerView, there: BrokerView) -> list[str]:
-        site, idle_s = self.here.site, self._context.monotonic() - self._moved_at
-        if (why := why_not_attached(site, here)) is not None:
+    def why(self, view: BrokerView, peer: BrokerView) -> list[str]:
+        site, idle_s = self.local.site, self._context.monotonic() - self._moved_at
+        if (why := why_not_attached(site, view)) is not None:
             return [why]
         if self._left is not None and self._left <= self._small:
             return []
-        if here.link.unapplied and not here.link.to_ship and not there.link.to_ship:
-            return [f"acknowledgements wait to be applied at {site} ({here.link.unapplied})"]
+        if view.link.unapplied and not view.link.to_ship and not peer.link.to_ship:
+            return [f"acknowledgements wait to be applied at {site} ({view.link.unapplied})"]
         if idle_s > self._tools.waits.idle_s:
             return [f"the peer has taken nothing from {site} for {idle_s:.0f} s: its link hangs"]
         return []
 
-    def mends(self, here: BrokerView, there: BrokerView | BrokerError) -> list[Call]:
+    def mends(self, view: BrokerView, peer: BrokerView | BrokerError) -> list[Call]:
         now, between_s = self._context.monotonic(), self._tools.timeouts.link_between_s * 2**self._restarted
         lost_s = self._tools.timeouts.link_lost_s
         idle = now - self._moved_at > self._tools.waits.hung_s
-        hangs = any(here.link.ships.values()) and (idle or not here.link.attached)
-        if not hangs or isinstance(there, BrokerError) or not all(each.started for each in there.link.listeners):
+        hangs = any(view.link.ships.values()) and (idle or not view.link.attached)
+        if not hangs or isinstance(peer, BrokerError) or not all(listener.started for listener in peer.link.listeners):
             self._hangs_at = None
             return []
         self._hangs_at = now if self._hangs_at is None else self._hangs_at
@@ -152,7 +152,7 @@ class Events:
         what = "ships nothing" if idle else "is not attached"
         self.mending = f"the link {what} although the peer answers: restarting it"
         # Stop and start travel in one POST, so no call comes between and leaves the link stopped.
-        return restarts(self.here.names())
+        return restarts(self.local.names())
 
 
 def why_not_attached(name: str, view: BrokerView) -> str | None:
@@ -169,7 +169,7 @@ def wait(
 
 
 def _both(tools: MirrorTools, move: Move, context: StepContext, small: int = 0) -> Wait[BrokerView]:
-    ways = [way for here, there in tools.observer.ways(move) for way in ((here, there), (there, here))]
+    ways = [way for view, peer in tools.observer.ways(move) for way in ((view, peer), (peer, view))]
     return wait(tools, [Events(*way, tools, context, small) for way in ways], context, small=small)
 
 
@@ -258,7 +258,7 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
     within_s, poll_s = tools.waits.left_over_s, tools.rules.drain.poll
     snapshot, wrong = until(context, look, holds=lambda now: not now[1], within_s=within_s, poll_s=poll_s).look
     left = _still(first, _left_over(tools, snapshot, wrong, move)) if wrong else []
-    differing = [each.text(move.source, move.target) for each in wrong.values()]
+    differing = [finding.text(move.source, move.target) for finding in wrong.values()]
     findings: list[Finding] = []
     if differing:
         findings.append(found("DR-RECONCILE-001", queues=some(differing)))
@@ -288,9 +288,9 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
 
 def _unexplained(tools: MirrorTools, snapshot: MirrorSnapshot, move: Move) -> dict[tuple[str, str], Difference]:
     return {
-        (here.pair, each.queue): each
-        for here, there in snapshot.both(move.source, move.target)
-        for each in unexplained(here, there, tools.observer.queues, snapshot.moved.get(here.pair, {}))
+        (view.pair, each.queue): each
+        for view, peer in snapshot.both(move.source, move.target)
+        for each in unexplained(view, peer, tools.observer.queues, snapshot.moved.get(view.pair, {}))
     }
 
 
@@ -298,7 +298,7 @@ def _left_over(
     tools: MirrorTools, snapshot: MirrorSnapshot, wrong: Iterable[tuple[str, str]], move: Move
 ) -> dict[tuple[str, str], LeftOver]:
     """Name the messages that lie at one side alone, of the queues that are shallow enough to look at each message."""
-    found = {}
+    left = {}
     for pair, name in wrong:
         views = [view for site in (move.source, move.target) if (view := snapshot.view(site, pair)) is not None]
         queues = [view.business.get(name) for view in views]
@@ -306,12 +306,12 @@ def _left_over(
         # at the other side.
         held = any(queue is not None and (queue.delivering or queue.scheduled) for queue in queues)
         if len(views) == 2 and not held and all(q is None or q.depth <= ORIGINS_UP_TO for q in queues):  # noqa: PLR2004
-            here, there = (_messages(tools, view, name) for view in views)
+            local, peer = (_messages(tools, view, name) for view in views)
             # A message whose origin is not shown may be any of the other site's: then none is known to lie alone.
-            if not here.unnamed and not there.unnamed:
-                only_there = {origin: number for origin, number in there.numbers.items() if origin not in here.ids}
-                found[pair, name] = LeftOver(views[1], name, only_there, here.ids - there.ids)
-    return found
+            if not local.unnamed and not peer.unnamed:
+                only_there = {origin: number for origin, number in peer.numbers.items() if origin not in local.ids}
+                left[pair, name] = LeftOver(views[1], name, only_there, local.ids - peer.ids)
+    return left
 
 
 def _messages(tools: MirrorTools, view: BrokerView, name: str) -> Browsed:
@@ -322,13 +322,13 @@ def _messages(tools: MirrorTools, view: BrokerView, name: str) -> Browsed:
 
 def _still(first: Mapping[tuple[str, str], LeftOver], now: Mapping[tuple[str, str], LeftOver]) -> list[LeftOver]:
     """Keep only messages that lie at one side alone since the beginning: clients of the other side go on meanwhile."""
-    found = []
+    still_there = []
     for key, each in now.items():
         was = first.get(key)
         if was is not None:
             only_there = {origin: n for origin, n in each.only_there.items() if origin in was.only_there}
-            found.append(LeftOver(each.view, each.queue, only_there, each.only_here & was.only_here))
-    return found
+            still_there.append(LeftOver(each.view, each.queue, only_there, each.only_here & was.only_here))
+    return still_there
 
 
 def taken_out(tools: MirrorTools, left: Iterable[LeftOver], context: StepContext) -> dict[str, int] | Refused:
@@ -449,7 +449,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
     taken = {view.pair: _before(tools, view) for view in tools.observer.look_at(move.source)}
     tools.reach(LET_IN, move, context)  # the wait tells what keeps it out
     ways = tools.observer.between(move.target, move.source)
-    both = [(_Residue(here, there, tools, context), _Beside(there, here, tools, context)) for here, there in ways]
+    both = [(_Residue(local, peer, tools, context), _Beside(peer, local, tools, context)) for local, peer in ways]
     about = f"of {move.target}'s residue under way"
     waited = wait(tools, [each for two in both for each in two], context, about)
     failed = waited.until(tools.rules.drain.poll, step.limits, calms=CALM)
@@ -484,7 +484,7 @@ def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
         if ids is None or was is None:
             tools.rejoined.not_read.append(name)
         else:
-            tools.rejoined.add_recovered(name, [each for each in ids - was if each[0] != view.node])
+            tools.rejoined.add_recovered(name, [id_ for id_ in ids - was if id_[0] != view.node])
     applied = sum(queue.removed for queue in view.business.values()) - taken.removed
     if taken.residue is None:
         tools.rejoined.acks = None
@@ -502,11 +502,11 @@ def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
 class _Residue(Events):
     """From the returned broker to the serving one."""
 
-    def left(self, here: BrokerView, there: BrokerView) -> int | None:
-        super().left(here, there)
-        attached = not any(why_not_attached(view.site, view) for view in (here, there))
-        backlog = there.under_way or 0
-        residue = total((here.under_way, there.link.unapplied, backlog if backlog > BACKLOG else 0))
+    def left(self, local: BrokerView, peer: BrokerView) -> int | None:
+        super().left(local, peer)
+        attached = not any(why_not_attached(view.site, view) for view in (local, peer))
+        backlog = peer.under_way or 0
+        residue = total((local.under_way, peer.link.unapplied, backlog if backlog > BACKLOG else 0))
         self._left = residue if attached else None
         return self._left
 
@@ -514,8 +514,8 @@ class _Residue(Events):
 class _Beside(Events):
     """The other way, on which nothing is waited for: the serving site's producers go on."""
 
-    def left(self, here: BrokerView, there: BrokerView) -> int | None:
-        super().left(here, there)
+    def left(self, view: BrokerView, peer: BrokerView) -> int | None:
+        super().left(view, peer)
         self._left = 0
         return 0
 
@@ -542,11 +542,11 @@ def _settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
     """Wait until what has arrived is applied, and what was with the link lies in its outflow again."""
 
     def applied() -> bool:
-        here, there = (
+        local, peer = (
             tools.observer.answers(tools.observer.at(site), Part.OUTFLOW) for site in (move.source, move.target)
         )
-        pending = any(isinstance(view, BrokerError) or view.link.unapplied != 0 for view in here)
-        flows = [view.outflow for view in there if not isinstance(view, BrokerError)]
+        pending = any(isinstance(view, BrokerError) or view.link.unapplied != 0 for view in local)
+        flows = [view.outflow for view in peer if not isinstance(view, BrokerError)]
         return not pending and not any(flow is not None and flow.delivering for flow in flows)
 
     within_s, poll_s = tools.timeouts.settle_s, tools.timeouts.settle_poll_s
@@ -577,9 +577,9 @@ def _done(
             half_way.duplicates += min(queue.depth, len(done[name]))
             half_way.why = f"{name} is too deep to look at each message"
             continue
-        [here] = reading.browsed(reader, view, [queue], limit=reading.RESIDUE_UP_TO)
-        mine = {origin: number for origin, number in here.numbers.items() if origin in done[name]}
-        if may_be := min(here.unnamed, len(done[name]) - len(mine)):
+        [local] = reading.browsed(reader, view, [queue], limit=reading.RESIDUE_UP_TO)
+        mine = {origin: number for origin, number in local.numbers.items() if origin in done[name]}
+        if may_be := min(local.unnamed, len(done[name]) - len(mine)):
             half_way.duplicates += may_be
             half_way.why = f"the broker does not show where messages of {name} come from"
         acknowledged = Acknowledged(frozenset(map(reading.identity, done[name])), by)

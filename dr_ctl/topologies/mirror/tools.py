@@ -46,26 +46,26 @@ class MirrorVerifier(Verifier[BrokerView]):
     observer: Observer
 
     def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
-        found = differences(now.source, now.target, self.observer.queues)
-        wrong = not_accepted(found, move.ask.accept_difference)
-        return [each.text(move.source, move.target) for each in wrong]
+        differing_queues = differences(now.source, now.target, self.observer.queues)
+        wrong = not_accepted(differing_queues, move.ask.accept_difference)
+        return [finding.text(move.source, move.target) for finding in wrong]
 
     def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
         """Compare the messages by identity, where a queue is shallow enough to look at each."""
-        here = selected(now.source, self.observer.queues)
-        there = selected(now.target, self.observer.queues)
+        local = selected(now.source, self.observer.queues)
+        peer = selected(now.target, self.observer.queues)
         shallow = [
             name
-            for name, queue in here.items()
-            if name in there and 0 < queue.depth == there[name].depth <= ORIGINS_UP_TO
+            for name, queue in local.items()
+            if name in peer and 0 < queue.depth == peer[name].depth <= ORIGINS_UP_TO
         ]
         if shallow:  # delayed messages are in no listing
             source = self.observer.brokers[move.source][now.source.pair]
-            waiting = scheduled(source.reader(), [here[name] for name in shallow])
+            waiting = scheduled(source.reader(), [local[name] for name in shallow])
             shallow = [name for name, count in zip(shallow, waiting, strict=True) if not count]
 
         def ids(access: Access) -> list[Browsed]:
-            view, queues = (now.source, here) if access.site == now.source.site else (now.target, there)
+            view, queues = (now.source, local) if access.site == now.source.site else (now.target, peer)
             return browsed(access.reader(), view, [queues[name] for name in shallow], limit=ORIGINS_UP_TO)
 
         sites = self.observer.brokers
@@ -78,27 +78,30 @@ class MirrorVerifier(Verifier[BrokerView]):
         if wrong:
             return _refused(wrong, move)
         unnamed = {name: max(ours.unnamed, theirs.unnamed) for name, (ours, theirs) in both.items()}
-        depths: dict[str, Json] = {name: queue.depth for name, queue in here.items() if queue.depth}
+        depths: dict[str, Json] = {name: queue.depth for name, queue in local.items() if queue.depth}
         compared = sum(len(each.numbers) for each in mine)
         return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(_by_count(unnamed)))
 
 
-def _alone(here: Browsed, there: Browsed) -> tuple[frozenset[Origin], frozenset[Origin]]:
+def _alone(view: Browsed, peer: Browsed) -> tuple[frozenset[Origin], frozenset[Origin]]:
     """The messages at one site alone; none while those whose origin is not shown can be all of them."""
-    only_here, only_there = here.ids - there.ids, there.ids - here.ids
-    explained = len(only_here) <= there.unnamed and len(only_there) <= here.unnamed
+    only_here, only_there = view.ids - peer.ids, peer.ids - view.ids
+    explained = len(only_here) <= peer.unnamed and len(only_there) <= view.unnamed
     return (frozenset(), frozenset()) if explained else (only_here, only_there)
 
 
 def _refused(wrong: list[_Apart], move: Move) -> Refused:
     source, target = move.source, move.target
     counts = [
-        f"{each.queue}: {len(each.only_here)} message(s) only at {source}, {len(each.only_there)} only at {target}"
-        for each in wrong
+        f"{apart.queue}: {len(apart.only_here)} message(s) only at {source}, {len(apart.only_there)} only at {target}"
+        for apart in wrong
     ]
-    ids = {each.queue: {f"only at {source}": each.only_here, f"only at {target}": each.only_there} for each in wrong}
+    ids = {
+        finding.queue: {f"only at {source}": finding.only_here, f"only at {target}": finding.only_there}
+        for finding in wrong
+    }
     named = {queue: {what: {*map(identity, each)} for what, each in both.items()} for queue, both in ids.items()}
-    accepted = accepting({each.queue: each.size for each in wrong})
+    accepted = accepting({finding.queue: finding.size for finding in wrong})
     return refused(
         "DR-PARITY-004.origins", named, queues=some(counts), accepting=accepted, source=source, target=target
     )
@@ -132,17 +135,17 @@ class TakenIn:
         self.recovered, self.acks, self.acks_by_id, self.echoes = {}, 0, {}, 0
 
     def add_recovered(self, queue: str, origins: Iterable[Origin]) -> None:
-        if self.recovered is not None and (new := sorted(identity(each) for each in origins)):
+        if self.recovered is not None and (new := sorted(identity(origin) for origin in origins)):
             self.recovered[queue] = self.recovered.get(queue, []) + new
 
     def add_acks(self, count: int) -> None:
         self.acks = self.acks + count if self.acks is not None else None
 
     def add_acked(self, queue: str, origins: Iterable[Origin]) -> None:
-        found = sorted(identity(each) for each in origins)
-        self.add_acks(len(found))
-        if self.acks_by_id is not None and found:
-            self.acks_by_id[queue] = self.acks_by_id.get(queue, []) + found
+        names = sorted(identity(origin) for origin in origins)
+        self.add_acks(len(names))
+        if self.acks_by_id is not None and names:
+            self.acks_by_id[queue] = self.acks_by_id.get(queue, []) + names
 
     @property
     def count(self) -> int | None:

@@ -42,8 +42,10 @@ class MirrorLink(Link["BrokerView"]):
         self.unapplied = view.pending_acks if view.pending_acks >= 0 else None
         if link is not None:
             self.ships = {link.name: link.started}
-            found = [urlsplit(each) for each in link.uri.split("#")]
-            self.speaks_amqp_to = [Address(each.hostname, each.port) for each in found if each.hostname and each.port]
+            addresses = [urlsplit(each) for each in link.uri.split("#")]
+            self.speaks_amqp_to = [
+                Address(each.hostname, each.port) for each in addresses if each.hostname and each.port
+            ]
             self.peer_nodes = [f"{each.host}:{each.port}" for each in self.speaks_amqp_to]
         # The broker checks them when the peer's link comes in: nobody may send to the mirror's addresses.
         if (grants := view.grants.get(view.config.mirrored)) is not None:
@@ -69,7 +71,7 @@ class MirrorLink(Link["BrokerView"]):
     def hears_peer(self) -> bool:
         """By the peer's link at its listener, too."""
         guests = self.guests(None)
-        return self.attached or any(each not in guests for each in self.at_listeners())
+        return self.attached or any(connection not in guests for connection in self.at_listeners())
 
     def barring(self, goal: Goal) -> list[Call]:
         if self.barred is None:
@@ -89,11 +91,15 @@ class MirrorLink(Link["BrokerView"]):
         too. Without either, whatever speaks AMQP may be the peer."""
         listeners = {listener.port for listener in self.view.acceptors}
         brokers = {
-            each.client for each in self.view.connections if each.protocol == "AMQP" and each.port not in listeners
+            connection.client
+            for connection in self.view.connections
+            if connection.protocol == "AMQP" and connection.port not in listeners
         }
         brokers |= {peer.node} if peer is not None else set()
         return [
-            each for each in self.at_listeners() if each.protocol != "AMQP" or (brokers and each.client not in brokers)
+            connection
+            for connection in self.at_listeners()
+            if connection.protocol != "AMQP" or (brokers and connection.client not in brokers)
         ]
 
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSnapshot:
@@ -159,8 +165,8 @@ class BrokerView(ArtemisBroker):
         if self.config.link is not None:
             return next((each for each in self.links if each.name == self.config.link), None)
         outflows = [(each, self.named.get(f"{OUTFLOW_PREFIX}{each.name}")) for each in self.amqp_links]
-        found = [each for each, queue in outflows if queue is not None and queue.internal] or self.amqp_links
-        return found[0] if len(found) == 1 else None
+        candidates = [each for each, queue in outflows if queue is not None and queue.internal] or self.amqp_links
+        return candidates[0] if len(candidates) == 1 else None
 
     @property
     def amqp_links(self) -> list[BrokerConnection]:
@@ -211,14 +217,14 @@ class Difference(Counts):
 def differences(source: BrokerView, target: BrokerView, queues: Queues) -> list[Difference]:
     """Every selected queue whose counts differ, by name."""
     loose = source.differing | target.differing
-    found = []
-    for each, (here, there) in at_both(source, target, queues):
+    differing = []
+    for each, (view, peer) in at_both(source, target, queues):
         if each.more:
-            either = here if here is not None else there
+            either = view if view is not None else peer
             blocks = either is None or not {each.queue, either.address} & loose
-            absent = here is None or there is None
-            found.append(Difference(each.queue, each.source, each.target, blocks=blocks, absent=absent))
-    return found
+            absent = view is None or peer is None
+            differing.append(Difference(each.queue, each.source, each.target, blocks=blocks, absent=absent))
+    return differing
 
 
 def under_way(source: BrokerView, target: BrokerView) -> int | None:
@@ -239,12 +245,12 @@ def unexplained(source: BrokerView, target: BrokerView, queues: Queues, moved: M
     """
     between = under_way(source, target)
     return [
-        each
-        for each in differences(source, target, queues)
-        if each.blocks and (between is None or each.size > between + moved.get(each.queue, 0))
+        difference
+        for difference in differences(source, target, queues)
+        if difference.blocks and (between is None or difference.size > between + moved.get(difference.queue, 0))
     ]
 
 
-def not_accepted(found: Sequence[Difference], accepted: Mapping[str, int]) -> list[Difference]:
+def not_accepted(differing: Sequence[Difference], accepted: Mapping[str, int]) -> list[Difference]:
     """Blocking differences that were not accepted at exactly their size."""
-    return [each for each in found if each.blocks and accepted.get(each.queue) != each.size]
+    return [each for each in differing if each.blocks and accepted.get(each.queue) != each.size]

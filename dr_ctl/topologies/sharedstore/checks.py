@@ -37,11 +37,11 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
     moves = case.move.ask.operation == FAILBACK
 
     def of_one(view: BrokerView) -> Iterator[Finding]:
-        found = _of_broker(view, case.move.ask.accept_difference)
-        return found if moves else (each for each in found if each.id != "DR-STORE-008")
+        findings = _of_broker(view, case.move.ask.accept_difference)
+        return findings if moves else (each for each in findings if each.id != "DR-STORE-008")
 
-    found = reasons.of_return(case, of_one, _MENDED, "DR-RETURN-001.sharedstore")
-    return map(_in_a_move, found) if moves else found
+    findings = reasons.of_return(case, of_one, _MENDED, "DR-RETURN-001.sharedstore")
+    return map(_in_a_move, findings) if moves else findings
 
 
 def _in_a_move(finding: Finding) -> Finding:
@@ -57,9 +57,9 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     # A broker that gave up the store by ending itself is started after the move.
     gave_up = case.move.sent and view.site == case.move.source
     needed = view.site == case.move.target and not case.move.sent
-    for each in _of_broker(view, case.move.ask.accept_difference):
-        if not (gave_up and each.id in _MENDED):
-            yield _in_a_move(each) if needed else each
+    for finding in _of_broker(view, case.move.ask.accept_difference):
+        if not (gave_up and finding.id in _MENDED):
+            yield _in_a_move(finding) if needed else finding
     yield from classic.of_pausing(view, case)
 
 

@@ -40,13 +40,13 @@ class StoreVerifier(Verifier[BrokerView]):
     observer: Observer
 
     def why_not_yet(self, now: Sample[BrokerView], before: Sample[BrokerView] | None, move: Move) -> list[str]:
-        found = super().why_not_yet(now, before, move)
+        reasons = super().why_not_yet(now, before, move)
         source = now.source
         # In a run that goes on, the source may have given up the store already, and is closed by then.
         if not source.has_the_store and not (move.sent and not source.answered):
             lock = source.lock.text if source.lock is not None else "the lock was not read"
-            found.append(f"{source.site} does not hold the store: {lock}")
-        return found
+            reasons.append(f"{source.site} does not hold the store: {lock}")
+        return reasons
 
     def differing(self, _now: Sample[BrokerView], _move: Move) -> list[str]:
         return []
@@ -146,14 +146,14 @@ COUNTED: Final = 5  # looks until counts are believed to differ: clients work me
 def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Plan no undo, because a stop cannot be taken back. A lost site gets no call: the target takes the store once the
     lock lets it."""
-    here, there = snapshot.views(move.source), snapshot.views(move.target)
+    local, peer = snapshot.views(move.source), snapshot.views(move.target)
     fails_over = move.ask.operation == FAILOVER
-    gives_up = [] if fails_over else [hand_over(view, move.target) for view in here if view.answered]
-    waits_again = [] if fails_over else [call for view in here for call in start(view, ENDED)]
-    rescues = [] if fails_over else [call for view in there for call in start(view, ENDED)]
-    takes_s = max((view.takes_s for view in (*here, *there)), default=0.0)
+    gives_up = [] if fails_over else [hand_over(view, move.target) for view in local if view.answered]
+    waits_again = [] if fails_over else [call for view in local for call in start(view, ENDED)]
+    rescues = [] if fails_over else [call for view in peer for call in start(view, ENDED)]
+    takes_s = max((view.takes_s for view in (*local, *peer)), default=0.0)
     about = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
-    proven = "the lock and a test login" if any(view.greets for view in there) else "the lock"
+    proven = "the lock and a test login" if any(view.greets for view in peer) else "the lock"
     return StepPlan(
         move.target,
         f"{about}; proven by {proven}",
@@ -198,30 +198,30 @@ def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepCont
 
 def _may_not(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) -> str | None:
     """Say why the store may not be handed over now."""
-    here = snapshot.views(move.source)
+    local = snapshot.views(move.source)
     if move.ask.operation == FAILOVER:
         if snapshot.roles[move.source] in (Role.SERVING, Role.SICK):
             return f"{move.source} lives: it may serve clients"
         return None
-    if any(view.open for view in here):
+    if any(view.open for view in local):
         return f"{move.source} is open: it would give up the store while clients work"
-    if len(here) < len(snapshot.sites[move.source]) or snapshot.roles[move.target] is not Role.STANDBY:
+    if len(local) < len(snapshot.sites[move.source]) or snapshot.roles[move.target] is not Role.STANDBY:
         roles = roles_text(snapshot)
         return f"the store cannot be handed over: {roles}"
     for access in tools.observer.at(move.target):
         if access.process.runs(fresh_s=0.0) is False:
             return f"the process of {access.own.broker} does not run: nobody would take the store"
-    moved = [why for view in here if view.answered for why in _moved(tools, view, snapshot, move)]
+    moved = [why for view in local if view.answered for why in _moved(tools, view, snapshot, move)]
     return some(moved) if moved else None
 
 
-def _moved(tools: StoreTools, here: BrokerView, snapshot: Snapshot[BrokerView], move: Move) -> list[str]:
+def _moved(tools: StoreTools, view: BrokerView, snapshot: Snapshot[BrokerView], move: Move) -> list[str]:
     """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
-    if (sample := tools.gate.samples.get(here.pair)) is not None:
-        return receipts.changes(sample.source, here, move.ask.includes)
-    there = snapshot.view(move.target, here.pair)
-    receipt = receipts.held_at(there) if there is not None and move.ask.operation == ACTIVATE else None
-    return receipts.moved(receipt, [here], move.ask) if receipt is not None else []
+    if (sample := tools.gate.samples.get(view.pair)) is not None:
+        return receipts.changes(sample.source, view, move.ask.includes)
+    peer = snapshot.view(move.target, view.pair)
+    receipt = receipts.held_at(peer) if peer is not None and move.ask.operation == ACTIVATE else None
+    return receipts.moved(receipt, [view], move.ask) if receipt is not None else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ def _until_served(
             ended = {view.pair for view in snapshot.views(move.target) if view.runs is False}
             tools.change([call for call in step.part(RESCUE) if call.unit in ended], context)
         holds = snapshot.roles[move.source] is Role.STANDBY and any(
-            each.has_the_store for each in snapshot.views(move.source)
+            view.has_the_store for view in snapshot.views(move.source)
         )
         if not over and holds and context.monotonic() > again_s:
             again_s = context.monotonic() + tools.timeouts.again_s
@@ -294,7 +294,7 @@ def _left_s(snapshot: Snapshot[BrokerView], move: Move) -> float | None:
     """Seconds until the lease of the source ends, or None without a lease."""
     names = {view.own.holder for view in snapshot.views(move.source)}
     locks = [view.lock for site in snapshot.sites for view in snapshot.views(site) if view.lock is not None]
-    return next((each.left_s for each in locks if each.held and each.holder in names), None)
+    return next((lock.left_s for lock in locks if lock.held and lock.holder in names), None)
 
 
 def _late(snapshot: Snapshot[BrokerView], why: str, within: str, move: Move) -> Outcome:

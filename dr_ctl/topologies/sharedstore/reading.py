@@ -177,8 +177,8 @@ def _in_memory(access: Access) -> Mapping[str, int]:
             now, was, before = access.read(), before, access.shared.counts()
             if was is None or before is None:
                 return {}
-            found = now.lacking({name: max(was.get(name, 0), before.get(name, 0)) for name in was | before})
-            least = found if least is None else {name: min(n, found.get(name, 0)) for name, n in least.items()}
+            in_memory = now.lacking({name: max(was.get(name, 0), before.get(name, 0)) for name in was | before})
+            least = in_memory if least is None else {name: min(n, in_memory.get(name, 0)) for name, n in least.items()}
             if not any(least.values()):
                 return {}
     except BrokerError:
@@ -206,5 +206,5 @@ def _is_between(broker: BrokerView | Silent) -> bool:
 def _starts(pair: Sequence[BrokerView | Silent]) -> bool:
     """Say whether somebody has the store whom the lock does not name, as a file does not, and all ports refuse."""
     views = [each for each in pair if isinstance(each, BrokerView)]
-    closed = len(views) == len(pair) and not any(each.answered for each in views)
-    return closed and any(each.lock is not None and each.lock.held and each.lock.holder is None for each in views)
+    closed = len(views) == len(pair) and not any(view.answered for view in views)
+    return closed and any(view.lock is not None and view.lock.held and view.lock.holder is None for view in views)

@@ -193,17 +193,17 @@ class Dsn:
     @classmethod
     def read(cls, text: str, schemes: tuple[str, ...]) -> Dsn:
         """Raises `NotADsn`, which quotes nothing."""
-        found = _DSN.fullmatch(text.strip())
-        if found is None:
+        match = _DSN.fullmatch(text.strip())
+        if match is None:
             raise NotADsn("the address of the store's database cannot be read, and is not shown: it is a secret")
-        if found["scheme"] not in schemes:
-            begins = ", ".join(f"{each}://" for each in schemes)
+        if match["scheme"] not in schemes:
+            begins = ", ".join(f"{scheme}://" for scheme in schemes)
             raise NotADsn(f"the address of the store's database begins with none of {begins}")
-        hosts = tuple(_host(each) for each in found["hosts"].split(",") if each)
+        hosts = tuple(_host(each) for each in match["hosts"].split(",") if each)
         if any(port is not None and port > LAST_PORT for _, port in hosts):
             raise NotADsn(f"the address of the store's database names a port above {LAST_PORT}")
-        user, password, name = (unquote(found[each] or "") for each in ("user", "password", "name"))
-        return cls(text.strip(), found["scheme"], user, password, hosts, name)
+        user, password, name = (unquote(match[each] or "") for each in ("user", "password", "name"))
+        return cls(text.strip(), match["scheme"], user, password, hosts, name)
 
     def without_password(self, text: str) -> str:
         """A driver's words, should they hold the password after all."""
@@ -278,11 +278,11 @@ class Database:
             try:
                 with connection.cursor() as cursor:
                     cursor.execute(query(kind))
-                    found: Sequence[tuple[Any, ...]] = cursor.fetchall()
+                    fetched: Sequence[tuple[Any, ...]] = cursor.fetchall()
             except import_module(kind.driver).Error as error:
                 self._drop()
                 raise LockUnreadable(f"the database of the store did not answer: {_line(error)}") from error
-            return found
+            return fetched
 
     def _connected(self) -> tuple[Kind, Any]:
         dsn = self._address()

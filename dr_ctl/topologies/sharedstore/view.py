@@ -143,8 +143,8 @@ class BrokerView(ClassicBroker):
 
     def lacking(self, stored: Mapping[str, int]) -> Mapping[str, int]:
         """By queue the messages that the broker shows and the store, so counted, does not have."""
-        found = {name: queue.depth - stored.get(name, 0) for name, queue in self.business.items()}
-        return {name: count for name, count in found.items() if count > 0}
+        lacking_counts = {name: queue.depth - stored.get(name, 0) for name, queue in self.business.items()}
+        return {name: count for name, count in lacking_counts.items() if count > 0}
 
     @cached_property
     def link(self) -> StoreLink:
@@ -215,9 +215,9 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
 
     def _not_read(self) -> Iterator[Finding]:
         brokers = [each for site in self.sites.values() for each in site.values()]
-        errors = [each.error for each in brokers if isinstance(each, Silent)]
+        errors = [broker.error for broker in brokers if isinstance(broker, Silent)]
         unread = [error.unread for error in errors if isinstance(error, SilentAndUnread)]
-        unread += [each.unread for each in brokers if isinstance(each, BrokerView) and each.lock is None]
+        unread += [broker.unread for broker in brokers if isinstance(broker, BrokerView) and broker.lock is None]
         if unread:
             yield found("DR-STORE-001", why=unread[0])
 
@@ -266,9 +266,9 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
 
 def beside(sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSnapshot:
     """Let each broker know whether the other one answers as the holder of the store."""
-    found = StoreSnapshot(sites)
-    serve = {view.site for site in sites for view in found.views(site) if view.answered}
-    return found.changed(lambda view: replace(view, peer_serves=bool(serve - {view.site})))
+    merged = StoreSnapshot(sites)
+    serve = {view.site for site in sites for view in merged.views(site) if view.answered}
+    return merged.changed(lambda view: replace(view, peer_serves=bool(serve - {view.site})))
 
 
 def hand_over(view: BrokerView, to: str) -> Call:

@@ -129,8 +129,8 @@ class Beside:
 
     def against(self, workloads: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
         yield from self.twice(workloads)
-        for each in workloads:
-            yield from self.of(each)
+        for workload in workloads:
+            yield from self.of(workload)
 
     def twice(self, workloads: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
         goes_on = self.already or self.move.ask.operation in _SAFE
@@ -155,8 +155,8 @@ class Beside:
                 None if each.runs is None else reading,
                 list(self.of(each)),
             )
-        for name in dict.fromkeys(each.name for each in workloads if each.singleton):
-            both = [each for each in workloads if each.name == name]
+        for name in dict.fromkeys(workload.name for workload in workloads if workload.singleton):
+            both = [workload for workload in workloads if workload.name == name]
             reading = ", ".join(f"{each.site} {each.state}" for each in both)
             known = all(each.runs is not None for each in both)
             yield Check("a singleton runs at one site only", name, reading if known else None, list(self.twice(both)))
@@ -208,19 +208,19 @@ class RecipeWithWorkloads(Generic[S]):
 
     def baseline(self, snapshot: S) -> Mapping[str, Json]:
         """The parts of each workload that ran stand beside the brokers, under a name that no broker has."""
-        found: dict[str, Any] = {**self._bare.baseline(snapshot)}
+        states: dict[str, Any] = {**self._bare.baseline(snapshot)}
         for site in snapshot.roles:
             if ran := {each.name: _running(each) for each in _at(snapshot, site) if each.runs is not None}:
-                found[site] = {**found.get(site, {}), OF_SITE: {"workloads": ran}}
-        return found
+                states[site] = {**states.get(site, {}), OF_SITE: {"workloads": ran}}
+        return states
 
     def basis(self, snapshot: S) -> Mapping[str, Json]:
         states: Json = {site: {each.name: each.state for each in _at(snapshot, site)} for site in snapshot.roles}
         return {**self._bare.basis(snapshot), "workloads": states}
 
     def why_not(self, snapshot: S, move: Move) -> Sequence[Finding]:
-        found = [*self.against(snapshot, move), *self._bare.why_not(snapshot, move)]
-        return sorted(found, key=lambda each: each.severity is not Severity.ERROR)
+        findings = [*self.against(snapshot, move), *self._bare.why_not(snapshot, move)]
+        return sorted(findings, key=lambda each: each.severity is not Severity.ERROR)
 
     def against(self, snapshot: S, move: Move) -> Sequence[Finding]:
         return list(self._beside(snapshot, move).against(self._moving(snapshot, move.ask)))
@@ -240,8 +240,8 @@ class RecipeWithWorkloads(Generic[S]):
         return None if waits else self._bare.holds_already(snapshot, move)
 
     def not_replicated(self, snapshot: S, move: Move) -> Sequence[str]:
-        there = {each.name for each in _at(snapshot, move.target)}
-        alone = [each.name for each in _at(snapshot, move.source) if each.name not in there]
+        peer = {each.name for each in _at(snapshot, move.target)}
+        alone = [each.name for each in _at(snapshot, move.source) if each.name not in peer]
         lacks = [f"workloads that {move.target} has none of: {', '.join(alone)}"] if alone else []
         return [*self._bare.not_replicated(snapshot, move), *(lacks if move.ask.operation in MOVING else ())]
 
@@ -276,7 +276,9 @@ class RecipeWithWorkloads(Generic[S]):
 
     def _moving(self, snapshot: S, ask: Ask) -> list[WorkloadSnapshot]:
         return [
-            each for each in snapshot.workloads if concerned(self._workloads[each.site, each.name], ask, snapshot.units)
+            workload
+            for workload in snapshot.workloads
+            if concerned(self._workloads[workload.site, workload.name], ask, snapshot.units)
         ]
 
     def _at(self, snapshot: S, ask: Ask, site: str) -> list[tuple[Workload, WorkloadSnapshot]]:
@@ -320,7 +322,7 @@ def _by_itself(call: Call, state: PartState | None) -> Call:
 
 
 def _at(snapshot: Snapshot, site: str) -> list[WorkloadSnapshot]:
-    return [each for each in snapshot.workloads if each.site == site]
+    return [workload for workload in snapshot.workloads if workload.site == site]
 
 
 def _running(each: WorkloadSnapshot) -> list[str]:

@@ -67,15 +67,15 @@ class CamelWay:
 
     def look(self, timeout_s: float) -> Reading:
         patterns = [
-            f"org.apache.camel:context=*,name={values.quote(each)},type=routes" for each in self._settings.routes
+            f"org.apache.camel:context=*,name={values.quote(route)},type=routes" for route in self._settings.routes
         ]
         reads = [Read(pattern, ("State", "ExchangesInflight")) for pattern in patterns]
         parts, held = dict[str, PartState](), 0
         for route, answer in zip(
             self._settings.routes, Reader(self._wire("look")).look(reads, timeout_s=timeout_s), strict=True
         ):
-            found = _found(route, answer.value())
-            for bean, fields in found.items():
+            reading = _found(route, answer.value())
+            for bean, fields in reading.items():
                 in_flight = fields.count("ExchangesInflight")
                 parts[bean] = _route_state(fields.text("State"), in_flight)
                 held += in_flight
@@ -217,7 +217,9 @@ class WorkloadSites:
 
     def __init__(self, installation: Installation, timeouts: Timeouts) -> None:
         self.workloads: Mapping[Key, Workload] = {
-            (site, each.name): each for site, of in installation.settings.sites.items() for each in of.workloads
+            (site, workload.name): workload
+            for site, of in installation.settings.sites.items()
+            for workload in of.workloads
         }
         self._timeouts = timeouts
         self._ways = {
@@ -275,19 +277,25 @@ class WorkloadSites:
         began, read_s = growing_s(), self._timeouts.of(WorkloadTimeouts).read_s
         times = [max(min(read_s, self._left_s.get(site, read_s)), least_s) for site, _ in keys]
         looks = [partial(self._look, key, timeout_s) for key, timeout_s in zip(keys, times, strict=True)]
-        found = together(looks, "workload", most=_AT_ONCE)
-        for site in {each.site for each in found if each.silent is not None} & self._left_s.keys():
+        answers = together(looks, "workload", most=_AT_ONCE)
+        for site in {each.site for each in answers if each.silent is not None} & self._left_s.keys():
             self._left_s[site] = max(self._left_s[site] - (growing_s() - began), 0.0)
-        return found
+        return answers
 
     def _look(self, key: Key, timeout_s: float) -> WorkloadSnapshot:
         workload, singleton = self.workloads[key], self.is_singleton(key[1])
         silent, refuses = "it is not asked again: its site's time is spent", False
         try:
             if timeout_s > 0:
-                found = self._ways[key].look(timeout_s)
+                snapshot = self._ways[key].look(timeout_s)
                 return WorkloadSnapshot(
-                    key[0], workload.name, workload.kind, singleton, found.parts, found.detail, alone=workload.alone
+                    key[0],
+                    workload.name,
+                    workload.kind,
+                    singleton,
+                    snapshot.parts,
+                    snapshot.detail,
+                    alone=workload.alone,
                 )
         except BrokerError as error:
             silent, refuses = str(error), isinstance(error, Unreachable) and error.refused

@@ -108,8 +108,8 @@ class DriverWithWorkloads(Generic[S]):
         """The checks once more, right before anything is changed."""
         if step.verb != "check":
             return outcome
-        found = self._recipe.against(replace(self._bare.observe(), workloads=self._sites.look()), move)
-        against = tuple(each for each in found if each.severity is Severity.ERROR)
+        findings = self._recipe.against(replace(self._bare.observe(), workloads=self._sites.look()), move)
+        against = tuple(each for each in findings if each.severity is Severity.ERROR)
         return Refused(against[0].text, findings=against, code=ExitCode.PRECHECK_FAILED) if against else outcome
 
     # After it.
@@ -124,7 +124,7 @@ class DriverWithWorkloads(Generic[S]):
                 findings.append(replace(recipe.did_not_stop(snapshot, why), severity=Severity.WARNING))
         if not findings:
             return _with(outcome, calls, "stopped")
-        text = f"{outcome.text}; {some([each.text for each in findings])}"
+        text = f"{outcome.text}; {some([finding.text for finding in findings])}"
         return replace(outcome, text=text, findings=(*outcome.findings, *findings))
 
     def _started(self, calls: Sequence[Call], outcome: Outcome, move: Move, context: StepContext) -> Outcome:
@@ -136,7 +136,7 @@ class DriverWithWorkloads(Generic[S]):
                 findings.append(recipe.did_not_start(snapshot, why))
         if not findings:
             return _with(outcome, calls, "running")
-        texts = some([each.text for each in findings])
+        texts = some([finding.text for finding in findings])
         text = f"{outcome.text}; {texts}" if isinstance(outcome, Refused) else f"{calls[0].site} serves, but {texts}"
         return Refused(text, outcome.evidence, (*outcome.findings, *findings), code=ExitCode.INCOMPLETE)
 
@@ -170,7 +170,7 @@ class DriverWithWorkloads(Generic[S]):
         if call.goal is Goal.START:
             self._may_stop_late.discard((call.site, call.thing))
         ends_s = context.monotonic() + self._sites.workloads[call.site, call.thing].timeout
-        [outcome] = context.change([call], lambda calls: [self._sites.send(each, self._lease) for each in calls])
+        [outcome] = context.change([call], lambda calls: [self._sites.send(call, self._lease) for call in calls])
         waited = until(
             context,
             lambda: self._now(call),
@@ -222,7 +222,7 @@ class DriverWithWorkloads(Generic[S]):
     def _why_not_again(self, call: Call) -> str | None:
         """A singleton that an undo starts again must not be seen at the other site, where the run never started it."""
         singleton = call.goal is Goal.START and self._sites.is_singleton(call.thing)
-        at = [each.site for each in (self._sites.others(call.site, call.thing) if singleton else ()) if each.runs]
+        at = [other.site for other in (self._sites.others(call.site, call.thing) if singleton else ()) if other.runs]
         return f"it is a singleton, and it runs at {at[0]}" if at else None
 
 

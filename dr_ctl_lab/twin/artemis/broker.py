@@ -63,13 +63,17 @@ class ArtemisBroker(Broker):
     def pause_address(self, address: str, *, on: bool) -> None:
         """With its queues."""
         (self.limits.paused.add if on else self.limits.paused.discard)(address)
-        for queue in [each for each in self.queues.values() if each.address == address]:
+        for queue in [queue for queue in self.queues.values() if queue.address == address]:
             queue.paused = on
             queue.dispatch()
 
     def cut_consumers(self, address: str) -> bool:
         """Cut every connection with a consumer of that address, and all its other consumers."""
-        found = [each for each in self.sessions.values() if any(one.queue.address == address for one in each.holds())]
+        found = [
+            session
+            for session in self.sessions.values()
+            if any(one.queue.address == address for one in session.holds())
+        ]
         for session in found:
             session.refuse(f"AMQ229107: consumer connections for address {address} closed by management")
         return bool(found)

@@ -32,16 +32,16 @@ def clients(broker: ArtemisBroker) -> list[Listed]:
     """A row for each client's connection, and for each guest's."""
     own = [
         _connection(
-            connectionID=each.ident,
-            remoteAddress=each.remote,
-            users=each.user,
-            creationTime=date(each.since_ms),
+            connectionID=session.ident,
+            remoteAddress=session.remote,
+            users=session.user,
+            creationTime=date(session.since_ms),
             implementation="StompConnection",
             protocol="STOMP",
-            clientID=each.client,
-            localAddress=f"127.0.0.1:{each.local_port}",
+            clientID=session.client,
+            localAddress=f"127.0.0.1:{session.local_port}",
         )
-        for each in broker.sessions.values()
+        for session in broker.sessions.values()
     ]
     return own + [
         _connection(
@@ -98,22 +98,22 @@ def clients_consumers(broker: ArtemisBroker) -> list[Listed]:
     ] + [
         consumer(
             broker,
-            each.consumes,
+            guest.consumes,
             id="1",
             session="",
-            clientID=each.client,
-            user=each.user,
-            protocol=each.protocol,
+            clientID=guest.client,
+            user=guest.user,
+            protocol=guest.protocol,
             filter="",
-            localAddress=f"127.0.0.1:{broker.acceptors[each.listener].port}",
-            remoteAddress=each.remote,
+            localAddress=f"127.0.0.1:{broker.acceptors[guest.listener].port}",
+            remoteAddress=guest.remote,
             creationTime="",
             messagesInTransit="0",
             messagesDelivered="0",
             messagesAcknowledged="0",
         )
-        for each in broker.guests
-        if each.consumes
+        for guest in broker.guests
+        if guest.consumes
     ]
 
 
@@ -150,7 +150,7 @@ def delivering(queue: Queue, row: Callable[[Message], Listed]) -> str:
         by_taker.setdefault(id(taker), []).append(queue.messages[number])
     return json.dumps(
         [
-            {"consumerName": f"ServerConsumer [id={ident}]", "elements": [row(each) for each in messages]}
+            {"consumerName": f"ServerConsumer [id={ident}]", "elements": [row(message) for message in messages]}
             for ident, messages in by_taker.items()
         ]
     )

@@ -27,7 +27,9 @@ class Lock:
         for coordinator in self.coordinators:
             coordinator.locked &= coordinator.broker.alive
         if not (self.leased or any(coordinator.locked for coordinator in self.coordinators)):
-            contending = (each for each in self.coordinators if each.started and each.broker.alive)
+            contending = (
+                coordinator for coordinator in self.coordinators if coordinator.started and coordinator.broker.alive
+            )
             if (next_one := next(contending, None)) is not None:
                 next_one.locked = True
                 next_one.broker.open_listener(next_one.broker.acceptors[next_one.listener])
@@ -57,21 +59,21 @@ class Coordinator:
 
 
 def listing(broker: "ArtemisBroker") -> str:
-    for each in broker.coordinators:
-        each.lock.settle()
+    for coordinator in broker.coordinators:
+        coordinator.lock.settle()
     kind = "org.apache.activemq.artemis.lockmanager.file.FileBasedLockManager"
     return json.dumps(
         [
-            {"name": each.name, "lockId": "the-service", "className": kind, "locked": each.locked,
-             "started": each.started, "status": each.status}
-            for each in broker.coordinators
+            {"name": coordinator.name, "lockId": "the-service", "className": kind, "locked": coordinator.locked,
+             "started": coordinator.started, "status": coordinator.status}
+            for coordinator in broker.coordinators
         ]
     )  # fmt: skip
 
 
 def calling(broker: "ArtemisBroker", act: Callable[[Coordinator], None]) -> Callable[[str], None]:
     def call(name: str) -> None:
-        found = next((each for each in broker.coordinators if each.name == name), None)
+        found = next((coordinator for coordinator in broker.coordinators if coordinator.name == name), None)
         if found is None:
             raise BrokerSaysNo(ILLEGAL, f"LockCoordinator not found: {name}", 400)
         act(found)
@@ -80,7 +82,7 @@ def calling(broker: "ArtemisBroker", act: Callable[[Coordinator], None]) -> Call
 
 
 def of_listener(broker: "ArtemisBroker", name: str) -> Coordinator | None:
-    return next((each for each in broker.coordinators if each.listener == name), None)
+    return next((coordinator for coordinator in broker.coordinators if coordinator.listener == name), None)
 
 
 def joined(*brokers: "ArtemisBroker", listener: str = "clients") -> Lock:

@@ -97,8 +97,8 @@ class ArtemisSession(Line):
     def leave(self) -> None:
         subscriptions, self._subscriptions = list(self._subscriptions.values()), {}
         self._transactions.clear()
-        for each in subscriptions:
-            each.leave(cut=True)
+        for subscription in subscriptions:
+            subscription.leave(cut=True)
 
     def _fell_silent(self) -> None:
         text = (

@@ -62,7 +62,9 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
     @property
     def units(self) -> list[str]:
         """The queues that are copied to the peer."""
-        return [each.address for each in self.diverts.values() if not each.exclusive and each.address in self.queues]
+        return [
+            divert.address for divert in self.diverts.values() if not divert.exclusive and divert.address in self.queues
+        ]
 
     @property
     def even(self) -> bool:
@@ -163,7 +165,7 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
 
     def destroy_queue(self, name: str, *, with_takers: bool = False, here_only: bool = False) -> None:
         if with_takers:
-            for bridge in [each for each in self.bridges.values() if each.queue.name == name]:
+            for bridge in [bridge for bridge in self.bridges.values() if bridge.queue.name == name]:
                 bridge.stop()
         super().destroy_queue(name, with_takers=with_takers, here_only=here_only)
 
@@ -226,8 +228,8 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
     def route(self, message: Message, *, only: tuple[str, ...] | None = None) -> list[Queue]:
         """Route through diverts. An exclusive divert keeps the message from all queues; a message put directly into a
         queue passes no divert."""
-        diverts = [each for each in self.diverts.values() if only is None and each.takes(message)]
-        exclusive = [each for each in diverts if each.exclusive]
+        diverts = [divert for divert in self.diverts.values() if only is None and divert.takes(message)]
+        exclusive = [divert for divert in diverts if divert.exclusive]
         found = [] if exclusive else super().route(message, only=only)
         for divert in exclusive or diverts:
             self.route(divert.copy(message, self.next_number()))

@@ -55,7 +55,7 @@ def _runtime(broker: ClassicBroker) -> dict[str, Any]:
 
 
 def _server(broker: ClassicBroker) -> dict[str, Any]:
-    rows = [queues.attributes(broker, each) for each in broker.queues.values()]
+    rows = [queues.attributes(broker, queue) for queue in broker.queues.values()]
     totals = {"Message": "QueueSize", "Enqueue": "EnqueueCount", "Dequeue": "DequeueCount", "Consumer": "ConsumerCount"}
     return {
         "BrokerName": broker.name,
@@ -68,8 +68,8 @@ def _server(broker: ClassicBroker) -> dict[str, Any]:
         **{f"{limit}PercentUsage": percent for limit, percent in broker.usage.items()},
         "TotalProducerCount": 0,
         **{f"Total{name}Count": sum(row[attribute] for row in rows) for name, attribute in totals.items()},
-        "Queues": [{"objectName": names.queue(broker.name, each)} for each in broker.queues],
-        "TransportConnectors": {each.name: _address(each) for each in broker.acceptors.values()},
+        "Queues": [{"objectName": names.queue(broker.name, queue)} for queue in broker.queues],
+        "TransportConnectors": {acceptor.name: _address(acceptor) for acceptor in broker.acceptors.values()},
     }
 
 
@@ -125,7 +125,7 @@ def _connector_operations(broker: ClassicBroker, acceptor: Acceptor) -> Operatio
     return {
         "start()": partial(broker.open_listener, acceptor),
         "stop()": partial(broker.close_listener, acceptor),
-        "connectionCount()": lambda: sum(each.acceptor == acceptor.name for each in broker.sessions.values()),
+        "connectionCount()": lambda: sum(session.acceptor == acceptor.name for session in broker.sessions.values()),
     }
 
 

@@ -124,7 +124,9 @@ class ClassicBroker(Broker):
 
     def page(self, queue: Queue) -> list[Message]:
         """The messages that a listing begins with; one that is acknowledged in an open transaction is in none."""
-        shown = (each for each in queue.messages.values() if (queue.name, each.number) not in self.in_transactions)
+        shown = (
+            message for message in queue.messages.values() if (queue.name, message.number) not in self.in_transactions
+        )
         return list(itertools.islice(shown, self.browse_page))
 
     def held(self, queue: Queue) -> int:

@@ -48,26 +48,26 @@ class NetworkConnector:
 
     @property
     def up(self) -> bool:
-        return bool(self.forwardings) and all(each.connected for each in self.forwardings)
+        return bool(self.forwardings) and all(forwarding.connected for forwarding in self.forwardings)
 
     @property
     def started(self) -> bool:
-        return any(each.started for each in self.forwardings)
+        return any(forwarding.started for forwarding in self.forwardings)
 
     def booted(self) -> None:
         self.forwardings = [Forwarding(self._broker, self._broker.queue_named(name)) for name in self._includes]
         self.start()
 
     def fell(self) -> None:
-        for each in self.forwardings:
-            each.fell()
+        for forwarding in self.forwardings:
+            forwarding.fell()
 
     def start(self) -> None:
-        for each in self.forwardings:
-            each.started = True
+        for forwarding in self.forwardings:
+            forwarding.started = True
         self._broker.changed.notify_all()
 
     def stop(self) -> None:
-        for each in self.forwardings:
-            each.stop()
+        for forwarding in self.forwardings:
+            forwarding.stop()
         self._broker.changed.notify_all()

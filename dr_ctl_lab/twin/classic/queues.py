@@ -26,7 +26,7 @@ def attributes(broker: ClassicBroker, queue: Queue) -> dict[str, Any]:
         "ExpiredCount": counted.expired,
         "ConsumerCount": broker.consumers(queue),
         "ProducerCount": 0,
-        "StoreMessageSize": sum(each.size for each in queue.messages.values()),
+        "StoreMessageSize": sum(message.size for message in queue.messages.values()),
         "DuplicateFromStoreCount": 0,
         "CursorMemoryUsage": 0,
         "MemoryPercentUsage": 0,
@@ -73,7 +73,7 @@ class _Actions:
 
     def _meant(self, selector: str, most: int) -> list[Message]:
         wanted = selected(selector)
-        return [each for each in self._queue.messages.values() if wanted(each)][:most]
+        return [message for message in self._queue.messages.values() if wanted(message)][:most]
 
     def shown(self, ident: str) -> dict[str, Any] | None:
         return next((row(self._queue, each) for each in self.having(ident)), None)
@@ -109,7 +109,7 @@ class _Actions:
 
     def retry(self, messages: list[Message]) -> int:
         """Back to where each was before."""
-        origins = [(each, each.headers.get(ORIGINAL, "").removeprefix("/queue/")) for each in messages]
+        origins = [(message, message.headers.get(ORIGINAL, "").removeprefix("/queue/")) for message in messages]
         return sum(self.move([message], to) for message, to in origins if to)
 
     def send(self, headers: dict[str, str], body: str) -> str:

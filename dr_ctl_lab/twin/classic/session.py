@@ -54,15 +54,17 @@ class ClassicSession(Line):
         self._acks: dict[str, tuple[QueueSubscription, Message]] = {}
 
     def holds(self) -> list[QueueSubscription]:
-        return [each for each in self._subscriptions.values() if isinstance(each, QueueSubscription)]
+        return [
+            subscription for subscription in self._subscriptions.values() if isinstance(subscription, QueueSubscription)
+        ]
 
     def leave(self) -> None:
         subscriptions, self._subscriptions = list(self._subscriptions.values()), {}
         self._transactions.clear()
         for name in list(self._hidden):
             self._show(name)
-        for each in subscriptions:
-            each.leave()
+        for subscription in subscriptions:
+            subscription.leave()
 
     def _fell_silent(self) -> None:
         self.broker.hang_up(self)

@@ -22,12 +22,12 @@ def answer(broker: ClassicBroker, asked: str, headers: Mapping[str, str]) -> Non
         _reply(broker, headers, _of_broker(broker))
     elif asked.startswith(_DESTINATION):
         wanted = asked.removeprefix(_DESTINATION)
-        for queue in [each for each in broker.queues.values() if matches(wanted, each.name)]:
+        for queue in [queue for queue in broker.queues.values() if matches(wanted, queue.name)]:
             _reply(broker, headers, _of_queue(broker, queue))
 
 
 def _of_broker(broker: ClassicBroker) -> dict[str, Any]:
-    rows = [_of_queue(broker, each) for each in broker.queues.values()]
+    rows = [_of_queue(broker, queue) for queue in broker.queues.values()]
     total = {key: sum(row[key] for row in rows) for key in ("size", "enqueueCount", "dequeueCount", "inflightCount")}
     usage = {f"{limit.lower()}PercentUsage": percent for limit, percent in broker.usage.items()}
     return {**total, **usage, "brokerName": broker.name, "brokerId": broker.ident}

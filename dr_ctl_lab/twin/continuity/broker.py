@@ -251,7 +251,7 @@ class ContinuityBroker(BridgedBroker, ArtemisBroker):
 
     def _apply(self, flow: Flow, ident: str) -> None:
         staged = flow.in_mirror
-        for message in [each for each in staged.messages.values() if each.headers.get(ID) == ident]:
+        for message in [message for message in staged.messages.values() if message.headers.get(ID) == ident]:
             if message.number not in staged.delivering:
                 staged.remove(message, Reason.KILLED)
         for message in [each for each in flow.queue.live() if each.headers.get(ID) == ident]:

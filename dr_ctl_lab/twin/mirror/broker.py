@@ -62,7 +62,7 @@ class MirrorBroker(ArtemisBroker):
     def inherit(self, other: Broker) -> None:
         super().inherit(other)
         if isinstance(other, MirrorBroker):
-            self.outflow.events.extend(each for each in other.outflow.events if each.durable)
+            self.outflow.events.extend(event for event in other.outflow.events if event.durable)
             self._shipped_here.update(other._shipped_here)  # noqa: SLF001 - of the same class
 
     def booted(self) -> None:

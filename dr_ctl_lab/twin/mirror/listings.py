@@ -78,7 +78,7 @@ def consumers(broker: MirrorBroker) -> list[Listed]:
 
 def browse(outflow: Outflow, node: str, page: int, size: int) -> list[Listed]:
     """A page of the outflow of the broker `node`, without events under way."""
-    return paged([_event(each, outflow, node) for each in list(outflow.events)[outflow.under_way :]], page, size)
+    return paged([_event(event, outflow, node) for event in list(outflow.events)[outflow.under_way :]], page, size)
 
 
 def _event(event: Event, outflow: Outflow, node: str) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class Outflow:
         self.counters.acknowledged += 1
 
     def restart(self) -> None:
-        self.events = deque(each for each in self.events if each.durable)
+        self.events = deque(event for event in self.events if event.durable)
         self.counters = Counters(added=len(self.events))
         self.under_way = 0
         self.paused = self.lasting

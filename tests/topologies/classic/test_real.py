@@ -122,7 +122,7 @@ def test_brokersync(tmp_path: Path, *, closed: bool) -> None:
         [link] = re.findall(r"static:\(tcp://(127\.0\.0\.1:\d+)", generated)
         xml = pasted(BROKERSYNC, site, inside if site == "london" else exchanged(inside), after)
         xml = re.sub(r"(london|paris)-1:61617", link, xml)
-        return listeners.here(site, with_logins(xml, generated, tmp_path / "lab" / site / "conf"))
+        return listeners.local(site, with_logins(xml, generated, tmp_path / "lab" / site / "conf"))
 
     options = {"boots_open": True}
     with Lab.up(tmp_path / "lab", topology=BROKERSYNC, queues=(Q,), serving=None, edit=edit, options=options) as lab:
@@ -151,7 +151,7 @@ def test_fanout(tmp_path: Path) -> None:
     def edit(generated: str) -> str:
         site = listeners.learn(generated)
         xml = with_logins(pasted(FAN_OUT, site, inside), generated, tmp_path / "lab" / site / "conf")
-        return listeners.here(site, xml)
+        return listeners.local(site, xml)
 
     options = {"boots_open": True}
     with Lab.up(tmp_path / "lab", topology=FAN_OUT, queues=(Q,), serving=None, edit=edit, options=options) as lab:
@@ -175,7 +175,7 @@ def test_shared_store(tmp_path: Path, where: str) -> None:
             xml = xml.replace("jdbc:postgresql://database-1:5432/activemq", told["url"])
             xml = xml.replace('"username" value="activemq"', f'"username" value="{told["username"]}"')
             xml = xml.replace("DATABASE-PASSWORD", told["password"])
-        return listeners.here(site, with_logins(xml, generated, tmp_path / "lab" / site / "conf"))
+        return listeners.local(site, with_logins(xml, generated, tmp_path / "lab" / site / "conf"))
 
     def shared(document: dict[str, Any]) -> None:
         by_lab = yaml.safe_load(lab.settings_path.read_text("utf-8"))

@@ -90,22 +90,22 @@ class End:
     def listed(self, queue: str, before: Count | None) -> Listed:
         """Browse until nothing can have been left out, a few times. `before` was read just before; None asks for it. A
         queue that was read as empty is not browsed. Raises `BrokerError` where a browse does not come to its end."""
-        shown, found, why_not = 0, frozenset[str](), ""
+        shown, ids_seen, why_not = 0, frozenset[str](), ""
         before = before or self.count(queue)
         for _ in range(TRIES):
             if before is None or not before.depth:
                 return Listed(frozenset(), Whole(queue, frozenset(), 0, 0), shown)
             ids = self._browsed(queue)
-            found, shown = frozenset(ids), shown + len(ids)
+            ids_seen, shown = frozenset(ids), shown + len(ids)
             after = self.count(queue)
             try:
                 if before == after:
-                    return Listed(found, Whole(queue, found, before.depth, after.depth), shown)
+                    return Listed(ids_seen, Whole(queue, ids_seen, before.depth, after.depth), shown)
                 why_not = f"{queue}: {BUSY}"
             except NotWhole as error:
                 why_not = str(error)
             before = after
-        return Listed(found, None, shown, why_not)
+        return Listed(ids_seen, None, shown, why_not)
 
     def unshipped(self, queue: str, before: Count | None) -> Listed:
         """What holds the queue's copies until they are shipped. Those that a waiting site did not ship when it served
@@ -119,12 +119,14 @@ class End:
             if self._session is None:
                 self._session = self.connect()
             self._number += 1
-            found = [each.headers["message-id"] for each in browse(self._session, queue, f"browse-{self._number}")]
+            message_ids = [
+                each.headers["message-id"] for each in browse(self._session, queue, f"browse-{self._number}")
+            ]
         except BrokerError:
             self._let_go()
             raise
         self._used = growing_s()
-        return found
+        return message_ids
 
     def _let_go(self) -> None:
         if self._session is not None:
@@ -168,7 +170,7 @@ class Primary(End):
     def listen(self, queues: Sequence[str]) -> Sequence[str]:
         """Follow what these queues announce as consumed; returns those that are followed anew, of which some may have
         been missed before."""
-        fresh = [each for each in queues if each not in self._followed]
+        fresh = [queue for queue in queues if queue not in self._followed]
         if self._connection is None:
             self._connection = self.connect(BEATS)
         try:

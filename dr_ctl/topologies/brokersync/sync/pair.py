@@ -255,7 +255,7 @@ class Pair:
             self._clock.sleep(HEAR_S)
             looks.append(self._primary.glance())
         for name in names:
-            self.queues[name].go_on([each.queues[name] for each in looks if name in each.queues])
+            self.queues[name].go_on([look.queues[name] for look in looks if name in look.queues])
         return looks[-1]
 
     def _listen(self, glance: Glance) -> None:
@@ -320,19 +320,19 @@ class Pair:
         """List as many queues at both sites as one portion allows; the next look judges what that proves."""
         now, until = self._clock.monotonic(), self._clock.monotonic() + COMPARE_AT_MOST_S
         due = [
-            each
-            for each in self.queues.values()
-            if each.to_compare and each.compared is None and not each.vanished and each.compare_not_before <= now
+            queue
+            for queue in self.queues.values()
+            if queue.to_compare and queue.compared is None and not queue.vanished and queue.compare_not_before <= now
         ]
         if not due or not self._listens or self._glance is None:
             return
-        there = self._standby.counts()
+        peer = self._standby.counts()
         for queue in due:
             before = self._glance.queues.get(queue.name)
             if before is None:
                 continue
-            found = compared(self._primary, self._standby, queue.name, self._glance, there)
-            queue.listed(self._clock.now(), found, before)
+            comparison = compared(self._primary, self._standby, queue.name, self._glance, peer)
+            queue.listed(self._clock.now(), comparison, before)
             if self._clock.monotonic() >= until:
                 return
 
@@ -368,7 +368,7 @@ class Pair:
             queue.waiting.answered(batch, removed, self._clock.monotonic())
 
 
-def compared(primary: Primary, standby: Standby, queue: str, before: Glance, there: There) -> Comparison:
+def compared(primary: Primary, standby: Standby, queue: str, before: Glance, peer: There) -> Comparison:
     """Call it while what is consumed is followed, after a look at the serving site and then one at the waiting site.
     Raises `BrokerError`.
 
@@ -377,12 +377,12 @@ def compared(primary: Primary, standby: Standby, queue: str, before: Glance, the
     ship when it served are no copies. A count is as good as a listing where it says that nothing lies there, as long
     as it was read in that order."""
     way = primary.unshipped(queue, before.to_ship.get(queue, NOTHING))
-    own = standby.unshipped(queue, there.unshipped.get(queue, NOTHING))
-    copied = standby.listed(queue, there.copies.get(queue, NOTHING) if not way.ids else None)
+    own = standby.unshipped(queue, peer.unshipped.get(queue, NOTHING))
+    copied = standby.listed(queue, peer.copies.get(queue, NOTHING) if not way.ids else None)
     copies = (way.ids | copied.ids) - own.ids
-    here = primary.listed(queue, None) if copies else None
-    cut = [each.why_not for each in (way, own, copied, here) if each is not None and each.whole is None]
-    return Comparison(copies, here, f"{'; '.join(cut)}; {RAISE}" if cut else "")
+    view = primary.listed(queue, None) if copies else None
+    cut = [each.why_not for each in (way, own, copied, view) if each is not None and each.whole is None]
+    return Comparison(copies, view, f"{'; '.join(cut)}; {RAISE}" if cut else "")
 
 
 class PairsKeeper:
@@ -403,7 +403,7 @@ class PairsKeeper:
     def _owed(self) -> str | None:
         """Say which site was lost and is not taken in: only its return can sort its messages. If the followed site was
         lost, the other took over, and a message there alone may be new."""
-        lost = {each.about for each in self._debts()}
+        lost = {debt.about for debt in self._debts()}
         sites = [site for site in (self._primary, self._standby) if site in lost]
         verbs = ("was", "is") if len(sites) == 1 else ("were", "are")
         return f"{' and '.join(sites)} {verbs[0]} lost, and {verbs[1]} not taken in again" if sites else None
@@ -463,10 +463,10 @@ def keeper(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> P
     standby = observer.installation.other(primary)
     pairs = []
     for access in observer.at(primary):
-        here, there = Primary(access), Standby(observer.brokers[standby][access.pair])
+        view, peer = Primary(access), Standby(observer.brokers[standby][access.pair])
         memory: Mapping[str, Json] = remembered.get(access.pair, {})
         noted = partial(proven.by_runs, observer.documents, primary, access.pair)
-        pairs.append(Pair(access.pair, here, there, observer.clock, memory, noted))
+        pairs.append(Pair(access.pair, view, peer, observer.clock, memory, noted))
 
     def debts() -> list[Debt]:
         return [debt for access in observer.all() for debt in debts_of(access.document_files.texts())]

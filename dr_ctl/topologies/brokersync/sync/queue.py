@@ -132,7 +132,7 @@ class Account:
     def accept(self, looks: Iterable[Counters]) -> None:
         """Whatever vanished, somebody answers for it: count from these looks."""
         self._last.clear()
-        self._last.extend(each.unacknowledged for each in looks)
+        self._last.extend(look.unacknowledged for look in looks)
         self.known = max(self._last)
         self._level = deque([self.known], maxlen=LEVEL)
         self._above.clear()
@@ -237,12 +237,12 @@ class Comparison:
     anything of. Where any of the listings may have left out a message, `why_not` says why: nothing follows from it."""
 
     copies: frozenset[str]
-    here: Listed | None
+    local: Listed | None
     why_not: str
 
     @property
     def lacking(self) -> frozenset[str]:
-        return self.copies - self.here.ids if self.here is not None else self.copies
+        return self.copies - self.local.ids if self.local is not None else self.copies
 
 
 BATCH_AT_MOST: Final = 500
@@ -343,9 +343,9 @@ class Waiting:
 
     def let_go(self) -> int:
         """Forget what a comparison finds again by this start's counters; returns how many that are."""
-        found = sum(batch.missing for batch in self._batches if batch.counted)
+        missing = sum(batch.missing for batch in self._batches if batch.counted)
         self._batches = deque(batch for batch in self._batches if not batch.counted)
-        return found
+        return missing
 
     @property
     def counted(self) -> int:
@@ -459,23 +459,23 @@ class Queue:
         self.vanished = self.excess = 0
         self.forget()
 
-    def listed(self, at: datetime, found: Comparison, before: Counters) -> None:
+    def listed(self, at: datetime, comparison: Comparison, before: Counters) -> None:
         """Keep a comparison for the next look; `before` are the counters of the look before it."""
-        self.compared = Compared(at, found, before.consumed(self.account.shown), self.waiting.tried)
-        if found.here is not None:
-            self.account.gave_back(found.here.shown)
+        self.compared = Compared(at, comparison, before.consumed(self.account.shown), self.waiting.tried)
+        if comparison.local is not None:
+            self.account.gave_back(comparison.local.shown)
 
     def judge(self, counters: Counters) -> bool:
         """Conclude what a comparison proves, now that counters were read after it; says whether it told anything.
         Where more copies lack than these counters cover, none goes, and the agent holds."""
         if (compared := self.compared) is None:
             return True
-        self.compared, found = None, compared.found
-        lacking = found.lacking - self.waiting.ids
+        self.compared, comparison = None, compared.found
+        lacking = comparison.lacking - self.waiting.ids
         if not self.answered_for:
             lacking -= self.doubted
-        if found.why_not:
-            return self._not_told(compared, len(lacking), found.why_not)
+        if comparison.why_not:
+            return self._not_told(compared, len(lacking), comparison.why_not)
         if not self.answered_for:
             if (more := len(lacking) - self.account.covers(counters)) > 0:
                 self.vanished = self.excess = more
@@ -484,15 +484,15 @@ class Queue:
             counted = compared.consumed - self.account.spent
             if lacking and len(lacking) > counted:
                 return self._not_told(compared, len(lacking), f"{self.name}: {MEANWHILE}")
-            if lacking and found.here is not None and found.here.whole is not None:
-                self.waiting.add(lacking, Covered(lacking, found.here.whole, counted))
+            if lacking and comparison.local is not None and comparison.local.whole is not None:
+                self.waiting.add(lacking, Covered(lacking, comparison.local.whole, counted))
         else:
             self.waiting.add(lacking, Word(lacking, GO_ON), counted=False)
             self.doubted.clear()
             self.answered_for = False
         self.account.settle(compared.consumed)
-        self.waiting.nowhere(compared.tried - found.copies)
-        self.doubted &= found.copies | set(self.announced)
+        self.waiting.nowhere(compared.tried - comparison.copies)
+        self.doubted &= comparison.copies | set(self.announced)
         self.unproven, self.to_compare = 0, False
         if self.unheard:
             self.heard.begin()

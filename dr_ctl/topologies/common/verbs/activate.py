@@ -113,12 +113,12 @@ def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> l
     in lets in nobody: the look before the listeners open is made after it."""
     samples = tools.gate.samples
     brokers = [each for access in tools.observer.at(move.target) if (each := samples.get(access.pair)) is not None]
-    since_s = min((each.at_s for each in brokers), default=float("-inf"))
+    since_s = min((broker.at_s for broker in brokers), default=float("-inf"))
     if len(brokers) < len(tools.observer.at(move.target)) or context.monotonic() - since_s > SAME_SECOND_S:
         return None
-    if any(view.open for each in brokers for view in (each.source, each.target)):
+    if any(view.open for broker in brokers for view in (broker.source, broker.target)):
         return None
-    return tools.observer.look_at(move.target, {each.target.pair for each in brokers}, Part.RIGHTS)
+    return tools.observer.look_at(move.target, {broker.target.pair for broker in brokers}, Part.RIGHTS)
 
 
 def _roles_let_in(
@@ -144,34 +144,34 @@ def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
         )
         return views[: len(sites[0])], views[len(sites[0]) :], None
     # A lost site that does not answer is not seen open. At any other site, silence is an error.
-    there, snapshot = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.timeouts.last_look_s)
+    peer, snapshot = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.timeouts.last_look_s)
     hints, word = snapshot.hints[move.source], move.ask.presume_down == move.source
     signs = () if tools.cut_off else (*hints.signs, *(() if word else hints.takeovers))
     sick = "it cannot be managed" if snapshot.roles[move.source] is Role.SICK else None
-    return there, snapshot.views(move.source), some(signs) if signs else sick
+    return peer, snapshot.views(move.source), some(signs) if signs else sick
 
 
-def open_beside(tools: Tools[V], here: Sequence[V], move: Move) -> str | None:
-    names = sorted({name for view in here for name in tools.open_at(view, move)})
+def open_beside(tools: Tools[V], local: Sequence[V], move: Move) -> str | None:
+    names = sorted({name for view in local for name in tools.open_at(view, move)})
     return f"{named(tools, move.source, names)} open: a second site is never opened" if names else None
 
 
 def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
     """Gives the target's brokers, and a reason against opening: an open source, of a planned move a way back that is
     configured and captures no message, or a count that moved since the gate was seen to hold."""
-    there, here, lives = sides(tools, move)
-    shut = [view for view in there if not tools.open_at(view, move)]
-    if lives is not None and len(shut) == len(there):
-        return there, f"{move.source} lives, and may serve clients: {lives}"
-    if (why := open_beside(tools, here, move) or let_in_again(there, move.source)) is not None:
-        return there, why
-    if contends := [name for view in here for name in view.fence.contends]:
-        return there, f"{move.source} may open at any moment: lock coordinator {some(contends)} is not stopped"
-    if move.ask.operation != FAILOVER and (stopped := [view.site for view in there if not view.link.captures]):
-        return there, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
-    by_pair = {view.pair: view for view in here}
+    peer, local, lives = sides(tools, move)
+    shut = [view for view in peer if not tools.open_at(view, move)]
+    if lives is not None and len(shut) == len(peer):
+        return peer, f"{move.source} lives, and may serve clients: {lives}"
+    if (why := open_beside(tools, local, move) or let_in_again(peer, move.source)) is not None:
+        return peer, why
+    if contends := [name for view in local for name in view.fence.contends]:
+        return peer, f"{move.source} may open at any moment: lock coordinator {some(contends)} is not stopped"
+    if move.ask.operation != FAILOVER and (stopped := [view.site for view in peer if not view.link.captures]):
+        return peer, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
+    by_pair = {view.pair: view for view in local}
     moved = [why for view in shut if view.pair in by_pair for why in _moved(tools, by_pair[view.pair], view, move)]
-    return there, some(moved) if moved else None
+    return peer, some(moved) if moved else None
 
 
 def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
@@ -183,13 +183,13 @@ def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
     return f"it was not this run that opened it: {some(left)}" if left else None
 
 
-def _moved(tools: Tools[Any], here: Broker, there: Broker, move: Move) -> list[str]:
+def _moved(tools: Tools[Any], view: Broker, peer: Broker, move: Move) -> list[str]:
     """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
-    if (sample := tools.gate.samples.get(there.pair)) is not None:
-        pairs = ((sample.source, here), (sample.target, there))
+    if (sample := tools.gate.samples.get(peer.pair)) is not None:
+        pairs = ((sample.source, view), (sample.target, peer))
         return [why for was, now in pairs for why in receipts.changes(was, now, move.moves)]
-    receipt = receipts.held_at(there) if move.ask.operation == ACTIVATE else None
-    return receipts.moved(receipt, (here, there), move.ask) if receipt is not None else []
+    receipt = receipts.held_at(peer) if move.ask.operation == ACTIVATE else None
+    return receipts.moved(receipt, (view, peer), move.ask) if receipt is not None else []
 
 
 class _Opening:
@@ -203,7 +203,7 @@ class _Opening:
 
     @property
     def refused(self) -> list[Outcome]:
-        return [each for each in self._outcomes.values() if isinstance(each, Refused)]
+        return [outcome for outcome in self._outcomes.values() if isinstance(outcome, Refused)]
 
     def _of(self, pair: str) -> list[Outcome]:
         return [each for call, each in self._outcomes.items() if call.unit == pair]

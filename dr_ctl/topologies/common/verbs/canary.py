@@ -94,16 +94,16 @@ NAME_STOMP = "Set `stomp:` of each broker: a rehearsal sends and receives as cli
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Go pair by pair; the first that fails ends the step, and the undo removes what it made."""
     ways = tools.observer.ways(move)
-    if lacking := [here for here, _ in ways if here.stomp is None]:
+    if lacking := [view for view, _ in ways if view.stomp is None]:
         return Refused.of(found("DR-REHEARSE-001.no_address", site=lacking[0].site, pair=lacking[0].pair))
     tools.change(step.part(CREATE), context)
     pairs: dict[str, Json] = {}
     findings: list[Finding] = []
-    for here, there in ways:
-        outcome = _Pair(tools, step, context, here, there).rehearsed()
+    for view, peer in ways:
+        outcome = _Pair(tools, step, context, view, peer).rehearsed()
         if not isinstance(outcome, Done):
             return outcome
-        pairs[here.pair] = dict(outcome.evidence)
+        pairs[view.pair] = dict(outcome.evidence)
         findings += outcome.findings
     findings += _removed(tools, step, context, move)
     return Done(f"{MESSAGES} message(s) went the whole path of each pair", {"pairs": pairs}, tuple(findings))
@@ -112,20 +112,20 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Take what lies in a queue that has to stay, and remove every other."""
     name = queue_of(move.source)
-    for here in tools.observer.at(move.source):
-        view = here.read()
+    for local in tools.observer.at(move.source):
+        view = local.read()
         depth = view.named[name].depth if name in view.named else 0
         if not (view.link.keeps and depth):
             continue
 
-        def empty(calls: Sequence[Call], at: Access[Any] = here, count: int = depth) -> list[Outcome]:
+        def empty(calls: Sequence[Call], at: Access[Any] = local, count: int = depth) -> list[Outcome]:
             trip = at.take_some(name, None, count, timeout_s=step.limits["within"])
             return [Done("taken") if isinstance(trip, Passed) else Unknown(if_known(trip)) for _ in calls]
 
-        context.change([call for call in step.inverse if call.part == TAKE and call.unit == here.pair], empty)
-        if (after := here.read().named.get(name)) is not None and after.depth:
+        context.change([call for call in step.inverse if call.part == TAKE and call.unit == local.pair], empty)
+        if (after := local.read().named.get(name)) is not None and after.depth:
             return Refused.of(
-                found("DR-REHEARSE-002.taken", site=here.site, pair=here.pair, count=after.depth, queue=name)
+                found("DR-REHEARSE-002.taken", site=local.site, pair=local.pair, count=after.depth, queue=name)
             )
     left = _removed(tools, step, context, move)
     return Refused(left[0].text, findings=tuple(left)) if left else Done("nothing of the rehearsal is left")
@@ -150,13 +150,13 @@ class _Pair:
     """The way of the messages between two brokers."""
 
     def __init__(
-        self, tools: Tools[Broker], step: PlannedStep, context: StepContext, here: Access[Any], there: Access[Any]
+        self, tools: Tools[Broker], step: PlannedStep, context: StepContext, view: Access[Any], peer: Access[Any]
     ) -> None:
         self._tools, self._step, self._context = tools, step, context
-        self._here, self._there = here, there
-        self._name, self._token = queue_of(here.site), uuid.uuid4().hex
+        self._here, self._there = view, peer
+        self._name, self._token = queue_of(view.site), uuid.uuid4().hex
         self._within_s = step.limits["within"]
-        self._where, self._over_there = f"{here.site}/{here.pair}", f"{there.site}/{there.pair}"
+        self._where, self._over_there = f"{view.site}/{view.pair}", f"{peer.site}/{peer.pair}"
         self._took: dict[str, Json] = {}
 
     def rehearsed(self) -> Outcome:

@@ -208,7 +208,7 @@ def held_for_the_other(
     unread: str = "",
 ) -> Outcome:
     """Tell what the brokers of a returned site still hold for the other; `unread` is why one may not tell that."""
-    known = [each for each in residues if each is not None]
+    known = [residue for residue in residues if residue is not None]
     if len(known) < len(residues):
         return Refused(f"what {move.target} still holds was not read{unread}")
     total = Residue.together(known)

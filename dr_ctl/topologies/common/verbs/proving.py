@@ -134,16 +134,16 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
     if not (isinstance(outcome, Done) and step.calls):
         return outcome
     # The gate did not read all of the counters that a receipt is made of.
-    there, views = ({view.pair: view for view in tools.observer.look_at(site)} for site in (move.source, move.target))
+    peer, views = ({view.pair: view for view in tools.observer.look_at(site)} for site in (move.source, move.target))
     moved = [
         why
         for pair, sample in tools.gate.samples.items()
-        for was, now in ((sample.source, there[pair]), (sample.target, views[pair]))
+        for was, now in ((sample.source, peer[pair]), (sample.target, views[pair]))
         for why in receipts.changes(was, now, move.ask.includes)
     ]
     if moved:
         return Refused(some(moved))
-    written = {pair: receipts.of(there[pair], views[pair], tools.sender.epoch, move.ask) for pair in tools.gate.samples}
+    written = {pair: receipts.of(peer[pair], views[pair], tools.sender.epoch, move.ask) for pair in tools.gate.samples}
     tools.change([call for pair, receipt in written.items() for call in receipts.write(views[pair], receipt)], context)
     stands = {view.pair: receipts.held_at(view) for view in tools.observer.look_at(move.target)}
     if missing := [pair for pair, receipt in written.items() if stands[pair] != receipt]:
@@ -174,7 +174,7 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
                 ),
                 *findings,
             )
-    took: list[Json] = [round(each.took_s, 4) for each in round_trips if isinstance(each, Passed)]
+    took: list[Json] = [round(round_trip.took_s, 4) for round_trip in round_trips if isinstance(round_trip, Passed)]
     return Done("a message went in and came out", {"round_trips_s": took}, findings)
 
 

@@ -37,7 +37,7 @@ def beginnings(
     """The names by beginnings that no other name has: Names of `wanted` that are left out are too few, or too much like
     other names. `may_begin` says of a beginning whether a name that comes into being may have it."""
     other_names = sorted(others)
-    found: dict[str, Sequence[str]] = {}
+    by_beginning: dict[str, Sequence[str]] = {}
     groups: list[Sequence[str]] = [sorted(wanted)]
     while groups:
         names = groups.pop()
@@ -46,14 +46,14 @@ def beginnings(
         beginning = _common(names[0], names[-1])
         at = bisect_left(other_names, beginning)
         if may_begin(beginning) and not (at < len(other_names) and other_names[at].startswith(beginning)):
-            found[beginning] = names
+            by_beginning[beginning] = names
             continue
         by_letter: dict[str, list[str]] = {}
         for name in names:
             by_letter.setdefault(name[: len(beginning) + 1], []).append(name)
         by_letter.pop(beginning, None)  # the name that is nothing but the beginning
         groups += by_letter.values()
-    return found
+    return by_beginning
 
 
 def _common(first: str, last: str) -> str:
@@ -123,7 +123,7 @@ def _planned(at: AtBroker, goal: Goal) -> list[Call]:
     if not queues:
         return []
     calls = _calls(at, goal, queues)
-    alike = sum(len(queues_of(each, at.view)) for each in calls if each.part == TOGETHER)
+    alike = sum(len(queues_of(call, at.view)) for call in calls if call.part == TOGETHER)
     left = [of_those_left(at.view, goal, alike)] if alike else []
     return [*calls, *left, of_new_queues(at.view, goal, NEW_QUEUES)]
 
@@ -135,11 +135,11 @@ def _calls(at: AtBroker, goal: Goal, queues: Sequence[Queue], when: str | None =
         mine = {queue.name for queue in meant(at)} - {*at.was["paused"]}
         others = (queue.name for queue in view.queues if queue.name not in mine)
         alike = beginnings((queue.name for queue in queues), others, at.rules.selects_all)
-    found = {name for names in alike.values() for name in names}
+    covered = {name for names in alike.values() for name in names}
     make = pause if goal is Goal.PAUSE else resume
     return [
         *(together(view, goal, beginning, len(names), when) for beginning, names in sorted(alike.items())),
-        *(make(view, queue, when) for queue in queues if queue.name not in found),
+        *(make(view, queue, when) for queue in queues if queue.name not in covered),
     ]
 
 
@@ -238,11 +238,11 @@ def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dis
             elif count:
                 now.busy[name] = now.busy.get(name, 0) + count
             now.unpaused += [] if paused else [name]
-        if found := [name for name, (_, paused) in queues.items() if paused and name not in view.named]:
-            now.new[view.pair] = found
+        if new := [name for name, (_, paused) in queues.items() if paused and name not in view.named]:
+            now.new[view.pair] = new
         if missing := [name for name in mine if name not in queues]:
-            there = access.read()
-            gone = set(missing) - set(there.business) if there.queues else set()
+            peer = access.read()
+            gone = set(missing) - set(peer.business) if peer.queues else set()
             now.unknown += [f"{name} was not read" for name in missing if name not in gone]
     return now
 
@@ -254,10 +254,15 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
         if not move.ask.cut_in_flight:
             return Refused.of(finding, evidence={"queues": dict(busy)})
         return Done.of(replace(finding, severity=Severity.WARNING), evidence={"come_again": None})
-    consumers = [each for view in tools.observer.look_at(move.source) for each in view.consumers if each.queue in busy]
+    consumers = [
+        consumer
+        for view in tools.observer.look_at(move.source)
+        for consumer in view.consumers
+        if consumer.queue in busy
+    ]
     holders = []
     for queue, count in busy.items():
-        who = [each.who for each in consumers if each.queue == queue and each.holds != 0]
+        who = [consumer.who for consumer in consumers if consumer.queue == queue and consumer.holds != 0]
         holders.append(f"{queue}: {count} held by {', '.join(who) or 'a client that is gone'}")
     total = sum(busy.values())
     if move.ask.cut_in_flight:
@@ -322,8 +327,8 @@ def _paused_now(tools: Tools[Broker], known: Sequence[Broker]) -> list[Broker]:
         paused = {name: paused for name, (_, paused) in access.dispatch().items()}
         if any(each and name not in view.named for name, each in paused.items()):
             return access.read(FOR_PAUSES)
-        there = [queue for queue in view.queues if queue.name in paused or not queue.business]
-        return replace(view, queues=tuple(replace(each, paused=paused.get(each.name, each.paused)) for each in there))
+        peer = [queue for queue in view.queues if queue.name in paused or not queue.business]
+        return replace(view, queues=tuple(replace(each, paused=paused.get(each.name, each.paused)) for each in peer))
 
     return tools.observer.together(now, known)
 

@@ -35,8 +35,8 @@ def as_before(
     put_back = partial(_put_back, settle=settle)
     parts = ((put_back, at_target), (put_back, at_source), (_shipping, ships), (_open_again, opens))
     outcomes = [guarded(partial(part, tools, calls, move, context)) for part, calls in parts if calls]
-    failed = [each for each in outcomes if not isinstance(each, Done | NotNeeded)]
-    done = [each for each in outcomes if isinstance(each, Done)]
+    failed = [outcome for outcome in outcomes if not isinstance(outcome, Done | NotNeeded)]
+    done = [outcome for outcome in outcomes if isinstance(outcome, Done)]
     return next(iter((*failed, *reversed((*outcomes, *done)))), NotNeeded("as it was"))
 
 
@@ -81,16 +81,16 @@ def _shipping(tools: Tools[Any], calls: Sequence[Call], move: Move, context: Ste
     answering = {(view.site, view.pair) for view in views}
     stopped = [call for call in calls if call.goal is Goal.LINK_UP]
     away = sorted({f"{call.site}/{call.unit}" for call in stopped if (call.site, call.unit) not in answering})
-    here = [call for call in calls if (call.site, call.unit) in answering]
+    local = [call for call in calls if (call.site, call.unit) in answering]
     findings = [
         found("DR-LINK-007", broker=name, link="its link is started", site=name.partition("/")[0]) for name in away
     ]
-    if not left_of(here, views):
+    if not left_of(local, views):
         return NotNeeded("no link was seen stopped", findings=tuple(findings))
-    tools.change([call for call in here if left_of([call], views)], context)
+    tools.change([call for call in local if left_of([call], views)], context)
     left = until(
         context,
-        lambda: still(here, tools.views_of(here)),
+        lambda: still(local, tools.views_of(local)),
         holds=lambda left: left is None,
         within_s=tools.connects_s,
         poll_s=tools.timeouts.link_poll_s,
@@ -107,8 +107,8 @@ def _open_again(tools: Tools[Any], calls: Sequence[Call], move: Move, context: S
     sent = tools.opened or move.sent  # the run has tried to open the other site
     snapshot = tools.observer.look_once()
     views = snapshot.views(move.source)
-    here = {view.pair for view in views}
-    left = [call for call in calls if call.unit in here and not holds(call, views)]
+    local = {view.pair for view in views}
+    left = [call for call in calls if call.unit in local and not holds(call, views)]
     # Every call that lets clients in looks at the other site first.
     beside = {call.unit: snapshot.view(move.target, call.unit) for call in left}
     open_beside = {pair: tools.open_at(view, move) for pair, view in beside.items() if view is not None}
@@ -136,7 +136,7 @@ def _open_again(tools: Tools[Any], calls: Sequence[Call], move: Move, context: S
     if unseen:
         text = f"{named(tools, move.target, unseen)} silent, and may have been opened: {move.source} stays closed"
         return Unknown(text)
-    if away := sorted({call.unit for call in calls} - here):
+    if away := sorted({call.unit for call in calls} - local):
         return Refused(f"{named(tools, move.source, away)} silent: whether clients are let in there is not known")
     return Done(f"{move.source} lets clients in again") if left else NotNeeded(f"{move.source} is open")
 
