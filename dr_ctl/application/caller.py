@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dr_ctl.engine.plan import Plan, PlannedStep
     from dr_ctl.engine.runs import Owner, Runs
     from dr_ctl.settings.model import Installation
-    from dr_ctl.telemetry.events import Listener
+    from dr_ctl.telemetry.events import EventSink
 
 
 class People(Protocol):
@@ -124,7 +124,7 @@ class Caller:
     def people(self) -> People:
         raise NotImplementedError
 
-    def listener(self) -> Listener:
+    def listener(self) -> EventSink:
         raise NotImplementedError
 
     def say(self, text: str) -> None:

@@ -20,7 +20,7 @@ from dr_ctl.application.installation import Opened
 from dr_ctl.application.maintenance import Maintenance, MaintenanceData
 from dr_ctl.application.result import Result
 from dr_ctl.application.standing import of_agent, pending_debts
-from dr_ctl.application.verdicts import Assessment, targets
+from dr_ctl.application.verdicts import Assessment, default_target
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.findings import found
@@ -271,7 +271,7 @@ class Figures:
 
     def _ready(self, snapshot: Snapshot, assessment: Assessment) -> Iterator[Metric]:
         for operation in ALL:
-            code = assessment.verdict(operation, targets(snapshot, operation)).code
+            code = assessment.verdict(operation, default_target(snapshot, operation)).code
             text = "1 if `validate` calls the operation ready, 0 if it is refused"
             yield Metric("dr_ctl_ready", text, _READY.get(code), (("operation", operation),))
 

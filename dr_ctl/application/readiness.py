@@ -20,7 +20,7 @@ from dr_ctl.application.plans import why_no_approval
 from dr_ctl.application.recovery_options import open_run_findings
 from dr_ctl.application.request import Request
 from dr_ctl.application.result import Group, Result, counted
-from dr_ctl.application.verdicts import Assessment, Verdict, targets
+from dr_ctl.application.verdicts import Assessment, Verdict, default_target
 from dr_ctl.core import machine
 from dr_ctl.core.document import key, optional
 from dr_ctl.core.errors import BrokerError, UsageError
@@ -81,10 +81,11 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         links = opened.topology.look(over_s=caller.timeouts.rates_s).links()
         assessment = Assessment.of(caller, opened, snapshot, links)
         verdicts = [
-            assessment.verdict(name, to or targets(snapshot, name)) for name in ([operation] if operation else ALL)
+            assessment.verdict(name, to or default_target(snapshot, name))
+            for name in ([operation] if operation else ALL)
         ]
         forbidden = lock.forbidden(opened, snapshot)
-        target = to or targets(snapshot, SWAPOVER) or next(iter(snapshot.roles))
+        target = to or default_target(snapshot, SWAPOVER) or next(iter(snapshot.roles))
         move = Move(Ask(SWAPOVER, target), opened.other(target), {})
         # The installation's own first.
         checks = [*_installed(assessment, forbidden), *opened.topology.recipe.checks(snapshot, move)]
@@ -96,7 +97,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
                     *_findings(assessment, verdicts, forbidden, move),
                     *_exposures(snapshot, verdicts),
                     *(finding for check in checks if check.where == SETTINGS for finding in check.found),
-                    *_unheard(opened, snapshot),
+                    *_without_greeting(opened, snapshot),
                     *_unprepared(assessment, looked, caller.clock.now()),
                 ]
             )
@@ -159,7 +160,7 @@ def _unprepared(assessment: Assessment, looked: lost_site.LastSample, now: datet
         yield no_spark or found("DR-RPO-040", site=assessment.served_by)
 
 
-def _unheard(opened: Opened, snapshot: Snapshot) -> list[Finding]:
+def _without_greeting(opened: Opened, snapshot: Snapshot) -> list[Finding]:
     """Findings for sites that serve by their flags but greet no client. A later test of such a listener cannot show
     that the site went down."""
     findings = []

@@ -283,7 +283,7 @@ def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
     )
 
 
-def targets(snapshot: Snapshot, operation: str) -> str | None:
+def default_target(snapshot: Snapshot, operation: str) -> str | None:
     """Where an operation would go if nobody says: to the site that waits; without one, to one that does not serve."""
     serving = sites_serving(snapshot)
     others = [site for site in snapshot.roles if site not in serving[:1]]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dr_ctl.application.caller import People
     from dr_ctl.core.model import Json
     from dr_ctl.engine.plan import Plan
-    from dr_ctl.telemetry.events import Listener
+    from dr_ctl.telemetry.events import EventSink
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Session(Caller):
     quiet: bool = False
     warn_exit: bool = False
 
-    def listener(self) -> Listener:
+    def listener(self) -> EventSink:
         from dr_ctl.cli.screen import Screen  # noqa: PLC0415
         from dr_ctl.telemetry.events import nobody  # noqa: PLC0415
 

@@ -19,7 +19,7 @@ from dr_ctl.engine.operations import FENCING
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Outcome, Refused
 from dr_ctl.engine.replay import fenced_at
-from dr_ctl.telemetry.events import Listener, Notice, WaitProgress
+from dr_ctl.telemetry.events import EventSink, Notice, WaitProgress
 
 STOPPED: Final = "stopped by a signal"
 """What a step says that a signal ended."""
@@ -156,7 +156,7 @@ class JournalledStep:
         step: PlannedStep,
         stop: StopRequest | None,
         clock: Clock,
-        listener: Listener,
+        listener: EventSink,
         outage: Outage,
     ) -> None:
         """`stop` is None where a signal must wait: past the point of no return, and while undoing."""
@@ -251,7 +251,7 @@ class Onlooker:
 
     only_looks: ClassVar[bool] = True
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: EventSink) -> None:
         self._listener = listener
 
     def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:

@@ -39,12 +39,12 @@ from dr_ctl.engine.ports import (
 )
 from dr_ctl.engine.replay import LET_IN_AT, RunState, StepEvent, outage_s
 from dr_ctl.engine.roles import part_of, with_queues
-from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted
+from dr_ctl.telemetry.events import EventSink, Notice, StepEnded, StepStarted
 
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
 
 ESTIMATE_WITHIN_S = 30.0
-MOST_PROOFS: Final = 3
+MOST_DRAINS: Final = 3
 """So often at most a run proves that its source is empty."""
 _FIRST = "look at"
 
@@ -90,7 +90,7 @@ def execute(
     estimator: Estimator,
     stop: StopRequest,
     clock: Clock,
-    listener: Listener,
+    listener: EventSink,
     by: Mapping[str, Json],
     exposure: LossExposure | None = None,
     callbacks: Callbacks = Callbacks(),
@@ -108,7 +108,7 @@ def execute(
         estimator.abandon()
 
 
-def undo(past: RunState, driver: Driver[O], journal: Journal, *, clock: Clock, listener: Listener) -> RunResult[O]:
+def undo(past: RunState, driver: Driver[O], journal: Journal, *, clock: Clock, listener: EventSink) -> RunResult[O]:
     """Put back everything an interrupted run changed, as after a failed step."""
     run = _Run(past.plan, driver, journal, StopRequest(), clock, listener, sent=past.activation)
     return run.back(Refused("aborted", code=ExitCode.OK))
@@ -145,7 +145,7 @@ class _Run(Generic[O]):
         journal: Journal,
         stop: StopRequest,
         clock: Clock,
-        listener: Listener,
+        listener: EventSink,
         *,
         sent: bool,
         exposure: LossExposure | None = None,
@@ -167,7 +167,7 @@ class _Run(Generic[O]):
         self._findings += plan.findings
         # A plan that only finishes a move has no way back at all: the target serves already.
         self._revertible = any(step.undoable for step in plan.steps)
-        steps, proofs = deque(plan.steps), 1
+        steps, drains = deque(plan.steps), 1
         while steps:
             step = steps.popleft()
             if (ended := self._asked_to_end(step)) is not None:
@@ -180,15 +180,15 @@ class _Run(Generic[O]):
                 return self.back(Refused(f"clients would be out for longer than {self._outage.limit_s or 0:g} s"))
             self._findings += outcome.findings
             if isinstance(outcome, Refused | Unknown):
-                again = self._proof(step) if isinstance(outcome, Refused) and outcome.outdated else []
-                if not again or proofs == MOST_PROOFS:
+                again = self._from_drain(step) if isinstance(outcome, Refused) and outcome.outdated else []
+                if not again or drains == MOST_DRAINS:
                     return self._failed(step, outcome)
                 self._listener(Notice(f"{outcome.text}: back to the {again[0].verb}"))
                 steps.extendleft(reversed(again))
-                proofs += 1
+                drains += 1
         return self._ended(ExitCode.OK, None)
 
-    def _proof(self, step: PlannedStep) -> list[PlannedStep]:
+    def _from_drain(self, step: PlannedStep) -> list[PlannedStep]:
         """The steps that prove the source empty, up to this one; none where the plan has no drain."""
         steps = [each for each in self._plan.steps if each.verb in operations.PROVING and each.number <= step.number]
         return steps if steps and steps[0].verb == operations.PROVING[0] else []

@@ -46,7 +46,7 @@ class Notice:
 
 
 Event = StepStarted | StepEnded | WaitProgress | Notice
-Listener = Callable[[Event], None]
+EventSink = Callable[[Event], None]
 
 
 def nobody(event: Event) -> None:

@@ -16,12 +16,12 @@ from dr_ctl.topologies.topology import Opens, Topology
 
 TOPOLOGIES: Final[Registry[Opens]] = Registry(
     {
-        "artemis-mirror": "dr_ctl.topologies.mirror.procedure:open_",
-        "artemis-continuity": "dr_ctl.topologies.continuity.procedure:open_",
-        "artemis-bridges": "dr_ctl.topologies.bridges.procedure:open_",
-        "classic-brokersync": "dr_ctl.topologies.brokersync.procedure:open_",
-        "classic-shared-store": "dr_ctl.topologies.sharedstore.procedure:open_",
-        "classic-fanout": "dr_ctl.topologies.fanout.procedure:open_",
+        "artemis-mirror": "dr_ctl.topologies.mirror.procedure:TOPOLOGY",
+        "artemis-continuity": "dr_ctl.topologies.continuity.procedure:TOPOLOGY",
+        "artemis-bridges": "dr_ctl.topologies.bridges.procedure:TOPOLOGY",
+        "classic-brokersync": "dr_ctl.topologies.brokersync.procedure:TOPOLOGY",
+        "classic-shared-store": "dr_ctl.topologies.sharedstore.procedure:TOPOLOGY",
+        "classic-fanout": "dr_ctl.topologies.fanout.procedure:TOPOLOGY",
     },
     unknown="there is no topology",
 )

@@ -397,7 +397,7 @@ class Topology(Protocol[S]):
 
 
 class Opens(Protocol):
-    """The function `open_` of a topology's module."""
+    """The function `TOPOLOGY` of a topology's module."""
 
     def __call__(self, installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path) -> Topology[Any]:
         """Make it ready for one command. No broker is asked yet. `documents` is where those are kept whose brokers can

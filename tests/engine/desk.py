@@ -18,7 +18,7 @@ from dr_ctl.engine.planner import plan
 from dr_ctl.engine.ports import Hooks, LossExposure, NotNeeded, Outcome
 from dr_ctl.engine.replay import Entry, RunState, read_entries, replay
 from dr_ctl.engine.runbook import Runbook, load, shipped
-from dr_ctl.telemetry.events import Event, Listener, StepEnded, StepStarted, nobody
+from dr_ctl.telemetry.events import Event, EventSink, StepEnded, StepStarted, nobody
 from tests.engine.machine import Driver, Killed, Machine, Recipe, Snapshot
 
 BOOK = load("swapover", shipped())
@@ -168,7 +168,7 @@ class Desk:
         *,
         clock: Clock | None = None,
         stop: StopRequest | None = None,
-        listener: Listener = nobody,
+        listener: EventSink = nobody,
         answers: Mapping[str, Outcome] | None = None,
     ) -> RunResult[Snapshot]:
         """Plan with what the journal says so far and carry it out: a first run, or a resumed one."""
@@ -189,7 +189,7 @@ class Desk:
                 callbacks=Callbacks(asker=self.asker, stepper=self.stepper, hooks=self.hooks),
             )
 
-    def killed(self, clock: Clock | None = None, listener: Listener = nobody) -> bool:
+    def killed(self, clock: Clock | None = None, listener: EventSink = nobody) -> bool:
         """Go, and say whether the process was killed on the way."""
         try:
             self.go(clock=clock, listener=listener)
@@ -221,7 +221,7 @@ def a_plan() -> Plan:
     return decided
 
 
-def at_the(moment: type[StepStarted | StepEnded], verb: str, act: Callable[[], None]) -> Listener:
+def at_the(moment: type[StepStarted | StepEnded], verb: str, act: Callable[[], None]) -> EventSink:
     """A listener that acts when a verb starts or ends."""
 
     def listener(event: Event) -> None:

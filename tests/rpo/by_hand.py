@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from dr_ctl.core.model import Finding
 from dr_ctl.rpo.core.calibration import backtested
 from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR, READ, SECOND, fineness
-from dr_ctl.rpo.core.hour import HORIZON_US, SHORT, Orders, hour, needs
+from dr_ctl.rpo.core.hour import HORIZON_US, SHORT, HourQuery, hour, needs
 from dr_ctl.rpo.core.rows import ADDED, CLASS, KEYS, OWN, SCHEMA, TOTAL, class_name
 from dr_ctl.rpo.core.scope import Facts, figures, pair_of
 from dr_ctl.rpo.estimate.estimate import Made, nothing_of
@@ -46,7 +46,7 @@ def made(asked: Request, now_us: int) -> Made | Finding:
     cell_us = max(SECOND, (until_us + 1 - max(since_us, int(us[0]))) // 192) if asked.tested else 0
     horizons = tuple(int(each * SECOND) for each in asked.horizons_s)
     span = int(us[0]), until_us + 1, since_us, until_us + 1
-    orders = Orders(*span, asked.include, asked.exclude, classes, horizons, cell_us)
+    orders = HourQuery(*span, asked.include, asked.exclude, classes, horizons, cell_us)
     rows = together([*hours(looks, orders)])
     facts = facts_of(rows)
     if facts.flows and int(asked.horizon_s * SECOND) != HORIZON_US and not asked.tested:  # of the last day
@@ -65,7 +65,7 @@ def us_of(looks: pa.Table) -> Any:
     return np.sort(looks["ts"].cast(pa.int64()).to_numpy())
 
 
-def hours(looks: pa.Table, orders: Orders) -> Iterator[pa.Table]:
+def hours(looks: pa.Table, orders: HourQuery) -> Iterator[pa.Table]:
     """The rows that add up of each hour; looks come in the order of their time."""
     all_us, of_queues = us_of(looks), pc.equal(looks["kind"], "queue").to_numpy()
     for hour_us in range(orders.from_us - orders.from_us % HOUR, orders.to_us, HOUR):

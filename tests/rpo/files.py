@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Finding
 from dr_ctl.rpo.core.cut import READ, Columns, Outflows
-from dr_ctl.rpo.core.hour import Orders
+from dr_ctl.rpo.core.hour import HourQuery
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.step_functions import LagSeries
 from dr_ctl.rpo.history.files import Sources, without
@@ -39,7 +39,7 @@ def lag_of(
     tables = [pq.ParquetFile(path).read(columns=[*READ]) for path in sorted(paths)]
     rows = Columns.of(pa.concat_tables(tables))
     flows = Outflows.of(rows)
-    mask_of = Orders(0, 0, 0, 0, exclude=exclude, classes=classes).mask
+    mask_of = HourQuery(0, 0, 0, 0, exclude=exclude, classes=classes).mask
     return LagSeries(flows, Queues.of(rows, flows, mask_of, 1 + len(classes), (0, 1 << 62)))
 
 

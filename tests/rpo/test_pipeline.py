@@ -22,7 +22,7 @@ import pytest
 
 from dr_ctl.core.model import Finding
 from dr_ctl.rpo.core.cut import HOUR
-from dr_ctl.rpo.core.hour import Orders, hour
+from dr_ctl.rpo.core.hour import HourQuery, hour
 from dr_ctl.rpo.core.rows import SCHEMA
 from dr_ctl.rpo.estimate.estimate import Made, Make, backtest, estimate
 from dr_ctl.rpo.estimate.request import Request
@@ -183,7 +183,7 @@ def test_an_hour_of_too_many_looks_is_the_same_in_parts(cell_us: int) -> None:
     rows = [row for row in lives() if row.pair in ("mixed", "split", "bridges")]
     looks = pa.concat_tables(table for _, table in tables_of(rows)).sort_by("ts")
     begin_us, end_us = (micros(each(looks["ts"]).as_py()) for each in (pc.min, pc.max))
-    orders = Orders(begin_us, end_us + 1, begin_us, end_us + 1, classes=(("a",),), cell_us=cell_us)
+    orders = HourQuery(begin_us, end_us + 1, begin_us, end_us + 1, classes=(("a",),), cell_us=cell_us)
     hour_us = begin_us - begin_us % HOUR
     queues, outer = (looks.filter(kind) for kind in (pc.field("kind") == "queue", pc.field("kind") != "queue"))
     names = queues["name"].unique().to_pylist()

@@ -310,7 +310,7 @@ SHORT: Final = "short"
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class HourQuery:
     """What is asked of every hour: readings of [from, to), of a history that lies between `begin` and `end`. `include`,
     `exclude` and `classes` are patterns of queues. `cell_us`: how long the cells of a test of the past are; 0 where
     nothing is tested."""
@@ -341,7 +341,7 @@ class Orders:
 
 
 def hour(
-    table: pa.Table, hour_us: int, orders: Orders, from_us: int, pieces: Callable[[], Iterable[pa.Table]] = tuple
+    table: pa.Table, hour_us: int, query: HourQuery, from_us: int, pieces: Callable[[], Iterable[pa.Table]] = tuple
 ) -> pa.Table:
     """The rows that add up of an hour, from the readings around it; `from_us`: from when on readings of outflows are
     there. One row of kind SHORT where that is too late. `pieces`: its readings of queues, some queues at a time, where
@@ -350,32 +350,32 @@ def hour(
     if not ((rows.us >= hour_us) & (rows.us < hour_us + HOUR)).any():
         return SCHEMA.empty_table()
     flows = Outflows.of(rows)
-    if from_us > orders.begin_us and not is_cut(flows, hour_us, from_us):
+    if from_us > query.begin_us and not is_cut(flows, hour_us, from_us):
         short = Gathered()
         short.one(SHORT)
         return short.table()
-    whole, *fewer = _sampled(rows, flows, orders, hour_us, pieces)
-    window = orders.window(hour_us)
-    gathered = summed_up(*whole, 1 + len(orders.classes), window)
+    whole, *fewer = _sampled(rows, flows, query, hour_us, pieces)
+    window = query.window(hour_us)
+    gathered = summed_up(*whole, 1 + len(query.classes), window)
     for left in fewer:
         check(gathered, total(*whole), total(*left), window)
     return gathered.table()
 
 
 def _sampled(
-    rows: Columns, flows: Outflows, orders: Orders, hour_us: int, pieces: Callable[[], Iterable[pa.Table]]
+    rows: Columns, flows: Outflows, query: HourQuery, hour_us: int, pieces: Callable[[], Iterable[pa.Table]]
 ) -> Iterator[tuple[Columns, Outflows, Queues]]:
     """What all readings say, and where the past is tested what those say of which every other is left out."""
-    window = orders.window(hour_us)
+    window = query.window(hour_us)
 
     def queues(long_us: int, scopes: int, span: tuple[int, int]) -> Queues:
         every = map(Columns.by_time, map(Columns.of, pieces()))
-        parts = [Queues.of(_left(part, long_us), flows, orders.mask, scopes, span) for part in every]
-        return Queues.together(parts or [Queues.of(rows, flows, orders.mask, scopes, span)])
+        parts = [Queues.of(_left(part, long_us), flows, query.mask, scopes, span) for part in every]
+        return Queues.together(parts or [Queues.of(rows, flows, query.mask, scopes, span)])
 
-    whole = queues(0, 1 + len(orders.classes), (window.from_us, window.to_us))
+    whole = queues(0, 1 + len(query.classes), (window.from_us, window.to_us))
     yield rows, flows, whole
-    if orders.cell_us:
+    if query.cell_us:
         long_us = every_other(flows, whole)
         rows = _left(rows, long_us)
         flows = Outflows.of(rows)
@@ -387,13 +387,13 @@ def _left(rows: Columns, long_us: int) -> Columns:
     return rows.take(np.flatnonzero(rows.us // long_us % 2 == 0)) if long_us else rows
 
 
-def needs(table: pa.Table, hour_us: int, orders: Orders, from_us: int) -> Ints | None:
+def needs(table: pa.Table, hour_us: int, query: HourQuery, from_us: int) -> Ints | None:
     """The moments of the readings of queues that an hour rests on, of those before the ten minutes around it; None
     where readings of outflows from further back are needed first. Of queues the table tells when they were looked
     at."""
     rows = Columns.of(table).by_time()
     flows = Outflows.of(rows)
-    if from_us > orders.begin_us and not is_cut(flows, hour_us, from_us):
+    if from_us > query.begin_us and not is_cut(flows, hour_us, from_us):
         return None
     near_us = hour_us - AWAY_US
     recent, asked = flows.us >= near_us, (rows.kind == QUEUE) & (rows.us < near_us)

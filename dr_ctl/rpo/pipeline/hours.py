@@ -23,7 +23,7 @@ from pyspark.sql import functions as f
 
 from dr_ctl.rpo.core.calibration import Tested, backtested
 from dr_ctl.rpo.core.cut import AWAY_US, HOUR, LATELY, OF_A_DAY, READ, SECOND, Ints, over_us
-from dr_ctl.rpo.core.hour import SHORT, Orders, hour, needs
+from dr_ctl.rpo.core.hour import SHORT, HourQuery, hour, needs
 from dr_ctl.rpo.core.rows import OWN, SCHEMA, TOTAL, Gathered, class_name
 from dr_ctl.rpo.core.scope import Ask, Facts, OfScope, figures
 from dr_ctl.rpo.history.files import CODED, Source, Store
@@ -116,7 +116,7 @@ class Summing:
     has too many readings for one."""
 
     readings: Readings
-    orders: Orders
+    query: HourQuery
     pieces: Mapping[int, int]
 
     def block(self, _number: int, table: pa.Table) -> pa.Table:
@@ -127,20 +127,20 @@ class Summing:
         return pa.concat_tables([self._hour(hour_us, around) for hour_us in hours])
 
     def _between(self, from_us: int, to_us: int, which: pc.Expression | None = None) -> pa.Table:
-        return self.readings.between(from_us, min(to_us, self.orders.end_us), which)
+        return self.readings.between(from_us, min(to_us, self.query.end_us), which)
 
     def _hour(self, hour_us: int, around: pa.Table) -> pa.Table:
-        orders, near_us = self.orders, hour_us - AWAY_US
+        query, near_us = self.query, hour_us - AWAY_US
         within = (pc.field("ts") >= moment(near_us)) & (pc.field("ts") < moment(hour_us + HOUR + AWAY_US))
-        near, from_us = around.filter(within), orders.reach_us(hour_us)
-        rows, needed = hour(near, hour_us, orders, from_us), None
+        near, from_us = around.filter(within), query.reach_us(hour_us)
+        rows, needed = hour(near, hour_us, query, from_us), None
         if rows.num_rows and rows["kind"][0].as_py() == SHORT:
             from_us, outer, needed = self._needed(hour_us, near)
             near = pa.concat_tables([near, outer])
         if needed is not None or hour_us in self.pieces:
             rows = self._further(hour_us, near, from_us, needed)
         reach = Gathered()
-        reach.one(REACH, least=0 if from_us <= orders.begin_us else from_us)
+        reach.one(REACH, least=0 if from_us <= query.begin_us else from_us)
         rows = pa.concat_tables([rows, reach.table()])
         return rows.append_column("hour", pa.repeat(hour_us, rows.num_rows))
 
@@ -149,10 +149,10 @@ class Summing:
         taken, these, and the moments of the readings of queues that it rests on."""
         outer, near_us = near.filter(~_QUEUES), hour_us - AWAY_US
         for further in count(1):
-            from_us = self.orders.reach_us(hour_us, further)
+            from_us = self.query.reach_us(hour_us, further)
             before = self._between(from_us, near_us, ~_QUEUES)
             known = pa.concat_tables([outer, before, self.readings.moments(from_us, near_us)])
-            needed = needs(known, hour_us, self.orders, from_us)
+            needed = needs(known, hour_us, self.query, from_us)
             if needed is not None:
                 return from_us, before, needed
         raise AssertionError  # from the begin of the history on none are needed
@@ -160,12 +160,12 @@ class Summing:
     def _further(self, hour_us: int, near: pa.Table, from_us: int, needed: Ints | None) -> pa.Table:
         """The rows of an hour that rests on readings of queues of those moments before too, or whose own are too many
         to be held at once."""
-        orders, pieces, spans = self.orders, self.pieces.get(hour_us, 1), []
+        query, pieces, spans = self.query, self.pieces.get(hour_us, 1), []
         if needed is not None and len(needed):
             moments = pa.array(needed).cast(CODED.field("ts").type)
             spans.append((int(needed[0]), hour_us - AWAY_US, _QUEUES & pc.field("ts").isin(moments)))
         if pieces == 1:
-            return hour(pa.concat_tables([near, *(self._between(*span) for span in spans)]), hour_us, orders, from_us)
+            return hour(pa.concat_tables([near, *(self._between(*span) for span in spans)]), hour_us, query, from_us)
         spans.append((max(from_us, hour_us - AWAY_US), hour_us + HOUR + AWAY_US, _QUEUES))
         every = pa.concat_tables([self.readings.between(*span, ["name"]) for span in spans])
         names = sorted(every["name"].drop_null().unique().to_pylist())
@@ -174,7 +174,7 @@ class Summing:
             which = pc.field("name").isin(names[number::pieces])
             return pa.concat_tables([self._between(begin_us, end_us, of & which) for begin_us, end_us, of in spans])
 
-        return hour(near, hour_us, orders, from_us, lambda: map(some, range(min(pieces, len(names)))))
+        return hour(near, hour_us, query, from_us, lambda: map(some, range(min(pieces, len(names)))))
 
 
 class Hours:
@@ -186,7 +186,7 @@ class Hours:
         spark: SparkSession,
         history: str,
         files: Sequence[File],
-        orders: Orders,
+        query: HourQuery,
         hours: Sequence[int],
         least: int,
     ) -> None:
@@ -199,7 +199,7 @@ class Hours:
                 self._blocks.append([])
             self._blocks[-1].append(hour_us)
         readings = Readings(history, [(file.name, file.first_us, file.last_us) for file in files])
-        self._spark, self._summing = spark, Summing(readings, orders, pieces)
+        self._spark, self._summing = spark, Summing(readings, query, pieces)
         self.tasks = len(self._blocks)
 
     def rows(self) -> DataFrame:

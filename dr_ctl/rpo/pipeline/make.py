@@ -20,7 +20,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import in_background
 from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR, SECOND
-from dr_ctl.rpo.core.hour import HORIZON_US, Orders
+from dr_ctl.rpo.core.hour import HORIZON_US, HourQuery
 from dr_ctl.rpo.core.scope import Facts
 from dr_ctl.rpo.estimate.estimate import Made, nothing_of
 from dr_ctl.rpo.estimate.request import Request
@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 _EVERY_S: Final = 0.5
 
 
-def unheard(_text: str) -> None:
+def say_nothing(_text: str) -> None:
     """Nobody waits."""
 
 
@@ -59,7 +59,7 @@ def counted(spark: SparkSession, say: Say, hours: int, tasks: int) -> Iterator[N
 
     say(f"summing up: 0 of {hours} hour(s)")
     has_scheduler = hasattr(spark, "sparkContext")  # a client of Spark Connect has none
-    counting = in_background(count, "progress of Spark") if say is not unheard and has_scheduler else None
+    counting = in_background(count, "progress of Spark") if say is not say_nothing and has_scheduler else None
     try:
         yield
     finally:
@@ -73,11 +73,11 @@ SHORT_WORK_BYTES: Final = 4 << 20
 CELLS: Final = 24 * 8
 """A test of the past is told in so many cells."""
 _FILE: Final = re.compile(f"({UNREADABLE}|{UNSEEN}) (\\S+)")
-SEEN: Final = "Each worker has to reach the history at the path, or URL, that the settings name."
+REACHABLE: Final = "Each worker has to reach the history at the path, or URL, that the settings name."
 _FOLDER: Final = re.compile(r"PATH_NOT_FOUND.*((?:date=|summary/)\S*[^\s.])")
 
 
-def made(spark: SparkSession, asked: Request, now_us: int, say: Say = unheard) -> Made | Finding:
+def made(spark: SparkSession, asked: Request, now_us: int, say: Say = say_nothing) -> Made | Finding:
     """Read what is asked for. If a file disappears meanwhile, the reading starts again. Files that are torn inside are
     left out; only the reading itself finds them."""
     torn: set[str] = set()
@@ -103,7 +103,7 @@ def made(spark: SparkSession, asked: Request, now_us: int, say: Say = unheard) -
                 if file[1] == UNSEEN:
                     if name in store.listed(name.rpartition("/")[0]):
                         raise EnvironmentFault(
-                            f"a task of Spark does not see {name} of the history", remedy=SEEN
+                            f"a task of Spark does not see {name} of the history", remedy=REACHABLE
                         ) from error
                     raise FileNotFoundError(name) from error
                 torn.add(name)
@@ -133,15 +133,15 @@ class _Question:
         files = Files.of(history, site, gold.ledger(), self._torn, anew=not is_usual)
         if not files.read:
             return nothing_of(site, set(history.sites))
-        orders, is_cut = self._orders(files)
+        query, is_cut = self._query(files)
         is_kept = asked.store and asked.since is None and asked.until is None and not asked.tested
         if is_kept:
-            gold.tidy(orders.begin_us, orders.end_us, self._now_us)
-        span = range(orders.from_us - orders.from_us % HOUR, orders.to_us, HOUR)
+            gold.tidy(query.begin_us, query.end_us, self._now_us)
+        span = range(query.from_us - query.from_us % HOUR, query.to_us, HOUR)
         kept = gold.cached() if is_usual else {}
-        touched = files.touched(orders.begin_us, orders.end_us, {us: summary.reach_us for us, summary in kept.items()})
+        touched = files.touched(query.begin_us, query.end_us, {us: summary.reach_us for us, summary in kept.items()})
         todo = [hour_us for hour_us in span if hour_us in touched or hour_us not in kept or is_cut(hour_us)]
-        hours = Hours(self._spark, asked.history, files.read, orders, todo, self._cores)
+        hours = Hours(self._spark, asked.history, files.read, query, todo, self._cores)
         with counted(self._spark, self._say, len(todo), hours.tasks):
             fresh = hours.rows() if todo else None
         others = gold.hours({hour_us: kept[hour_us] for hour_us in set(span) & kept.keys() - {*todo}})
@@ -152,18 +152,18 @@ class _Question:
         self._say("adding up")
         facts = facts_of(rows)
         if facts.flows and asked.horizon_s * SECOND != HORIZON_US and not asked.tested:
-            rows = rows.unionByName(self._ahead(files, orders, facts))
-        findings = [file.finding() for file in files.all if file.why and file.touches(orders.from_us, orders.to_us)]
+            rows = rows.unionByName(self._custom_horizon(files, query, facts))
+        findings = [file.finding() for file in files.all if file.why and file.touches(query.from_us, query.to_us)]
         whose = partial(figures_of, rows, facts, len(self._classes)), partial(tested_of, rows)
         late = (len(files.ahead), max(file.last_us for file in files.ahead)) if files.ahead else None
-        return Made(site, serving, orders.end_us, facts, *whose, tuple(findings), late)
+        return Made(site, serving, query.end_us, facts, *whose, tuple(findings), late)
 
-    def _ahead(self, files: Files, orders: Orders, facts: Facts) -> DataFrame:
+    def _custom_horizon(self, files: Files, query: HourQuery, facts: Facts) -> DataFrame:
         """Changes within another time than the usual, of the last day."""
         (first, last), horizon_us = facts.span_us, int(self._asked.horizon_s * SECOND)
         from_us = max(first, last - DAY - horizon_us)
-        day = replace(orders, from_us=from_us, horizons_us=(horizon_us,))
-        hours = [*range(from_us - from_us % HOUR, orders.to_us, HOUR)]
+        day = replace(query, from_us=from_us, horizons_us=(horizon_us,))
+        hours = [*range(from_us - from_us % HOUR, query.to_us, HOUR)]
         return (
             Hours(self._spark, self._asked.history, files.read, day, hours, self._cores).rows().where("kind = 'change'")
         )
@@ -172,7 +172,7 @@ class _Question:
     def _cores(self) -> int:
         return parallel(self._spark)
 
-    def _orders(self, files: Files) -> tuple[Orders, Callable[[int], bool]]:
+    def _query(self, files: Files) -> tuple[HourQuery, Callable[[int], bool]]:
         """What is asked of each hour, and which hours are cut by that."""
         asked, read = self._asked, files.read
         begin_us = min(file.first_us for file in read)
@@ -191,7 +191,7 @@ class _Question:
         first_us = begin_us - begin_us % HOUR
         since_us = first_us if asked.since is None else max(first_us, micros(asked.since))
         cell_us = max(SECOND, (until_us + 1 - max(since_us, begin_us)) // CELLS) if asked.tested else 0
-        orders = Orders(
+        query = HourQuery(
             begin_us,
             until_us + 1,
             since_us,
@@ -206,7 +206,7 @@ class _Question:
         def is_cut(hour_us: int) -> bool:
             return hour_us < since_us or (until_us < last_us and hour_us + HOUR + AWAY_US > until_us + 1)
 
-        return orders, is_cut
+        return query, is_cut
 
 
 def no_history(asked: Request) -> Finding:
@@ -214,7 +214,7 @@ def no_history(asked: Request) -> Finding:
 
 
 @contextmanager
-def reading(say: Say = unheard) -> Iterator[Callable[[Request, int], Made | Finding]]:
+def reading(say: Say = say_nothing) -> Iterator[Callable[[Request, int], Made | Finding]]:
     """Read histories in a session that is started once there is something to read, and ends with the block. `say` is
     told what is done. Raises EnvironmentFault."""
     with ExitStack() as opened:

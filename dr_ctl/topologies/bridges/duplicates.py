@@ -27,10 +27,10 @@ def ids_lacking(store: Store, other: Store, queues: Collection[str] | None = Non
     of = "" if queues is None else " WHERE q = ?"
     asked = f"SELECT * FROM ({store.rows('main')}){of} EXCEPT SELECT * FROM ({other.rows('other')}){of}"  # noqa: S608
     try:
-        with closing(sqlite3.connect(store.uri, uri=True, timeout=WITHIN_S)) as view:
-            view.execute("ATTACH DATABASE ? AS other", (other.uri,))
+        with closing(sqlite3.connect(store.uri, uri=True, timeout=WITHIN_S)) as own:
+            own.execute("ATTACH DATABASE ? AS other", (other.uri,))
             for names in [()] if queues is None else [(queue, queue) for queue in queues]:
-                for queue, each in view.execute(asked, names):
+                for queue, each in own.execute(asked, names):
                     lacking_ids.setdefault(str(queue), set()).add(str(each))
     except sqlite3.Error as error:
         raise NotRead(f"{store.path.name} beside {other.path.name}: {error}") from error

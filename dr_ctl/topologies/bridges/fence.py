@@ -23,7 +23,7 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.verbs.activate import may_open, open_beside, sides
 from dr_ctl.topologies.common.verbs.fence import acting, drafting, held, held_for_the_other
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.common.wants import AtBroker, debts
+from dr_ctl.topologies.common.wants import AtBroker, debts_as_before
 
 CUT: Final = "closeConsumerConnectionsForAddress(java.lang.String)"
 NOT_PAUSED: Final = "it is not paused"
@@ -203,7 +203,7 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     return StepPlan(move.source, about, (*calls, *(resume(view, queue) for view, queue in paused)))
 
 
-UNDO: Final = Undo(source=(clients,), target=(debts,))
+UNDO: Final = Undo(source=(clients,), target=(debts_as_before,))
 UNDO_UNFENCE: Final = Undo(source=(clients, held))
 
 

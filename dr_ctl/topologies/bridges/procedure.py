@@ -35,7 +35,7 @@ from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs.undoing import as_before
 from dr_ctl.topologies.common.view import Acceptor, Queue
 from dr_ctl.topologies.common.waiting import attached
-from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links, planning
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links_as_before, planning
 
 STOPPED: Final = "it is stopped"
 STOPS_S: Final = 75.0  # a bridge whose link had failed takes no start for a minute after its stop
@@ -95,7 +95,7 @@ class Direction:
     with a barrier, only messages that lay there at its start count. Ids count until all noted ones are applied.
     `accepted`: how many delayed messages of a unit may come later."""
 
-    mending = "bridges are stopped: starting them"
+    repairing = "bridges are stopped: starting them"
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Direction:
             reasons.append(f"nothing applies the ids that arrive at {peer.site}")
         return reasons
 
-    def mends(self, view: BrokerView, _there: object) -> list[Call]:
+    def repairs(self, view: BrokerView, _peer: object) -> list[Call]:
         """Start stopped bridges; a bridge that is not connected is left to its own retries."""
         return [call for call in starts(view, self.chosen) if not view.holds(call)]
 
@@ -208,7 +208,7 @@ def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     return attached(tools, step, move, context, "the bridge", look)
 
 
-UNDO_SHIPPING: Final = Undo(source=(links,))
+UNDO_SHIPPING: Final = Undo(source=(links_as_before,))
 
 
 HOLDS: Final = "the returned site holds something for this one"
@@ -244,12 +244,12 @@ def _ways_in(at: AtBroker) -> list[Call]:
 
 HELD_BACK: Final[Wants] = ((_held, wants.SOURCE),)
 LET_IN: Final[Wants] = (
-    (wants.listens, wants.SOURCE),
+    (wants.link_admitted, wants.SOURCE),
     (_ways_in, wants.TARGET),
     (_all_started, wants.SOURCE),
     (_all_started, wants.TARGET),
 )
-DELIVERED: Final[Wants] = ((_delivered, wants.SOURCE), *wants.PAID)
+DELIVERED: Final[Wants] = ((_delivered, wants.SOURCE), *wants.DEBTS_CLEARED)
 draft_reinstate: Final = wants.planning(
     wants.TARGET,
     "its residue and its ids are let in while nothing is delivered; both directions drain",
@@ -379,7 +379,9 @@ def _unrouted(tools: BridgesTools, move: Move) -> Iterator[Finding]:
 
 
 UNDO_REINSTATE: Final = Undo(
-    (wants.way_in, wants.pauses, wants.debts), (as_returned,), partial(as_before, settle=applied)
+    (wants.link_access_as_before, wants.pauses_as_before, wants.debts_as_before),
+    (as_returned,),
+    partial(as_before, settle=applied),
 )
 
 
@@ -397,7 +399,7 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], BridgesTools]] = {
     "reinstate": Row(draft_reinstate, reinstate, UNDO_REINSTATE),
     "reconcile": Row(draft_reconcile, reconcile),
 }
-open_: Final = Kind(
+TOPOLOGY: Final = Kind(
     PROCEDURE,
     CHECKS,
     READS,

@@ -46,7 +46,17 @@ from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_othe
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Wait, attached
-from dr_ctl.topologies.common.wants import PAID, SOURCE, TARGET, AtBroker, Wants, debts, listens, planning, way_in
+from dr_ctl.topologies.common.wants import (
+    DEBTS_CLEARED,
+    SOURCE,
+    TARGET,
+    AtBroker,
+    Wants,
+    debts_as_before,
+    link_access_as_before,
+    link_admitted,
+    planning,
+)
 from dr_ctl.topologies.topology import Keeper, Unproven
 
 NOT_CONNECTED: Final = "it is not connected"
@@ -241,7 +251,7 @@ class Copies:
     """The copies that one broker ships to its peer. A connector with copies to ship that is not connected is restarted,
     a few times."""
 
-    mending = "its network connector is not connected: restarting it"
+    repairing = "its network connector is not connected: restarting it"
 
     def __init__(self, view: Access, peer: Access, context: StepContext, timeouts: Timeouts) -> None:
         self.local, self.remote = view, peer
@@ -249,15 +259,15 @@ class Copies:
         self._restarted = 0
         self._again_at = context.monotonic() + timeouts.link_lost_s
 
-    def left(self, view: BrokerView, _there: BrokerView) -> int | None:
+    def left(self, view: BrokerView, _peer: BrokerView) -> int | None:
         return view.link.to_ship
 
-    def why(self, view: BrokerView, _there: BrokerView) -> list[str]:
+    def why(self, view: BrokerView, _peer: BrokerView) -> list[str]:
         return (
             [] if view.link.attached or not view.copying else [f"the network connector of {view.site} is not connected"]
         )
 
-    def mends(self, view: BrokerView, _there: object) -> list[Call]:
+    def repairs(self, view: BrokerView, _peer: object) -> list[Call]:
         if view.link.attached or not view.copying:
             self._again_at = self._context.monotonic() + self._timeouts.link_lost_s
             return []
@@ -341,7 +351,7 @@ def _removed(at: AtBroker) -> list[Call]:
 
 
 BOTH: Final = (SOURCE, TARGET)
-LISTENING: Final[Wants] = tuple((listens, site) for site in BOTH)
+LISTENING: Final[Wants] = tuple((link_admitted, site) for site in BOTH)
 # An undo shuts the way again: no client has consumed what came in.
 draft_reinstate: Final = planning(
     TARGET,
@@ -349,7 +359,7 @@ draft_reinstate: Final = planning(
     *((_kept_aside, site) for site in (TARGET, SOURCE)),
     *LISTENING,
     *((connects, site) for site in BOTH),
-    *PAID,
+    *DEBTS_CLEARED,
     limits=Rules.while_moving,
 )
 draft_reconcile: Final = planning(
@@ -386,7 +396,7 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     for wait in (back, forth):
         if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
             return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
-    if (refused := tools.reach(PAID, move, context)) is not None:
+    if (refused := tools.reach(DEBTS_CLEARED, move, context)) is not None:
         return refused
     return Done(tools.rejoined.text, document(tools.rejoined), tuple(findings))
 
@@ -479,7 +489,7 @@ def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
             yield found("DR-RECONCILE-001", queues=some([finding.text(move.source, move.target) for finding in wrong]))
 
 
-UNDO_REINSTATE: Final = Undo(source=(way_in, debts))
+UNDO_REINSTATE: Final = Undo(source=(link_access_as_before, debts_as_before))
 
 
 def _unproven(at: AtBroker) -> list[Call]:
@@ -620,4 +630,6 @@ class SyncTopology(PairTopology[BrokerView]):
         return [copies for _, _, copies in _nothing_proves(self.observer, serving, waiting, pattern)]
 
 
-open_: Final = Kind(PROCEDURE, CHECKS, READS, SyncTools, "start its clients' connectors", NOT_COPIED, made=SyncTopology)
+TOPOLOGY: Final = Kind(
+    PROCEDURE, CHECKS, READS, SyncTools, "start its clients' connectors", NOT_COPIED, made=SyncTopology
+)

@@ -374,7 +374,7 @@ class Tools(Generic[V_co]):
         ]
         for site in dict.fromkeys(view.site for view in opened):
             context.notice(f"{site}: another node is active, and had let clients in: they are kept out again")
-            send = self.sending(wants.shut, move, context)
+            send = self.sending(wants.clients_kept_out, move, context)
             send([view for view in opened if view.site == site])
             self.listeners.closed(site, context, self.timeouts.fence_s, send)
         return bool(opened)

@@ -37,11 +37,11 @@ class Direction(Protocol[R_contra]):
     def why(self, view: R_contra, peer: R_contra) -> list[str]:
         """The reasons why the wait cannot end."""
 
-    def mends(self, view: R_contra, peer: R_contra | BrokerError) -> list[Call]:
+    def repairs(self, view: R_contra, peer: R_contra | BrokerError) -> list[Call]:
         """The calls that are due now, because a link is stopped or hangs."""
 
     @property
-    def mending(self) -> str:
+    def repairing(self) -> str:
         """What these calls do, for people."""
 
 
@@ -159,9 +159,9 @@ class Wait(Generic[R]):
             view, peer = readings[key], readings[way.remote.site, way.remote.pair]
             if isinstance(view, BrokerError) or self._mended.get(key, 0) >= AT_MOST:
                 continue
-            if calls := way.mends(view, peer):
+            if calls := way.repairs(view, peer):
                 self._mended[key] = self._mended.get(key, 0) + 1
-                self._context.notice(f"{way.local.site}: {way.mending}")
+                self._context.notice(f"{way.local.site}: {way.repairing}")
                 self._tools.change(calls, self._context)
 
 

@@ -26,7 +26,7 @@ from dr_ctl.topologies.common.view import Broker, Peer
 Site = Callable[[Move], str]
 SOURCE: Final[Site] = attrgetter("source")
 TARGET: Final[Site] = attrgetter("target")
-_BACK: Final = {
+_OPPOSITE: Final = {
     Goal.OPEN: Goal.CLOSE,
     Goal.PAUSE: Goal.RESUME,
     Goal.WRITE: Goal.STRIKE,
@@ -62,7 +62,7 @@ class AtBroker:
     def missing(self, wanted: Iterable[Call]) -> list[Call]:
         """Of these calls those whose effect does not hold, or will not after what the step calls before."""
         made = {(call.goal, call.thing) for call in self.calls}
-        return [call for call in wanted if (_BACK.get(call.goal), call.thing) in made or not self.view.holds(call)]
+        return [call for call in wanted if (_OPPOSITE.get(call.goal), call.thing) in made or not self.view.holds(call)]
 
 
 Want = Callable[[AtBroker], Iterable[Call]]
@@ -101,7 +101,7 @@ def while_serving(snapshot: Snapshot[Any], move: Move) -> str:
     return "still serving: " if snapshot.roles[move.source] is Role.SERVING else ""
 
 
-def clients(at: AtBroker) -> Iterator[Call]:
+def clients_as_before(at: AtBroker) -> Iterator[Call]:
     """The clients' ways in as before: their listeners, and the rights of their roles."""
     was, fence, named = at.was["listeners"], at.view.fence, at.named(Goal.OPEN, Goal.CLOSE)
     changed = [
@@ -119,7 +119,7 @@ def clients(at: AtBroker) -> Iterator[Call]:
         yield from fence.opening(opened, Peer.NOT_DRAINED, "it is closed")
 
 
-def way_in(at: AtBroker) -> list[Call]:
+def link_access_as_before(at: AtBroker) -> list[Call]:
     """The listeners of the peer's link, and its rights, as before."""
     was, barred = at.was["mirror"], Goal.SHUT_OUT if at.was.get("barred") else Goal.ADMIT
     listeners = (
@@ -131,17 +131,17 @@ def way_in(at: AtBroker) -> list[Call]:
     return at.missing([*at.view.link.barring(barred), *listeners])
 
 
-def links(at: AtBroker) -> Iterator[Call]:
+def links_as_before(at: AtBroker) -> Iterator[Call]:
     """What ships to the peer as before, where it was started."""
     starts = (call for call in at.calls if call.goal is Goal.LINK_UP and at.was["link"].get(call.thing))
     return (replace(call, when="it is stopped", at_most=1) for call in starts)
 
 
-def pauses(at: AtBroker) -> list[Call]:
-    return delivers(at, "it is paused")
+def pauses_as_before(at: AtBroker) -> list[Call]:
+    return delivery_resumed(at, "it is paused")
 
 
-def debts(at: AtBroker) -> list[Call]:
+def debts_as_before(at: AtBroker) -> list[Call]:
     """What is owed of the other site as before."""
     about, was = _other(at), at.was["debts"]
     return at.missing(
@@ -155,42 +155,42 @@ def debts(at: AtBroker) -> list[Call]:
     )
 
 
-def owed(kind: DebtKind) -> Want:
+def debt_recorded(kind: DebtKind) -> Want:
     """A debt of the source is written down at the brokers that go on."""
     return lambda at: owe(at.view, kind, at.move.source, lasting=_outlasts(at.view))
 
 
-def settled(*kinds: DebtKind) -> Want:
+def debts_cleared(*kinds: DebtKind) -> Want:
     """Nothing of these kinds is owed of the other site."""
     return lambda at: at.missing(call for kind in kinds for call in pay(at.view, kind, _other(at)))
 
 
-PAID: Final[Wants] = tuple((settled(*DebtKind), site) for site in (SOURCE, TARGET))
+DEBTS_CLEARED: Final[Wants] = tuple((debts_cleared(*DebtKind), site) for site in (SOURCE, TARGET))
 
 
-def listens(at: AtBroker) -> list[Call]:
+def link_admitted(at: AtBroker) -> list[Call]:
     """The peer's link gets in."""
     return [*(at.view.link.barring(Goal.ADMIT) if at.view.link.barred else ()), *open_links(at.view)]
 
 
-def delivers(at: AtBroker, when: str | None = None) -> list[Call]:
+def delivery_resumed(at: AtBroker, when: str | None = None) -> list[Call]:
     """The queues that delivered before."""
     was = {*at.was["paused"]}
     return at.missing(resume(at.view, queue, when) for name, queue in at.view.business.items() if name not in was)
 
 
-def shut(at: AtBroker) -> list[Call]:
+def clients_kept_out(at: AtBroker) -> list[Call]:
     """Every listener of clients is closed, and their roles are kept out."""
     opened = (listener for listener in at.view.listeners if listener.started)
     return [*at.view.fence.closing(opened), *at.view.fence.shutting_out()]
 
 
-def yields(at: AtBroker) -> list[Call]:
+def locks_stopped(at: AtBroker) -> list[Call]:
     """No lock opens it: else closing its peer would hand the lock over, and the service with it."""
     return [*at.view.fence.yielding()]
 
 
-RETURNED_SHUT: Final[Wants] = ((shut, TARGET),)
+RETURNED_SHUT: Final[Wants] = ((clients_kept_out, TARGET),)
 
 
 def _other(at: AtBroker) -> str:

@@ -510,4 +510,4 @@ PROCEDURE: Final[Procedure[ContinuitySnapshot, ContinuityTools]] = {
     "reinstate": Row(reinstate.draft, reinstate.act, reinstate.UNDO),
     "reconcile": Row(reinstate.draft_reconcile, reinstate.reconcile),
 }
-open_: Final = Kind(PROCEDURE, CHECKS, READS, ContinuityTools, BY_CONSOLE, LOST_ON_THE_WAY)
+TOPOLOGY: Final = Kind(PROCEDURE, CHECKS, READS, ContinuityTools, BY_CONSOLE, LOST_ON_THE_WAY)

@@ -21,7 +21,17 @@ from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.verbs import quarantine
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
-from dr_ctl.topologies.common.wants import PAID, SOURCE, TARGET, AtBroker, Wants, debts, listens, planning, way_in
+from dr_ctl.topologies.common.wants import (
+    DEBTS_CLEARED,
+    SOURCE,
+    TARGET,
+    AtBroker,
+    Wants,
+    debts_as_before,
+    link_access_as_before,
+    link_admitted,
+    planning,
+)
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.checks import nothing_owed
 from dr_ctl.topologies.continuity.reading import Access, Way
@@ -89,14 +99,14 @@ def acks_shipped(at: AtBroker) -> Iterator[Call]:
 
 
 HELD: Final[Wants] = ((_held, SOURCE), (_behind, TARGET))
-LISTENING: Final[Wants] = ((listens, SOURCE), (listens, TARGET))
+LISTENING: Final[Wants] = ((link_admitted, SOURCE), (link_admitted, TARGET))
 SHIPPED: Final[Wants] = ((lambda at: at.missing(acks_shipped(at)), TARGET),)
-DELIVERED: Final[Wants] = ((_delivers, SOURCE), (_talks, SOURCE), (_talks, TARGET), *PAID)
+DELIVERED: Final[Wants] = ((_delivers, SOURCE), (_talks, SOURCE), (_talks, TARGET), *DEBTS_CLEARED)
 draft: Final = planning(
     TARGET,
     "its messages are let in, then its acknowledgements; only what was never done is delivered",
-    *((_held, SOURCE), (_forgotten, SOURCE), (listens, SOURCE), (_acks_held, TARGET), (_forgotten, TARGET)),
-    *((listens, TARGET), (acks_shipped, TARGET)),
+    *((_held, SOURCE), (_forgotten, SOURCE), (link_admitted, SOURCE), (_acks_held, TARGET), (_forgotten, TARGET)),
+    *((link_admitted, TARGET), (acks_shipped, TARGET)),
     (lambda at: _removing(at.view, at.move), SOURCE),
     *DELIVERED,
     limits=lambda rules, _, move: {"within": rules.within(move)},
@@ -387,7 +397,7 @@ def _acks_in(both: Both) -> list[str]:
 
 
 # Closed first: nothing more comes in that would be delivered with what is held.
-UNDO: Final = Undo((way_in, staged, debts), (acks_shipped,), undo)
+UNDO: Final = Undo((link_access_as_before, staged, debts_as_before), (acks_shipped,), undo)
 
 
 def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:

@@ -27,7 +27,18 @@ from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import fence, quiesce
 from dr_ctl.topologies.common.verbs.fence import closed_first
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting, to_pause
-from dr_ctl.topologies.common.wants import PAID, SOURCE, TARGET, AtBroker, Site, Want, Wants, debts, pauses, planning
+from dr_ctl.topologies.common.wants import (
+    DEBTS_CLEARED,
+    SOURCE,
+    TARGET,
+    AtBroker,
+    Site,
+    Want,
+    Wants,
+    debts_as_before,
+    pauses_as_before,
+    planning,
+)
 from dr_ctl.topologies.fanout import ids, parity
 from dr_ctl.topologies.fanout.checks import CHECKS, nothing_owed, of_untold, possible_duplicates
 from dr_ctl.topologies.fanout.ids import Pace
@@ -295,12 +306,12 @@ def settle(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepCont
     return Done.of(finding, evidence=evening.evened.as_json())
 
 
-UNDO_TRIM: Final = Undo(target=(pauses,))
+UNDO_TRIM: Final = Undo(target=(pauses_as_before,))
 # Messages stay copied and removed when it is undone: copies lie at both sites, and the rest was consumed.
 draft_reinstate: Final = planning(
     TARGET,
     "compared by id: what was consumed since is removed at {target}, what came since is copied there",
-    *(*resting(SOURCE, REMOVED, COPIED), *PAID),
+    *(*resting(SOURCE, REMOVED, COPIED), *DEBTS_CLEARED),
     limits=Rules.while_moving,
 )
 draft_reconcile: Final = planning(TARGET, "what was consumed meanwhile removed; both sites compared", REMOVED, COPIED)
@@ -323,7 +334,11 @@ def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCo
     if nothing_owed(tools.observer.observe(), move):
         return NotNeeded(f"{move.target} is taken in already")
     evening = Evening(tools, move.source, move.target, move, context)
-    refused = evening.all(copied=True) or evening.at_rest(step, move, copied=True) or tools.reach(PAID, move, context)
+    refused = (
+        evening.all(copied=True)
+        or evening.at_rest(step, move, copied=True)
+        or tools.reach(DEBTS_CLEARED, move, context)
+    )
     return refused or evening.done(*_alone(evening.evened, move))
 
 
@@ -346,7 +361,7 @@ def _alone(evened: Evened, move: Move) -> Iterator[Finding]:
         yield found("DR-FAN-006", count=sum(map(len, alone.values())), target=move.target, items=items)
 
 
-UNDO_REINSTATE: Final = Undo(source=(pauses, debts))
+UNDO_REINSTATE: Final = Undo(source=(pauses_as_before, debts_as_before))
 
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], FanoutTools]] = {
@@ -366,4 +381,4 @@ NOT_WRITTEN_TWICE: Final = (
     "what a client sends by the clients' connector, and not as a producer to both sites",
     "topics and durable subscriptions, dead letters: each site has its own",
 )
-open_: Final = Kind(PROCEDURE, CHECKS, READS, FanoutTools, "start its clients' connectors", NOT_WRITTEN_TWICE)
+TOPOLOGY: Final = Kind(PROCEDURE, CHECKS, READS, FanoutTools, "start its clients' connectors", NOT_WRITTEN_TWICE)

@@ -40,7 +40,7 @@ from dr_ctl.topologies.common.verbs.fence import closed_first
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.verbs.undoing import as_before
 from dr_ctl.topologies.common.waiting import Wait, attached
-from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links, planning
+from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links_as_before, planning
 from dr_ctl.topologies.mirror import reading
 from dr_ctl.topologies.mirror.checks import CHECKS
 from dr_ctl.topologies.mirror.reading import READS, RESIDUE_UP_TO, Access, Browsed, Origin, browsed, identity, residue
@@ -76,11 +76,11 @@ def _stopped(at: AtBroker) -> list[Call]:
     return at.missing(_link(at.view, Goal.LINK_DOWN))
 
 
-def _hung(at: AtBroker) -> list[Call]:
+def _link_restarted(at: AtBroker) -> list[Call]:
     return restarts(at.view)
 
 
-_RESTARTS: Final[Wants] = ((_hung, SOURCE), (_hung, TARGET))
+_RESTARTS: Final[Wants] = ((_link_restarted, SOURCE), (_link_restarted, TARGET))
 draft_catch_up: Final = planning(
     SOURCE, "{serving}both links attached, the outflow small", *_RESTARTS, limits=Rules.catching_up
 )
@@ -106,7 +106,7 @@ class Events:
     that stays unattached, or ships nothing, although its peer answers and lets links in, is restarted instead of waited
     out."""
 
-    mending = ""
+    repairing = ""
 
     def __init__(self, view: Access, peer: Access, tools: MirrorTools, context: StepContext, small: int = 0) -> None:
         self.local, self.remote = view, peer
@@ -117,7 +117,7 @@ class Events:
         self._hangs_at: float | None = None
         self._restarted = 0
 
-    def left(self, view: BrokerView, _there: BrokerView) -> int | None:
+    def left(self, view: BrokerView, _peer: BrokerView) -> int | None:
         shipped = view.outflow.added - view.outflow.depth if view.outflow is not None else None
         if shipped != self._shipped or not view.link.to_ship or not view.link.attached:
             self._shipped, self._moved_at = shipped, self._context.monotonic()
@@ -136,7 +136,7 @@ class Events:
             return [f"the peer has taken nothing from {site} for {idle_s:.0f} s: its link hangs"]
         return []
 
-    def mends(self, view: BrokerView, peer: BrokerView | BrokerError) -> list[Call]:
+    def repairs(self, view: BrokerView, peer: BrokerView | BrokerError) -> list[Call]:
         now, between_s = self._context.monotonic(), self._tools.timeouts.link_between_s * 2**self._restarted
         lost_s = self._tools.timeouts.link_lost_s
         idle = now - self._moved_at > self._tools.waits.hung_s
@@ -150,7 +150,7 @@ class Events:
         self._hangs_at, self._moved_at = now + between_s - lost_s, now
         self._restarted += 1
         what = "ships nothing" if idle else "is not attached"
-        self.mending = f"the link {what} although the peer answers: restarting it"
+        self.repairing = f"the link {what} although the peer answers: restarting it"
         # Stop and start travel in one POST, so no call comes between and leaves the link stopped.
         return restarts(self.local.names())
 
@@ -212,22 +212,22 @@ def restart(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCont
     return attached(tools, step, move, context, "the link", away)
 
 
-UNDO_LINK: Final = Undo(source=(links,), target=(links,))
+UNDO_LINK: Final = Undo(source=(links_as_before,), target=(links_as_before,))
 
 
-Only = Mapping[Origin, int]
+Numbers = Mapping[Origin, int]
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOver:
     """The messages of one queue that lie at one side alone; the returned broker's with the numbers it gave them.
 
-    `gone` is the proof that `only_there` was done; without one a person has to look at what is moved aside."""
+    `gone` is the proof that `to_move` was done; without one a person has to look at what is moved aside."""
 
     view: BrokerView
     queue: str
-    only_there: Only
-    only_here: frozenset[Origin]
+    to_move: Numbers
+    only_at_serving: frozenset[Origin]
     gone: Consumed | None = None
 
 
@@ -276,8 +276,8 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
         "left_over": left_over,
         "left_over_ids": {
             each.queue: {
-                move.target: [identity(origin) for origin in sorted(each.only_there)],
-                move.source: [identity(origin) for origin in sorted(each.only_here)],
+                move.target: [identity(origin) for origin in sorted(each.to_move)],
+                move.source: [identity(origin) for origin in sorted(each.only_at_serving)],
             }
             for each in left
         },
@@ -309,8 +309,8 @@ def _left_over(
             local, peer = (_messages(tools, view, name) for view in views)
             # A message whose origin is not shown may be any of the other site's: then none is known to lie alone.
             if not local.unnamed and not peer.unnamed:
-                only_there = {origin: number for origin, number in peer.numbers.items() if origin not in local.ids}
-                left[pair, name] = LeftOver(views[1], name, only_there, local.ids - peer.ids)
+                to_move = {origin: number for origin, number in peer.numbers.items() if origin not in local.ids}
+                left[pair, name] = LeftOver(views[1], name, to_move, local.ids - peer.ids)
     return left
 
 
@@ -326,8 +326,8 @@ def _still(first: Mapping[tuple[str, str], LeftOver], now: Mapping[tuple[str, st
     for key, each in now.items():
         was = first.get(key)
         if was is not None:
-            only_there = {origin: n for origin, n in each.only_there.items() if origin in was.only_there}
-            still_there.append(LeftOver(each.view, each.queue, only_there, each.only_here & was.only_here))
+            to_move = {origin: n for origin, n in each.to_move.items() if origin in was.to_move}
+            still_there.append(LeftOver(each.view, each.queue, to_move, each.only_at_serving & was.only_at_serving))
     return still_there
 
 
@@ -335,22 +335,22 @@ def taken_out(tools: MirrorTools, left: Iterable[LeftOver], context: StepContext
     """Move what lies only at that broker; how many went to each queue."""
     moved: dict[str, int] = {}
     for each in left:
-        if not each.only_there:
+        if not each.to_move:
             continue
         name = quarantine_queue(each.view.site, each.queue)
-        outcomes = tools.change(take_out(each.view, each.queue, each.only_there), context)
+        outcomes = tools.change(take_out(each.view, each.queue, each.to_move), context)
         after = _messages(tools, tools.observer.brokers[each.view.site][each.view.pair].read(), each.queue)
-        if stayed := [origin for origin in each.only_there if origin in after.ids]:
+        if stayed := [origin for origin in each.to_move if origin in after.ids]:
             refused = [outcome.text for outcome in outcomes if not isinstance(outcome, Done)]
             text = f"{len(stayed)} message(s) of {each.queue} could not be moved to {name}"
-            done = len(each.only_there) - len(stayed) + sum(moved.values())
+            done = len(each.to_move) - len(stayed) + sum(moved.values())
             text += f" ({done} were moved and stay there)"
             return Refused(f"{text}: {next(iter(refused), 'they are still there')}")
-        moved[name] = moved.get(name, 0) + len(each.only_there)
+        moved[name] = moved.get(name, 0) + len(each.to_move)
     return moved
 
 
-def take_out(view: BrokerView, queue: str, messages: Only) -> list[Call]:
+def take_out(view: BrokerView, queue: str, messages: Numbers) -> list[Call]:
     """Move messages of a queue to one of dr-ctl's own beside it."""
     name = quarantine_queue(view.site, queue)
     created = call(
@@ -381,24 +381,24 @@ CALM: Final = 5
 BACKLOG: Final = 500
 
 
-def _held(at: AtBroker) -> list[Call]:
+def _queues_paused(at: AtBroker) -> list[Call]:
     """Every queue, whatever the settings narrow: one that goes on delivering would meet the residue. Lasting: a restart
     must not let residue meet consumers."""
     return at.missing(pause_lasting(at.view, queue) for queue in at.view.business.values())
 
 
-def _comes(at: AtBroker) -> list[Call]:
+def _link_serves(at: AtBroker) -> list[Call]:
     """Where both sites were lost in turn, the one that returns still keeps the other out."""
-    return [*wants.listens(at), *started(at)]
+    return [*wants.link_admitted(at), *started(at)]
 
 
-HELD: Final[Wants] = ((_held, wants.SOURCE),)
-LET_IN: Final[Wants] = ((wants.listens, wants.SOURCE), (_comes, wants.TARGET))
-DELIVERED: Final[Wants] = ((wants.delivers, wants.SOURCE), *wants.PAID)
+QUEUES_PAUSED: Final[Wants] = ((_queues_paused, wants.SOURCE),)
+LINK_ADMITTED: Final[Wants] = ((wants.link_admitted, wants.SOURCE), (_link_serves, wants.TARGET))
+RESUMED_AND_CLEARED: Final[Wants] = ((wants.delivery_resumed, wants.SOURCE), *wants.DEBTS_CLEARED)
 draft_reinstate: Final = wants.planning(
     wants.TARGET,
     "its residue is let in while nothing is delivered; both directions drain",
-    *(*HELD, *LET_IN, *DELIVERED),
+    *(*QUEUES_PAUSED, *LINK_ADMITTED, *RESUMED_AND_CLEARED),
     limits=Rules.while_moving,
 )
 
@@ -430,7 +430,7 @@ def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: St
 
 
 @dataclass
-class _Taken:
+class _BeforeReturn:
     """A pair before its residue is let in. A None means a queue too deep to look at, or a residue not counted."""
 
     before: Mapping[str, frozenset[Origin] | None]
@@ -444,10 +444,10 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
         if all(not each.messages and not each.acks for each in tools.residue.values()):
             tools.rejoined.begin()
         return NotNeeded(f"{move.target} is taken in already")
-    if tools.reach(HELD, move, context) is not None:
-        return Refused(f"could not pause {some([call.thing for call in tools.missing(HELD, move)[0]])}")
+    if tools.reach(QUEUES_PAUSED, move, context) is not None:
+        return Refused(f"could not pause {some([call.thing for call in tools.missing(QUEUES_PAUSED, move)[0]])}")
     taken = {view.pair: _before(tools, view) for view in tools.observer.look_at(move.source)}
-    tools.reach(LET_IN, move, context)  # the wait tells what keeps it out
+    tools.reach(LINK_ADMITTED, move, context)  # the wait tells what keeps it out
     ways = tools.observer.between(move.target, move.source)
     both = [(_Residue(local, peer, tools, context), _Beside(peer, local, tools, context)) for local, peer in ways]
     about = f"of {move.target}'s residue under way"
@@ -458,12 +458,12 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
     tools.rejoined.begin()
     for view in tools.observer.look_at(move.source):
         _compare(tools, view, taken[view.pair])
-    return tools.reach(DELIVERED, move, context) or Done(tools.rejoined.text, document(tools.rejoined))
+    return tools.reach(RESUMED_AND_CLEARED, move, context) or Done(tools.rejoined.text, document(tools.rejoined))
 
 
-def _before(tools: MirrorTools, view: BrokerView) -> _Taken:
+def _before(tools: MirrorTools, view: BrokerView) -> _BeforeReturn:
     removed = sum(queue.removed for queue in view.business.values())
-    return _Taken(_origins(tools, view), removed, tools.residue.get(view.pair))
+    return _BeforeReturn(_origins(tools, view), removed, tools.residue.get(view.pair))
 
 
 def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin] | None]:
@@ -476,7 +476,7 @@ def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin
     return {**dict.fromkeys(chosen), **{queue.name: each.ids for queue, each in rows if not each.unnamed}}
 
 
-def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
+def _compare(tools: MirrorTools, view: BrokerView, taken: _BeforeReturn) -> None:
     """Compare while no queue delivers: new messages that were not born here came out of the residue. A message
     acknowledged at the returned site and gone here came twice, unless its acknowledgement was applied before."""
     for name, ids in _origins(tools, view).items():
@@ -595,7 +595,10 @@ def _count(half_way: HalfWay, view: BrokerView, acks: int | None, why: str) -> N
     half_way.why = why
 
 
-UNDO_REINSTATE: Final = Undo(source=(wants.way_in, wants.pauses, wants.debts), by=partial(as_before, settle=withheld))
+UNDO_REINSTATE: Final = Undo(
+    source=(wants.link_access_as_before, wants.pauses_as_before, wants.debts_as_before),
+    by=partial(as_before, settle=withheld),
+)
 
 
 PROCEDURE: Final[Procedure[MirrorSnapshot, MirrorTools]] = {
@@ -612,7 +615,7 @@ BY_COUNT: Final = (
     f"whether messages are the same, and not only as many: in queues deeper than {ORIGINS_UP_TO}, beside delayed "
     "messages, and where a broker does not show a message's origin"
 )
-open_: Final = Kind(
+TOPOLOGY: Final = Kind(
     PROCEDURE,
     CHECKS,
     READS,

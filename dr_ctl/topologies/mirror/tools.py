@@ -34,12 +34,12 @@ class _Apart:
     """The messages of one queue that lie at one site alone."""
 
     queue: str
-    only_here: frozenset[Origin]
-    only_there: frozenset[Origin]
+    only_at_source: frozenset[Origin]
+    only_at_target: frozenset[Origin]
 
     @property
     def size(self) -> int:
-        return max(len(self.only_here), len(self.only_there))
+        return max(len(self.only_at_source), len(self.only_at_target))
 
 
 class MirrorVerifier(Verifier[BrokerView]):
@@ -85,19 +85,20 @@ class MirrorVerifier(Verifier[BrokerView]):
 
 def _alone(view: Browsed, peer: Browsed) -> tuple[frozenset[Origin], frozenset[Origin]]:
     """The messages at one site alone; none while those whose origin is not shown can be all of them."""
-    only_here, only_there = view.ids - peer.ids, peer.ids - view.ids
-    explained = len(only_here) <= peer.unnamed and len(only_there) <= view.unnamed
-    return (frozenset(), frozenset()) if explained else (only_here, only_there)
+    only_at_source, only_at_target = view.ids - peer.ids, peer.ids - view.ids
+    explained = len(only_at_source) <= peer.unnamed and len(only_at_target) <= view.unnamed
+    return (frozenset(), frozenset()) if explained else (only_at_source, only_at_target)
 
 
 def _refused(wrong: list[_Apart], move: Move) -> Refused:
     source, target = move.source, move.target
     counts = [
-        f"{apart.queue}: {len(apart.only_here)} message(s) only at {source}, {len(apart.only_there)} only at {target}"
+        f"{apart.queue}: {len(apart.only_at_source)} message(s) only at {source}, "
+        f"{len(apart.only_at_target)} only at {target}"
         for apart in wrong
     ]
     ids = {
-        finding.queue: {f"only at {source}": finding.only_here, f"only at {target}": finding.only_there}
+        finding.queue: {f"only at {source}": finding.only_at_source, f"only at {target}": finding.only_at_target}
         for finding in wrong
     }
     named = {queue: {what: {*map(identity, each)} for what, each in both.items()} for queue, both in ids.items()}

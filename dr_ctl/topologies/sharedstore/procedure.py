@@ -26,7 +26,7 @@ from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import fence, proving, quiesce
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.common.wants import PAID, SOURCE, TARGET, Limits, Site, debts, planning
+from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, Limits, Site, debts_as_before, planning
 from dr_ctl.topologies.sharedstore.checks import CHECKS, not_in_store
 from dr_ctl.topologies.sharedstore.reading import READS, Observer
 from dr_ctl.topologies.sharedstore.store import Lag
@@ -87,7 +87,7 @@ def _planning(
 draft_catch_up: Final = _planning(SOURCE, "{serving}the replica of the store not far behind", Rules.catching_up)
 draft_drain: Final = _planning(TARGET, "the replica of the store has all of it", Rules.draining)
 # The debts only: the returned broker waits by itself.
-draft_reinstate: Final = planning(TARGET, "{target} waits for the store; debts are cleared", *PAID)
+draft_reinstate: Final = planning(TARGET, "{target} waits for the store; debts are cleared", *DEBTS_CLEARED)
 
 
 def catch_up(tools: StoreTools, step: PlannedStep, _move: Move, context: StepContext) -> Outcome:
@@ -130,10 +130,10 @@ def reinstate(tools: StoreTools, _step: PlannedStep, move: Move, context: StepCo
         if view.role is not Role.STANDBY:
             state = "its process does not run" if view.runs is False else f"it is {view.role.value}"
             return Refused(f"{move.target} does not wait for the store: {state}")
-    return tools.reach(PAID, move, context) or Done(f"{move.target} waits for the store")
+    return tools.reach(DEBTS_CLEARED, move, context) or Done(f"{move.target} waits for the store")
 
 
-UNDO_REINSTATE: Final = Undo(source=(debts,))
+UNDO_REINSTATE: Final = Undo(source=(debts_as_before,))
 
 
 HANDOVER: Final = "handover"
@@ -421,7 +421,7 @@ def _holds_closed(snapshot: Snapshot[BrokerView], site: str) -> bool:
     return any(view.has_the_store for view in views) and not any(view.open for view in views)
 
 
-open_: Final = Kind(
+TOPOLOGY: Final = Kind(
     PROCEDURE,
     CHECKS,
     READS,

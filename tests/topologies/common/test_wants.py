@@ -15,7 +15,7 @@ from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.mirror.views import broker
 
 MOVE = Move(Ask("fence", "paris"), "london", {})
-WANTS = ((wants.shut, wants.SOURCE),)
+WANTS = ((wants.clients_kept_out, wants.SOURCE),)
 
 
 class World(Tools[Any]):
@@ -41,7 +41,7 @@ def reached(world: World) -> None:
 
 
 def sent(world: World) -> None:
-    send = world.sending(wants.shut, MOVE, object())  # type: ignore[arg-type]
+    send = world.sending(wants.clients_kept_out, MOVE, object())  # type: ignore[arg-type]
     for _ in range(3):
         send([world.view])
 

@@ -28,7 +28,7 @@ from dr_ctl.topologies.common.verbs.proving import shown_open
 from dr_ctl.topologies.common.verbs.quiesce import to_lift
 from dr_ctl.topologies.common.verbs.undoing import named
 from dr_ctl.topologies.common.view import Broker, Peer
-from dr_ctl.topologies.common.wants import AtBroker, clients
+from dr_ctl.topologies.common.wants import AtBroker, clients_as_before
 
 SAME_SECOND_S: Final = 1.0
 V = TypeVar("V", bound=Broker)
@@ -63,7 +63,7 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Mov
     return StepPlan(move.target, f"the listeners open, {shown_open(snapshot, move)}", tuple(calls))
 
 
-UNDO: Final = Undo(target=(clients,))
+UNDO: Final = Undo(target=(clients_as_before,))
 
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:

@@ -26,9 +26,9 @@ from dr_ctl.topologies.common.wants import RETURNED_SHUT, AtBroker, Want, Wants
 
 # Chooses units: those that are asked for, or those still to move.
 Chosen = Callable[[str | None], bool]
-OWED: Final[Wants] = ((wants.owed(DebtKind.FENCE), wants.TARGET),)
-YIELDED: Final[Wants] = ((wants.yields, wants.TARGET),)
-STRUCK: Final[Wants] = ((wants.settled(DebtKind.FENCE), wants.TARGET),)
+OWED: Final[Wants] = ((wants.debt_recorded(DebtKind.FENCE), wants.TARGET),)
+YIELDED: Final[Wants] = ((wants.locks_stopped, wants.TARGET),)
+STRUCK: Final[Wants] = ((wants.debts_cleared(DebtKind.FENCE), wants.TARGET),)
 
 
 def drafting(
@@ -73,7 +73,7 @@ def draft_of_returned(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker
     return StepPlan(move.target, about, wants.planned(rules, snapshot, move, closed))
 
 
-draft: Final = drafting(wants.shut, _clients_out, "its listeners are closed already")
+draft: Final = drafting(wants.clients_kept_out, _clients_out, "its listeners are closed already")
 
 
 def draft_unfence(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
@@ -103,8 +103,8 @@ def held(at: AtBroker) -> Iterator[Call]:
     return (pause(at.view, queue, "it is not paused") for queue in at.view.business.values() if queue.name in lifted)
 
 
-UNDO: Final = Undo(source=(wants.clients,), target=(wants.debts,))
-UNDO_UNFENCE: Final = Undo(source=(wants.clients, held))
+UNDO: Final = Undo(source=(wants.clients_as_before,), target=(wants.debts_as_before,))
+UNDO_UNFENCE: Final = Undo(source=(wants.clients_as_before, held))
 
 
 def acting(
@@ -144,7 +144,7 @@ def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
         left = tools.reach(YIELDED, move, context, f"{move.target} would take over the lock")
         if left is not None:
             return left
-    send = tools.sending(wants.shut, move, context)
+    send = tools.sending(wants.clients_kept_out, move, context)
     # A refused call will not come true by waiting, and clients wait too.
     within_s = 0.0 if any(isinstance(each, Refused) for each in send(views)) else tools.timeouts.fence_s
     return tools.listeners.closed(move.source, context, within_s, send)

@@ -9,7 +9,16 @@ from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, StepContext
 from dr_ctl.topologies.common.calls import close_listener
 from dr_ctl.topologies.common.recipe import Row, Undo
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Want, debts, owed, planning, way_in
+from dr_ctl.topologies.common.wants import (
+    SOURCE,
+    TARGET,
+    AtBroker,
+    Want,
+    debt_recorded,
+    debts_as_before,
+    link_access_as_before,
+    planning,
+)
 
 
 def shut(at: AtBroker) -> list[Call]:
@@ -21,7 +30,7 @@ def shut(at: AtBroker) -> list[Call]:
 
 def row(*more: Want, about: str = "", undo: tuple[Want, ...] = ()) -> Row[Any, Any]:
     """What else keeps out what the lost site holds, and undoes it, is the topology's own."""
-    wants = tuple((want, TARGET) for want in (owed(DebtKind.QUARANTINE), shut, *more))
+    wants = tuple((want, TARGET) for want in (debt_recorded(DebtKind.QUARANTINE), shut, *more))
     about = f"what {{source}} still holds is kept out until it is asked for{about}"
 
     def act(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -35,4 +44,4 @@ def row(*more: Want, about: str = "", undo: tuple[Want, ...] = ()) -> Row[Any, A
             return Done.of(found("DR-RETURN-009", source=move.source, site=open_to[0]))
         return Done(f"what {move.source} still holds cannot reach {move.target}")
 
-    return Row(planning(SOURCE, about, *wants), act, Undo(target=(*undo, way_in, debts)))
+    return Row(planning(SOURCE, about, *wants), act, Undo(target=(*undo, link_access_as_before, debts_as_before)))
