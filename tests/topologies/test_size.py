@@ -21,7 +21,7 @@ from tests.topologies.continuity.views import broker, flow, queue, snapshot
 
 FEW, MANY = 500, 5_000
 QUADRATIC = MANY / FEW * 4  # a hundred, where the time grows with the square
-RECIPE = procedure.open_.recipe(Queues(), Drain(), Timeouts())
+RECIPE = procedure.TOPOLOGY.recipe(Queues(), Drain(), Timeouts())
 
 
 def site(name: str, number: int) -> SiteView:

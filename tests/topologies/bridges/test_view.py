@@ -516,7 +516,7 @@ def test_a_broker_without_any_such_divert_is_not_of_this_topology() -> None:
     assert told.count("DR-BRIDGE-001") == 2
 
 
-RECIPE = procedure.open_.recipe(Queues(), Drain(), Timeouts())
+RECIPE = procedure.TOPOLOGY.recipe(Queues(), Drain(), Timeouts())
 LONDON, PARIS = broker("london"), broker("paris")
 BOTH = snapshot(LONDON, PARIS)
 

@@ -15,7 +15,7 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.brokersync import parity, proven, reading
-from dr_ctl.topologies.brokersync.procedure import open_
+from dr_ctl.topologies.brokersync.procedure import TOPOLOGY
 from dr_ctl.topologies.brokersync.sync.queue import SHOWN, Counters
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncConfig
 from dr_ctl.topologies.classic.broker import Network
@@ -181,7 +181,7 @@ def told(london: dict[str, Any] | None = None, paris: dict[str, Any] | None = No
     here = broker("london", serves=True, **(london or {}))
     there = broker("paris", serves=False, **(paris or {}))
     move = Move(Ask("swapover", "paris", **ask), "london", {})
-    found = open_.recipe(Queues(), Drain(), Timeouts()).why_not(snapshot(here, there), move)
+    found = TOPOLOGY.recipe(Queues(), Drain(), Timeouts()).why_not(snapshot(here, there), move)
     return {each.id: each.severity for each in found}
 
 

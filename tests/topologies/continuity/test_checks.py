@@ -144,7 +144,7 @@ def test_what_is_under_way_keeps_the_gate_shut_and_what_is_staged_and_ready_does
     assert list(paris(staged=5).link.unsettled()) == []
 
 
-RECIPE = procedure.open_.recipe(Queues(), Drain(), Timeouts())
+RECIPE = procedure.TOPOLOGY.recipe(Queues(), Drain(), Timeouts())
 RETURN = Move(Ask("reinstate", "london"), "paris", {})
 
 

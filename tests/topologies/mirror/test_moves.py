@@ -89,7 +89,7 @@ MENDED = replace(SERVING, acceptors=listeners("paris", serving=True), links=PARI
 
 
 def recipe(queues: Queues) -> Recipe[BrokerView]:
-    return procedure.open_.recipe(queues, Drain(), Timeouts())
+    return procedure.TOPOLOGY.recipe(queues, Drain(), Timeouts())
 
 
 RECIPE = recipe(Queues())
@@ -931,7 +931,7 @@ def test_long_lists_are_cut_and_say_so(count: int, told: str) -> None:
 
 def test_a_part_of_a_site_is_refused() -> None:
     part = Move(Ask("swapover", "paris", units=("orders-1",)), "london", {})
-    found = procedure.open_.recipe(Queues(), Drain(), Timeouts()).why_not(snapshot(OPEN, PARIS), part)
+    found = procedure.TOPOLOGY.recipe(Queues(), Drain(), Timeouts()).why_not(snapshot(OPEN, PARIS), part)
     assert [(each.id, each.severity) for each in found] == [("DR-UNIT-002", Severity.ERROR)]
 
 

@@ -108,7 +108,7 @@ def with_commands(site: str) -> StoreConfig:
     return config(site, commands=frozenset({Goal.START, Goal.STOP}))
 
 
-RECIPE = procedure.open_.recipe(Queues(), Drain(), Timeouts())
+RECIPE = procedure.TOPOLOGY.recipe(Queues(), Drain(), Timeouts())
 RAN_OUT = LockSnapshot(False, "london", -3.0, 0.0)
 FREE = LockSnapshot(False)
 EXAMPLES: Final = Path(__file__).resolve().parents[3] / "examples"
