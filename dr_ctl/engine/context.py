@@ -12,7 +12,7 @@ from types import FrameType
 from typing import ClassVar, Final
 
 from dr_ctl.core.errors import Stopped
-from dr_ctl.core.model import Json
+from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.system import Clock, system
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import FENCING
@@ -158,9 +158,12 @@ class JournalledStep:
         clock: Clock,
         listener: EventSink,
         outage: Outage,
+        findings: list[Finding] | None = None,
     ) -> None:
-        """`stop` is None where a signal must wait: past the point of no return, and while undoing."""
+        """`stop` is None where a signal must wait: past the point of no return, and while undoing. `findings` are those
+        of the run."""
         self._journal, self._step, self._stop = journal, step, stop
+        self._findings = findings if findings is not None else []
         self._clock, self._listener, self._outage = clock, listener, outage
         self._trail: list[tuple[float, int]] = []
         self._shown = self._sampled = float("-inf")
@@ -211,6 +214,9 @@ class JournalledStep:
 
     def notice(self, text: str) -> None:
         self._listener(Notice(text))
+
+    def report(self, finding: Finding) -> None:
+        self._findings.append(finding)
 
     def wait(self, seconds: float) -> None:
         if self._stop is None:
@@ -266,6 +272,9 @@ class Onlooker:
 
     def notice(self, text: str) -> None:
         self._listener(Notice(text))
+
+    def report(self, finding: Finding) -> None:
+        """Do nothing: no run will end."""
 
     def let_in(self) -> None:
         """Do nothing: no client was let in."""

@@ -258,7 +258,7 @@ class _Run(Generic[O]):
         self._journal.step(step, StepEvent.STARTED, {"about": step.about})
         began = self._clock.monotonic()
         stop = self._stop if step.undoable else None
-        context = JournalledStep(self._journal, step, stop, self._clock, self._listener, self._outage)
+        context = JournalledStep(self._journal, step, stop, self._clock, self._listener, self._outage, self._findings)
         try:
             match step.verb:
                 case operations.ESTIMATE:
@@ -359,7 +359,9 @@ class _Run(Generic[O]):
         barred = ""
         for step in to_undo(self._journal.replay()):
             self._journal.step(step, StepEvent.UNDO_STARTED, {})
-            context = JournalledStep(self._journal, step, None, self._clock, self._listener, self._outage)
+            context = JournalledStep(
+                self._journal, step, None, self._clock, self._listener, self._outage, self._findings
+            )
             try:
                 outcome = self._driver.undo(step, self._move, context)
             except DrCtlError:

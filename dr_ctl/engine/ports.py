@@ -256,6 +256,9 @@ class StepContext(Protocol):
     def notice(self, text: str) -> None:
         """Tell the operator a sentence."""
 
+    def report(self, finding: Finding) -> None:
+        """Add a finding to those of the run, whatever becomes of the step."""
+
     def let_in(self) -> None:
         """Note that clients get in at the target: their outage is over, whatever else the step still waits for."""
 

@@ -5,9 +5,13 @@ from typing import Any
 
 import pytest
 
+from dr_ctl.engine.executor import _Run
+from dr_ctl.engine.plan import Goal
+from dr_ctl.engine.ports import Refused
+from dr_ctl.topologies.common.tools import Sender
 from dr_ctl.topologies.common.topology import PairDriver
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, FANOUT, MIRROR
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR
 from dr_ctl_lab.twin.nodes import Layout
 from tests.conftest import Command
 from tests.twin.matrix import ACCEPTED, put, serving
@@ -15,32 +19,50 @@ from tests.twin.subject import until
 
 Q = "orders.in"
 AFTER = "after the last step"
+OPENING = ("right before it opens", "right after it opens")
+OTHERS = (BRIDGES, BROKERSYNC, FANOUT, CONTINUITY)
+BOTH_BOOTS = pytest.mark.parametrize(
+    "layout",
+    [pytest.param(Layout(nodes=2, takeover_s=2.0, boots_open=boots), id=f"boots-{boots}") for boots in (True, False)],
+)
 
 
 @pytest.fixture
-def in_step(twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], list[str]]:
-    """Let the active node of a site die as a step begins, or after the last one."""
+def in_step(twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Let the active node of a site die as a step begins, or its undo; right before or after the call that opens the
+    target; or after the last step."""
 
-    def arranged(verb: str, site: str) -> list[str]:
-        name = "apply" if verb != AFTER else "observe"
-        act, killed = getattr(PairDriver, name), list[str]()
+    def arranged(verb: str, site: str, name: str = "apply") -> list[str]:
+        owner: type = PairDriver
+        if verb == AFTER:
+            owner, name = _Run, "_ended"
+        elif verb in OPENING:
+            owner, name = Sender, "_post"
+        act, killed = getattr(owner, name), list[str]()
 
-        def acted(driver: Any, *of: Any) -> Any:
-            if verb in (AFTER, *(each.verb for each in of[:1])):
-                monkeypatch.undo()
-                twin.kill(site, node="a")
-                killed.append(site)
-            return act(driver, *of)
+        def die() -> None:
+            monkeypatch.undo()
+            twin.kill(site, node="a")
+            killed.append(site)
 
-        monkeypatch.setattr(PairDriver, name, acted)
+        def acted(which: Any, *of: Any, **named: Any) -> Any:
+            opens = owner is Sender and any(call.goal is Goal.OPEN for call in of[0])
+            if opens or verb in (AFTER, *(step.verb for step in of[:1] if owner is PairDriver)):
+                outcome = act(which, *of, **named) if verb == OPENING[1] else None
+                die()
+                if verb == OPENING[1]:
+                    return outcome
+            return act(which, *of, **named)
+
+        monkeypatch.setattr(owner, name, acted)
         return killed
 
     return arranged
 
 
 def cases() -> Iterator[object]:
-    for topology in (MIRROR, BRIDGES, BROKERSYNC, FANOUT):
-        for verb in ("quiesce", "fence", "drain", "verify", "activate", "probe", AFTER):
+    for topology in (MIRROR, *OTHERS):
+        for verb in ("quiesce", "fence", "drain", "verify", "activate", *OPENING, "probe", AFTER):
             for site in ("london", "paris"):
                 marks = (
                     () if topology == MIRROR and verb in ("fence", "verify", "activate", AFTER) else (pytest.mark.deep,)
@@ -48,21 +70,43 @@ def cases() -> Iterator[object]:
                 yield pytest.param(topology, verb, site, marks=marks)
 
 
-@pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0)])
+@BOTH_BOOTS
 @pytest.mark.parametrize(("topology", "verb", "site"), [*cases()])
 def test_a_planned_move_ends_with_one_site_that_serves_and_has_all_messages(
-    twin: PlayedTwin, dr_ctl: Command, in_step: Callable[[str, str], list[str]], verb: str, site: str
+    twin: PlayedTwin, dr_ctl: Command, in_step: Callable[..., list[str]], verb: str, site: str
 ) -> None:
-    """The clients' listeners open at boot, so what the fence had closed is open after the takeover."""
+    """A takeover opens what the fence had closed, or closes what the run had opened, by the node's own settings."""
     put(twin, "london", Q, 20)
     killed = in_step(verb, site)
 
     ended = dr_ctl("swapover", "--to", "paris", "--yes")
 
-    assert killed == [site]
+    assert killed == [site], ended.document
     assert ended.code == 0, ended.document
     assert serving(twin) == ("paris",)
     assert twin.depth("paris", Q) == 20
+
+
+@BOTH_BOOTS
+@pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)])
+@pytest.mark.parametrize("verb", ["fence", "quiesce", AFTER])
+def test_a_move_that_is_undone_leaves_the_source_open(
+    twin: PlayedTwin, dr_ctl: Command, in_step: Callable[..., list[str]], verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused at its gate; the source's node dies as that step is undone, or after all of them."""
+    put(twin, "london", Q, 20)
+    act = PairDriver.apply
+    killed = in_step(verb, "london", "undo")
+    monkeypatch.setattr(
+        PairDriver,
+        "apply",
+        lambda driver, step, *of: Refused("no") if step.verb == "verify" else act(driver, step, *of),
+    )
+
+    ended = dr_ctl("swapover", "--to", "paris", "--yes")
+
+    assert (killed, ended.code) == (["london"], 20), ended.document
+    assert serving(twin) == ("london",)
 
 
 LOST = ("failover", "--to", "paris", "--yes", *ACCEPTED, "--presume-down", "london", "--reason", "its hosts are off")
@@ -71,16 +115,16 @@ LOST = ("failover", "--to", "paris", "--yes", *ACCEPTED, "--presume-down", "lond
 def lost() -> Iterator[object]:
     steps = [("failover", verb, "paris") for verb in ("quarantine", "settle", "activate", "probe")]
     steps += [("reinstate", verb, site) for verb in ("residue", "reinstate") for site in ("london", "paris")]
-    for topology in (MIRROR, BRIDGES, BROKERSYNC):
+    for topology in (MIRROR, BRIDGES, BROKERSYNC, CONTINUITY):
         for case in steps:
             short = topology == MIRROR and case[1] in ("quarantine", "activate", "reinstate")
             yield pytest.param(topology, *case, marks=() if short else (pytest.mark.deep,))
 
 
-@pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0)])
+@BOTH_BOOTS
 @pytest.mark.parametrize(("topology", "operation", "verb", "site"), [*lost()])
 def test_a_failover_and_a_return_end_with_one_site_that_serves(
-    twin: PlayedTwin, dr_ctl: Command, in_step: Callable[[str, str], list[str]], operation: str, verb: str, site: str
+    twin: PlayedTwin, dr_ctl: Command, in_step: Callable[..., list[str]], operation: str, verb: str, site: str
 ) -> None:
     put(twin, "london", Q, 20)
     twin.wait_mirrored()
@@ -95,8 +139,8 @@ def test_a_failover_and_a_return_end_with_one_site_that_serves(
         ended = dr_ctl("reinstate", "london", "--yes")
         after = () if ended.code == 0 else (dr_ctl("reinstate", "london", "--yes").code,)
 
-    assert killed == [site]
-    assert (moved.code, ended.code in (0, 20)) == (0 if operation == "reinstate" else ended.code, True), ended.document
-    assert serving(twin) == (() if moved.code else ("paris",)), ended.document
+    assert killed == [site], ended.document
+    assert (moved.code, ended.code in (0, 20)) == (0, True), ended.document
+    assert serving(twin) == ("paris",), ended.document
     assert after in ((), (0,))
-    assert moved.code or twin.depth("paris", Q) == 20
+    assert twin.depth("paris", Q) == 20

@@ -1,6 +1,7 @@
 """Closes queues to their clients and opens them again, proven by a look: `fence`, `activate`, `unfence`, `residue`."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
@@ -261,12 +262,17 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     views, why = may_open(tools, move)
     if why is not None:
         return Refused(why)
+    planned = {call.thing for call in step.part("listeners")}
+    shut = [(view, listener) for view in views for listener in view.listeners if not listener.started]
+    again = [open_listener(view, listener) for view, listener in shut if listener.name not in planned]
+    step = replace(step, calls=(*step.calls, *in_part("listeners", again)))
     admits, listeners, strikes = step.part("admit"), step.part("listeners"), step.part("strikes")
     missing = [call for call in (*listeners, *admits) if call.thing != ALL and not holds(call, views)]
     starts = [call for call in missing if call in listeners]
-    tools.opened = tools.opened or bool(missing)
+    sent, tools.opened = tools.opened, tools.opened or bool(missing)
     outcomes = tools.change(starts, context)
     if outcomes and all(isinstance(outcome, Refused) for outcome in outcomes):
+        tools.opened = sent
         return Refused(f"{move.target} could not be opened: {outcomes[0].text}")
     if (why := _admitted(tools, step, move, context)) is not None:
         return Refused(why)

@@ -294,9 +294,10 @@ def not_done(
 
 class Tools(Generic[V_co]):
     """An instance serves one command. `opened` is True once a call that opens the target has gone out, `cut_off` where
-    a hook was to cut the lost site off. `opening_s`: for how long a broker that was told to let clients in may keep
-    them waiting; `connects_s`: for how long what ships may need to connect. `cut_but`: which of the messages that
-    clients hold when they are cut do not come again."""
+    a hook was to cut the lost site off; `steady_s` is the last moment at which no takeover was unseen.
+    `opening_s`: for how long a broker that was told to let clients in may keep them waiting; `connects_s`: for how long
+    what ships may need to connect. `cut_but`: which of the messages that clients hold when they are cut do not come
+    again."""
 
     opening_s = 0.0
     cut_but = ""
@@ -309,6 +310,7 @@ class Tools(Generic[V_co]):
         self.rules, self.timeouts = recipe.rules, observer.timeouts
         self.listeners = Listeners(observer)
         self.opened = self.cut_off = False
+        self.steady_s = 0.0
 
     def by_hand(self, site: str, by_console: str) -> str:
         """What a person does where dr-ctl could not open a site again."""
@@ -376,8 +378,14 @@ class Tools(Generic[V_co]):
             context.notice(f"{site}: another node is active, and had let clients in: they are kept out again")
             send = self.sending(wants.clients_kept_out, move, context)
             send([view for view in opened if view.site == site])
-            self.listeners.closed(site, context, self.timeouts.fence_s, send)
+            if isinstance(self.listeners.closed(site, context, self.timeouts.fence_s, send), Done):
+                self.report_takeover("DR-NODE-007.open", site, context)
         return bool(opened)
+
+    def report_takeover(self, finding: str, site: str, context: StepContext) -> None:
+        """Report what another node had open or closed of a site, since no later than the last time that was as it
+        should be."""
+        context.report(found(finding, site=site, seconds=f"{context.monotonic() - self.steady_s:.1f}"))
 
     def sending(
         self, want: Want, move: Move, context: StepContext, sent: Sequence[Any] = ()

@@ -23,6 +23,7 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.common import recipe
 from dr_ctl.topologies.common.access import Access
+from dr_ctl.topologies.common.baseline import started_since
 from dr_ctl.topologies.common.checks import Checks
 from dr_ctl.topologies.common.observer import Observer, Reads
 from dr_ctl.topologies.common.recipe import Procedure, Row
@@ -30,8 +31,9 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot, V_co
 from dr_ctl.topologies.common.tools import Listeners, Sender, Tools
 from dr_ctl.topologies.common.verbs import activate, canary, fence, proving, quarantine, quiesce
-from dr_ctl.topologies.common.verbs.undoing import as_before, guarded
+from dr_ctl.topologies.common.verbs.undoing import as_before, guarded, open_again
 from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.common.wants import listeners_open_as_before
 from dr_ctl.topologies.topology import Glance, Keeper, NoKeeper, Unproven
 
 V = TypeVar("V", bound=Broker)
@@ -40,7 +42,9 @@ MOST_TURNS: Final = 3
 """So often at most a step is done where nodes take over from each other."""
 LAST: Final = "probe"
 LOOKING: Final = ("observe", "check")
-BEHIND_THE_FENCE: Final = ("drain", "verify", "activate", LAST)
+FENCED: Final = ("fence", "drain", "verify", "activate", LAST)
+QUARANTINE: Final = "quarantine"
+UNDONE: Final = "undone"
 
 
 # What topologies of pairs do alike.
@@ -49,7 +53,7 @@ COMMON: Final[Procedure[Any, Any]] = {
     "check": Row(proving.draft_check, proving.check),
     "quiesce": Row(quiesce.draft, quiesce.act, quiesce.UNDO),
     "fence": Row(fence.draft, fence.act, fence.UNDO),
-    "quarantine": quarantine.row(),
+    QUARANTINE: quarantine.row(),
     "settle": Row(proving.draft_settle, proving.settle),
     "verify": Row(proving.draft_verify, proving.verify),
     "activate": Row(activate.draft, activate.act, activate.UNDO),
@@ -66,28 +70,27 @@ class PairDriver(Generic[V_co]):
     def __init__(self, procedure: Procedure[Any, Any], tools: Tools[V_co], by_console: str) -> None:
         self._procedure, self._tools, self._by_console = procedure, tools, by_console
         self._move: Move | None = None
-        self._moved: StepContext | None = None
+        self._steps: dict[str, PlannedStep] = {}
+        self._last: tuple[str, StepContext] | None = None
+        self._turns: list[str] | None = None
 
     def observe(self) -> Snapshot[V_co]:
-        """The end of a run. A site that is not taken for lost is given the time to have an active node again; what that
-        one has opened behind the fence of a move that came to its end is closed."""
+        """The end of a run. A site that is not taken for lost is given the time to have an active node again, which is
+        brought to what the run had reached."""
         observer, least_s = self._tools.observer, self._tools.timeouts.last_look_s
         until_s = observer.clock.monotonic() + observer.takeover_s
         while True:
             snapshot = observer.observe(least_s=least_s)
             vacant = [site for site, hints in snapshot.hints.items() if hints.takeovers]
             if {*vacant} <= {self._lost} or observer.clock.monotonic() >= until_s:
-                return observer.observe(least_s=least_s) if self._shut_at_the_end(snapshot) else snapshot
+                return observer.observe(least_s=least_s) if self._kept_at_the_end() else snapshot
             observer.clock.sleep(self._tools.timeouts.undo_poll_s)
 
-    def _shut_at_the_end(self, snapshot: Snapshot[V_co]) -> bool:
-        move, context = self._move, self._moved
-        if move is None or context is None or self._lost:
-            return False
-        if not any(view.nodes and view.open for view in snapshot.views(move.source)):
+    def _kept_at_the_end(self) -> bool:
+        if self._move is None or self._last is None or self._turns == self._tools.observer.turns():
             return False
         try:
-            return self._tools.shut_again(move, context, move.source)
+            return self._kept(*self._last, self._move)
         except BrokerError:
             return False
 
@@ -98,25 +101,30 @@ class PairDriver(Generic[V_co]):
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Do it once more where another node of a broker has become active meanwhile: what management did at the one
         before is gone, and an act makes what is missing."""
-        row, observer, self._move = self._procedure[step.verb], self._tools.observer, move
+        row, tools, self._move = self._procedure[step.verb], self._tools, move
+        self._steps[step.verb] = step
+        if self._turns is None or step.verb in LOOKING:
+            self._noted(context)
         for number in range(1, MOST_TURNS + 1):
-            turns = observer.turns()
-            outcome = guarded(lambda: row.act(self._tools, step, move, context))
-            if not turns or step.verb in LOOKING or number == MOST_TURNS:
+            outcome = guarded(lambda: row.act(tools, step, move, context))
+            if not tools.observer.takeover_s or step.verb in LOOKING or number == MOST_TURNS:
                 break
-            if not self._taken_over(turns, outcome, step, move, context):
+            if not self._taken_over(outcome, step, move, context):
                 break
-        self._moved = context if step.verb == LAST and isinstance(outcome, Done | NotNeeded) else None
-        is_first = step.verb == ACTIVATING and not (self._tools.opened or move.sent)
+        sent = tools.opened or move.sent
+        is_kept = step.verb not in LOOKING and (sent or isinstance(outcome, Done | NotNeeded))
+        self._last = (step.verb, context) if is_kept else None
+        is_first = step.verb == ACTIVATING and not sent
         if is_first and isinstance(outcome, Refused) and self._tools.gate.outdated:
             return replace(outcome, outdated=True)
         return outcome
 
-    def _taken_over(
-        self, turns: Sequence[str], outcome: Outcome, step: PlannedStep, move: Move, context: StepContext
-    ) -> bool:
-        """Wait until every broker has an active node again; says whether that is another one. What that one has opened
-        is closed: at the source behind its fence, at the target before the run opens it."""
+    def _noted(self, context: StepContext) -> None:
+        self._turns, self._tools.steady_s = self._tools.observer.turns(), context.monotonic()
+
+    def _taken_over(self, outcome: Outcome, step: PlannedStep, move: Move, context: StepContext) -> bool:
+        """Wait until every broker has an active node again, and bring that to what the run had reached; says whether it
+        is another one."""
         tools, observer = self._tools, self._tools.observer
         until(
             context,
@@ -125,17 +133,59 @@ class PairDriver(Generic[V_co]):
             within_s=observer.takeover_s,
             poll_s=tools.timeouts.undo_poll_s,
         )
-        is_other = turns != observer.turns()
-        if not is_other and isinstance(outcome, Done | NotNeeded):
-            return False
-        shut = (
-            *((move.source,) if step.verb in BEHIND_THE_FENCE else ()),
-            *((move.target,) if not (tools.opened or move.sent) else ()),
-        )
+        is_other, kept = self._turns != observer.turns(), False
         try:
-            return tools.shut_again(move, context, *shut) or is_other
+            if is_other or not isinstance(outcome, Done | NotNeeded):
+                kept = self._kept(step.verb, context, move)
         except BrokerError:
+            return is_other
+        self._noted(context)
+        return kept or is_other
+
+    def _kept(self, verb: str, context: StepContext, move: Move) -> bool:
+        """Bring about anew, after this verb, what management had done at the node before: clients are kept out of a
+        fenced source and of a target that is not opened yet, what a lost site holds is kept out, and clients are let in
+        where they were. Says whether anything of that was missing. Raises `BrokerError`."""
+        tools, sent = self._tools, verb != UNDONE and (self._tools.opened or move.sent)
+        kept = tools.shut_again(move, context, *(move.source,) * (verb in FENCED), *(move.target,) * (not sent))
+        target = [view for view in tools.observer.answering(move.target) if view.nodes and started_since(move, view)]
+        is_let_in = any(view.link.listeners and not view.link.is_shut for view in target)
+        if is_let_in and verb not in (QUARANTINE, UNDONE):
+            kept |= self._again(QUARANTINE, "DR-NODE-007.link_open", context, move)
+        if sent and any(not listener.started for view in target for listener in view.listeners):
+            kept |= self._again(ACTIVATING, "DR-NODE-007.closed", context, move)
+        if not (sent or self._lost or verb in FENCED):
+            kept |= self._source_open_again(context, move)
+        return kept
+
+    def _again(self, verb: str, finding: str, context: StepContext, move: Move) -> bool:
+        """Do a step of this run once more, if it has one."""
+        if (step := self._steps.get(verb)) is None:
             return False
+        context.notice(f"{move.target}: another node is active: {verb} once more")
+        outcome = guarded(lambda: self._procedure[verb].act(self._tools, step, move, context))
+        if is_done := isinstance(outcome, Done | NotNeeded):
+            self._tools.report_takeover(finding, move.target, context)
+        return is_done
+
+    def _source_open_again(self, context: StepContext, move: Move) -> bool:
+        tools = self._tools
+        views = [view for view in tools.observer.answering(move.source) if view.nodes and started_since(move, view)]
+        calls = [call for view in views for call in listeners_open_as_before(tools.at(view, move))]
+        if not calls:
+            return False
+        context.notice(f"{move.source}: another node is active, and lets nobody in: it is opened again")
+        waited = until(
+            context,
+            lambda: guarded(lambda: open_again(tools, calls, move, context)),
+            holds=lambda outcome: isinstance(outcome, Done | NotNeeded),
+            hopeless=lambda outcome: isinstance(outcome, Refused),
+            within_s=tools.timeouts.activate_s + tools.opening_s,
+            poll_s=tools.timeouts.undo_poll_s,
+        )
+        if waited.held:
+            tools.report_takeover("DR-NODE-007.closed", move.source, context)
+        return waited.held
 
     def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Try until it is verified or the time is over: a broker may be away for a moment. Where another run has the
@@ -143,7 +193,9 @@ class PairDriver(Generic[V_co]):
         undo = self._procedure[step.verb].undo
         if undo is None:
             return NotNeeded("it changes nothing that is put back")
-        timeouts = self._tools.timeouts
+        timeouts, self._move = self._tools.timeouts, move
+        if self._turns is None:
+            self._noted(context)
 
         def undone() -> Outcome:
             if self._tools.observer.takeover_s and not (self._tools.opened or move.sent):
@@ -163,6 +215,7 @@ class PairDriver(Generic[V_co]):
             poll_s=timeouts.undo_poll_s,
             most_s=timeouts.undo_most_poll_s,
         )
+        self._last = (UNDONE, context) if waited.held else None
         barred, outcome = waited.look
         return outcome if waited.held else barred or outcome
 

@@ -119,6 +119,13 @@ def clients_as_before(at: AtBroker) -> Iterator[Call]:
         yield from fence.opening(opened, Peer.NOT_DRAINED, "it is closed")
 
 
+def listeners_open_as_before(at: AtBroker) -> Iterator[Call]:
+    """The clients' listeners that were open before are open."""
+    was = at.was["listeners"]
+    if shut := [listener for listener in at.view.listeners if was.get(listener.name) and not listener.started]:
+        yield from at.view.fence.opening(shut, Peer.NOT_DRAINED)
+
+
 def link_access_as_before(at: AtBroker) -> list[Call]:
     """The listeners of the peer's link, and its rights, as before."""
     was, barred = at.was["mirror"], Goal.SHUT_OUT if at.was.get("barred") else Goal.ADMIT

@@ -17,7 +17,7 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.access import FOR_OPENING, Part
-from dr_ctl.topologies.common.calls import holds, left_of, resume
+from dr_ctl.topologies.common.calls import left_of, resume
 from dr_ctl.topologies.common.checks import of_locks
 from dr_ctl.topologies.common.reasons import came_back_open, let_in_again, paused_at
 from dr_ctl.topologies.common.recipe import Undo
@@ -37,6 +37,12 @@ V = TypeVar("V", bound=Broker)
 def peer_of(operation: str) -> Peer:
     """Say how the other site stands when an operation opens its target. A single step has no gate of its own."""
     return {FAILOVER: Peer.AWAY, ACTIVATE: Peer.CLOSED}.get(operation, Peer.DRAINED)
+
+
+def listeners_open(at: AtBroker) -> Iterator[Call]:
+    """Every listener of clients is open."""
+    closed = (listener for listener in at.view.listeners if not listener.started)
+    yield from at.view.fence.opening(closed, peer_of(at.move.ask.operation))
 
 
 def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
@@ -73,7 +79,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     )
     if why is not None:
         return Refused(why)
-    starts = [call for call in step.part("listeners") if not holds(call, views)]
+    starts = [call for view in views for call in listeners_open(tools.at(view, move)) if not view.holds(call)]
     tools.change(rest, context)
     # A call that lets clients in must follow a look at the other site: it is made once the roles are let in.
     kept_out, why = _roles_let_in(tools, admits, views, move, context) if admits else (None, None)
@@ -81,9 +87,12 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         return Refused(kept_out)
     if why is not None:
         return Refused(why)
-    tools.opened = tools.opened or bool(starts)
+    sent, tools.opened = tools.opened, tools.opened or bool(starts)
     opening = _Opening(tools, starts, move, context)
-    if (failed := opening.not_opened() or opening.until_served()) is not None:
+    if (failed := opening.not_opened()) is not None:
+        tools.opened = sent or not isinstance(failed, Refused)
+        return failed
+    if (failed := opening.until_served()) is not None:
         return failed
     tools.change(strikes, context)
     refused = f"not through every listener: {opening.refused[0].text}" if opening.refused else None
@@ -167,6 +176,8 @@ def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
         return peer, why
     if contends := [name for view in local for name in view.fence.contends]:
         return peer, f"{move.source} may open at any moment: lock coordinator {some(contends)} is not stopped"
+    if tools.opened:
+        return peer, None  # clients have worked there since the gate
     if move.ask.operation != FAILOVER and (stopped := [view.site for view in peer if not view.link.captures]):
         return peer, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
     by_pair = {view.pair: view for view in local}

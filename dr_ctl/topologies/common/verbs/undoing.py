@@ -33,7 +33,7 @@ def as_before(
         (opens if lets_in else ships if call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) else others).append(call)
     at_target, at_source = ([call for call in others if call.site == site] for site in (move.target, move.source))
     put_back = partial(_put_back, settle=settle)
-    parts = ((put_back, at_target), (put_back, at_source), (_shipping, ships), (_open_again, opens))
+    parts = ((put_back, at_target), (put_back, at_source), (_shipping, ships), (open_again, opens))
     outcomes = [guarded(partial(part, tools, calls, move, context)) for part, calls in parts if calls]
     failed = [outcome for outcome in outcomes if not isinstance(outcome, Done | NotNeeded)]
     done = [outcome for outcome in outcomes if isinstance(outcome, Done)]
@@ -102,7 +102,7 @@ def _shipping(tools: Tools[Any], calls: Sequence[Call], move: Move, context: Ste
     return Done("links started", findings=tuple(findings))
 
 
-def _open_again(tools: Tools[Any], calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
+def open_again(tools: Tools[Any], calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
     """Let clients in again at the source, pair by pair: a silent pair is named, and keeps no other one shut."""
     sent = tools.opened or move.sent  # the run has tried to open the other site
     snapshot = tools.observer.look_once()
