@@ -98,6 +98,7 @@ class Http:
         self._headers = {"Accept-Encoding": "gzip, deflate", "User-Agent": "dr-ctl", **headers}
         self._verify, self._cert = verify, cert
         self._adapter: BaseAdapter | None = None
+        self._bare: dict[tuple[str, str], requests.PreparedRequest] = {}
 
     def close(self) -> None:
         if self._adapter is not None:
@@ -113,9 +114,11 @@ class Http:
     def _begun(self, method: str, url: str, body: bytes | None, timeout_s: float) -> requests.Response:
         connect_s = min(CONNECT_S, timeout_s)
         try:
-            request = requests.Request(method, url, self._headers, data=body).prepare()
             return self._opened(url).send(
-                request, stream=True, timeout=(connect_s, timeout_s), verify=self._verify is not False
+                self._prepared(method, url, body),
+                stream=True,
+                timeout=(connect_s, timeout_s),
+                verify=self._verify is not False,
             )
         except requests.exceptions.SSLError as error:
             raise Unreachable(f"{url}: TLS failed: {error}", refused=False, remedy=_NO_TLS) from error
@@ -135,6 +138,15 @@ class Http:
             )
             remedy = "Name PEM files that this user can read as `tls.ca`, `tls.cert` and `tls.key` of that site."
             raise NotConnected(text, refused=False, remedy=remedy) from error
+
+    def _prepared(self, method: str, url: str, body: bytes | None) -> requests.PreparedRequest:
+        """To prepare a request takes longer than to send it: a drain asks the same address many times a second."""
+        if (method, url) not in self._bare:
+            self._bare[method, url] = requests.Request(method, url, self._headers).prepare()
+        request = self._bare[method, url].copy()
+        if body is not None:
+            request.body, request.headers["Content-Length"] = body, str(len(body))
+        return request
 
     def _opened(self, url: str) -> BaseAdapter:
         """Not before it is needed: a file of TLS that is missing makes a place unreachable, and no command fail."""

@@ -394,6 +394,6 @@ class Twin:
             "objectives": {"loss": {"messages": 0, "age": "30s"}, "recovery": "2m"},
             "history": {"path": "history"},
         }
-        text = yaml.safe_dump(document, sort_keys=False)
+        text = yaml.dump(document, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False)
         self.settings_path.write_text(f"# A twin: simulated brokers on this machine.\n{text}", encoding="utf-8")
         self.settings_path.chmod(0o600)

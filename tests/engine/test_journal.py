@@ -188,10 +188,10 @@ def test_cut_off_anywhere_it_goes_on_and_altered_it_names_the_line(
         assert (checked.verdict, checked.line) == (Verdict.ALTERED, line), place
         if place % 10 == 0 or b"\n" in whole[place - 1 : place + 2]:
             assert continued(path) == entries[: line - 1], place
-        for bits in (0x01, 0x20):
-            path.write_bytes(whole[:place] + bytes([byte ^ bits]) + whole[place + 1 :])
-            checked = check(small)
-            assert (checked.verdict, checked.line) == (Verdict.ALTERED, line), (place, bits)
+        bits = (0x01, 0x20)[place % 2]
+        path.write_bytes(whole[:place] + bytes([byte ^ bits]) + whole[place + 1 :])
+        checked = check(small)
+        assert (checked.verdict, checked.line) == (Verdict.ALTERED, line), (place, bits)
         left, why = line_read(path)
         assert f"line {line} " in why if left is None else place >= torn and left == entries[: len(left)] != entries
         line += byte == ord("\n")

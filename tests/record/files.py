@@ -20,9 +20,8 @@ SHORTEST: Final = 3
 LOOKED_AT: Final = {"swapover": ("london", "paris"), "failover": ("paris",)}
 # A return waits long there at each of its many calls.
 FEWER: Final = {("artemis-continuity", "reinstate"): 6, ("artemis-continuity", "failback"): 6}
-PART: Final = 4
+PART: Final = 2
 """So many troubles of an operation are played with each change; all of them are, at night."""
-LESS: Final = {("artemis-continuity", "failback"): 2}  # what undoes a refused call there tries for half a minute
 
 
 def path_of(topology: str, operation: str) -> Path:
@@ -33,7 +32,7 @@ def played(topology: str, operation: str, *, whole: bool) -> tuple[dict[str, str
     """What is played now, by what befell it: all, or a part that is the same each time; and what was not true of it."""
     undisturbed = play(topology, operation)
     troubles = _troubles(topology, operation, undisturbed)
-    troubles = troubles if whole else _spread(troubles, LESS.get((topology, operation), PART))
+    troubles = troubles if whole else _spread(troubles[len(troubles) // 4 :], PART)
     told, untrue = {PLAN: _plan(undisturbed), CALM: _calm(undisturbed)}, list[str]()
     for each in troubles:
         try:

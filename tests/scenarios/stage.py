@@ -251,7 +251,7 @@ class Stage:
     def setting(self, path: str, value: str | None = None) -> None:
         """Change one key of the settings; without a value it goes."""
         file = self.twin.settings_path
-        told = yaml.safe_load(file.read_text(encoding="utf-8"))
+        told = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
         *way, last = path.split(".")
         at = told
         for key in way:
@@ -260,7 +260,7 @@ class Stage:
             at.pop(last, None)
         else:
             at[int(last) if isinstance(at, list) else last] = yaml.safe_load(value)
-        file.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
+        file.write_text(yaml.dump(told, Dumper=yaml.CSafeDumper, sort_keys=False), encoding="utf-8")
 
     def write(self, path: str, text: Sequence[str]) -> None:
         assert self.twin
