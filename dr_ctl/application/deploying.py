@@ -14,14 +14,17 @@ from dr_ctl.application.init import InitData, new_folder
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import ExitCode, some
+from dr_ctl.core.findings import found
+from dr_ctl.core.model import ExitCode, Finding, Severity, some
 from dr_ctl.engine.runs import write_text
+from dr_ctl.settings.brokers import Grouped
 from dr_ctl.settings.model import Installation, files, secrets
 from dr_ctl.topologies.topology import NoKeeper
 
 USER: Final = "dr-ctl"
 STATE: Final = Path("/var/lib/dr-ctl")
 IMAGE: Final = f"dr-ctl:{__version__}"
+AUTO_QUARANTINE: Final = "--auto-quarantine"
 _UNITS: Final = ("monitor.service", "rehearsal.service", "rehearsal.timer", "unfence@.service")
 _STARTED: Final = ("monitor.service", "rehearsal.timer", "sync.service")
 
@@ -56,7 +59,7 @@ def systemd(caller: Caller, out: Path, state: Path | None, does: Sequence[str] =
         f"systemctl enable --now {units}",
         f"sudo -u {USER} {values['program']} --config {installation.file} --state-dir {state} status",
     ]
-    return _told(out, written, steps)
+    return _told(out, written, steps, _left_to_people(installation, does))
 
 
 def kubernetes(caller: Caller, out: Path, image: str, does: Sequence[str] = ()) -> Result:
@@ -80,7 +83,7 @@ def kubernetes(caller: Caller, out: Path, image: str, does: Sequence[str] = ()) 
         f"kubectl apply -f {out}/dr-ctl.yaml",
         "kubectl exec deploy/dr-ctl -- dr-ctl status",
     ]
-    return _told(out, written, steps)
+    return _told(out, written, steps, _left_to_people(installation, does))
 
 
 def credentials(installation: Installation) -> Mapping[str, Path]:
@@ -128,7 +131,18 @@ def _written(out: Path, names: Mapping[str, str], values: Mapping[str, Any]) -> 
     return [*names]
 
 
-def _told(out: Path, written: Sequence[str], steps: Sequence[str]) -> Result:
+def _left_to_people(installation: Installation, does: Sequence[str]) -> tuple[Finding, ...]:
+    """A monitor makes no run that nobody asked for; what comes of that is said where a takeover ends a quarantine."""
+    settings = installation.settings
+    brokers = (broker for site in settings.sites.values() for broker in site.brokers)
+    has_nodes = any(isinstance(broker, Grouped) and broker.nodes for broker in brokers)
+    if AUTO_QUARANTINE in does or not (settings.takeover_ends_quarantine and has_nodes):
+        return ()
+    return (found("DR-RETURN-004.monitor", severity=Severity.INFO),)
+
+
+def _told(out: Path, written: Sequence[str], steps: Sequence[str], findings: tuple[Finding, ...]) -> Result:
     lines = [f"Wrote {', '.join(written)} to {out}. Next:", *(f"  {at}. {step}" for at, step in enumerate(steps, 1))]
     data = InitData(directory=out, files=written, next=steps)
-    return Result(ExitCode.OK, f"{len(written)} file(s) in {out}", data=data, closing="\n".join(lines))
+    text = f"{len(written)} file(s) in {out}"
+    return Result(ExitCode.OK, text, findings=findings, data=data, closing="\n".join(lines))

@@ -43,6 +43,10 @@ AUTO_UNFENCE = Annotated[
     bool,
     option("--auto-unfence", "The monitor opens the site that served last if a restart closed it, under the lock."),
 ]
+AUTO_QUARANTINE = Annotated[
+    bool,
+    option("--auto-quarantine", "The monitor keeps a lost site out again if a restart let it in, under the lock."),
+]
 
 
 @command(
@@ -72,6 +76,7 @@ def init(
     image: Annotated[str | None, option("--image NAME", "With --kubernetes: the image that has dr-ctl.")] = None,
     auto_reinstate: AUTO_REINSTATE = False,
     auto_unfence: AUTO_UNFENCE = False,
+    auto_quarantine: AUTO_QUARANTINE = False,
 ) -> Result:
     """Write a settings file from what the brokers behind two or more management addresses say. Never a secret."""
     from dr_ctl.application import init  # noqa: PLC0415
@@ -81,7 +86,9 @@ def init(
     if systemd is not None or kubernetes is not None:
         from dr_ctl.application import deploying  # noqa: PLC0415
 
-        does = [*["--auto-reinstate"] * auto_reinstate, *["--auto-unfence"] * auto_unfence]
+        asked = {"--auto-reinstate": auto_reinstate, "--auto-unfence": auto_unfence}
+        asked[deploying.AUTO_QUARANTINE] = auto_quarantine
+        does = [name for name, is_asked in asked.items() if is_asked]
         if systemd is not None:
             return deploying.systemd(session, systemd, session.state_dir, does)
         assert kubernetes is not None
@@ -211,10 +218,7 @@ def monitor(
     lasting: Annotated[str | None, option("--for T", "End after this time.")] = None,
     auto_reinstate: AUTO_REINSTATE = False,
     auto_unfence: AUTO_UNFENCE = False,
-    auto_quarantine: Annotated[
-        bool,
-        option("--auto-quarantine", "The monitor keeps a lost site out again if a restart let it in, under the lock."),
-    ] = False,
+    auto_quarantine: AUTO_QUARANTINE = False,
     metrics: METRICS = None,
 ) -> Result:
     """Sample both sites into the history, refresh the stored estimate. Changes nothing, unless an `--auto-` says so."""

@@ -92,6 +92,7 @@ class ArtemisContinuity(Settings):
     """An installation whose sites are joined by the plugin."""
 
     apart: ClassVar = APART
+    takeover_ends_quarantine: ClassVar = True
 
     topology: Literal["artemis-continuity"]
     sites: dict[SiteName, Site[ContinuityBroker]]
@@ -144,6 +145,7 @@ class ArtemisBridges(Settings):
     """An installation whose sites are joined by diverts and bridges, a queue each."""
 
     apart: ClassVar = (("clients", "bridge"), _CLUSTER)
+    takeover_ends_quarantine: ClassVar = True
 
     topology: Literal["artemis-bridges"]
     sites: dict[SiteName, Site[BridgesBroker]]

@@ -85,6 +85,7 @@ class ClassicBrokerSync(Settings):
     """An installation whose sites are joined by composite queues, network connectors and the agent."""
 
     apart: ClassVar = (("clients", "bridge"),)
+    takeover_ends_quarantine: ClassVar = True
 
     topology: Literal["classic-brokersync"]
     sites: dict[SiteName, Site[BrokerSyncBroker]]

@@ -264,6 +264,8 @@ class Settings(Part):
     files = ("runbooks",)
     model_config = ConfigDict(json_schema_extra=_two_sites)
     apart: ClassVar[tuple[tuple[str, str], ...]] = ()
+    takeover_ends_quarantine: ClassVar[bool] = False
+    """Whether the link of a lost site gets in again with a takeover, or a restart, at the site that serves."""
 
     version: Literal[1] = Field(description="the version of this file's format: 1")
     name: str = Field(min_length=1, description="what the installation is called")

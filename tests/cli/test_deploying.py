@@ -66,12 +66,18 @@ def test_systemd_takes_the_units(dr_ctl: Shell) -> None:
 
 
 def test_a_standby_of_classic_has_the_unit_of_its_agent(dr_ctl: Shell) -> None:
+    """And what a monitor that keeps nothing out leaves to people is said, of brokers of several nodes."""
     dr_ctl("init", "--topology", "classic-brokersync", "--out", "dr-ctl.yaml")
-    text = (dr_ctl.folder / "dr-ctl.yaml").read_text("utf-8")
-    (dr_ctl.folder / "dr-ctl.yaml").write_text(text.replace("{env: ", "{file: "), "utf-8")
+    text = (dr_ctl.folder / "dr-ctl.yaml").read_text("utf-8").replace("{env: ", "{file: ")
+    nodes = "".join(f"{{name: {name}, jolokia: 'http://{name}-\\1', stomp: 'stomp://{name}-\\2'}}, " for name in "ab")
+    text = re.sub(r"jolokia: http://(.+)\n.* stomp: stomp://(\S+)", f"nodes: [{nodes}]", text)
+    (dr_ctl.folder / "dr-ctl.yaml").write_text(text, "utf-8")
 
-    dr_ctl("init", "--systemd", "units")
+    told, does = (dr_ctl("init", "--systemd", out, *of) for out, of in (("units", ()), ("do", ["--auto-quarantine"])))
 
+    assert "does not keep it out again" in told.out + told.err
+    assert "does not keep it out again" not in does.out + does.err
+    assert "--auto-quarantine" in unit(dr_ctl.folder / "do" / "dr-ctl-monitor.service")["ExecStart"][0]
     assert unit(dr_ctl.folder / "units" / "dr-ctl-sync.service")["ExecStart"][0].endswith(
         "/dr-ctl sync --metrics 127.0.0.1:9410 --json"
     )

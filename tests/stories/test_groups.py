@@ -2,6 +2,7 @@
 a failover is typed while the other one may take over. The ledger of the clients judges."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import groupby
@@ -106,6 +107,29 @@ def test_a_node_dies_in_the_middle_of_a_step_of_a_move(stage: Stage, operator: O
     assert (verdict.lost, verdict.duplicates, verdict.drained) == ((), (), True)
     # Producers that write to both sites send to each of them all the time.
     assert topology == FANOUT or served(stage) == [("london", "paris")[number % 2] for number in range(len(ends) + 1)]
+
+
+def closed_at_boot(xml: str) -> str:
+    return re.sub(r'(name="clients">[^<]*)', r"\1;autoStart=false", xml)
+
+
+@pytest.mark.broker
+@pytest.mark.deep
+@pytest.mark.parametrize("topology", [MIRROR, BRIDGES])
+def test_a_target_whose_listeners_are_closed_at_boot_is_opened_again(tmp_path: Path, topology: str) -> None:
+    """Its node dies behind the activation, with clients at work there again."""
+    with Lab.up(tmp_path / "stage", topology=topology, nodes=2, edit=closed_at_boot) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        with lab.load(RATE, **clients(lab, topology)) as traffic:
+            more(traffic)
+            ended = moved(lab, operator, "probe", "paris", "paris", "a")
+            more(traffic)
+            node, verdict = active(lab, "paris"), traffic.stop(drain_s=60)
+    print(ended.told, verdict)
+
+    assert (ended.code, node) == (0, "b"), ended.told
+    assert "are open again" in ended.finding("DR-NODE-007")["text"]
+    assert (verdict.lost, verdict.duplicates, verdict.drained) == ((), (), True)
 
 
 def test_a_failover_typed_while_a_node_may_take_over_opens_nothing(stage: Stage, operator: Operator) -> None:
