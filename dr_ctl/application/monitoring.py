@@ -36,7 +36,8 @@ from dr_ctl.topologies.topology import NoKeeper, Snapshot
 
 SELDOM_S: Final = 15.0
 """How often files, debts and readiness are looked at: what they tell changes in minutes."""
-SHOWN_RUNS: Final = (SWAPOVER, FAILOVER, FAILBACK, REHEARSE)
+QUARANTINE: Final = "quarantine"
+SHOWN_RUNS: Final = (SWAPOVER, FAILOVER, QUARANTINE, FAILBACK, REHEARSE)
 QUANTILES: Final = ("now", "p50", "p95", "p99", "max")
 _ESTIMATED: Final = {
     "loss": ("dr_ctl_estimate_loss_messages", "messages that a failure of the serving site would lose"),
@@ -258,8 +259,8 @@ class Figures:
         yield Metric("dr_ctl_open_run", "1 while a run is open: under way, or interrupted", unfinished is not None)
         begun = record(unfinished).began if unfinished is not None else None
         yield Metric("dr_ctl_open_run_start_timestamp_seconds", "when the open run began", begun)
-        for operation in SHOWN_RUNS:
-            newest, labels = _newest(runs, operation), (("operation", operation),)
+        for kind in SHOWN_RUNS:
+            newest, labels = _newest(runs, kind), (("operation", kind),)
             at, code = (None, None) if newest is None else (newest.began, newest.exit_code)
             out = None if newest is None or newest.out is None else newest.out.at_most_s
             text = "for how long it kept clients out, at most"
@@ -276,11 +277,17 @@ class Figures:
             yield Metric("dr_ctl_ready", text, _READY.get(code), (("operation", operation),))
 
 
-def _newest(runs: Runs, operation: str) -> Record | None:
-    """The last run of this operation that has ended. The name of a run holds its operation; only such are read."""
+def _newest(runs: Runs, kind: str) -> Record | None:
+    """The last run that is shown so and has ended. The name of a run holds its operation; only such are read."""
+    operation = FAILOVER if kind == QUARANTINE else kind
     for files in reversed(runs.all()):
         if f"-{operation}-" in files.name and files.result.exists():
             newest = record(files)
-            if newest.operation == operation:
+            if shown_as(newest) == kind:
                 return newest
     return None
+
+
+def shown_as(run: Record) -> str:
+    """The operation of a run; a failover to the site that served already moves nothing, and keeps the lost one out."""
+    return QUARANTINE if run.operation == FAILOVER and run.target in run.served_before else run.operation

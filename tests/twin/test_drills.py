@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from dr_ctl.agents.exposing import Board, registry_of
 from dr_ctl.application import diagnosis, monitoring
 from dr_ctl.cli.app import run
 from dr_ctl.core.system import stamp, system
+from dr_ctl.engine.operations import FAILOVER
+from dr_ctl.engine.record import Record
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl_lab.played import PlayedTwin
@@ -240,6 +242,12 @@ def test_no_series_comes_or_goes_whatever_becomes_of_the_sites(
     if topology != SHARED_STORE:  # there the other broker has taken the store by itself, and no run was needed
         assert value(owed, "dr_ctl_last_run_exit_code", operation="failover") == 0
     assert math.isnan(value(owed, "dr_ctl_last_run_exit_code", operation="swapover"))
+    assert math.isnan(value(owed, "dr_ctl_last_run_exit_code", operation="quarantine"))
+    served = Record("", "ok", "", FAILOVER, target="paris", served_before=("paris",))
+    assert [monitoring.shown_as(each) for each in (served, replace(served, served_before=()))] == [
+        "quarantine",
+        FAILOVER,
+    ]
     debts = sum(shown for (name, _), shown in owed.items() if name == "dr_ctl_debts")
     assert debts == len(dr_ctl("status").document["debts"])
     pair = twin.pairs[0]
