@@ -22,7 +22,7 @@ from dr_ctl.core.system import SystemClock, growing_s, system
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
-from dr_ctl_lab.lab.clients.client import Confirmed, Outgoing, Speaks, Traits
+from dr_ctl_lab.lab.clients.client import Came, Confirmed, Outgoing, Speaks, Traits, body_of
 from dr_ctl_lab.lab.clients.dialling import Dialler, Opener
 from dr_ctl_lab.lab.clients.stomp import StompClient
 from dr_ctl_lab.lab.lab import Lab
@@ -190,22 +190,59 @@ def send_as_client(lab: Lab, queue: str, count: int, at: str | None = None, **mo
 
 
 def send_speaking(
-    lab: Lab, speaks: Speaks, site: str, queue: str, count: int, traits: Traits | None = None
+    lab: Lab,
+    speaks: Speaks,
+    site: str,
+    queue: str,
+    count: int,
+    traits: Traits | None = None,
+    *,
+    size: int = 100,
+    home: Path | None = None,
+    id_header: str = "",
 ) -> list[str]:
-    """Send durable messages in that protocol, each confirmed; their ids."""
+    """Send durable messages in that protocol, each confirmed; their ids, which `id_header` has too."""
     target = lab.target()
-    opener = Opener(target.dialect, target.home)
+    opener = Opener(target.dialect, home or target.home)
     client = opener.open(speaks, dict(target.sites)[site], target.login)
     assert client is not None
     idents = [f"{uuid4()}" for _ in range(count)]
     try:
         for ident in idents:
-            client.send(Outgoing(ident, queue, f"{ident} by {speaks.value}", traits or Traits()), confirm=ident)
+            headers = {id_header: ident} if id_header else {}
+            client.send(Outgoing(ident, queue, body_of(ident, size), traits or Traits(), headers), confirm=ident)
             until(lambda: [each for each in client.receive(0.1) if isinstance(each, Confirmed)], why="it is confirmed")
     finally:
         client.close()
         opener.close()
     return idents
+
+
+def taken(lab: Lab, site: str, queue: str, count: int) -> list[str]:
+    """Take so many messages there over STOMP, each acknowledged; their ids."""
+    target = lab.target()
+    opener = Opener(target.dialect, target.home)
+    client = opener.open(Speaks.STOMP, dict(target.sites)[site], target.login)
+    assert client is not None
+    client.subscribe([queue])
+    came: list[str] = []
+    confirmed: set[str] = set()
+
+    def all_are() -> bool:
+        for each in client.receive(0.1):
+            if isinstance(each, Came):
+                came.append(each.ident)
+                client.ack(each, confirm=f"{len(came)}")
+            else:
+                confirmed.add(each.name)
+        return len(confirmed) >= count
+
+    try:
+        until(all_are, within_s=30, why=f"{count} are taken")
+    finally:
+        client.close()
+        opener.close()
+    return came
 
 
 def changed_settings(lab: Stage, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:

@@ -392,8 +392,10 @@ class PluginSubject(Subject):
         return str(found)
 
     def bridges(self, site: str, *ends: str) -> list[str]:
-        told = self.read(site, f"{self.server(site)},bridge=*,*", "Name")
-        return [bean for bean, row in told.items() if row["Name"].endswith(ends)]
+        """Wherever the plugin has put their beans."""
+        patterns = [f"{self.server(site)},{each}" for each in ("bridge=*,*", "component=bridges,*")]
+        told = [self.ask(site, type="read", mbean=each, attribute=["Name"]).get("value", {}) for each in patterns]
+        return [bean for beans_ in told for bean, row in beans_.items() if row["Name"].endswith(ends)]
 
     def bridge(self, site: str, name: str) -> str:
         [found] = self.bridges(site, name)

@@ -201,18 +201,24 @@ def test_what_came_back_to_where_it_was_is_removed_while_clients_are_served(
 
 
 @pytest.mark.usefixtures("three")
-def test_a_copy_that_the_plugin_deleted_refuses_the_move_and_is_named(twin: PlayedTwin, dr_ctl: Command) -> None:
+def test_what_the_plugin_does_not_follow_refuses_the_move_before_the_fence(
+    twin: PlayedTwin, dr_ctl: Command, paris: ContinuityBroker
+) -> None:
     pair = PluginSubject(twin)
     with pair.client("london") as client:
         client.subscribe(IN)
         held = client.message()
         client.confirmed("DISCONNECT")
     pair.staged(IN, 2)
+    with twin.still():
+        for message in paris.flows[IN].in_mirror.messages.values():
+            del message.headers["_AMQ_DUPL_ID"]
 
     ended = dr_ctl(*TO_PARIS)
 
-    assert (ended.code, serving(twin), pair.depths_at("london", IN)) == (20, ("london",), [3]), ended.document
-    assert held.headers["_AMQ_DUPL_ID"] in ended.texts("DR-CONT-013")[0]
+    assert (ended.code, serving(twin), pair.depths_at("london", IN)) == (10, ("london",), [3]), ended.document
+    assert (held.headers["_AMQ_DUPL_ID"] in ended.texts("DR-CONT-013")[0], twin.changes()) == (True, [])
+    assert f"{IN}: 2 at paris" in ended.texts("DR-CONT-020")[0]
 
 
 def test_what_clients_hold_that_are_cut_off_is_not_said_to_come_again_whole(twin: PlayedTwin, dr_ctl: Command) -> None:

@@ -26,6 +26,7 @@ def of_moved(case: Case[SiteView], view: SiteView, peer: SiteView) -> Iterator[F
     """Find what the two brokers of a pair show together about a move."""
     yield from of_both(view, peer)
     yield from _too_deep(view, peer, case.move)
+    yield from not_followed(view, peer, case.move)
 
 
 def of_opening(case: Case[SiteView]) -> Iterator[Finding]:
@@ -43,6 +44,17 @@ def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Findin
     deep = [f"{name}: {depth}" for name, depth in depths.items() if depth > copies.IDS_UP_TO]
     if deep := [each for each in deep if each.rpartition(":")[0] not in move.ask.accept_difference]:
         yield found("DR-CONT-014.too_deep", pair=source.pair, compared=copies.IDS_UP_TO, queues=some(deep))
+
+
+def not_followed(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
+    """Find messages that a move would leave behind, or deliver once more: the drain refuses them behind the fence."""
+    accepted = move.ask.accept_difference
+    if alone := {name: ids for name, ids in source.uncopied.items() if name not in accepted}:
+        yield found("DR-CONT-013.serving", source=source.site, target=target.site, messages=copies.named(alone))
+    views = (source, target)
+    unnamed = [f"{name}: {n} at {view.site}" for view in views for name, n in view.without_id.items()]
+    if unnamed := [each for each in unnamed if each.rpartition(":")[0] not in accepted]:
+        yield found("DR-CONT-020", pair=source.pair, messages=some(unnamed), source=source.site, target=target.site)
 
 
 def of_broker(view: SiteView, _case: Case[SiteView] | None = None) -> Iterator[Finding]:
@@ -185,7 +197,9 @@ BY_BROKER: Final[Sequence[Named[SiteView]]] = (
 BY_PAIR: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-004", lambda view: f"{view.site} is {view.service.site_id}" if view.service is not None else None),
     Named("DR-CONT-005", _flows_read),
+    Named("DR-CONT-013", _flows_read),
     Named("DR-CONT-014", _flows_read),
+    Named("DR-CONT-020", _flows_read),
     Named("DR-CONT-012", lambda view: f"{view.site} {view.now_ms}"),
     Named("DR-MQTT-001", lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
 )

@@ -2,14 +2,17 @@
 
 The plugin loses acknowledgements where several flows are acknowledged at once, and one can overtake its message: the
 copy then stays, and would be delivered once more. A message that returns to the site where it was written lies there
-twice. Only the ids show this. The plugin gives every message a duplicate id, equal at both sites.
+twice. Only the ids show this. The plugin gives messages a duplicate id, equal at both sites: all but those that reach
+a broker as large ones, in parts.
 """
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, Final, TypeVar
 
+from dr_ctl.core.model import some
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
 from dr_ctl.jolokia.http import BadValue
@@ -18,7 +21,9 @@ from dr_ctl.topologies.common.calls import batches, call, request
 from dr_ctl.topologies.common.consumed import Consumed, Covered, LiesThere, Whole
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.wants import AtBroker
-from dr_ctl.topologies.continuity.view import SiteView
+from dr_ctl.topologies.continuity.view import Flow, SiteView
+
+T = TypeVar("T")
 
 # Deeper queues are not compared; ids of queues deeper than `AT_ONCE` come in slices, a scan of the queue each.
 IDS_UP_TO: Final = 500_000
@@ -31,6 +36,7 @@ CALLS: Final = 200
 REMOVE: Final = "removeMessages(java.lang.String)"
 MOVE_ALL: Final = "moveMessages(java.lang.String,java.lang.String)"
 _ID: Final = "_AMQ_DUPL_ID"
+_NAMED: Final = 5  # ids of a queue, in a finding
 NONE: Final[Mapping[str, frozenset[str]]] = {}
 
 
@@ -105,10 +111,63 @@ def _all_of(queue: Queue, plain: Mapping[str, int], later: Iterable[Mapping[str,
 
 def present(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str]]:
     """The ids in each queue of a serving site, as far as one look can tell, with messages that clients hold."""
+    return [ids_ for ids_, _ in _lying(reader, queues)]
+
+
+def _lying(reader: Reader, queues: Sequence[Queue]) -> list[tuple[frozenset[str], int]]:
+    """The same, and how many messages without an id lie in each queue."""
     return [
-        frozenset([*plain, *(str(row[_ID]) for row in rows if _ID in row)]) - {"null"}
+        (frozenset([*plain, *(str(row[_ID]) for row in rows if _ID in row)]) - {"null"}, plain.get("null", 0))
         for plain, rows in _read(reader, queues, Listing.SCHEDULED, Listing.DELIVERING)
     ]
+
+
+def followed(local: Reader, peer: Reader, source: SiteView, target: SiteView) -> tuple[SiteView, SiteView]:
+    """Both views, with what the plugin does not follow while the source serves: `uncopied` and `without_id`. Raises
+    `BrokerError`.
+
+    A message comes to the outflow together with its queue, and leaves the outflow once it is staged. So an id that is
+    seen in the queue, then not in the outflow, then not at the target, has no copy, if the queue has it still: twice,
+    since a bridge may have had the message in hand. The deepest queues are left out, beyond `AT_ONCE` messages."""
+    lacking = one_sided(source, target)
+    depths = {flow.queue: source.lies(flow.queue) + target.lies(flow.queue) for flow in source.flows}
+    flows = [flow for flow in source.flows if depths[flow.queue] and flow.queue not in lacking]
+    flows.sort(key=lambda flow: depths[flow.queue])
+    together = accumulate(depths[flow.queue] for flow in flows)
+    flows = [flow for flow, messages in zip(flows, together, strict=True) if messages <= AT_ONCE]
+    first = _not_followed(local, peer, source, target, flows)
+    uncopied = {queue: alone for queue, (alone, _, _) in first.items() if alone}
+    again = _not_followed(local, peer, source, target, [flow for flow in flows if flow.queue in uncopied])
+    left = present(local, [source.business[queue] for queue in uncopied])
+    still = {queue: uncopied[queue] & again[queue][0] & now for queue, now in zip(uncopied, left, strict=True)}
+    return (
+        replace(
+            source,
+            uncopied={queue: alone for queue, alone in still.items() if alone},
+            without_id={queue: count for queue, (_, count, _) in first.items() if count},
+        ),
+        replace(target, without_id={queue: count for queue, (_, _, count) in first.items() if count}),
+    )
+
+
+def _not_followed(
+    local: Reader, peer: Reader, source: SiteView, target: SiteView, flows: Sequence[Flow]
+) -> dict[str, tuple[frozenset[str], int, int]]:
+    """By queue: ids that lie neither in its outflow nor at the target, and how many messages lie at both sites without
+    one."""
+    own = _both(_lying(local, [queue for flow in flows for queue in (source.business[flow.queue], flow.out_mirror)]))
+    remote = _both(_lying(peer, [queue for flow in flows for queue in target.places(flow.queue)]))
+    result = {}
+    for flow, (lying, shipping), (delivered, staged) in zip(flows, own, remote, strict=True):
+        alone = lying[0] - shipping[0] - delivered[0] - staged[0]
+        result[flow.queue] = alone, lying[1], delivered[1] + staged[1]
+    return result
+
+
+def named(messages: Mapping[str, Collection[str]]) -> str:
+    """Count the messages of each queue, and name the first ids: the journal has all."""
+    counts = {name: f"{len(ids_)} ({', '.join(sorted(ids_)[:_NAMED])}" for name, ids_ in messages.items()}
+    return some([f"{name}: {text}{', …' if len(messages[name]) > _NAMED else ''})" for name, text in counts.items()])
 
 
 def _read(
@@ -201,7 +260,7 @@ def refuses_only_what_it_had(view: Reader, source: SiteView, queue: str) -> bool
     return policies(view, source, [address])[address] == "PAGE"
 
 
-def _both(sets: Sequence[frozenset[str] | None]) -> list[tuple[frozenset[str] | None, frozenset[str] | None]]:
+def _both(sets: Sequence[T]) -> list[tuple[T, T]]:
     return list(zip(sets[::2], sets[1::2], strict=True))
 
 
@@ -245,9 +304,9 @@ def echoes(peer: Reader, target: SiteView) -> dict[str, Consumed]:
 
 
 def remove(view: SiteView, queue: Queue, gone: Consumed) -> Iterator[Call]:
-    for some in in_calls(gone.ids):
-        text = f"remove {len(some)} message(s) from {queue.name}: {gone.by.text}"
-        yield call(view, Goal.REMOVE, queue.name, request(queue.bean, REMOVE, (chosen(some),)), text)
+    for batch in in_calls(gone.ids):
+        text = f"remove {len(batch)} message(s) from {queue.name}: {gone.by.text}"
+        yield call(view, Goal.REMOVE, queue.name, request(queue.bean, REMOVE, (chosen(batch),)), text)
 
 
 def in_calls(names: Collection[str]) -> Iterator[list[str]]:

@@ -31,7 +31,7 @@ from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, planning
 from dr_ctl.topologies.continuity import copies, reinstate
-from dr_ctl.topologies.continuity.checks import CHECKS
+from dr_ctl.topologies.continuity.checks import CHECKS, not_followed
 from dr_ctl.topologies.continuity.reading import READS, Way
 from dr_ctl.topologies.continuity.tools import Both, ContinuityTools, PluginTimeouts, compare
 from dr_ctl.topologies.continuity.view import WAITS_MS, ContinuitySnapshot, Flow, SiteView
@@ -94,6 +94,8 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
     waited, removed = until_little(), 0
     if waited.held and (removed := _without_echoes(tools, ways, waited.look.pairs, context)):
         waited = until_little()  # the removal took a moment, in which clients worked on
+    if waited.held and (against := list(_not_followed(ways, waited.look.pairs, move))):
+        return Refused(some([finding.text for finding in against]), findings=tuple(against))
     left, why = waited.look.left, waited.look.why
     if waited.held:
         beside = f"; {removed} second copies removed at {move.target}" if removed else ""
@@ -116,6 +118,12 @@ class _Look(NamedTuple):
     pairs: Sequence[Both]
     left: int | None
     why: list[str]
+
+
+def _not_followed(ways: Sequence[Way], pairs: Sequence[Both], move: Move) -> Iterator[Finding]:
+    """Find what came since the checks, or with a site that was taken in."""
+    for (view, peer), both in zip(ways, pairs, strict=True):
+        yield from not_followed(*copies.followed(view.reader(), peer.reader(), *both), move)
 
 
 def under_way(pairs: Sequence[Both]) -> int | None:

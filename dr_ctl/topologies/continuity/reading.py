@@ -1,10 +1,12 @@
 """The way to each broker with the plugin, and the readings of it: questions, in one POST, and the answers' view."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Asked, Listing, Post, Read, Reader, Search
 from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
@@ -15,7 +17,17 @@ from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.view import Config, Queue
-from dr_ctl.topologies.continuity.view import PREFIX, Bridge, Commands, Flow, InFilter, Service, SiteView
+from dr_ctl.topologies.continuity import copies
+from dr_ctl.topologies.continuity.view import (
+    PREFIX,
+    Bridge,
+    Commands,
+    ContinuitySnapshot,
+    Flow,
+    InFilter,
+    Service,
+    SiteView,
+)
 
 # the age of its oldest message is read under this name only.
 MIRRORED: Final = ".out.mirror"
@@ -302,4 +314,19 @@ Way = tuple[Access, Access]
 
 
 Observer = observer.Observer[SiteView, Access]
-READS: Final[observer.Reads[SiteView, Access]] = observer.Reads(Access.each)
+
+
+def _followed(observer: Observer, look: Callable[[], ContinuitySnapshot]) -> ContinuitySnapshot:
+    """Look, and read beside a serving site and a closed one what the plugin does not follow."""
+    snapshot = look()
+    views: dict[tuple[str, str], SiteView] = {}
+    for both in snapshot.both(*snapshot.sites):
+        source, target = sorted(both, key=lambda view: not view.open)
+        if source.open and not target.open:
+            local, peer = (observer.brokers[view.site][view.pair].reader() for view in (source, target))
+            with suppress(BrokerError):  # it has just answered: the drain compares all of it
+                views |= {(view.site, view.pair): view for view in copies.followed(local, peer, source, target)}
+    return snapshot.changed(lambda view: views.get((view.site, view.pair), view))
+
+
+READS: Final[observer.Reads[SiteView, Access]] = observer.Reads(Access.each, observed=_followed)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
@@ -20,7 +19,6 @@ from dr_ctl.topologies.continuity.reading import Observer, Way
 from dr_ctl.topologies.continuity.view import WAITS_MS, SiteView
 
 Both = tuple[SiteView, SiteView]
-_NAMED: Final = 5  # ids of a queue, in a finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,22 +104,16 @@ def compare(
 
     wrong = None
     if waiting := {each.queue: sorted(each.undelivered) for each in known if each.undelivered}:
-        finding = found("DR-CONT-017.undelivered", source=move.source, messages=_named(waiting))
+        finding = found("DR-CONT-017.undelivered", source=move.source, messages=copies.named(waiting))
         wrong = Refused.of(finding, evidence={"undelivered": document(waiting)})
     elif missing := apart(lambda each: each.missing):
-        finding = found("DR-CONT-013", source=move.source, target=move.target, messages=_named(missing))
+        finding = found("DR-CONT-013", source=move.source, target=move.target, messages=copies.named(missing))
         wrong = Refused.of(finding, evidence={"missing": document(missing)})
     elif unproven := apart(lambda each: each.unproven):
-        options, copied = accepting({name: len(ids) for name, ids in unproven.items()}), _named(unproven)
+        options, copied = accepting({name: len(ids) for name, ids in unproven.items()}), copies.named(unproven)
         finding = found("DR-CONT-019.unproven", source=move.source, target=move.target, options=options, copies=copied)
         wrong = Refused.of(finding, evidence={"unproven": document(unproven)})
     return compared, wrong
-
-
-def _named(messages: Mapping[str, Sequence[str]]) -> str:
-    """Count the messages of each queue, and name the first ids: the journal has all."""
-    counts = {name: f"{len(ids)} ({', '.join(ids[:_NAMED])}" for name, ids in messages.items()}
-    return some([f"{name}: {text}{', …' if len(messages[name]) > _NAMED else ''})" for name, text in counts.items()])
 
 
 def _by_count(compared: Sequence[Compared]) -> Iterator[Finding]:

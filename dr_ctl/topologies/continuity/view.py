@@ -384,11 +384,14 @@ class Commands:
 
 @dataclass(frozen=True, slots=True)
 class SiteView(ArtemisBroker):
-    """A broker as it answered. `service` is None where the plugin has not started."""
+    """A broker as it answered. `service` is None where the plugin has not started. Where ids were read beside a serving
+    site: `uncopied` are those, by queue, of which the closed site has no copy; `without_id` counts messages."""
 
     service: Service | None
     flows: tuple[Flow, ...]
     commands: Commands | None
+    uncopied: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    without_id: Mapping[str, int] = field(default_factory=dict)
     _flows: Mapping[str, Flow] = field(init=False, repr=False, compare=False)
     bridges: Mapping[str, Bridge] = field(init=False, repr=False, compare=False)
 

@@ -15,7 +15,8 @@ from xml.sax.saxutils import quoteattr
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault
 from dr_ctl_lab.lab.artemis.admin import Admin
-from dr_ctl_lab.lab.artemis.create import PROTOCOLS, artemis, create, disk, forwarding, only, queues
+from dr_ctl_lab.lab.artemis.create import PROTOCOLS, artemis, create, disk, forwarding, only, plain, queues
+from dr_ctl_lab.lab.clients.traits import Odd
 from dr_ctl_lab.lab.distribution import Coordinates
 from dr_ctl_lab.lab.state import ADMIN
 
@@ -99,7 +100,8 @@ def configured(xml: str, make: Make) -> str:
         "outflow-exhausted-poll-duration-ms": 100,
         "inflow-acks-consumed-poll-duration-ms": 100,
         "activation-timeout-ms": ACTIVATION_MS,
-        "reorg-management-hierarchy": "true",
+        # With `true` the plugin does not start beside an outflow that is ANYCAST.
+        "reorg-management-hierarchy": "false",
     }
     properties = "".join(
         f"\n            <property key={quoteattr(k)} value={quoteattr(str(v))}/>" for k, v in told.items()
@@ -111,12 +113,22 @@ def configured(xml: str, make: Make) -> str:
    </core>"""
     xml = re.sub(r"<acceptors>.*?</acceptors>", lambda _: acceptors, xml, count=1, flags=re.DOTALL)
     xml = re.sub(r'(type="(?!delete)[A-Za-z]+" roles=)"amq"', r'\1"amq,apps"', xml)
-    xml = re.sub(r"<addresses>", lambda _: f"<addresses>{queues(make)}", xml, count=1)
+    xml = re.sub(r"<addresses>", lambda _: f"<addresses>{outflows(make)}{queues(make)}", xml, count=1)
     xml = re.sub(r"</core>", lambda _: plugin, xml, count=1)
     xml = re.sub(
         r"<persistence-enabled>", "<persist-id-cache>true</persist-id-cache>\n      <persistence-enabled>", xml
     )
     return disk(xml)
+
+
+def outflows(make: Make) -> str:
+    """The outflows of messages, which the plugin would make itself, each before its queue. Its own are MULTICAST, and
+    lose each AMQP message that says it is for a queue, as clients of JMS over AMQP mark theirs."""
+    names = [f"{name}.out.mirror" for name in make.queues if plain(name)]
+    return "".join(
+        f"\n         <address name={quoteattr(name)}><anycast><queue name={quoteattr(name)}/></anycast></address>"
+        for name in names
+    )
 
 
 class ContinuityAdmin(Admin):
@@ -187,4 +199,6 @@ KIND: Final = artemis(
     options=options,
     create=create_with_plugin,
     admin=ContinuityAdmin,
+    # The plugin gives no id to large messages of CORE, and to no large copy of AMQP ones.
+    odd=frozenset(Odd) - {Odd.LARGE},
 )

@@ -166,7 +166,7 @@ def disk(xml: str) -> str:
 
 def lacks(version: tuple[int, ...]) -> frozenset[Speaks]:
     """Distributions of these versions have OpenWire's client without a library that it needs."""
-    return frozenset({Speaks.OPENWIRE} if (2, 20) <= version < (2, 40) else ())
+    return frozenset({Speaks.OPENWIRE} if version < (2, 40) else ())
 
 
 def environment() -> dict[str, str]:

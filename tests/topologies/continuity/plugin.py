@@ -33,7 +33,7 @@ def left(lab: Lab) -> dict[str, int]:
 def bridges(lab: Lab, site: str, operation: str, *kinds: str) -> None:
     """Stop or start the bridges of a site whose names end so."""
     admin = lab.admin(site)
-    found = admin._call({"type": "read", "mbean": f"{admin._broker},bridge=*,*", "attribute": ["Name"]})
+    found = admin._call({"type": "read", "mbean": f"{admin._broker},component=bridges,name=*", "attribute": ["Name"]})
     for bean, told in found.items():
         if told["Name"].endswith(kinds):
             admin._call({"type": "exec", "mbean": bean, "operation": operation})

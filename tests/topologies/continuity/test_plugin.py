@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.core.document import document
+from dr_ctl_lab.lab.classic.create import DISTRIBUTION
+from dr_ctl_lab.lab.clients.client import Speaks
+from dr_ctl_lab.lab.clients.traits import LARGE
+from dr_ctl_lab.lab.distribution import obtain
 from dr_ctl_lab.lab.kinds import CONTINUITY
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Key
 from dr_ctl_lab.lab.traffic import Load
-from tests.broker.driving import Operator, end_all, until
+from tests.broker.driving import Operator, end_all, on_queue, send_speaking, taken, until
 from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, up
 from tests.topologies.pages import ACCEPTORS, RIGHTS, at_lab, blocks, in_the_place_of, installed, walked, with_user
 
@@ -112,16 +116,63 @@ def test_what_a_full_address_has_not_taken_is_never_removed(tmp_path: Path) -> N
     assert depths["slow.a"] + depths["slow.a.in.mirror"] == sent
 
 
-def test_a_plugin_that_left_its_beans_where_they_were_is_read_as_well(tmp_path: Path) -> None:
-    def unmoved(xml: str) -> str:
-        return xml.replace('hierarchy" value="true"', 'hierarchy" value="false"')
+def test_a_plugin_with_its_own_outflows_moves_its_beans_and_copies_no_message_of_jms_over_amqp(tmp_path: Path) -> None:
+    """The lab's client marks every other one so."""
 
-    with up(tmp_path / "lab", edit=unmoved) as lab:
+    def its_own(xml: str) -> str:
+        own = re.sub(r'<address name="\S+\.out\.mirror">.*?</address>', "", xml)
+        return own.replace('hierarchy" value="false"', 'hierarchy" value="true"')
+
+    with up(tmp_path / "lab", edit=its_own) as lab:
         operator = Operator(lab, tmp_path / "state")
         status = operator.run("status")
+        sent = send_speaking(lab, Speaks.AMQP, "london", "fast.a", 4)
+        refused = operator.run("swapover", "--to", "paris", "--yes")
+        came = taken(lab, "london", "fast.a", 4)
         ended = operator.run("swapover", "--to", "paris", "--yes")
 
     assert [link["attached"] for link in status.document["data"]["links"]] == [True, True]
+    assert (refused.code, ["fast.a: 2 (" in text for text in refused.texts("DR-CONT-013")]) == (10, [True]), (
+        refused.told
+    )
+    assert sorted(came) == sorted(sent)
+    assert ended.code == 0, ended.told
+
+
+def test_messages_of_every_protocol_move_with_their_copies(plugin_lab: Lab, operator: Operator) -> None:
+    """A library of its own speaks OpenWire: this version's distribution lacks a part of it."""
+    classic = obtain(DISTRIBUTION)
+    spoken = [(each, LARGE) for each in (Speaks.STOMP, Speaks.MQTT, Speaks.CORE)] + [(Speaks.AMQP, 50_000)]
+    sent = send_speaking(plugin_lab, Speaks.OPENWIRE, "london", "fast.a", 2, size=LARGE, home=classic)
+    for speaks, size in spoken:
+        sent += send_speaking(plugin_lab, speaks, "london", "fast.a", 2)
+        sent += send_speaking(plugin_lab, speaks, "london", "fast.a", 2, size=size, id_header="_AMQ_DUPL_ID")
+
+    moved = operator.run("swapover", "--to", "paris", "--yes")
+    came = taken(plugin_lab, "paris", "fast.a", len(sent)) if moved.code == 0 else []
+    back = operator.run("swapover", "--to", "london", "--yes")
+
+    assert (moved.code, back.code) == (0, 0), moved.told + back.told
+    assert sorted(came) == sorted(sent)
+    assert left(plugin_lab) == {}
+
+
+@pytest.mark.parametrize("speaks", [Speaks.CORE, Speaks.AMQP])
+def test_large_messages_without_an_id_refuse_a_move_until_they_and_their_copies_are_gone(
+    plugin_lab: Lab, operator: Operator, speaks: Speaks
+) -> None:
+    send_speaking(plugin_lab, speaks, "london", "fast.a", 2, size=LARGE)
+    until(lambda: left(plugin_lab).get("paris/fast.a.in.mirror") == 2, why="both have a copy")
+    refused = operator.run("swapover", "--to", "paris", "--yes")
+    taken(plugin_lab, "london", "fast.a", 2)
+    copies = operator.run("validate", "--to", "paris")
+    without_id = "removeMessages(java.lang.String)", "_AMQ_DUPL_ID IS NULL"
+    removed = on_queue(plugin_lab, "paris", "fast.a.in.mirror", *without_id)
+    ended = operator.run("validate", "--to", "paris")
+
+    assert (refused.code, "DR-CONT-020" in refused.told, activated(plugin_lab, "london")) == (10, True, (True, True))
+    assert (copies.code, removed) == (10, 2), copies.told
+    assert "fast.a: 2 at paris" in copies.told
     assert ended.code == 0, ended.told
 
 
@@ -261,6 +312,8 @@ def pasted(generated: str, page: dict[str, str], lab: Path) -> str:
     generated = re.sub(
         "<persist-id-cache>.*?</persist-id-cache>", "", before + plugin.partition("</broker-plugins>")[2]
     )
+    outflow = r'<address name="orders.in.out.mirror">.*?</address>'
+    generated = in_the_place_of(outflow, page["in <addresses>"], generated)
     generated = in_the_place_of("<acceptors>.*</connectors>", xml, generated)
     rights = page[RIGHTS] + page["the rights of dr-ctl"]
     return in_the_place_of(r'<security-setting match="#">.*?</security-setting>', rights, generated)
