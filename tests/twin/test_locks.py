@@ -11,6 +11,7 @@ from dr_ctl.topologies.common.tools import Sender
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.artemis import locks
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
+from dr_ctl_lab.twin.kinds import BRIDGES
 from tests.conftest import Command
 from tests.twin.matrix import ACCEPTED, at_rest, done, serving
 
@@ -127,3 +128,20 @@ def test_a_failover_says_what_the_lock_has_done_and_opens_nothing_while_another_
     assert taken_over == (("paris",), "Locked")
     assert (serving(twin), status(brokers)) == (("london",), ("Locked", "Stopped"))
     assert "paris was opened before this run: done by the lock (site-lock)" in str(ended.texts(LOCKS))
+
+
+@pytest.mark.parametrize("topology", [BRIDGES])
+def test_a_move_of_queues_starts_no_lock_and_is_refused_before_anything_is_changed(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    london, paris = twin.brokers(ArtemisBroker)
+    with twin.still():
+        paris.close_listener(paris.acceptors["clients"])
+        locks.joined(london, paris)
+    before = at_rest(twin)
+
+    refused = dr_ctl(*SWAPOVER)
+
+    assert (refused.code, refused.ids[0]) == (10, LOCKS), refused.document
+    assert "starts no lock" in str(refused.texts(LOCKS))
+    assert at_rest(twin) == before

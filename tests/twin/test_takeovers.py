@@ -89,7 +89,9 @@ def test_a_planned_move_ends_with_one_site_that_serves_and_has_all_messages(
 
 @BOTH_BOOTS
 @pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)])
-@pytest.mark.parametrize("verb", ["fence", "quiesce", AFTER])
+@pytest.mark.parametrize(
+    "verb", [*(pytest.param(verb, marks=pytest.mark.deep) for verb in ("fence", "quiesce")), AFTER]
+)
 def test_a_move_that_is_undone_leaves_the_source_open(
     twin: PlayedTwin, dr_ctl: Command, in_step: Callable[..., list[str]], verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -402,6 +402,10 @@ class Coordinator:
         return self.status == "Locked"
 
 
+def lock_states(view: ArtemisBroker) -> str:
+    return some([f"{coordinator.name} {coordinator.status}" for coordinator in view.coordinators]) or "none"
+
+
 def read_group(url: str, server: Fields, node: str, topology: Answer, *, active: bool = True) -> Group:
     """Make it of the broker's attributes and of its listing of the cluster, where a console lets that be asked. Raises
     `Passive` of a node that waits, `StartingOrEnding` of a broker that is starting, and `BadValue`. `active`: what it

@@ -25,6 +25,7 @@ from dr_ctl.topologies.artemis.broker import (
     IN_USER,
     ArtemisBroker,
     BrokerStore,
+    Coordinator,
     must_be_active,
     read_group,
 )
@@ -382,6 +383,14 @@ def users(answer: Answer) -> dict[str, frozenset[str]] | None:
         return None
     rows = json.loads(str(answer.value()))
     return {str(row["username"]): frozenset(str(role) for role in row["roles"]) for row in rows}
+
+
+def coordinators(answer: Answer) -> tuple[Coordinator, ...]:
+    """The lock coordinators; versions that have none do not know the operation."""
+    if isinstance(answer.error, OperationFailed) and "No operation" in str(answer.error):
+        return ()
+    listed = json.loads(str(answer.value()))
+    return tuple(Coordinator(str(row["name"]), str(row["lockId"]), str(row["status"])) for row in listed)
 
 
 def disk_used(fields: Fields) -> float | None:

@@ -12,7 +12,7 @@ from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.artemis.broker import ASIDE, of_mqtt
+from dr_ctl.topologies.artemis.broker import ASIDE, lock_states, of_mqtt
 from dr_ctl.topologies.bridges.messages import COMPARED
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import reasons
@@ -61,6 +61,9 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     """Find what is wrong at one broker, whatever its role; of queues that are not to move only their own are told."""
     name, ask = f"{view.site}/{view.pair}", case.move.ask if case is not None else None
     yield from of_listeners(name, view)
+    if view.coordinators and (shut := [listener.name for listener in view.listeners if not listener.started]):
+        locks = some([coordinator.name for coordinator in view.coordinators])
+        yield found("DR-DOOR-008.of_queues", broker=name, locks=locks, listeners=some(shut))
     yield from _discovery(name, view)
     for flow in view.carrying:
         if ask is None or flow is view.ids or ask.includes(flow.unit):
@@ -348,6 +351,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-BRIDGE-002", _bridges),
     Named("DR-BRIDGE-003", _ids),
     Named("DR-BRIDGE-004", _bridges),
+    Named("DR-DOOR-008", lock_states),
     Named("DR-LINK-004", _bridges),
     Named("DR-LINK-005", _buffers),
     Named("DR-BRIDGE-005", lambda view: f"{len(view.business)} queue(s)"),

@@ -48,6 +48,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     addressing = post.ask(Read(beans.address(broker), _ADDRESS))
     users = post.ask(Ask(server, Listing.USERS, ("",)))
     usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,)))
+    locking = post.ask(Ask(server, Listing.LOCK_COORDINATORS))
     post.send(reader, timeout_s=timeout_s)
     with parts.as_expected(reader.url):
         values = basis.values(reader)
@@ -71,6 +72,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
             grants={name: parts.grants(row.text("RolesAsJSON")) for name, row in addresses.items()},
             users=parts.users(users.answer()),
             usual=parts.grants(usual.value()),
+            coordinators=parts.coordinators(locking.answer()),
         )
 
 

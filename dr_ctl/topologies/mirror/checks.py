@@ -6,7 +6,7 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, Weight, some
-from dr_ctl.topologies.artemis.broker import of_mqtt
+from dr_ctl.topologies.artemis.broker import lock_states, of_mqtt
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_locks, of_pair, of_queues
 from dr_ctl.topologies.common.names import CLUSTER_PREFIX
@@ -175,10 +175,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
             [f"{listener.name} boots {'open' if listener.opens_at_boot else 'closed'}" for listener in view.listeners]
         ),
     ),
-    Named(
-        "DR-DOOR-008",
-        lambda view: some([f"{coordinator.name} {coordinator.status}" for coordinator in view.coordinators]) or "none",
-    ),
+    Named("DR-DOOR-008", lock_states),
     Named("DR-FENCE-004", _fenced),
     Named("DR-FENCE-005", _fenced, "the roles of the link's user are known"),
     Named("DR-FENCE-006", _fenced, "a lasting fence leaves the link alone"),

@@ -9,7 +9,6 @@ it was born, and its id there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,13 +16,13 @@ from typing import Any, Final
 
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Post, Read, Reader
-from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
+from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import MirrorBroker
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.artemis import reading as parts
-from dr_ctl.topologies.artemis.broker import Coordinator, must_be_since
+from dr_ctl.topologies.artemis.broker import must_be_since
 from dr_ctl.topologies.artemis.reading import Shown
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import A_QUEUE_S, EVERYTHING, Part
@@ -103,7 +102,7 @@ class _Asked:
         values["pending_acks"] = self._basis.server.number("PendingMirrorAcks")
         values["links"] = tuple(_link(row) for _, row in self._links.beans())
         if self._coordinators is not None:
-            values["coordinators"] = _coordinators(self._coordinators.answer())
+            values["coordinators"] = parts.coordinators(self._coordinators.answer())
         if self._users is not None:
             values["users"] = parts.users(self._users.answer())
         return values
@@ -200,14 +199,6 @@ def _aged(queue: Queue, fields: Fields, now_ms: int) -> Queue:
         return queue
     since_ms = fields.optional_number("FirstMessageTimestamp")
     return replace(queue, oldest_ms=max(0, now_ms - since_ms)) if since_ms else queue
-
-
-def _coordinators(answer: Answer) -> tuple[Coordinator, ...]:
-    """The lock coordinators; versions that have none do not know the operation."""
-    if isinstance(answer.error, OperationFailed) and "No operation" in str(answer.error):
-        return ()
-    listed = json.loads(str(answer.value()))
-    return tuple(Coordinator(str(row["name"]), str(row["lockId"]), str(row["status"])) for row in listed)
 
 
 class Access(access.Access[BrokerView]):
