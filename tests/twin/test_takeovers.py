@@ -111,6 +111,18 @@ def test_a_move_that_is_undone_leaves_the_source_open(
     assert serving(twin) == ("london",)
 
 
+@BOTH_BOOTS
+@pytest.mark.parametrize("topology", [MIRROR, pytest.param(BRIDGES, marks=pytest.mark.deep)])
+def test_a_step_at_the_site_that_waits_leaves_the_other_one_serving(
+    twin: PlayedTwin, dr_ctl: Command, in_step: Callable[..., list[str]]
+) -> None:
+    killed = in_step("restart-link", "london")
+
+    ended = dr_ctl("link", "restart", "paris", "--yes")
+
+    assert (killed, ended.code, serving(twin)) == (["london"], 0, ("london",)), ended.document
+
+
 LOST = ("failover", "--to", "paris", "--yes", *ACCEPTED, "--presume-down", "london", "--reason", "its hosts are off")
 
 

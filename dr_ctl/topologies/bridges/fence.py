@@ -269,11 +269,11 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
     admits, listeners, strikes = step.part("admit"), step.part("listeners"), step.part("strikes")
     missing = [call for call in (*listeners, *admits) if call.thing != ALL and not holds(call, views)]
     starts = [call for call in missing if call in listeners]
-    sent, tools.opened = tools.opened, tools.opened or bool(missing)
+    tools.opened = tools.opened or bool(missing)
     outcomes = tools.change(starts, context)
     if outcomes and all(isinstance(outcome, Refused) for outcome in outcomes):
-        tools.opened = sent
         return Refused(f"{move.target} could not be opened: {outcomes[0].text}")
+    tools.may_serve = tools.may_serve or bool(missing)
     if (why := _admitted(tools, step, move, context)) is not None:
         return Refused(why)
     if (failed := _until_held(tools, step, move, context)) is not None:

@@ -31,6 +31,11 @@ def started_since(move: Move, view: Broker) -> bool:
     return not same_start(before(move, view).get(START, view.start), view.start)
 
 
+def was_open(move: Move, view: Broker) -> bool:
+    """Say whether a listener of clients was open there before the run."""
+    return any(before(move, view)["listeners"].values())
+
+
 def before(move: Move, view: Broker) -> dict[str, Any]:
     """One broker in the baseline of a run; a broker silent at the start counts as it is now, and the target of a return
     as closed: it came back, whether open or not, and the undo of the move back leaves it closed."""

@@ -14,6 +14,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, some
 from dr_ctl.core.system import in_background, together
 from dr_ctl.engine.holding import Lease
+from dr_ctl.engine.operations import REINSTATING
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, Unknown
 from dr_ctl.engine.waiting import until
@@ -23,7 +24,7 @@ from dr_ctl.stomp_io.address import Closed, Connected, Greeting, Silent
 from dr_ctl.stomp_io.address import Refused as LoginDenied
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.access import FOR_FENCE, Access, Part
-from dr_ctl.topologies.common.baseline import started_since
+from dr_ctl.topologies.common.baseline import started_since, was_open
 from dr_ctl.topologies.common.calls import holds, left_of, queues_of, still
 from dr_ctl.topologies.common.gate import Verifier
 from dr_ctl.topologies.common.nodes import NobodyActive
@@ -293,11 +294,11 @@ def not_done(
 
 
 class Tools(Generic[V_co]):
-    """An instance serves one command. `opened` is True once a call that opens the target has gone out, `cut_off` where
-    a hook was to cut the lost site off; `steady_s` is the last moment at which no takeover was unseen.
-    `opening_s`: for how long a broker that was told to let clients in may keep them waiting; `connects_s`: for how long
-    what ships may need to connect. `cut_but`: which of the messages that clients hold when they are cut do not come
-    again."""
+    """An instance serves one command. `opened` is True once a call that opens the target has gone out, `may_serve` once
+    one may have had an effect, `cut_off` where a hook was to cut the lost site off; `steady_s` is the last moment at
+    which no takeover was unseen. `opening_s`: for how long a broker that was told to let clients in may keep them
+    waiting; `connects_s`: for how long what ships may need to connect. `cut_but`: which of the messages that clients
+    hold when they are cut do not come again."""
 
     opening_s = 0.0
     cut_but = ""
@@ -309,7 +310,7 @@ class Tools(Generic[V_co]):
         self.observer, self.recipe, self.sender, self.gate = observer, recipe, sender, gate
         self.rules, self.timeouts = recipe.rules, observer.timeouts
         self.listeners = Listeners(observer)
-        self.opened = self.cut_off = False
+        self.opened = self.may_serve = self.cut_off = False
         self.steady_s = 0.0
 
     def by_hand(self, site: str, by_console: str) -> str:
@@ -367,12 +368,14 @@ class Tools(Generic[V_co]):
 
     def shut_again(self, move: Move, context: StepContext, *sites: str) -> bool:
         """Close what another node of a broker has opened, since its broker.xml says so, when it became active, and
-        prove it; says whether there was any. Raises `BrokerError`."""
+        prove it; says whether there was any. A site to move to, or that no move is about, is left open where it was
+        open before. Raises `BrokerError`."""
         opened = [
             view
             for site in sites
             for view in self.observer.answering(site)
             if view.nodes and started_since(move, view) and self.open_at(view, move)
+            if site == move.source or move.ask.operation in REINSTATING or not was_open(move, view)
         ]
         for site in dict.fromkeys(view.site for view in opened):
             context.notice(f"{site}: another node is active, and had let clients in: they are kept out again")

@@ -16,7 +16,7 @@ from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
-from dr_ctl.engine.operations import ACTIVATING, FAILOVER
+from dr_ctl.engine.operations import ACTIVATING, FAILOVER, REINSTATING
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Driver, Move, NotNeeded, Outcome, Recipe, Refused, StepContext
 from dr_ctl.engine.waiting import until
@@ -111,7 +111,7 @@ class PairDriver(Generic[V_co]):
                 break
             if not self._taken_over(outcome, step, move, context):
                 break
-        sent = tools.opened or move.sent
+        sent = tools.may_serve or move.sent
         is_kept = step.verb not in LOOKING and (sent or isinstance(outcome, Done | NotNeeded))
         self._last = (step.verb, context) if is_kept else None
         is_first = step.verb == ACTIVATING and not sent
@@ -133,29 +133,32 @@ class PairDriver(Generic[V_co]):
             within_s=observer.takeover_s,
             poll_s=tools.timeouts.undo_poll_s,
         )
-        is_other, kept = self._turns != observer.turns(), False
+        is_other = self._turns != observer.turns()
+        if not is_other and isinstance(outcome, Done | NotNeeded):
+            self._noted(context)
+            return False
         try:
-            if is_other or not isinstance(outcome, Done | NotNeeded):
-                kept = self._kept(step.verb, context, move)
+            kept = self._kept(step.verb, context, move)
         except BrokerError:
             return is_other
-        self._noted(context)
+        self._turns = observer.turns()
         return kept or is_other
 
     def _kept(self, verb: str, context: StepContext, move: Move) -> bool:
         """Bring about anew, after this verb, what management had done at the node before: clients are kept out of a
         fenced source and of a target that is not opened yet, what a lost site holds is kept out, and clients are let in
         where they were. Says whether anything of that was missing. Raises `BrokerError`."""
-        tools, sent = self._tools, verb != UNDONE and (self._tools.opened or move.sent)
+        tools, sent = self._tools, verb != UNDONE and (self._tools.may_serve or move.sent)
         kept = tools.shut_again(move, context, *(move.source,) * (verb in FENCED), *(move.target,) * (not sent))
         target = [view for view in tools.observer.answering(move.target) if view.nodes and started_since(move, view)]
-        is_let_in = any(view.link.listeners and not view.link.is_shut for view in target)
-        if is_let_in and verb not in (QUARANTINE, UNDONE):
-            kept |= self._again(QUARANTINE, "DR-NODE-007.link_open", context, move)
+        if any(view.link.listeners and not view.link.is_shut for view in target) and verb != UNDONE:
+            kept |= self._again(QUARANTINE, "DR-NODE-007.link_open" if verb != QUARANTINE else "", context, move)
         if sent and any(not listener.started for view in target for listener in view.listeners):
             kept |= self._again(ACTIVATING, "DR-NODE-007.closed", context, move)
-        if not (sent or self._lost or verb in FENCED):
-            kept |= self._source_open_again(context, move)
+        if not (self._lost or verb in FENCED):
+            kept |= self._open_as_before(move.source, context, move)
+        if not (sent or move.ask.operation in REINSTATING):
+            kept |= self._open_as_before(move.target, context, move)
         return kept
 
     def _again(self, verb: str, finding: str, context: StepContext, move: Move) -> bool:
@@ -164,27 +167,34 @@ class PairDriver(Generic[V_co]):
             return False
         context.notice(f"{move.target}: another node is active: {verb} once more")
         outcome = guarded(lambda: self._procedure[verb].act(self._tools, step, move, context))
-        if is_done := isinstance(outcome, Done | NotNeeded):
+        if (is_done := isinstance(outcome, Done | NotNeeded)) and finding:
             self._tools.report_takeover(finding, move.target, context)
         return is_done
 
-    def _source_open_again(self, context: StepContext, move: Move) -> bool:
+    def _open_as_before(self, site: str, context: StepContext, move: Move) -> bool:
         tools = self._tools
-        views = [view for view in tools.observer.answering(move.source) if view.nodes and started_since(move, view)]
+        views = [view for view in tools.observer.answering(site) if view.nodes and started_since(move, view)]
         calls = [call for view in views for call in listeners_open_as_before(tools.at(view, move))]
         if not calls:
             return False
-        context.notice(f"{move.source}: another node is active, and lets nobody in: it is opened again")
+        context.notice(f"{site}: another node is active, and lets nobody in: it is opened again")
+
+        def opened() -> Outcome:
+            if site == move.source:
+                return open_again(tools, calls, move, context)
+            why = activate.may_open(tools, move)[1] or tools.open_again(site, calls, context)
+            return Done("it is open") if why is None else Refused(why)
+
         waited = until(
             context,
-            lambda: guarded(lambda: open_again(tools, calls, move, context)),
+            lambda: guarded(opened),
             holds=lambda outcome: isinstance(outcome, Done | NotNeeded),
             hopeless=lambda outcome: isinstance(outcome, Refused),
             within_s=tools.timeouts.activate_s + tools.opening_s,
             poll_s=tools.timeouts.undo_poll_s,
         )
         if waited.held:
-            tools.report_takeover("DR-NODE-007.closed", move.source, context)
+            tools.report_takeover("DR-NODE-007.closed", site, context)
         return waited.held
 
     def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:

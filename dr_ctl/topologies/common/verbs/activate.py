@@ -87,12 +87,11 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         return Refused(kept_out)
     if why is not None:
         return Refused(why)
-    sent, tools.opened = tools.opened, tools.opened or bool(starts)
+    tools.opened = tools.opened or bool(starts)
     opening = _Opening(tools, starts, move, context)
-    if (failed := opening.not_opened()) is not None:
-        tools.opened = sent or not isinstance(failed, Refused)
-        return failed
-    if (failed := opening.until_served()) is not None:
+    failed = opening.not_opened()
+    tools.may_serve = tools.may_serve or (bool(starts) and not isinstance(failed, Refused))
+    if (failed := failed or opening.until_served()) is not None:
         return failed
     tools.change(strikes, context)
     refused = f"not through every listener: {opening.refused[0].text}" if opening.refused else None
@@ -176,7 +175,7 @@ def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
         return peer, why
     if contends := [name for view in local for name in view.fence.contends]:
         return peer, f"{move.source} may open at any moment: lock coordinator {some(contends)} is not stopped"
-    if tools.opened:
+    if tools.may_serve:
         return peer, None  # clients have worked there since the gate
     if move.ask.operation != FAILOVER and (stopped := [view.site for view in peer if not view.link.captures]):
         return peer, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
