@@ -19,8 +19,6 @@ from dr_ctl.engine.disk import private
 from dr_ctl.engine.runs import write
 
 LONGEST: Final = timedelta(days=7)
-SPLIT: Final = "split brain"
-"""So begins what no maintenance silences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +37,9 @@ class Maintenance:
         return found("DR-MAINT-001", maintenance=self.text)
 
     def silenced(self, problems: Iterable[Finding]) -> list[Finding]:
-        """What a monitor would wake somebody for, as a warning; split brain as it is."""
+        """What a monitor would wake somebody for, as a warning; what the catalogue pages always, as it is."""
         return [
-            replace(problem, page=Health.WARNING)
-            if problem.page is not None and not problem.text.startswith(SPLIT)
-            else problem
+            problem if problem.page is None or problem.always else replace(problem, page=Health.WARNING)
             for problem in problems
         ]
 

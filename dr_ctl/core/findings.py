@@ -54,12 +54,14 @@ def _meaning(table: Mapping[str, Any]) -> Meaning:
 
 
 class Case(NamedTuple):
-    """`text` and `remedy` are what a person reads, with {places} for what was seen; `page` is what `check` answers."""
+    """`text` and `remedy` are what a person reads, with {places} for what was seen; `page` is what `check` answers, and
+    `always` whether it does so in a maintenance too."""
 
     text: str
     remedy: str
     severity: Severity
     page: Health | None
+    always: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,9 @@ def _kind(id_: str, severity: str, table: Mapping[str, Any]) -> FindingKind:
 
 
 def _case(row: Mapping[str, str]) -> Case:
-    page = Health(row["page"]) if row["page"] else None
-    return Case(row["text"], row["remedy"], Severity(row["severity"]), page)
+    always = row["page"] == "always"
+    page = Health.CRITICAL if always else Health(row["page"]) if row["page"] else None
+    return Case(row["text"], row["remedy"], Severity(row["severity"]), page, always)
 
 
 def _texts(table: Mapping[str, Any]) -> dict[str, str]:
@@ -147,4 +150,5 @@ def found(
     remedy = case.remedy.format_map(seen) if remedy is None else remedy
     if accepted is not None:
         severity = Severity.WARNING if accepted else Severity.ERROR
-    return Finding(id_, severity or case.severity, text, remedy, tuple(more), kind.weighs, case.page)
+    paged = case.page, case.always
+    return Finding(id_, severity or case.severity, text, remedy, tuple(more), kind.weighs, *paged)

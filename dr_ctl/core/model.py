@@ -71,8 +71,8 @@ class Health(Enum):
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A fact worth a person's attention, with a remedy. `more` are further lines; a line break inside `text` comes from
-    a name. `page`: what `check` answers where it is so, and None where no monitor may wake anybody for it.
-    `duplicates`: a person may let it pass who accepts so many, where it is not zero."""
+    a name. `page`: what `check` answers where it is so, and None where no monitor may wake anybody for it; `always`: in
+    a maintenance too. `duplicates`: a person may let it pass who accepts so many, where it is not zero."""
 
     id: str
     severity: Severity
@@ -81,6 +81,7 @@ class Finding:
     more: Sequence[str] = field(default=(), metadata=HIDDEN)
     weighs: Weight = field(default=Weight.NONE, compare=False, metadata=HIDDEN)
     page: Health | None = field(default=None, compare=False, metadata=key("health", optional=True))
+    always: bool = field(default=False, compare=False, metadata=HIDDEN)
     duplicates: int = field(default=0, compare=False, metadata=HIDDEN)
 
     @property

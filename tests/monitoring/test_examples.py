@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from dr_ctl.core.findings import catalogue
+
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 ALERTS, ALERTS_TEST = EXAMPLES / "alerts.yaml", EXAMPLES / "alerts_test.yaml"
 DASHBOARD = EXAMPLES / "grafana-dashboard.json"
@@ -41,6 +43,29 @@ def test_each_rule_names_a_page_that_is_there(rule: dict[str, Any]) -> None:
     titles = [line.strip("# ").lower() for line in text.splitlines() if line.startswith("#")]
     headings = [re.sub(r"[^a-z0-9 -]", "", title).replace(" ", "-") for title in titles]
     assert not anchor or anchor in headings
+
+
+def test_a_maintenance_silences_the_rules_whose_findings_it_silences_and_no_other(tmp_path: Path) -> None:
+    kinds = {
+        rule["alert"]: catalogue().get(rule["annotations"]["runbook_url"].partition("#")[2].upper()) for rule in RULES
+    }
+    silent = {alert for alert, kind in kinds.items() if kind and not any(case.always for case in kind.cases.values())}
+    # 0x600 is no number
+    tried = yaml.load(ALERTS_TEST.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
+    [wrong] = [test for test in tried["tests"] if test["name"] == "everything is wrong"]
+    instances = {
+        name for series in wrong["input_series"] for name in re.findall('instance="([^"]+)"', series["series"])
+    }
+    for name in instances:
+        series = f'dr_ctl_maintenance{{job="dr-ctl", instance="{name}"}}'
+        wrong["input_series"].append({"series": series, "values": "1x600"})
+    for case in wrong["alert_rule_test"]:
+        case["exp_alerts"] = [] if case["alertname"] in silent else case["exp_alerts"]
+    file = tmp_path / "maintenance.yaml"
+    file.write_text(json.dumps({**tried, "rule_files": [str(ALERTS)], "tests": [wrong]}), encoding="utf-8")
+
+    assert promtool("test", "rules", str(file)) == ""
+    assert {"DrCtlNobodyServes", "DrCtlBothSitesServe"} & silent == {"DrCtlNobodyServes"}
 
 
 def test_the_dashboard_is_whole() -> None:
