@@ -111,7 +111,8 @@ def wait(caller: Caller, lease: Lease, at: datetime, look: Callable[[], str | No
                     raise Missed(f"{why} {waited}")
                 looked_s = clock.monotonic()
     if left_s < -LATE_S:
-        raise Missed(f"this machine slept, or its clock was set, {waited}: that is {duration(-left_s)} ago")
+        why = "this machine slept, or its clock was set"
+        raise Missed(f"{stamp(at)} is over since {duration(-left_s)}: {why}, while the run waited; nothing was changed")
 
 
 def note_pauses(lease: Lease, baseline: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.cli.command import UsageErrors, app, command, failed, wants_json
 from dr_ctl.cli.operations import link_app
 from dr_ctl.cli.options import CHANGE, argument, option
-from dr_ctl.cli.output import make_lasting
+from dr_ctl.cli.output import end_of_help, make_lasting
 from dr_ctl.cli.rpo_app import rpo_app
 from dr_ctl.cli.runbooks import runbook_app
 from dr_ctl.cli.runs import runs_app
@@ -317,9 +317,9 @@ def run(arguments: list[str], time: Time | None = None) -> int:
     try:
         time = replace(time or Time(), typed=arguments)
         ended = declared()(args=arguments, prog_name="dr-ctl", standalone_mode=False, obj=time)
-        return ended if isinstance(ended, int) else 0
+        return end_of_help(ended if isinstance(ended, int) else 0)
     except typer.Exit as exit_:
-        return exit_.exit_code
+        return end_of_help(exit_.exit_code)
     except UsageErrors as error:
         _, _, command = error.ctx.command_path.partition(" ") if error.ctx is not None else ("", "", "")
         remedy = f"See `dr-ctl {command} --help`.".replace("  ", " ")

@@ -38,20 +38,37 @@ def end(result: Result, session: Session, *, changes: bool = False) -> int:
     if session.warn_exit:
         result = result.with_warn_exit()
     _write(result, session)
-    refusal: OSError | None = getattr(sys.stdout, "refusal", None)
+    refusal = _refusal()
     if refusal is None or (refusal.errno == errno.EPIPE and result.run is None):
         return result.exit_code
     with redirect_stdout(sys.stderr):
         _write(result, session)
     if refusal.errno == errno.EPIPE:
         return result.exit_code
-    typer.echo(
-        f"standard output cannot be written ({refusal.strerror or refusal}): its text stands above, here alone",
-        err=True,
-    )
+    _say(refusal, "its text stands above, here alone")
     if changes or result.exit_code not in (ExitCode.OK, ExitCode.WARNINGS):
         return result.exit_code
     return ExitCode.INTERNAL if result.health is None else Health.UNKNOWN.code
+
+
+def end_of_help(code: int) -> int:
+    """The exit code after help or a version, which are no result: 1 where a full disk has refused them."""
+    sys.stdout.flush()
+    if code != ExitCode.OK or (refusal := _refusal()) is None or refusal.errno == errno.EPIPE:
+        return code
+    _say(refusal, "nothing was shown")
+    return ExitCode.INTERNAL
+
+
+def _refusal() -> OSError | None:
+    """Why standard output has refused text, if it has, until that is said."""
+    return sys.stdout.refusal if isinstance(sys.stdout, LastingStream) else None
+
+
+def _say(refusal: OSError, then: str) -> None:
+    if isinstance(sys.stdout, LastingStream):
+        sys.stdout.refusal = None
+    typer.echo(f"standard output cannot be written ({refusal.strerror or refusal}): {then}", err=True)
 
 
 def _write(result: Result, session: Session) -> None:
@@ -265,7 +282,7 @@ def make_lasting() -> None:
 
 def has_reader() -> bool:
     """False once standard output has refused text."""
-    return getattr(sys.stdout, "refusal", None) is None
+    return _refusal() is None
 
 
 def _lasting(stream: TextIO) -> TextIO:

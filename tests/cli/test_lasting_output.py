@@ -79,6 +79,8 @@ def test_the_first_signal_undoes_a_run_although_it_ended_the_reader_too(dr_ctl: 
         ((*MOVE, "--json"), 0, "paris serves; nothing is under way"),
         ((*MOVE, "--json", "--dry-run"), 1, '"outcome": "ok"'),
         (("status", "--json"), 1, "london serves"),
+        (("--version",), 1, "nothing was shown"),
+        (("swapover", "--help"), 1, "nothing was shown"),
     ],
 )
 def test_a_full_disk_under_the_output_leaves_only_a_run_its_exit_code(

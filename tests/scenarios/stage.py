@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Self
@@ -319,6 +320,11 @@ class Stage:
         self.host(place)
         self._hooks = [each for each in self._hooks if (each.when, each.place, each.struck) != ("instead", place, True)]
 
+    def set_clock(self, way: str, time: str) -> None:
+        """That of this machine, as NTP does, or a sleep: the brokers have theirs."""
+        now, by = system().now, timedelta(seconds=seconds(time) * (1 if way == "on" else -1))
+        self.patch.setattr(system(), "now", lambda: now() + by)
+
     def question(self, line: str) -> None:
         self.at_question.append((line, self._meant(line)))
 
@@ -441,6 +447,7 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (r"key of (?P<name>\w+)(?P<signs>, who signs( as (?P<person>\w+))?)?", Stage.key),
     (r"state (?P<name>\w+)", Stage.state),
     (r"wait (?P<time>\w+)", lambda stage, time: system().sleep(seconds(time))),
+    (r"the clock is set (?P<way>on|back) by (?P<time>\w+)", Stage.set_clock),
     (r"answer (?P<text>.+)", lambda stage, text: stage.answers.append(text)),
     (r"at the question: (?P<line>.+)", Stage.question),
     (r"signal (?P<name>[A-Z]+)", lambda stage, name: interrupt(signal.Signals[f"SIG{name}"])),
