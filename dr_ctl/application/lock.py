@@ -26,7 +26,6 @@ from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runs import Locked, Runs
 from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
 
-ENDS_WAITING: Final = "until then Ctrl-C or SIGTERM ends it, with nothing changed"
 LOOK_S: Final = 5.0
 LATE_S: Final = 60.0
 """A run that begins later than so long after its moment is not what somebody planned."""
@@ -93,13 +92,24 @@ class Missed(DrCtlError):
     remedy = "`dr-ctl status`, then the same command with another --at."
 
 
+def planned(title: str, at: datetime) -> str:
+    """The title of a run that waits for its moment, for whoever finds its lock."""
+    return f"{title}, planned for {stamp(at)}: {_ends(f'`kill {os.getpid()}`')}"
+
+
+def _ends(what: str) -> str:
+    return f"until then {what} ends it, with nothing changed"
+
+
 def wait(caller: Caller, lease: Lease, at: datetime, look: Callable[[], str | None]) -> None:
     """Hold the lock until that moment. Raises `Missed` where `look` says why it cannot come, or it was slept through,
     `Locked` where another run has taken the lock, and `Stopped`; no closed terminal ends this."""
     clock, waited = caller.clock, f"while the run waited until {stamp(at)}; nothing was changed"
     left_s, looked_s = (at - clock.now()).total_seconds(), clock.monotonic()
     with stoppable() as stop:
-        caller.say(f"waiting for {duration(max(0.0, left_s))}, until {stamp(at)}, under the lock: {ENDS_WAITING}")
+        caller.say(
+            f"waiting for {duration(max(0.0, left_s))}, until {stamp(at)}, under the lock: {_ends('Ctrl-C or SIGTERM')}"
+        )
         while (left_s := (at - clock.now()).total_seconds()) > 0:
             stop.wait(min(left_s, 1.0))
             if stop.signum is not None:

@@ -23,7 +23,6 @@ from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Role, Severity, some
 from dr_ctl.core.notation import duration, if_known, page
-from dr_ctl.core.system import stamp
 from dr_ctl.engine import executor
 from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.context import Onlooker
@@ -175,7 +174,7 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
         declined = _exposed(declined, request)
         return left_open(declined, files) if files is not None else declined
     name = files.name if files is not None else runs.name(request.ask.operation, request.site)
-    title = request.title if how.at is None else f"{request.title}, planned for {stamp(how.at)}: {lock.ENDS_WAITING}"
+    title = request.title if how.at is None else lock.planned(request.title, how.at)
     with (
         runs.lock(title, held=files is not None),
         lock.locked(request.opened, runs, snapshot, name, title, break_lock=how.break_lock) as lease,

@@ -33,7 +33,7 @@ class Locked(DrCtlError):
     """Another run of this STATE is under way."""
 
     exit_code = ExitCode.LOCKED
-    remedy = "Wait for it to end, or look at it: `dr-ctl runs list`."
+    remedy = "Wait for it to end, or look at it: `dr-ctl status`."
 
 
 class Foreign(UsageError):

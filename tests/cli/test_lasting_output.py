@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -94,6 +96,19 @@ def test_a_full_disk_under_the_output_leaves_only_a_run_its_exit_code(
     assert "Traceback" not in beside
     assert said in beside
     assert "standard output cannot be written (No space left on device)" in beside
+
+
+def test_the_command_in_the_refusal_beside_a_move_that_waits_ends_it(dr_ctl: Shell, sites: Sites) -> None:
+    with started(*MOVE, "--at", "10m", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as waiting:
+        assert waiting.stderr is not None
+        assert any("waiting for" in line for line in waiting.stderr)
+        refused = dr_ctl(*MOVE)
+        [command] = re.findall(r"until then `(kill \d+)` ends it", refused.err + refused.out)
+        subprocess.run(shlex.split(command), check=True)
+        waiting.stderr.read()
+
+    assert (refused.code, waiting.wait(WITHIN_S)) == (13, 143)
+    assert dr_ctl(*MOVE).code == 0
 
 
 def test_streams_that_are_closed_from_the_beginning_change_nothing(dr_ctl: Shell, sites: Sites) -> None:
