@@ -179,23 +179,17 @@ class PairDriver(Generic[V_co]):
             return False
         context.notice(f"{site}: another node is active, and lets nobody in: it is opened again")
 
+        within_s = tools.timeouts.opened_s + tools.opening_s
+
         def opened() -> Outcome:
             if site == move.source:
-                return open_again(tools, calls, move, context)
-            why = activate.may_open(tools, move)[1] or tools.open_again(site, calls, context)
+                return open_again(tools, calls, move, context, within_s)
+            why = activate.may_open(tools, move)[1] or tools.open_again(site, calls, context, within_s)
             return Done("it is open") if why is None else Refused(why)
 
-        waited = until(
-            context,
-            lambda: guarded(opened),
-            holds=lambda outcome: isinstance(outcome, Done | NotNeeded),
-            hopeless=lambda outcome: isinstance(outcome, Refused),
-            within_s=tools.timeouts.activate_s + tools.opening_s,
-            poll_s=tools.timeouts.undo_poll_s,
-        )
-        if waited.held:
+        if is_open := isinstance(guarded(opened), Done):
             tools.report_takeover("DR-NODE-007.closed", site, context)
-        return waited.held
+        return is_open
 
     def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Try until it is verified or the time is over: a broker may be away for a moment. Where another run has the

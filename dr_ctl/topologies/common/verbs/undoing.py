@@ -102,7 +102,9 @@ def _shipping(tools: Tools[Any], calls: Sequence[Call], move: Move, context: Ste
     return Done("links started", findings=tuple(findings))
 
 
-def open_again(tools: Tools[Any], calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
+def open_again(
+    tools: Tools[Any], calls: Sequence[Call], move: Move, context: StepContext, within_s: float = 0.0
+) -> Outcome:
     """Let clients in again at the source, pair by pair: a silent pair is named, and keeps no other one shut."""
     sent = tools.opened or move.sent  # the run has tried to open the other site
     snapshot = tools.observer.look_once()
@@ -121,7 +123,7 @@ def open_again(tools: Tools[Any], calls: Sequence[Call], move: Move, context: St
         if view is not None and pair not in opened and sent and _may_have_served(here_now[pair], view, move)
     )
     safe = [call for call in left if call.unit not in (*opened, *unseen, *served)]
-    if (why := tools.open_again(move.source, safe, context)) is not None:
+    if (why := tools.open_again(move.source, safe, context, within_s)) is not None:
         return Refused(f"{move.source}: {why}")
     if opened:
         names = sorted({name for pair in opened for name in open_beside[pair]})
