@@ -167,7 +167,8 @@ class Automatic:
         raise NotImplementedError
 
     def _typed(self, site: str, asked: Ask, about: str, snapshot: Snapshot) -> None:
-        """Make the run, unless another one has taken the lock since that reading."""
+        """Make the run, unless another one has taken the lock since that reading. A signal during it ends the monitor
+        too, once the run has ended, also one that came too late to end the run: raises `Stopped`."""
         clock, lock = self.caller.clock, newest_lock(snapshot)
         if self.held or clock.monotonic() < self._not_before.get(site, 0.0):
             return
@@ -183,6 +184,8 @@ class Automatic:
             self._told.pop(site, None)
         else:
             self._not_before[site] = clock.monotonic() + (AGAIN_S if is_own else SOON_S)
+        if result.signum is not None:
+            raise Stopped(result.signum)
 
     def _tell(self, site: str, result: Result, operation: str) -> None:
         """Each refusal once, for as long as it stays the same."""
@@ -192,16 +195,12 @@ class Automatic:
             self.caller.line(result.envelope(operation), text)
 
     def _run(self, asked: Ask, epoch: int) -> Result:
-        """A signal during the run ends the monitor too, once the run has ended."""
         try:
-            result = run(self.caller, asked, RunOptions(yes=True, after=epoch, expect_serving=asked.expect_serving))
+            return run(self.caller, asked, RunOptions(yes=True, after=epoch, expect_serving=asked.expect_serving))
         except Stopped:
             raise
         except DrCtlError as error:
             return of_error(error)
-        if result.code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-            raise Stopped(int(result.code) - 128)
-        return result
 
 
 class AutoReinstate(Automatic):

@@ -196,14 +196,14 @@ class Run:
                 result = replace(result, data=data)
                 _seal(journal, self.files, result.envelope(self.caller.command))
             except StopAtOnce as stopped:
-                return replace(_stopped_at_once(stopped, self.files, journal), ended=about)
+                return replace(_stopped_at_once(stopped, self.files, journal), ended=about, signum=stopped.signum)
             except NoRoom:
                 raise  # before the first call
             except Exception as error:
                 raise Broken(error, self.files, about) from error
             finally:
                 journal.close()
-        return self._traced(replace(_reported(result, self.files), ended=about))
+        return self._traced(replace(_reported(result, self.files), ended=about, signum=stop.signum))
 
     def _traced(self, result: Result) -> Result:
         from dr_ctl.report import trace  # noqa: PLC0415 - not before the clients are served
@@ -284,20 +284,23 @@ def notifying(caller: Caller, opened: Opened, act: Callable[[], Result]) -> Resu
     try:
         result = act()
     except Broken as error:
-        for finding in _notified(caller, opened, replace(of_error(error), ended=error.ended)):
+        findings, _ = _notified(caller, opened, replace(of_error(error), ended=error.ended))
+        for finding in findings:
             caller.say(f"{finding.id}  {finding.text}")
         raise
-    return replace(result, findings=(*result.findings, *_notified(caller, opened, result)))
+    findings, signum = _notified(caller, opened, result)
+    return replace(result, findings=(*result.findings, *findings), signum=result.signum or signum)
 
 
-def _notified(caller: Caller, opened: Opened, result: Result) -> list[Finding]:
-    """Tell each command that listens for this end; gives a finding for each that could not be told."""
+def _notified(caller: Caller, opened: Opened, result: Result) -> tuple[list[Finding], int | None]:
+    """Tell each command that listens for this end; gives a finding for each that could not be told, and the signal that
+    came meanwhile."""
     if result.ended is None:
-        return []
+        return [], None
     words = {result.code.outcome, *([DEBT] if result.debts else [])}
     listeners = [command for command in opened.installation.settings.after if words.intersection(command.on)]
     if not listeners:
-        return []
+        return [], None
     caller.say(f"{result.code.outcome}: {result.summary}")
     place = Place(opened.installation.file.parent, variables(opened.installation.settings))
     document = result.envelope(caller.command)
@@ -320,7 +323,7 @@ def _notified(caller: Caller, opened: Opened, result: Result) -> list[Finding]:
             stop.over()
             late = ", ".join(command.run[0] for command in waiting)
             findings.append(found("DR-HOOK-002.stopped", run=run, why=stopped, late=late))
-    return findings
+    return findings, stop.signum
 
 
 def _why_not(

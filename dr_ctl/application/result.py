@@ -62,7 +62,7 @@ class Result:
     are of. `closing` stands for people in the summary's place, and the place of the run's `report` above it. `health`
     is the answer of `check`, and `text` the figures behind its line. `wide` and `names` are what `--output wide` and
     `name` show. `ended` is what a run was about that this command has carried out, and None where it
-    carried out none."""
+    carried out none; `signum` the signal that came during it, if one did, whether it changed the end or not."""
 
     code: ExitCode
     summary: str
@@ -80,6 +80,7 @@ class Result:
     ended: Mapping[str, Json] | None = None
     wide: str = ""
     names: Sequence[str] = ()
+    signum: int | None = None
 
     @classmethod
     def of(cls, code: ExitCode, *findings: Finding, **more: Any) -> Result:

@@ -47,6 +47,7 @@ class StopRequest:
         """Note the first signal; raise `StopAtOnce` on the second. Raises `Stopped` where a person is being asked: a
         signal is their answer."""
         if self._over:
+            self.signum = self.signum or signum
             return
         if self.signum is not None:
             raise StopAtOnce(signum)
@@ -56,7 +57,7 @@ class StopRequest:
             raise Stopped(signum)
 
     def over(self) -> None:
-        """The run has ended, and how is being written down: from here on signals change nothing."""
+        """The run has ended, and how is being written down: from here on signals change nothing, and are noted."""
         self._over = True
 
     @contextmanager

@@ -4,7 +4,9 @@ the brokers: a queue of dr-ctl's own goes the whole path, and business queues st
 import errno
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +151,26 @@ def test_what_cannot_be_told_writes_nothing(
     first = ended.document["findings"][0]
     assert (ended.code, first["id"], remedy in first["remedy"]) == (code, ident, True), ended.document
     assert (out.read_text(encoding="utf-8") if out.exists() else None) == ("mine\n" if code == 2 else None)
+
+
+def test_where_nodes_show_nothing_in_common_the_command_that_names_the_active_ones_is_said(
+    begun: Begun, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a backup that has never been in sync."""
+    probed = init.registry.probed
+    monkeypatch.setattr(init.registry, "probed", lambda *given, **more: replace(probed(*given, **more), node=""))
+    with PlayedTwin.up(tmp_path / "twin", layout=Layout(nodes=2)) as twin:
+        settings = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
+        settings["sites"]["paris"]["brokers"][0]["nodes"].pop()
+        twin.settings_path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        refused, out = begun(twin)
+        remedy = refused.document["findings"][0]["remedy"]
+        [words] = re.findall("`dr-ctl (init [^`]+)`", remedy)
+        ended = inside(*words.split(), "--username", "admin", "--out", str(out))
+
+    assert (refused.code, refused.document["summary"].split(":")[0]) == (2, "2 broker(s) at london, 1 at paris")
+    assert "the others under `nodes:` in the file" in remedy
+    assert (ended.code, [*brokers(out)]) == (0, ["london", "paris"])
 
 
 @pytest.mark.parametrize(
