@@ -250,16 +250,6 @@ def test_every_example_stands_but_for_certificates_that_it_does_not_have(dr_ctl:
     assert not dr_ctl.state.exists()
 
 
-def test_a_command_that_many_places_name_is_told_once(dr_ctl: Shell) -> None:
-    after = [{"run": ["./tell.sh"], "on": [word]} for word in ("ok", "reverted")]
-    dr_ctl.settings(hooks={"fence-host": {"run": ["./tell.sh"]}}, after=after)
-
-    ended = dr_ctl("validate", "--offline", "--json")
-
-    [finding] = ended.document["findings"]
-    assert finding["text"].endswith("tell.sh is not there (hooks.fence-host.run; after.0.run; after.1.run)")
-
-
 def test_a_failover_is_ready_where_a_monitor_looks_and_its_price_is_allowed(dr_ctl: Shell, sites: Sites) -> None:
     looked(dr_ctl.folder)
     keep(dr_ctl)
