@@ -14,7 +14,7 @@ from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR
 from dr_ctl_lab.twin.nodes import Layout
 from tests.conftest import Command
-from tests.twin.matrix import ACCEPTED, put, serving
+from tests.twin.matrix import ACCEPTED, Death, Died, put, serving
 from tests.twin.subject import until
 
 Q = "orders.in"
@@ -109,6 +109,23 @@ def test_a_move_that_is_undone_leaves_the_source_open(
 
     assert (killed, ended.code) == (["london"], 20), ended.document
     assert serving(twin) == ("london",)
+
+
+@BOTH_BOOTS
+@pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)])
+@pytest.mark.parametrize("at", [1, 2])
+def test_an_abort_at_another_node_than_that_of_the_journal_opens_the_source(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    put(twin, "london", Q, 20)
+    with monkeypatch.context() as dies:
+        Death(at, after=True).strike(dies)
+        with pytest.raises(Died):
+            dr_ctl("swapover", "--to", "paris", "--yes")
+    twin.kill("london", node="a")
+    until(lambda: any(host.is_active for host in twin.nodes("london").hosts))
+
+    assert (dr_ctl("abort", "--yes").code, serving(twin)) == (0, ("london",))
 
 
 @BOTH_BOOTS

@@ -135,6 +135,7 @@ class Access(ABC, Generic[V_co]):
             self.family,
             settings.takeover if isinstance(settings, Grouped) else 0.0,
             Unserved(documents / site / pair / "no-node-active.json", clock),
+            documents / site / pair / "known-as",
         )
         self._installation, self._documents, self._clock = installation, documents, clock
         self.config = self._config()

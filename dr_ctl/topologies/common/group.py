@@ -114,10 +114,16 @@ class Group:
     """The processes of one broker. `last` is the one that was active when it was asked last."""
 
     def __init__(
-        self, name: str, processes: Sequence[Process], family: Family, takeover_s: float, unserved: Unserved
+        self,
+        name: str,
+        processes: Sequence[Process],
+        family: Family,
+        takeover_s: float,
+        unserved: Unserved,
+        named: Path | None = None,
     ) -> None:
         self.name, self.processes, self._family = name, processes, family
-        self._unserved = unserved
+        self._unserved, self._named = unserved, named
         self.takeover_s = takeover_s if len(processes) > 1 else 0.0
         self.last: Process | None = processes[0] if len(processes) == 1 else None
         self.readings: tuple[NodeReading, ...] = ()
@@ -237,10 +243,21 @@ class Group:
 
     def _noted(self, process: Process, answer: Answer) -> Itself:
         own = self._own[process] = self._family.itself(answer)
-        self.broker = self.broker or own.broker
+        self.broker = self.broker or self._known_as(own.broker)
         if own.began_ms is not None and abs(own.began_ms - self._began_ms.get(process, 0)) > SAME_MS:
             self._began_ms[process] = own.began_ms
         return own
+
+    def _known_as(self, name: str) -> str:
+        """The name of the node that was seen first, kept in a file: a later command undoes what a journal has of it."""
+        if self.alone or self._named is None:
+            return name
+        with suppress(OSError):
+            if self._named.exists():
+                return self._named.read_text("utf-8") or name
+            private(self._named.parent)
+            write_text(self._named, name)
+        return name
 
     def _ask(self, process: Process) -> NodeReading:
         try:

@@ -87,7 +87,10 @@ class PairDriver(Generic[V_co]):
             observer.clock.sleep(self._tools.timeouts.undo_poll_s)
 
     def _kept_at_the_end(self) -> bool:
-        if self._move is None or self._last is None or self._turns == self._tools.observer.turns():
+        observer = self._tools.observer
+        if self._move is None or self._last is None or not observer.takeover_s:
+            return False
+        if self._turns == observer.turns() and self._last[0] != UNDONE:
             return False
         try:
             return self._kept(*self._last, self._move)
@@ -155,7 +158,7 @@ class PairDriver(Generic[V_co]):
             kept |= self._again(QUARANTINE, "DR-NODE-007.link_open" if verb != QUARANTINE else "", context, move)
         if sent and any(not listener.started for view in target for listener in view.listeners):
             kept |= self._again(ACTIVATING, "DR-NODE-007.closed", context, move)
-        if not (self._lost or verb in FENCED):
+        if not (sent or self._lost or verb in FENCED):
             kept |= self._open_as_before(move.source, context, move)
         if not (sent or move.ask.operation in REINSTATING):
             kept |= self._open_as_before(move.target, context, move)
@@ -178,7 +181,6 @@ class PairDriver(Generic[V_co]):
         if not calls:
             return False
         context.notice(f"{site}: another node is active, and lets nobody in: it is opened again")
-
         within_s = tools.timeouts.opened_s + tools.opening_s
 
         def opened() -> Outcome:
