@@ -145,7 +145,7 @@ def status(
     ] = False,
     every: Annotated[str | None, option("--every T", "With --watch: interval between readings; default 2s.")] = None,
 ) -> Result:
-    """Serving sites, links, outflows with rates, the last estimate, open runs, pauses."""
+    """Serving sites, links, outflows with rates, the last estimate, open runs, pauses, debts (`$`)."""
     from dr_ctl.cli import asking, show  # noqa: PLC0415
 
     if site is not None:

@@ -447,19 +447,24 @@ def test_what_was_consumed_in_the_second_of_a_snapshot_or_sent_in_it_was_not_mis
     assert ids(found)["recovered"] == {("orders", "c")}
 
 
-def test_a_ledger_that_is_written_to_meanwhile_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent, done = (as_lines([Event("1", event, 1)], tmp_path / event) for event in ("sent", "consumed"))
+@pytest.mark.parametrize("name", ["sent.jsonl", "next.jsonl"])
+def test_a_ledger_that_is_written_to_meanwhile_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "sends").mkdir()
+    as_lines([Event("1", "sent", 1)], tmp_path / "sends/sent.jsonl")
+    done, grown = as_lines([Event("1", "consumed", 1)], tmp_path / "consumed"), tmp_path / "sends" / name
 
     def meanwhile(_spark: object, _given: object, _out: Path) -> Reconciled:
-        with Path(sent).open("a") as ledger:
+        with grown.open("a") as ledger:
             ledger.write("{}")
         return Reconciled({}, {}, ())
 
     monkeypatch.setattr(reconcile, "reconcile_in", meanwhile)
     monkeypatch.setattr(session, "session", lambda **_: nullcontext())
 
-    findings = reconcile.reconcile([sent, done], tmp_path / "out").findings
+    findings = reconcile.reconcile([str(grown.parent), done], tmp_path / "out").findings
 
     assert [(each.id, each.text) for each in findings] == [
-        ("DR-LEDGER-002", f"still written while it was read: {sent}")
+        ("DR-LEDGER-002", f"still written while it was read: {grown}")
     ]

@@ -14,6 +14,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -239,6 +240,16 @@ def ledgers(arguments: Sequence[str], scratch: Path, *, property_name: str | Non
     return [
         _ledger(argument, scratch / f"{number}.parquet", property_name) for number, argument in enumerate(arguments)
     ]
+
+
+def sizes(arguments: Sequence[str]) -> dict[str, int]:
+    """The size of each file of the ledgers. Of one that is still written a size changes, or a file comes or goes."""
+    places = [path for _, path, _ in map(_split, arguments)]
+    by_name: dict[str, int] = {}
+    for file in (file for path in places for file in ([path] if path.is_file() else path.rglob("*"))):
+        with suppress(FileNotFoundError):  # gone since it was listed
+            by_name |= {str(file): file.stat().st_size} if file.is_file() else {}
+    return by_name
 
 
 def _ledger(argument: str, scratch: Path, property_name: str | None) -> Ledger:

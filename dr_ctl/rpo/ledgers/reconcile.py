@@ -32,7 +32,7 @@ from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
 from dr_ctl.rpo.history.row import micros
-from dr_ctl.rpo.ledgers.files import COLUMNS, EVENTS, Ledger, first_bad, ledgers
+from dr_ctl.rpo.ledgers.files import COLUMNS, EVENTS, Ledger, first_bad, ledgers, sizes
 from dr_ctl.rpo.ledgers.result import KINDS, Kind, Part, Reconciled
 from dr_ctl.rpo.pipeline import sql
 
@@ -201,13 +201,13 @@ def reconcile(
     Raises UsageError where a ledger is none, with the place; EnvironmentFault where Spark or the disk fails.
     """
     with tempfile.TemporaryDirectory(prefix="dr-ctl-ledgers-") as scratch:
+        before = sizes(arguments)
         given = ledgers(arguments, Path(scratch), property_name=property_name)
-        sizes = {path: Path(path).stat().st_size for ledger in given for path in ledger.paths}
         from dr_ctl.rpo.pipeline import session as starting  # noqa: PLC0415 - not before the files are known to be ledgers
 
-        with starting.session(master=master, conf=conf, is_busy=sum(sizes.values()) >= SHORT_WORK_BYTES) as session:
+        with starting.session(master=master, conf=conf, is_busy=sum(before.values()) >= SHORT_WORK_BYTES) as session:
             made = reconcile_in(session, given, out)
-        grown = [str(path) for path, size in sizes.items() if Path(path).stat().st_size != size]
+        grown = sorted({path for path, _ in before.items() ^ sizes(arguments).items()})
         return replace(made, findings=(*made.findings, *([found("DR-LEDGER-002", grown=some(grown))] if grown else [])))
 
 
