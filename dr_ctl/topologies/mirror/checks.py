@@ -128,15 +128,10 @@ def _pair(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Ite
     else:
         wrong = []  # both closed: the gate of the run itself judges, over time
     if wrong:
-        yield found(
-            "DR-PARITY-001",
-            differences=some(
-                [
-                    finding.text(source.site, target.site) + (" (absent there)" if finding.absent else "")
-                    for finding in wrong
-                ]
-            ),
-        )
+        told = [each.text(source.site, target.site) + (" (absent there)" if each.absent else "") for each in wrong]
+        waits_with_more = source.role is Role.SERVING and all(each.target > each.source for each in wrong)
+        key = "DR-PARITY-001.not_removed" if waits_with_more else "DR-PARITY-001"
+        yield found(key, differences=some(told), source=source.site, target=target.site)
     loose = [difference for difference in differences(source, target, case.rules.queues) if not difference.blocks]
     if loose:
         yield found("DR-PARITY-002", loose=some([each.text(source.site, target.site) for each in loose]))

@@ -830,6 +830,8 @@ ONE_WRONG = [
      "DR-STANDBY-001 error", "consumers at the standby; orders.in; billing", "Stop these clients"),
     (queued(paris=queue(depth=1, site="paris")),
      "DR-PARITY-001 error", "orders.in: 3 at london, 1 at paris", "--accept-difference"),
+    (queued(paris=queue(depth=7, site="paris")),
+     "DR-PARITY-001 error", "orders.in: 3 at london, 7 at paris", 'message-acknowledgements="true"'),
     (queued(queue("new", 2)), "DR-PARITY-001 error", "new: 2 at london, 0 at paris (absent there)",
      "--accept-difference"),
     (queued(queue("DLQ", 2)), "DR-PARITY-002 info", "need not be equal; DLQ: 2 at london", ""),
