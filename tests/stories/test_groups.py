@@ -132,6 +132,26 @@ def test_a_target_whose_listeners_are_closed_at_boot_is_opened_again(tmp_path: P
     assert (verdict.lost, verdict.duplicates, verdict.drained) == ((), (), True)
 
 
+@pytest.mark.broker
+@pytest.mark.deep
+def test_an_abort_at_another_node_than_that_of_the_journal_opens_the_source(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "stage", nodes=2) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        operator.run("status")
+        process = operator.start("swapover", "--to", "paris", "--yes")
+        runs = operator.state / "runs"
+        until(
+            lambda: any('"kind":"result"' in each.read_text() for each in runs.glob("*/journal.jsonl")), every_s=0.002
+        )
+        process.kill()
+        process.wait()
+        lab.kill("london", node="a")
+        until(lambda: active(lab, "london") == "b")
+        aborted, status = operator.run("abort", "--yes"), operator.run("status")
+
+    assert (aborted.code, status.document["summary"]) == (0, "london serves"), aborted.told
+
+
 def test_a_failover_typed_while_a_node_may_take_over_opens_nothing(stage: Stage, operator: Operator) -> None:
     with stage.load(RATE) as traffic:
         for seconds in (0, 5, 30):
