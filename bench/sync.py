@@ -21,8 +21,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from dr_ctl.jolokia.client import Account, Read, Reader, Wire
-from dr_ctl.stomp_io.client import probe
-from dr_ctl.stomp_io.connection import Connection
+from dr_ctl.stomp_io.client import Connection, probe
 from dr_ctl_lab.lab.classic.admin import ORIGIN, jolokia
 from dr_ctl_lab.lab.kinds import BROKERSYNC
 from dr_ctl_lab.lab.lab import Lab

@@ -19,11 +19,11 @@ from dr_ctl.application.run import run
 from dr_ctl.core.document import document, of_file, read
 from dr_ctl.core.errors import UNREADABLE, DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Role
-from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.operations import FAILOVER, REINSTATE, UNFENCE
+from dr_ctl.engine.plan import Ask, RunOptions
 from dr_ctl.engine.roles import renamed_sites, roles_text
 from dr_ctl.engine.runs import write
 from dr_ctl.rpo.core.starts import same_start

@@ -17,8 +17,7 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Severity, some
 from dr_ctl.engine.runs import write_text
-from dr_ctl.settings.brokers import Grouped
-from dr_ctl.settings.model import Installation, files, secrets
+from dr_ctl.settings.model import Grouped, Installation, files, secrets
 from dr_ctl.topologies.topology import NoKeeper
 
 USER: Final = "dr-ctl"

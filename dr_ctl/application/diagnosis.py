@@ -26,9 +26,9 @@ from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.errors import StartingOrEnding
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt, DebtKind, lost_alone
 from dr_ctl.engine.operations import FAILOVER, FENCE, UNFENCE
+from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.roles import (
     both_open,
     is_split,

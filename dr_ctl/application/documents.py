@@ -88,7 +88,7 @@ of its kind."""
 LINES: Final[Mapping[str, str]] = {
     "monitor": f"agents.exposing:Sample application.maintenance:MaintenanceData {_RUN}",
     "sync": "agents.sync:Standing",
-    "runs show": "engine.replay:Entry",
+    "runs show": "engine.journal:Entry",
 }
 """The lines that a command writes before its document, where it goes on."""
 

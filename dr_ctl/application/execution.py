@@ -27,17 +27,15 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine import executor
-from dr_ctl.engine.ask import RunOptions
 from dr_ctl.engine.context import StopAtOnce, StopRequest, stoppable
 from dr_ctl.engine.disk import NoRoom
 from dr_ctl.engine.executor import Callbacks, RunResult
-from dr_ctl.engine.holding import Lease
-from dr_ctl.engine.journal import Journal
+from dr_ctl.engine.journal import Entry, Journal, JournalDamaged, RunState, fenced_at, let_in_at, outage_s
+from dr_ctl.engine.lease import Lease
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
-from dr_ctl.engine.plan import Plan
+from dr_ctl.engine.plan import Plan, RunOptions
 from dr_ctl.engine.ports import Done, Estimator, UnitSnapshot
 from dr_ctl.engine.record import approvers, authors
-from dr_ctl.engine.replay import Entry, JournalDamaged, RunState, fenced_at, let_in_at, outage_s
 from dr_ctl.engine.roles import option
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.processes.hooks import HookRunner, Place

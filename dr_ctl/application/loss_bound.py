@@ -20,8 +20,8 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity, some
 from dr_ctl.core.notation import matches
 from dr_ctl.core.system import Clock, in_background, stamp
-from dr_ctl.engine.ask import Accepted, Ask
 from dr_ctl.engine.ending import bounds_text
+from dr_ctl.engine.plan import Accepted, Ask
 from dr_ctl.rpo.bounds.result import QUOTED_FOR_S, Bound, Bounds, ClassBound, Loss, QueueBound
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Installation

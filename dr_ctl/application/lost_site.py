@@ -15,12 +15,11 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.machine import without
 from dr_ctl.core.model import ExitCode, Finding, Role, some
 from dr_ctl.core.system import stamp
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.journal import fenced_at, outage_s, read_entries, replay
 from dr_ctl.engine.operations import ACTIVATING, FAILOVER, UNFENCE
-from dr_ctl.engine.plan import Decision, Plan, Refusal
+from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
 from dr_ctl.engine.ports import NO_HINTS
-from dr_ctl.engine.replay import fenced_at, outage_s, read_entries, replay
 from dr_ctl.engine.roles import lives_by, presumed, sites_serving
 from dr_ctl.engine.runs import Runs
 from dr_ctl.rpo.history.row import Takeover, micros, moment

@@ -21,9 +21,8 @@ from dr_ctl.core.document import read as read_back
 from dr_ctl.core.errors import UsageError, writing
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
-from dr_ctl.engine.plan import Plan, PlannedStep, Refusal
+from dr_ctl.engine.plan import Ask, Plan, PlannedStep, Refusal
 from dr_ctl.engine.record import ABORTED, NEVER_BEGAN, how_ended, record
 from dr_ctl.engine.runs import Runs, write
 from dr_ctl.processes import ssh

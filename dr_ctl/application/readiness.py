@@ -27,11 +27,10 @@ from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.engine import runbook
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.context import Onlooker
 from dr_ctl.engine.debts import lost_alone
 from dr_ctl.engine.operations import ALL, HOOK, SWAPOVER, VERIFY
-from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.engine.ports import Check, Done, Move, UnitSnapshot, Unknown
 from dr_ctl.engine.roles import is_split, part_of, roles_text, served_where, sites_serving, unserved, with_queues
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds

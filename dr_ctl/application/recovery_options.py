@@ -16,11 +16,10 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity
 from dr_ctl.core.notation import duration
 from dr_ctl.core.system import Clock
-from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.executor import to_undo
-from dr_ctl.engine.journal import Journal
+from dr_ctl.engine.journal import Journal, RunState, is_held, read_entries, replay
 from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOVER, REINSTATE, REINSTATING
-from dr_ctl.engine.replay import RunState, is_held, read_entries, replay
+from dr_ctl.engine.plan import Ask, RunOptions
 from dr_ctl.engine.roles import alive, open_again, part_of, sites_serving, source_of
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot

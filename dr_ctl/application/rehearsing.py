@@ -14,8 +14,8 @@ from dr_ctl.application.result import Result
 from dr_ctl.core.document import key, mapping, of_file
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode
-from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.operations import REHEARSE, REHEARSE_CLEAN
+from dr_ctl.engine.plan import Ask, RunOptions
 from dr_ctl.engine.roles import sites_serving
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Snapshot

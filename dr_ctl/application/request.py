@@ -19,7 +19,7 @@ from dr_ctl.application.standing import of_agent
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.notation import matches
-from dr_ctl.engine.ask import Ask
+from dr_ctl.engine.journal import RunState
 from dr_ctl.engine.operations import (
     ALONE,
     AT_SOURCE,
@@ -38,9 +38,8 @@ from dr_ctl.engine.operations import (
     UNFENCE,
     single_step,
 )
-from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
-from dr_ctl.engine.replay import RunState
 from dr_ctl.engine.roles import is_split, with_queues
 from dr_ctl.topologies.topology import Snapshot
 

@@ -24,15 +24,14 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Role, Severity, some
 from dr_ctl.core.notation import duration, if_known, page
 from dr_ctl.engine import executor
-from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.context import Onlooker
 from dr_ctl.engine.ending import bounds_text
-from dr_ctl.engine.holding import Lease
+from dr_ctl.engine.journal import RunState, read_entries
+from dr_ctl.engine.lease import Lease
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
-from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Plan, Refusal, RunOptions
 from dr_ctl.engine.ports import Move, Refused
 from dr_ctl.engine.record import record
-from dr_ctl.engine.replay import RunState, read_entries
 from dr_ctl.engine.roles import other_brokers, other_sites, part_of, unexpected
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import Snapshot

@@ -17,9 +17,9 @@ from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import LoginRefused, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
-from dr_ctl.engine.ask import Ask, RunOptions
 from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.operations import KEEP_ASIDE
+from dr_ctl.engine.plan import Ask, RunOptions
 from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Kept

@@ -27,10 +27,9 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.core.notation import duration, if_known
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, REINSTATING, SWAPOVER
-from dr_ctl.engine.plan import AlreadyThere, Decision, Goal, Plan, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Goal, Plan, Refusal
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import by_site, is_split, role_text, sites_serving
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot

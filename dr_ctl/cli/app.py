@@ -28,7 +28,7 @@ from dr_ctl.core.errors import Stopped, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
 if TYPE_CHECKING:
-    from dr_ctl.engine.ask import RunOptions
+    from dr_ctl.engine.plan import RunOptions
 
 for added in (runs_app, runbook_app, rpo_app, link_app):
     app.add_typer(added, name=str(added.info.name))

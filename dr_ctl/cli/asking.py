@@ -12,8 +12,8 @@ from dr_ctl.cli.session import Session
 from dr_ctl.core.document import stamp
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.notation import seconds
-from dr_ctl.engine.ask import Accepted, Ask, RunOptions
 from dr_ctl.engine.operations import ALL, AT_SOURCE, FAILBACK, FAILOVER, KEEP_ASIDE, PUT_BACK, REINSTATE, SWAPOVER
+from dr_ctl.engine.plan import Accepted, Ask, RunOptions
 
 _NAMING: Final = ("operation", "to", "site")
 _LOSS: Final = ("accept_loss", "presume_down", "silent_since")

@@ -14,8 +14,8 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import if_known, line
 from dr_ctl.core.system import growing_s
+from dr_ctl.engine.journal import Entry, is_held, read_entries
 from dr_ctl.engine.record import how_ended
-from dr_ctl.engine.replay import Entry, is_held, read_entries
 
 POLL_S: Final = 0.1
 BEGINS_WITHIN_S: Final = 2.0

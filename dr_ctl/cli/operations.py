@@ -28,7 +28,7 @@ from dr_ctl.cli.options import (
 if TYPE_CHECKING:
     from dr_ctl.application.result import Result
     from dr_ctl.cli.session import Session
-    from dr_ctl.engine.ask import Ask, RunOptions
+    from dr_ctl.engine.plan import Ask, RunOptions
 
 link_app = group("link", "The link between the sites: restart it.")
 

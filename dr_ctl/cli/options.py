@@ -16,7 +16,7 @@ import typer
 
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import DrCtlError
-from dr_ctl.engine.ask import Ask, RunOptions
+from dr_ctl.engine.plan import Ask, RunOptions
 
 
 def _sites(ctx: typer.Context, incomplete: str) -> list[str]:

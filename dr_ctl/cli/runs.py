@@ -73,8 +73,8 @@ def runs_show(
     """A run with its request, its steps and its end."""
     from dr_ctl.application.history import RunData, ShownStep  # noqa: PLC0415
     from dr_ctl.cli import following  # noqa: PLC0415
+    from dr_ctl.engine.journal import JournalDamaged, read_entries  # noqa: PLC0415
     from dr_ctl.engine.record import how_ended  # noqa: PLC0415
-    from dr_ctl.engine.replay import JournalDamaged, read_entries  # noqa: PLC0415
 
     if follow:
         return following.follow(session, run)

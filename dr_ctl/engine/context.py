@@ -14,11 +14,10 @@ from typing import ClassVar, Final
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.system import Clock, system
-from dr_ctl.engine.journal import Journal
+from dr_ctl.engine.journal import Journal, fenced_at
 from dr_ctl.engine.operations import FENCING
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Outcome, Refused
-from dr_ctl.engine.replay import fenced_at
 from dr_ctl.telemetry.events import EventSink, Notice, WaitProgress
 
 STOPPED: Final = "stopped by a signal"

@@ -11,7 +11,6 @@ from typing import Any, Final
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import (
     ACTIVATE,
     AT_SOURCE,
@@ -33,6 +32,7 @@ from dr_ctl.engine.operations import (
     TRIM,
     UNFENCE,
 )
+from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import CLOSED, by_site, option, with_queues
 

@@ -21,7 +21,7 @@ from dr_ctl.core.system import Clock, stamp
 from dr_ctl.engine import ending, operations
 from dr_ctl.engine.context import STOPPED, JournalledStep, Outage, OutTooLong, StopAtOnce, StopRequest
 from dr_ctl.engine.ending import Facts, bounds_text
-from dr_ctl.engine.journal import Journal
+from dr_ctl.engine.journal import LET_IN_AT, Journal, RunState, StepEvent, outage_s
 from dr_ctl.engine.operations import DRAIN, FAILOVER
 from dr_ctl.engine.plan import Plan, PlannedStep
 from dr_ctl.engine.ports import (
@@ -37,7 +37,6 @@ from dr_ctl.engine.ports import (
     Refused,
     Unknown,
 )
-from dr_ctl.engine.replay import LET_IN_AT, RunState, StepEvent, outage_s
 from dr_ctl.engine.roles import part_of, with_queues
 from dr_ctl.telemetry.events import EventSink, Notice, StepEnded, StepStarted
 

@@ -8,28 +8,327 @@ made.
 | kind | means |
 | --- | --- |
 | `run` | a plan begins to be executed; evidence holds the plan (a resumed run has several) |
-| `step` | a step moved; outcome is the event of `engine.replay`, evidence what was seen |
+| `step` | a step moved; outcome is the event of `engine.journal`, evidence what was seen |
 | `intent`, `result` | a call goes out; the outcome of that call (`evidence.intent` is the seq of its intent) |
 | `sample` | a figure on the way |
 | `lock` | an undo goes on under this lock; a run's own stands in its `run` line |
 | `signal` | a stop was asked for |
 | `end` | the run is over; evidence is the result |
+
+The lines of a journal, each held against all before it, a torn last one cut off; the life of a step, as a table; and
+the run so far, replayed through that table: the steps, the sites opened, how long clients were out.
+
+A step is pending until its start is on disk. After a crash, a started step without an end is in doubt: dr-ctl looks at
+the brokers and never repeats it blindly. Undoing is a second life after the first: only a started step can be undone,
+also when its end is not known. An illegal move raises and changes nothing.
+
+    PENDING ── started ──> RUNNING ── succeeded ──> DONE ─────┐
+                              ├────── unneeded ───> UNNEEDED ─┤
+                              ├────── failed ─────> FAILED ───┼── undo-started ──> UNDOING ── undone ──> UNDONE
+                              └────── lost ───────> UNKNOWN ──┘                       └───── undo-failed ──> STUCK
+
+A run goes back to its drain where a takeover outdates what it has proven: those steps are started again.
 """
 
+from __future__ import annotations
+
 import fcntl
+import hashlib
+import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
-from dr_ctl.core.document import document
+from dr_ctl.core.document import document, moment, read
 from dr_ctl.core.errors import NO_ROOM, DrCtlError, EnvironmentFault
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import Clock, stamp, system
 from dr_ctl.engine.disk import RESERVE, NoRoom, Reserve, sync_folder
+from dr_ctl.engine.operations import ACTIVATING, FENCING, UNFENCE
 from dr_ctl.engine.plan import Call, Plan, PlannedStep
-from dr_ctl.engine.replay import ANY, GENESIS, Entry, RunState, StepEvent, StepState, after, read_entries, replay
+
+GENESIS: Final = "0" * 64
+# A letter that no encoding has, out of a broker's answer, becomes its escape in JSON.
+ANY: Final = "backslashreplace"
+
+
+class JournalDamaged(DrCtlError):
+    """A line other than the last is torn, or a hash does not fit."""
+
+    remedy = (
+        "The file was altered or the disk lost data. `dr-ctl status` says who serves; then `dr-ctl abort --forget RUN "
+        "--reason TEXT` gives the run up: nothing of it is undone, and other runs may begin."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    seq: int
+    time: str
+    kind: str
+    step: str | None
+    call: Mapping[str, Json] | None
+    outcome: str | None
+    evidence: Mapping[str, Json]
+    previous: str
+
+    @property
+    def verb(self) -> str:
+        """That of the step the line is of."""
+        return (self.step or "").partition("-")[2]
+
+    @property
+    def at(self) -> datetime | None:
+        return moment(self.time)
+
+    @property
+    def fences(self) -> bool:
+        """Say whether the line is of a call that may keep clients out."""
+        return self.kind == "intent" and self.verb == FENCING
+
+    @property
+    def lets_in(self) -> bool:
+        """Say whether the line is of the end of a step that let clients in."""
+        return self.kind == "step" and (self.verb, self.outcome) in _LETS_IN
+
+    @property
+    def let_in_at(self) -> datetime | None:
+        """When that was: an activation goes on until all that was held back is delivered too."""
+        return moment(self.evidence.get(LET_IN_AT)) or self.at
+
+    def body(self) -> dict[str, Json]:
+        return {member.name: getattr(self, member.name) for member in fields(self)}
+
+    def hash(self) -> str:
+        text = json.dumps(self.body(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode("utf-8", ANY)).hexdigest()
+
+    def to_line(self) -> str:
+        return json.dumps({**self.body(), "hash": self.hash()}, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+    @classmethod
+    def of_line(cls, line: bytes, *, exact: bool = False) -> tuple[Entry, str]:
+        """The entry of a line, and the hash that seals it; raises ValueError saying what does not fit. `exact`: the
+        journal would write the same bytes."""
+        try:
+            row = json.loads(line)
+            sealed = str(row.pop("hash"))
+            entry = read(cls, row)
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        if exact and entry.to_line().encode("utf-8", ANY) != line + b"\n":
+            raise ValueError("was altered")
+        return entry, sealed
+
+
+def is_held(path: Path) -> bool:
+    """Say whether a process writes this journal now. False where there is none."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The lines of a journal that fit together, from the first on. `wrong` is the number of the one that does not, and
+    why; `torn` says that one more begins, as a crash leaves it."""
+
+    entries: list[Entry]
+    wrong: tuple[int, str] | None = None
+    torn: bool = False
+
+
+def chain(raw: bytes, *, exact: bool = False) -> Chain:
+    """Read what a journal holds, as far as it fits together. `exact`: each line is as the journal would write it, byte
+    by byte, and one that follows no other is not left by a crash."""
+    entries: list[Entry] = []
+    previous = GENESIS
+    *whole, rest = raw.split(b"\n")
+    for number, line in enumerate(whole, start=1):
+        try:
+            entry, sealed = Entry.of_line(line, exact=exact)
+        except ValueError as error:
+            if number == len(whole) and not (exact and (rest or not entries)):
+                return Chain(entries, torn=True)  # with its newline, but not all of its middle
+            return Chain(entries, (number, "was altered" if exact else f"is not a journal line: {error}"))
+        if exact and (entry.previous != previous or entry.seq != number):
+            return Chain(entries, (number, "does not follow the line before it"))
+        if entry.hash() != sealed or entry.previous != previous or entry.seq != number:
+            return Chain(entries, (number, "does not fit the lines before it"))
+        previous = sealed
+        entries.append(entry)
+    return Chain(entries, torn=bool(rest))
+
+
+def read_entries(path: Path) -> list[Entry]:
+    """Read all whole lines; a torn last one is left out. Raises `JournalDamaged` naming the line that does not fit."""
+    checked = chain(path.read_bytes())
+    if checked.wrong is not None:
+        number, why = checked.wrong
+        raise JournalDamaged(f"{path}: line {number} {why}")
+    return checked.entries
+
+
+class StepState(Enum):
+    PENDING = "pending"
+    RUNNING = "running"
+    DONE = "done"
+    UNNEEDED = "unneeded"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    UNDOING = "undoing"
+    UNDONE = "undone"
+    STUCK = "stuck"
+
+
+class StepEvent(Enum):
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    UNNEEDED = "unneeded"
+    FAILED = "failed"
+    LOST = "lost"
+    UNDO_STARTED = "undo-started"
+    UNDONE = "undone"
+    UNDO_FAILED = "undo-failed"
+
+
+MOVES: Final = {
+    (StepState.PENDING, StepEvent.STARTED): StepState.RUNNING,
+    (StepState.RUNNING, StepEvent.SUCCEEDED): StepState.DONE,
+    (StepState.RUNNING, StepEvent.UNNEEDED): StepState.UNNEEDED,
+    (StepState.RUNNING, StepEvent.FAILED): StepState.FAILED,
+    (StepState.RUNNING, StepEvent.LOST): StepState.UNKNOWN,
+    (StepState.DONE, StepEvent.STARTED): StepState.RUNNING,
+    (StepState.UNNEEDED, StepEvent.STARTED): StepState.RUNNING,
+    (StepState.FAILED, StepEvent.STARTED): StepState.RUNNING,
+    # A process that died left its step running; the next process undoes that step.
+    (StepState.RUNNING, StepEvent.UNDO_STARTED): StepState.UNDOING,
+    (StepState.DONE, StepEvent.UNDO_STARTED): StepState.UNDOING,
+    (StepState.UNNEEDED, StepEvent.UNDO_STARTED): StepState.UNDOING,
+    (StepState.FAILED, StepEvent.UNDO_STARTED): StepState.UNDOING,
+    (StepState.UNKNOWN, StepEvent.UNDO_STARTED): StepState.UNDOING,
+    (StepState.UNDOING, StepEvent.UNDONE): StepState.UNDONE,
+    (StepState.UNDOING, StepEvent.UNDO_FAILED): StepState.STUCK,
+    # A second `abort` tries again what the first could not, also after dying in the middle.
+    (StepState.UNDOING, StepEvent.UNDO_STARTED): StepState.UNDOING,
+    (StepState.STUCK, StepEvent.UNDO_STARTED): StepState.UNDOING,
+}
+
+
+class IllegalMove(DrCtlError):
+    """A step was asked to do what its state does not allow: a defect in dr-ctl, or a journal that was altered."""
+
+
+def after(state: StepState, event: StepEvent) -> StepState:
+    """Say the state that follows; raises `IllegalMove` where the table has no row."""
+    moved = MOVES.get((state, event))
+    if moved is None:
+        raise IllegalMove(f"a step that is {state.value} cannot be {event.value}")
+    return moved
+
+
+@dataclass(frozen=True, slots=True)
+class StepPast:
+    """A step of the run, and how far it came."""
+
+    step: PlannedStep
+    state: StepState
+
+    @property
+    def succeeded(self) -> bool:
+        return self.state in (StepState.DONE, StepState.UNNEEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """The state of a run as its journal tells it. `plan` is the first, with the state before the run; `steps` are those
+    of resumed runs too. `activation` is true once an activating call went out and was not disproved."""
+
+    plan: Plan
+    steps: tuple[StepPast, ...]
+    activation: bool
+
+    @property
+    def last_number(self) -> int:
+        return max((past.step.number for past in self.steps), default=0)
+
+    def started(self) -> list[PlannedStep]:
+        """Steps that may have changed something, the last first: the order of undoing."""
+        return [past.step for past in reversed(self.steps) if past.state not in (StepState.PENDING, StepState.UNDONE)]
+
+
+def replay(entries: Sequence[Entry]) -> RunState:
+    """Replay a journal through the table of states; raises `JournalDamaged` when it holds no run, or one that does not
+    fit what dr-ctl writes."""
+    try:
+        return _replayed(entries)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise JournalDamaged(f"the journal holds no run that can be read: {type(error).__name__}: {error}") from error
+
+
+def _replayed(entries: Sequence[Entry]) -> RunState:
+    plans = [read(Plan, entry.evidence["plan"]) for entry in entries if entry.kind == "run"]
+    if not plans:
+        raise JournalDamaged("the journal holds no plan", remedy="The run never began: nothing was changed by it.")
+    steps = {step.id: step for plan in plans for step in plan.steps}
+    states = dict.fromkeys(steps, StepState.PENDING)
+    activation = False
+    for entry in entries:
+        if entry.kind == "step" and entry.step is not None and entry.outcome is not None:
+            states[entry.step] = after(states[entry.step], StepEvent(entry.outcome))
+            if entry.verb == ACTIVATING and entry.outcome == StepEvent.FAILED.value:
+                activation = False
+        elif entry.kind == "intent" and entry.verb == ACTIVATING:
+            activation = True
+    return RunState(plans[0], tuple(StepPast(step, states[step.id]) for step in steps.values()), activation)
+
+
+def outage_s(entries: Sequence[Entry]) -> float | None:
+    """Seconds from the first call of the fence until clients were let in: at the target, or again at the source.
+
+    The journal's times count, so a resumed run includes the time between the two processes. Returns None where no
+    fence's call went out, or no client was let in since.
+    """
+    fenced, let_in = fenced_at(entries), let_in_at(entries)
+    return None if fenced is None or let_in is None else (let_in - fenced).total_seconds()
+
+
+def let_in_at(entries: Sequence[Entry]) -> datetime | None:
+    """The time at which clients were let in first: at the target, or again at the source. None where they were not."""
+    return next((entry.let_in_at for entry in entries if entry.lets_in), None)
+
+
+def fenced_at(entries: Sequence[Entry]) -> datetime | None:
+    """The time of the fence's first call, or None before that call."""
+    return next((entry.at for entry in entries if entry.fences), None)
+
+
+LET_IN_AT: Final = "let_in_at"
+"""The evidence key for the moment clients got in: the activation itself ends later, with the delivery of held
+messages."""
+# How the steps end that let clients in, at the target or again at the source.
+_LETS_IN: Final = {
+    (ACTIVATING, StepEvent.SUCCEEDED.value),
+    (ACTIVATING, StepEvent.UNNEEDED.value),
+    (FENCING, StepEvent.UNDONE.value),
+    (UNFENCE, StepEvent.SUCCEEDED.value),
+}
+
 
 _SAMPLE: Final = "sample"
 _ASKED_WITHIN_S: Final = 0.05

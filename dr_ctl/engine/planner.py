@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, Weight, some
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.journal import RunState
 from dr_ctl.engine.operations import (
     ACTIVATE,
     ALONE,
@@ -36,9 +36,8 @@ from dr_ctl.engine.operations import (
     REJOINING,
     SNAPSHOT,
 )
-from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Goal, Plan, PlannedStep, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Goal, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import LossExposure, Move, Observation, Recipe
-from dr_ctl.engine.replay import RunState
 from dr_ctl.engine.roles import (
     may_take_over,
     not_lost,

@@ -15,9 +15,8 @@ from dr_ctl.core.document import HIDDEN, derived, key
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 
 if TYPE_CHECKING:
-    from dr_ctl.engine.ask import Ask
     from dr_ctl.engine.debts import Debt
-    from dr_ctl.engine.plan import Call, PlannedStep
+    from dr_ctl.engine.plan import Ask, Call, PlannedStep
     from dr_ctl.engine.runbook import RunbookStep
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 from dr_ctl.core.document import HIDDEN, derived, items, key, mapping, number, of_file, optional, text
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.replay import GENESIS, Entry, chain
+from dr_ctl.engine.journal import GENESIS, Entry, chain
 from dr_ctl.engine.runs import RunFiles
 
 OPEN: Final = "open"

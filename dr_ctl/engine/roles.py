@@ -14,8 +14,8 @@ from dr_ctl.core.errors import BrokerError, Passive, TimedOut, TooOld
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.core.notation import if_known
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt, lost_alone
+from dr_ctl.engine.journal import RunState
 from dr_ctl.engine.operations import (
     ALONE,
     DRAIN,
@@ -33,8 +33,8 @@ from dr_ctl.engine.operations import (
     TRIM,
     UNFENCE,
 )
+from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import NO_HINTS, Hints, Observation, UnitSnapshot
-from dr_ctl.engine.replay import RunState
 
 # A command in a remedy that takes queues and names none yet.
 _WHOLE: Final = re.compile(

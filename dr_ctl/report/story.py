@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from dr_ctl.core.document import items, mapping, moment, number, text
 from dr_ctl.engine.context import STOPPED
+from dr_ctl.engine.journal import Entry, StepEvent
 from dr_ctl.engine.record import Material, step_id
-from dr_ctl.engine.replay import Entry, StepEvent
 
 
 class Mark(Enum):

@@ -21,8 +21,8 @@ from dr_ctl.core import machine
 from dr_ctl.core.document import items, mapping, text
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding
+from dr_ctl.engine.journal import Entry, StepEvent
 from dr_ctl.engine.record import Material, read_run
-from dr_ctl.engine.replay import Entry, StepEvent
 from dr_ctl.engine.runs import RunFiles
 
 if TYPE_CHECKING:

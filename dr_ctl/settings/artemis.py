@@ -5,8 +5,7 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import ConfigDict, Field, field_validator
 
-from dr_ctl.settings.brokers import Grouped, ManagedBroker, console_or_nodes
-from dr_ctl.settings.model import Settings, Site, SiteName
+from dr_ctl.settings.model import Grouped, ManagedBroker, Settings, Site, SiteName, console_or_nodes
 from dr_ctl.settings.parts import IdStore, Names, Part
 
 # Ids that a broker remembers per address, unless its broker.xml says otherwise.

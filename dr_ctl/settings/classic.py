@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from dr_ctl.settings.brokers import Grouped, ManagedBroker, Node
-from dr_ctl.settings.model import Settings, Site, SiteName
+from dr_ctl.settings.model import Grouped, ManagedBroker, Node, Settings, Site, SiteName
 from dr_ctl.settings.parts import HttpAddress, IdStore, Names, Part, Seconds, Secret, StompAddress, listed
 
 

@@ -100,7 +100,7 @@ class Proposal:
 
 
 class Propose(Protocol):
-    def __call__(self, view: Place, peer: Place, /) -> Proposal | None:
+    def __call__(self, local: Place, peer: Place, /) -> Proposal | None:
         """What to write, if two such brokers are joined by this topology."""
 
 
@@ -132,11 +132,11 @@ class LinkListeners:
 Pairs = Sequence[tuple[Place, Probed, Probed]]
 
 
-def pairs(view: Place, peer: Place) -> Pairs:
+def pairs(local: Place, peer: Place) -> Pairs:
     """Each site with its broker and the peer of that; empty where one did not answer."""
-    if view.probed is None or peer.probed is None:
+    if local.probed is None or peer.probed is None:
         return ()
-    return ((view, view.probed, peer.probed), (peer, peer.probed, view.probed))
+    return ((local, local.probed, peer.probed), (peer, peer.probed, local.probed))
 
 
 def sites_with(both: Pairs, sign: str) -> list[str]:
@@ -166,10 +166,10 @@ def joined(
     return Proposal(topology, why, brokers, shared=shared)
 
 
-def link_listeners(view: Probed, peer: Probed, *protocols: str) -> LinkListeners:
+def link_listeners(local: Probed, peer: Probed, *protocols: str) -> LinkListeners:
     """Find them: other brokers are connected there, or the name says so, or it is the only listener that speaks nothing
     but one of these protocols. A listener that is open at one site and closed at the other is for clients."""
-    left = [listener for listener in view.listeners if listener.name not in moving(view, peer)]
+    left = [listener for listener in local.listeners if listener.name not in moving(local, peer)]
     connected = [listener.name for listener in left if listener.from_brokers]
     named = [
         listener.name for listener in left if NOT_CLIENTS.search(listener.name) and listener.protocols != {"STOMP"}
@@ -179,23 +179,25 @@ def link_listeners(view: Probed, peer: Probed, *protocols: str) -> LinkListeners
     ]
     if connected or named:
         return LinkListeners(tuple(connected or named))
-    return LinkListeners(tuple(speaking), sure=False) if len(speaking) == 1 < len(view.listeners) else LinkListeners(())
+    return (
+        LinkListeners(tuple(speaking), sure=False) if len(speaking) == 1 < len(local.listeners) else LinkListeners(())
+    )
 
 
-def moving(view: Probed, peer: Probed) -> frozenset[str]:
+def moving(local: Probed, peer: Probed) -> frozenset[str]:
     """The listeners that are open at one site and closed at the other."""
     states = {listener.name: listener.started for listener in peer.listeners}
     return frozenset(
         listener.name
-        for listener in view.listeners
+        for listener in local.listeners
         if states.get(listener.name, listener.started) is not listener.started
     )
 
 
-def clients(view: Probed, without: Sequence[str] = ()) -> Key:
+def clients(local: Probed, without: Sequence[str] = ()) -> Key:
     """The listeners that clients use: all but the link's, and those whose names say that they are for something
     else."""
-    others = [listener for listener in view.listeners if listener.name not in without]
+    others = [listener for listener in local.listeners if listener.name not in without]
     named = tuple(listener.name for listener in others if not NOT_CLIENTS.search(listener.name))
     told = ", ".join(
         f"{listener.name} speaks {'/'.join(sorted(listener.protocols))}"

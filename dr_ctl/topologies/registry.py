@@ -74,11 +74,11 @@ def _signs(topology: str, family: Family) -> Sequence[str]:
     return proposer.signs if proposer.family is family else ()
 
 
-def proposed(view: Place, peer: Place, topology: str | None = None) -> Proposal | None:
+def proposed(local: Place, peer: Place, topology: str | None = None) -> Proposal | None:
     """What the first topology that recognizes itself proposes, or that one alone."""
-    families = {place.probed.family for place in (view, peer) if place.probed is not None}
+    families = {place.probed.family for place in (local, peer) if place.probed is not None}
     for name in PROPOSERS if topology is None else (topology,):
         proposer = PROPOSERS.named(name)
-        if proposer.family in families and (proposal := proposer.propose(view, peer)) is not None:
+        if proposer.family in families and (proposal := proposer.propose(local, peer)) is not None:
             return proposal
     return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.system import growing_s
-from dr_ctl.stomp_io.connection import ConnectionLost
+from dr_ctl.stomp_io.client import ConnectionLost
 from dr_ctl_lab.lab.clients.client import Client, Confirmed, Outgoing, Speaks
 from dr_ctl_lab.lab.ledger import Event, Ledger
 from dr_ctl_lab.lab.sending import MOST_OUTSTANDING

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dr_ctl.stomp_io.address import Address, Login
-from dr_ctl.stomp_io.client import probe
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost
+from dr_ctl.stomp_io.client import Connection, ConnectionLost, probe
 from dr_ctl_lab.lab.ids import QUEUE_HEADER, IdStore, Where
 
 if TYPE_CHECKING:
-    from dr_ctl.stomp_io.connection import Frame
+    from dr_ctl.stomp_io.client import Frame
 
 WINDOW_BYTES = str(256 * 1024)
 GREETING_S, RETRY_S, TURN_S = 2.0, 0.1, 0.2

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.system import growing_s, in_background, system
-from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
+from dr_ctl.stomp_io.client import ConnectionLost, SaidError
 from dr_ctl_lab.lab.clients.client import GREETING_S, SILENT_S, Client, Confirmed, Speaks, is_subscription
 from dr_ctl_lab.lab.clients.dialling import Dialler, Opener
 from dr_ctl_lab.lab.clients.traits import PARTS, Odd

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.stomp_io.client import probe
-from dr_ctl.stomp_io.connection import ConnectionLost
+from dr_ctl.stomp_io.client import ConnectionLost, probe
 from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, changed_settings, reset, until
 

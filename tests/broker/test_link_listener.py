@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.stomp_io.address import Address
-from dr_ctl.topologies.common.names import CLUSTER_PREFIX
+from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
 from dr_ctl_lab.lab.artemis.group import clustered, with_listener
 from dr_ctl_lab.lab.clients.amqp import AmqpClient
 from dr_ctl_lab.lab.lab import Lab

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.stomp_io.address import Address
-from dr_ctl.stomp_io.connection import ConnectionLost
+from dr_ctl.stomp_io.client import ConnectionLost
 from dr_ctl_lab.lab import distribution
 from dr_ctl_lab.lab.clients.dialling import Dialler
 from dr_ctl_lab.lab.lab import Lab

@@ -18,7 +18,7 @@ from dr_ctl.core.document import read
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.ask import Ask
+from dr_ctl.engine.plan import Ask
 from dr_ctl.topologies import registry
 from tests.cli.conftest import Shell
 from tests.cli.sites import Sites

@@ -27,8 +27,7 @@ import yaml
 
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.system import ThisMachine, running_on, system
-from dr_ctl.engine.ask import Ask
-from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.engine.record import record
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.rpo.history.files import write

@@ -33,7 +33,7 @@ from dr_ctl.rpo.history import row
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.loader import load
-from dr_ctl.topologies.common.debts import document
+from dr_ctl.topologies.common.calls import debt_name
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.cli.conftest import ACCEPTED, Ended, Shell, begun, failover, swapover
@@ -319,7 +319,7 @@ def test_a_moment_is_typed_as_a_clock_shows_it_and_is_utc(given: str, means: str
 
 def owing(site: str, *, epoch: int, serving: bool = True, about: str | None = None) -> BrokerView:
     about = about or ("london" if site == "paris" else None)
-    kept = {document(DebtKind.FENCE, about, site): "{}"} if about else {}
+    kept = {debt_name(DebtKind.FENCE, about, site): "{}"} if about else {}
     view = broker(site, serving=serving)
     return replace(view, documents={**kept, f"dr-ctl.lock.{site}.{epoch}": "{}"})
 

@@ -8,15 +8,13 @@ from functools import cache
 from pathlib import Path
 
 from dr_ctl.core.model import Finding, Json, Role, Severity
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.context import StopRequest
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.executor import Answer, Callbacks, RunResult, execute, undo
-from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.plan import Decision, Plan, PlannedStep
+from dr_ctl.engine.journal import Entry, Journal, RunState, read_entries, replay
+from dr_ctl.engine.plan import Ask, Decision, Plan, PlannedStep
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.ports import Hooks, LossExposure, NotNeeded, Outcome
-from dr_ctl.engine.replay import Entry, RunState, read_entries, replay
 from dr_ctl.engine.runbook import Runbook, load, shipped
 from dr_ctl.telemetry.events import Event, EventSink, StepEnded, StepStarted, nobody
 from tests.engine.machine import Driver, Killed, Machine, Recipe, Snapshot

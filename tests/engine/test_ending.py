@@ -8,8 +8,8 @@ import pytest
 
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine import ending
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.ending import End, Facts, shut_beside
+from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import UnitSnapshot
 
 SERVING, STANDBY, DOWN, UNKNOWN = Role.SERVING, Role.STANDBY, Role.DOWN, Role.UNKNOWN

@@ -16,13 +16,11 @@ import pytest
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.engine import journal as journal_module
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.context import JournalledStep, Outage, StopAtOnce, StopRequest, stoppable
 from dr_ctl.engine.executor import Answer
-from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.plan import Plan, PlannedStep, Refusal
+from dr_ctl.engine.journal import Journal, read_entries
+from dr_ctl.engine.plan import Ask, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import Done, NotNeeded, Outcome, Refused, StepContext, Unknown
-from dr_ctl.engine.replay import read_entries
 from dr_ctl.engine.runbook import Runbook, RunbookStep
 from dr_ctl.engine.waiting import Waited, until
 from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress, nobody

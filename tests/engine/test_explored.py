@@ -16,10 +16,9 @@ import pytest
 
 from dr_ctl.application.recovery_options import why_not_undone
 from dr_ctl.core.model import ExitCode
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, FENCE, SWAPOVER, single_step
-from dr_ctl.engine.plan import Call, Plan
+from dr_ctl.engine.plan import Ask, Call, Plan
 from tests.engine.desk import Cost, Desk
 from tests.engine.machine import Fault, Killed, Machine, Site
 

@@ -28,16 +28,13 @@ from dr_ctl.core.document import document
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.system import ThisMachine, running_on
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt, DebtKind, known, lost_alone, merged, remember
 from dr_ctl.engine.disk import PIECE_BYTES, RESERVE, RESERVED_BYTES, NoRoom
-from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.plan import Plan
-from dr_ctl.engine.record import Verdict, check
-from dr_ctl.engine.replay import (
+from dr_ctl.engine.journal import (
     GENESIS,
     Entry,
     IllegalMove,
+    Journal,
     JournalDamaged,
     StepEvent,
     is_held,
@@ -45,6 +42,8 @@ from dr_ctl.engine.replay import (
     read_entries,
     replay,
 )
+from dr_ctl.engine.plan import Ask, Plan
+from dr_ctl.engine.record import Verdict, check
 from dr_ctl.engine.runs import Locked, RunFiles, Runs, write, write_text
 from tests.engine.desk import BY, Clock, Desk, a_plan
 from tests.engine.machine import Fault

@@ -13,11 +13,10 @@ import pytest
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import Debt
-from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal
+from dr_ctl.engine.journal import RunState, StepPast, StepState
+from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
-from dr_ctl.engine.replay import RunState, StepPast, StepState
 from dr_ctl.engine.runbook import OPERATIONS, ORDER, VERBS, Runbook, RunbookStep, files, lint, load, shipped
 from tests.engine.desk import ASK, BOOK, DEBTS, FAILBACK, FAILOVER, LOSS, REINSTATE, Cost, book_of
 from tests.engine.machine import Machine, Recipe, Site, Snapshot, back, lost

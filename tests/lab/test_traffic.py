@@ -13,7 +13,7 @@ import pytest
 from proton.reactor import Container
 
 from dr_ctl.stomp_io.address import Address, Login
-from dr_ctl.stomp_io.connection import Frame
+from dr_ctl.stomp_io.client import Frame
 from dr_ctl_lab.lab import traffic
 from dr_ctl_lab.lab.clients import traits
 from dr_ctl_lab.lab.clients.amqp import AmqpClient

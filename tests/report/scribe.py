@@ -10,10 +10,8 @@ from typing import Any
 
 from dr_ctl.core.document import document
 from dr_ctl.core.model import Finding, Json, Severity
-from dr_ctl.engine.ask import Ask
-from dr_ctl.engine.journal import Journal
-from dr_ctl.engine.plan import Call, Goal, Plan, PlannedStep
-from dr_ctl.engine.replay import StepEvent
+from dr_ctl.engine.journal import Journal, StepEvent
+from dr_ctl.engine.plan import Ask, Call, Goal, Plan, PlannedStep
 from dr_ctl.engine.runs import RunFiles, write
 
 NAME = "20261121T020000Z-swapover-paris-7f3a"

@@ -17,10 +17,9 @@ from dr_ctl.core.document import moment, number
 from dr_ctl.core.findings import Tone
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.core.system import stamp
-from dr_ctl.engine.ask import Ask
-from dr_ctl.engine.plan import Goal, PlannedStep
+from dr_ctl.engine.journal import StepEvent
+from dr_ctl.engine.plan import Ask, Goal, PlannedStep
 from dr_ctl.engine.record import read_run
-from dr_ctl.engine.replay import StepEvent
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.report.charts import Chart, over_time
 from dr_ctl.report.estimate_page import EstimatePage, Forecast, as_words, estimate_page

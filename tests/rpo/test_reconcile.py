@@ -414,7 +414,7 @@ def test_what_brokers_keep_for_themselves_is_held_by_nobody_and_what_is_staged_b
 
 
 def test_the_names_of_brokers_own_queues_are_those_that_topologies_know() -> None:
-    from dr_ctl.topologies.common.names import BROKERS, OURS  # noqa: PLC0415
+    from dr_ctl.topologies.common.calls import BROKERS, OURS  # noqa: PLC0415
     from dr_ctl.topologies.continuity.view import PREFIX  # noqa: PLC0415
 
     assert all(any(name.startswith(own) for own in files.OWN) for name in (*BROKERS, *OURS, f"{PREFIX}.in"))

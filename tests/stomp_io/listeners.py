@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dr_ctl.stomp_io.address import Address
-from dr_ctl.stomp_io.connection import Frame, FrameReader, NotStomp
+from dr_ctl.stomp_io.client import Frame, FrameReader, NotStomp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

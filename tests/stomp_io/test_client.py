@@ -20,8 +20,7 @@ from dr_ctl.stomp_io.address import (
     endpoints,
     parse_address,
 )
-from dr_ctl.stomp_io.client import greet, round_trip
-from dr_ctl.stomp_io.connection import Frame, FrameReader, NotStomp
+from dr_ctl.stomp_io.client import Frame, FrameReader, NotStomp, greet, round_trip
 from tests.stomp_io.listeners import CONNECTED, closed_port, encode, listener
 from tests.tls import self_signed, serving
 

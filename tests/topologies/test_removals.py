@@ -302,7 +302,7 @@ def test_each_finding_of_the_checks_has_a_name_and_no_other(folder: str) -> None
     own = _yielded(folder) | _yielded(*FAMILIES[folder])
     tables = (*OF_BROKER, *OF_PAIR, *checks.by_broker, *checks.by_pair)
 
-    own |= _yielded("common") | _yielded("common", "nodes")
+    own |= _yielded("common") | _yielded("common", "group")
 
     assert {each.id for each in tables} == own - NOT_A_CHECK - (
         BY_LOCKS if folder not in ("mirror", "bridges") else set()

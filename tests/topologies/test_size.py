@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.lease import LockDocument
+from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.calls import left_of
 from dr_ctl.topologies.common.reasons import paused_at
+from dr_ctl.topologies.common.snapshot import paused_by_runs
 from dr_ctl.topologies.continuity import copies, procedure
 from dr_ctl.topologies.continuity.view import ContinuitySnapshot, SiteView
 from tests.topologies.continuity.views import broker, flow, queue, snapshot

@@ -15,8 +15,7 @@ import yaml
 from dr_ctl.core.system import growing_s, system
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.stomp_io.address import Address, Connected, Login
-from dr_ctl.stomp_io.client import greet, probe
-from dr_ctl.stomp_io.connection import Frame
+from dr_ctl.stomp_io.client import Frame, greet, probe
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
 from dr_ctl.topologies.common.view import Config

@@ -29,8 +29,7 @@ import yaml
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import growing_s, system
 from dr_ctl.settings.loader import load
-from dr_ctl.stomp_io.client import probe
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Frame
+from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame, probe
 from dr_ctl_lab.lab.clients.client import ID_HEADER
 from dr_ctl_lab.lab.clients.stomp import identify
 from dr_ctl_lab.lab.dialect import ARTEMIS, Dialect

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.stomp_io.connection import ConnectionLost
+from dr_ctl.stomp_io.client import ConnectionLost
 from dr_ctl_lab.twin.kinds import BRIDGES
 from tests.twin.subject import ADD, CUT, FENCED, IDS, IN, ORIGIN, OUT, REMOVE, SITES, TEXT, BridgesSubject, comes
 

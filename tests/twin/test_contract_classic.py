@@ -16,8 +16,7 @@ from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.loader import load
 from dr_ctl.stomp_io.address import Address, Closed, Connected, Login, Refused
-from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.connection import ConnectionLost
+from dr_ctl.stomp_io.client import ConnectionLost, greet
 from dr_ctl.topologies.brokersync.reading import READS, Observer
 from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
 from dr_ctl.topologies.classic import reading

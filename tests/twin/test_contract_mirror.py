@@ -8,12 +8,11 @@ import pytest
 
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.stomp_io.address import Closed, Connected, Login, Refused
-from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
+from dr_ctl.stomp_io.client import ConnectionLost, SaidError, greet
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.reading import LIMITS, find_broker, limits_of_addresses
 from dr_ctl.topologies.common.access import FOR_HISTORY
-from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
+from dr_ctl.topologies.common.calls import OUTFLOW_PREFIX
 from dr_ctl.topologies.mirror.reading import browsed, look_again, residue
 from tests.twin.conftest import ON_THE_WIRE_TOO
 from tests.twin.subject import ADD, IN, OUT, REMOVE, SITES, TEXT, Subject, comes, until

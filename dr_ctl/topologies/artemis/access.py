@@ -16,8 +16,8 @@ from dr_ctl.topologies.artemis import beans, reading
 from dr_ctl.topologies.artemis.broker import DELETE, B_co, BrokerStore
 from dr_ctl.topologies.common import access
 from dr_ctl.topologies.common.access import Part
+from dr_ctl.topologies.common.calls import numbered
 from dr_ctl.topologies.common.group import Itself
-from dr_ctl.topologies.common.names import numbered
 from dr_ctl.topologies.common.view import Config
 
 READ_S: Final = 2.0

@@ -19,10 +19,9 @@ from dr_ctl.jolokia.client import Answer
 from dr_ctl.jolokia.http import BadValue, OperationFailed, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.common.calls import Request, Requests, arguments_of, call, request
+from dr_ctl.topologies.common.calls import HEARD_BY, MQTT_RETAINED, Request, Requests, arguments_of, call, request
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.link import AnyLink
-from dr_ctl.topologies.common.names import HEARD_BY, MQTT_RETAINED
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Peer, Queue
 from dr_ctl.topologies.topology import Node
 

@@ -10,9 +10,9 @@ _CORE: Final = '<acceptor name="{}">tcp://0.0.0.0:61617?protocols=CORE</acceptor
 _AMQP: Final = '<acceptor name="{}">tcp://0.0.0.0:5673?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>'
 
 
-def _mirror(view: Place, peer: Place) -> Proposal | None:
+def _mirror(local: Place, peer: Place) -> Proposal | None:
     """Recognized by broker connections; at one site is enough, and told."""
-    both = pairs(view, peer)
+    both = pairs(local, peer)
     if not (linked := sites_with(both, BROKER_CONNECTIONS)):
         return None
     why = f"broker connections at {' and '.join(linked)}"
@@ -21,9 +21,9 @@ def _mirror(view: Place, peer: Place) -> Proposal | None:
     return joined("artemis-mirror", why, both, "AMQP", _AMQP, "mirror", about)
 
 
-def _continuity(view: Place, remote: Place) -> Proposal | None:
+def _continuity(local: Place, remote: Place) -> Proposal | None:
     """Recognized by the plugin's service at both sites. The plugin opens at one what it closes at the other."""
-    both = pairs(view, remote)
+    both = pairs(local, remote)
     if len(sites_with(both, PLUGIN)) < 2:  # noqa: PLR2004 - both
         return None
     about, why = "what the peer's plugin uses: its external acceptor", "the continuity plugin's service at both sites"
@@ -36,9 +36,9 @@ def _continuity(view: Place, remote: Place) -> Proposal | None:
     return replace(proposal, brokers=brokers)
 
 
-def _bridges(view: Place, peer: Place) -> Proposal | None:
+def _bridges(local: Place, peer: Place) -> Proposal | None:
     """Recognized by diverts and bridges at both sites."""
-    both = pairs(view, peer)
+    both = pairs(local, peer)
     if not both or any(len(sites_with(both, sign)) < len(both) for sign in (BRIDGES, DIVERTS)):
         return None
     why, about = "diverts and bridges at both sites", "what the peer's bridges use; no client may"

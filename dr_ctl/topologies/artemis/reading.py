@@ -30,7 +30,7 @@ from dr_ctl.topologies.artemis.broker import (
     read_group,
 )
 from dr_ctl.topologies.common.access import Part
-from dr_ctl.topologies.common.names import BROKERS, DOCUMENT, OWN
+from dr_ctl.topologies.common.calls import BROKERS, DOCUMENT, OWN
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Queue
 from dr_ctl.topologies.proposing import Family, Listener, Probed
 from dr_ctl.topologies.topology import Obstacle

@@ -9,8 +9,8 @@ from xml.sax.saxutils import quoteattr
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.core.notation import duration, if_known
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import FAILBACK
+from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.artemis.broker import ASIDE, lock_states, of_mqtt
 from dr_ctl.topologies.bridges.messages import COMPARED

@@ -9,7 +9,7 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
-from dr_ctl.engine.ask import Ask
+from dr_ctl.engine.plan import Ask
 from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, Message, Origin, listed, pages
 from dr_ctl.topologies.bridges.reading import Access, Way
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, whole
@@ -46,17 +46,17 @@ class Side:
     origin: str
 
 
-def missing(view: Side, peer: Side, *, timeout_s: float) -> int | None:
+def missing(local: Side, peer: Side, *, timeout_s: float) -> int | None:
     """How many messages lie here, are not there, and are in no id store; without the delayed ones, which no listing
     has. None where that cannot be told: they are too many, a broker does not show where one comes from, or nothing says
     what was processed there. Raises `BrokerError`."""
-    queue, copy = view.queue, peer.queue
+    queue, copy = local.queue, peer.queue
     assert queue is not None
     if copy is None:
         return queue.depth
     if queue.depth > COMPARED:
         return None
-    if (lying := listed(view.access.reader(), queue, view.origin, timeout_s=timeout_s)) is None:
+    if (lying := listed(local.access.reader(), queue, local.origin, timeout_s=timeout_s)) is None:
         return None
     forwarded = sum(each.forwarded for each in lying)
     wanted, oldest, looked = [each for each in lying if not each.forwarded], None, 0
@@ -68,19 +68,19 @@ def missing(view: Side, peer: Side, *, timeout_s: float) -> int | None:
             return None
         present = {origin for each in page for origin in each.origins}
         wanted = [each for each in wanted if not each.origins & present]
-        numbers = [each.copied[1] for each in page if each.copied is not None and each.copied[0] == view.origin]
+        numbers = [each.copied[1] for each in page if each.copied is not None and each.copied[0] == local.origin]
         oldest = min([*numbers, *([oldest] if oldest is not None else [])], default=None)
     # A delay that AMQP tells in milliseconds begins anew at the copy, which is in no listing until then.
     if wanted and (looked == PAGES or copy.scheduled):
         return None
     if not wanted:
         return forwarded
-    processed = [side.access.processed(queue.name, wanted) for side in (view, peer)]
+    processed = [side.access.processed(queue.name, wanted) for side in (local, peer)]
     done = frozenset[Origin]().union(*(each for each in processed if each is not None))
     wanted = [each for each in wanted if each.name not in done]
     if None in processed:
         # Nobody can say of a message older than every copy whether it was processed there, or never came.
-        newer = [each for each in wanted if oldest is not None and _number(each, view.origin) >= oldest]
+        newer = [each for each in wanted if oldest is not None and _number(each, local.origin) >= oldest]
         return forwarded + len(newer) if newer or not wanted else None
     return forwarded + len(wanted)
 

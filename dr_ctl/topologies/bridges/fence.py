@@ -15,12 +15,11 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.common import receipts
-from dr_ctl.topologies.common.baseline import RETURNED, state_of
 from dr_ctl.topologies.common.calls import call, holds, left_of, open_listener, request, resume, still
 from dr_ctl.topologies.common.reasons import paused_at
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.topologies.common.snapshot import RETURNED, Snapshot, state_to_restore
 from dr_ctl.topologies.common.verbs.activate import may_open, open_beside, sides
 from dr_ctl.topologies.common.verbs.fence import acting, drafting, held, held_for_the_other
 from dr_ctl.topologies.common.view import Queue
@@ -49,7 +48,7 @@ def opens(view: BrokerView, units: Sequence[str], when: str | None = None) -> li
 
 def clients(at: AtBroker) -> Iterator[Call]:
     """Each unit's ways in: what its queues deliver, and the rights of the clients' roles at its address."""
-    view, was, now = at.view, at.was, state_of(at.view)
+    view, was, now = at.view, at.was, state_to_restore(at.view)
     opens, closes, admits, shuts_out = map(at.named, (Goal.OPEN, Goal.CLOSE, Goal.ADMIT, Goal.SHUT_OUT))
     shut, opened, out, let_in = list[Call](), list[Call](), list[str](), list[str]()
     for unit in view.among(at.move.ask.includes):

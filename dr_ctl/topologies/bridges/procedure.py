@@ -99,7 +99,7 @@ class Direction:
 
     def __init__(
         self,
-        view: Access,
+        local: Access,
         peer: Access,
         chosen: Chosen,
         ids: IdBarrier,
@@ -107,7 +107,7 @@ class Direction:
         *,
         accepted: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self.local, self.remote, self.chosen = view, peer, chosen
+        self.local, self.remote, self.chosen = local, peer, chosen
         self._ids, self._messages, self._accepted = ids, messages, accepted
 
     def left(self, view: BrokerView, peer: BrokerView) -> int | None:

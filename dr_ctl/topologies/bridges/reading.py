@@ -19,9 +19,9 @@ from dr_ctl.topologies.bridges.messages import Message, Origin, forwarded, unann
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle
 from dr_ctl.topologies.common import observer, snapshot
 from dr_ctl.topologies.common.access import Part
+from dr_ctl.topologies.common.calls import ANY_ADDRESS
 from dr_ctl.topologies.common.checks import on_purpose
 from dr_ctl.topologies.common.idstore import Store
-from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot
 from dr_ctl.topologies.common.view import Config, Queue
 

@@ -122,8 +122,8 @@ def _left(
     yield found("DR-BRIDGE-017", remedy=remedy, severity=severity, removed=text, left=some(named))
 
 
-def _in_one(each: Compared, view: str, peer: str) -> str:
-    alone = {view: len(each.serving - each.waiting), peer: len(each.waiting - each.serving)}
+def _in_one(each: Compared, local: str, peer: str) -> str:
+    alone = {local: len(each.serving - each.waiting), peer: len(each.waiting - each.serving)}
     counts = ", ".join(f"{count} in the store of {site} alone" for site, count in alone.items() if count)
     return f" ({counts})" if counts else ""
 

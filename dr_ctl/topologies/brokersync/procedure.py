@@ -32,10 +32,9 @@ from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.classic.ids import MOST, may_remove, moves, removes, shown
 from dr_ctl.topologies.classic.operations import MOVE_MATCHING
-from dr_ctl.topologies.common.calls import START, STOP, call, request
+from dr_ctl.topologies.common.calls import START, STOP, call, quarantine_queue, request
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Word
 from dr_ctl.topologies.common.gate import accepting, refused
-from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
@@ -253,8 +252,8 @@ class Copies:
 
     repairing = "its network connector is not connected: restarting it"
 
-    def __init__(self, view: Access, peer: Access, context: StepContext, timeouts: Timeouts) -> None:
-        self.local, self.remote = view, peer
+    def __init__(self, local: Access, peer: Access, context: StepContext, timeouts: Timeouts) -> None:
+        self.local, self.remote = local, peer
         self._context, self._timeouts = context, timeouts
         self._restarted = 0
         self._again_at = context.monotonic() + timeouts.link_lost_s
@@ -391,8 +390,10 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     if (refused := tools.reach(LISTENING, move, context)) is not None:
         return refused
     ways = [(view, sites[move.target][pair]) for pair, view in sites[move.source].items()]
-    back = Wait(tools, [Copies(peer, view, context, tools.timeouts) for view, peer in ways], context, UNDER_WAY)
-    forth = Wait(tools, [Copies(view, peer, context, tools.timeouts) for view, peer in ways], context, UNDER_WAY, SMALL)
+    back = Wait(tools, [Copies(peer, local, context, tools.timeouts) for local, peer in ways], context, UNDER_WAY)
+    forth = Wait(
+        tools, [Copies(local, peer, context, tools.timeouts) for local, peer in ways], context, UNDER_WAY, SMALL
+    )
     for wait in (back, forth):
         if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
             return replace(failed, text=f"{move.target} is not taken in: {failed.text}")

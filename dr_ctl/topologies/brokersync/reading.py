@@ -26,7 +26,7 @@ from dr_ctl.topologies.classic import reading as parts
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import observer, snapshot
 from dr_ctl.topologies.common.access import Gate, Part
-from dr_ctl.topologies.common.names import OWN
+from dr_ctl.topologies.common.calls import OWN
 from dr_ctl.topologies.common.view import Config, Queue
 
 

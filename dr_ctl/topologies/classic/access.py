@@ -25,8 +25,8 @@ from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import access
 from dr_ctl.topologies.common.access import Gate, gate
+from dr_ctl.topologies.common.calls import OWN
 from dr_ctl.topologies.common.group import Itself
-from dr_ctl.topologies.common.names import OWN
 
 
 class BrokerStore:

@@ -15,8 +15,7 @@ from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.jolokia.client import Ask, Listing, Read
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.stomp_io.address import Refused
-from dr_ctl.stomp_io.client import probe
-from dr_ctl.stomp_io.connection import Connection, Frame
+from dr_ctl.stomp_io.client import Connection, Frame, probe
 from dr_ctl.topologies.classic.access import Access
 from dr_ctl.topologies.classic.broker import OWN_CLIENT, ClassicBroker
 from dr_ctl.topologies.classic.operations import MESSAGE_ID, MOVE_MATCHING, REMOVE_MATCHING, by_ids

@@ -25,14 +25,14 @@ _OWN_LISTENER: Final = '<transportConnector name="{}" uri="tcp://0.0.0.0:61617"/
 _PRODUCERS: Final = re.compile(r"produc", re.IGNORECASE)
 
 
-def _brokersync(view: Place, remote: Place) -> Proposal | None:
+def _brokersync(local: Place, remote: Place) -> Proposal | None:
     """Recognized by a network connector."""
-    both = pairs(view, remote)
+    both = pairs(local, remote)
     if not (linked := sites_with(both, NETWORKS)):
         return None
 
     def more(place: Place, broker: Probed, taken: tuple[str, ...]) -> list[Key]:
-        peer = remote if place is view else view
+        peer = remote if place is local else local
         why = "the queue here that holds the copies of {queue}"
         others = [
             listener for listener in broker.listeners if listener.name not in taken and "STOMP" in listener.protocols
@@ -58,14 +58,14 @@ def _agent(place: Place, listener: Listener) -> Key:
     return Key("sync", way, "the way in of the agent `dr-ctl sync`, open behind a fence", sure=False)
 
 
-def _shared_store(view: Place, peer: Place) -> Proposal | None:
+def _shared_store(local: Place, peer: Place) -> Proposal | None:
     """Recognized by one broker that answers, and one that refuses connections: a broker that waits for the store has no
     port open."""
-    known = [place.probed for place in (view, peer) if place.probed is not None]
+    known = [place.probed for place in (local, peer) if place.probed is not None]
     if len(known) != 1:
         return None
     brokers = {}
-    for place in (view, peer):
+    for place in (local, peer):
         name = place.probed.broker if place.probed is not None else place.site
         own = Key("broker", name, "its brokerName, as the lock's row has it", sure=place.probed is not None)
         brokers[place.site] = [own, clients(known[0])]
@@ -74,9 +74,9 @@ def _shared_store(view: Place, peer: Place) -> Proposal | None:
     return Proposal("classic-shared-store", why, brokers, (store,))
 
 
-def _fanout(view: Place, peer: Place) -> Proposal | None:
+def _fanout(local: Place, peer: Place) -> Proposal | None:
     """Two brokers that know nothing of each other: so it is proposed where no other topology was recognized."""
-    if not (both := pairs(view, peer)):
+    if not (both := pairs(local, peer)):
         return None
     brokers = {}
     for place, broker, _ in both:

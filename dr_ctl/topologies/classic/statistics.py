@@ -13,8 +13,7 @@ from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.core.system import growing_s
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.address import Connected, Refused
-from dr_ctl.stomp_io.client import probe
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Frame
+from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame, probe
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.operations import EVERY
 from dr_ctl.topologies.classic.reading import DEAD_LETTERS, Answered

@@ -18,13 +18,11 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Outcome, Refused
 from dr_ctl.jolokia.client import READ_S, Account, Change, Changer, Reader, Wire
 from dr_ctl.processes.secrets import resolve
-from dr_ctl.settings.brokers import Grouped, ManagedBroker, Node
-from dr_ctl.settings.model import Installation
+from dr_ctl.settings.model import Grouped, Installation, ManagedBroker, Node
 from dr_ctl.settings.parts import Secret
 from dr_ctl.stomp_io.address import Address, Closed, Connected, Greeting, Login, RoundTrip, TlsFiles, parse_address
 from dr_ctl.topologies.common.calls import arguments_of
-from dr_ctl.topologies.common.group import Family, Group, GroupWire, Process, Unserved
-from dr_ctl.topologies.common.nodes import NobodyActive
+from dr_ctl.topologies.common.group import Family, Group, GroupWire, NobodyActive, Process, Unserved
 from dr_ctl.topologies.common.snapshot import V_co
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.topology import NodeState

@@ -1,15 +1,59 @@
-"""The calls that recipes are made of, a text and a request each, and which of their effects are seen. Pure."""
+"""The calls that recipes are made of, a text and a request each, and which of their effects are seen. Pure.
+
+The names of dr-ctl's own documents and queues on a broker, told apart from all else that lies there. Pure.
+
+Debts as documents on a broker. Pure.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.core.model import Json, some
+from dr_ctl.core.system import stamp
+from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.engine.ports import Refused
+
+OWN: Final = "dr-ctl."
+ANY_ADDRESS: Final = f"{OWN}any"  # nobody has this address: rights of a role here are its rights by default
+_DIGITS: Final = 15  # digits of a document's number: dr-ctl never wrote a longer one
+OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
+CLUSTER_PREFIX: Final = "$.artemis.internal.sf."
+HEARD_BY: Final = "notif."
+"""Of queues by which another broker of a cluster hears of this one's."""
+# Only documents have these words in their names; queues of messages that dr-ctl keeps aside do not.
+DOCUMENT: Final = re.compile(r"dr-ctl\.(lock|debt|receipt)\.")
+QUARANTINE_PREFIX: Final = f"{OWN}quarantine."
+REHEARSAL: Final = "rehearsal.dr-ctl."
+"""Of a rehearsal's queue, which the peer has to get: the filters of mirrors leave out what begins with `dr-ctl.`"""
+OURS: Final = (OWN, REHEARSAL)
+MQTT_RETAINED: Final = "$sys.mqtt.retain."
+"""Of queues that hold what MQTT retains for new subscribers: the broker calls them none of its own, nobody consumes."""
+# Names that brokers keep for themselves. Which queues are its own a broker says itself, but for versions before 2.34.
+BROKERS: Final = (
+    "activemq.management", "activemq.notifications", HEARD_BY, "$.artemis.", "$sys.mqtt.sessions", OUTFLOW_PREFIX,
+)  # fmt: skip
+
+
+def quarantine_queue(site: str, queue: str) -> str:
+    """The name of dr-ctl's queue for messages without an explanation, with the site that holds the queue."""
+    return f"{QUARANTINE_PREFIX}{site}.{queue}"
+
+
+def numbered(documents: Mapping[str, str], kind: str) -> list[tuple[int, str]]:
+    """Documents of one kind, by number. The site in the name is what other settings may call this one."""
+    name = re.compile(rf"dr-ctl\.{re.escape(kind)}\.[^.]+\.(\d{{1,{_DIGITS}}})")
+    matches = [(name.fullmatch(each), text) for each, text in documents.items()]
+    return sorted((int(match[1]), text) for match, text in matches if match is not None)
+
 
 if TYPE_CHECKING:
     from dr_ctl.topologies.common.view import Acceptor, Broker, Queue
@@ -192,3 +236,64 @@ def still(calls: Sequence[Call], views: Sequence[Broker]) -> Refused | None:
     """The refusal that names the effects that are not seen to hold; returns None where every effect holds."""
     left = left_of(calls, views)
     return Refused(f"effect not seen: {some(left)}") if left else None
+
+
+if TYPE_CHECKING:
+    from dr_ctl.topologies.common.view import Broker
+
+_NAME: Final = re.compile(rf"dr-ctl\.debt\.([^.]+)\.({'|'.join(kind.value for kind in DebtKind)})\.([^.]+)")
+
+
+def debt_name(kind: DebtKind, about: str, kept_at: str) -> str:
+    """The name of the queue that holds a debt: the name contains the site that holds the debt."""
+    return f"dr-ctl.debt.{kept_at}.{kind.value}.{about}"
+
+
+def is_debt(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def debts_of(documents: Mapping[str, str]) -> list[Debt]:
+    """Read the debts from a broker's documents. A document that cannot be read is a debt too."""
+    debts = []
+    for name, text in sorted(documents.items()):
+        named = _NAME.fullmatch(name)
+        if named is None:
+            continue
+        kept_at, kind, about = named.groups()
+        try:
+            document = json.loads(text)
+            debts.append(Debt(DebtKind(kind), about, kept_at, str(document["since"]), bool(document["lasting"])))
+        except UNREADABLE:
+            debts.append(Debt(DebtKind(kind), about, kept_at, "not known"))
+    return debts
+
+
+def owe(view: Broker, kind: DebtKind, about: str, *, lasting: bool = False) -> tuple[Call, ...]:
+    """Write a debt down at a broker, unless it stands there."""
+    name = debt_name(kind, about, view.site)
+    return () if name in view.documents else (_write(view, kind, about, _text(view, lasting=lasting)),)
+
+
+def owe_again(view: Broker, kind: DebtKind, about: str) -> Call:
+    """Write a debt down that was struck, as it stood there; without what it said where that is not seen any more."""
+    text = view.documents.get(debt_name(kind, about, view.site)) or _text(view, lasting=False)
+    return _write(view, kind, about, text, "it does not stand there")
+
+
+def _text(view: Broker, *, lasting: bool) -> str:
+    since = stamp(datetime.fromtimestamp(view.now_ms / 1000, UTC))
+    return json.dumps({"since": since, "lasting": lasting})
+
+
+def _write(view: Broker, kind: DebtKind, about: str, user: str, when: str | None = None) -> Call:
+    text = f"record the {kind.value} debt of {about} at {view.site}"
+    name = debt_name(kind, about, view.site)
+    return write_document(view, name, user, text, when)
+
+
+def pay(view: Broker, kind: DebtKind, about: str, when: str | None = None) -> tuple[Call, ...]:
+    """Take a debt's document away."""
+    name = debt_name(kind, about, view.site)
+    text = f"clear the {kind.value} debt of {about} at {view.site}"
+    return (remove_document(view, name, text, when),)

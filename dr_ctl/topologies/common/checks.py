@@ -10,11 +10,10 @@ from dr_ctl.core.notation import if_known
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.ports import Check, Move
 from dr_ctl.engine.roles import silent as no_answer
-from dr_ctl.topologies.common.baseline import paused_by_runs
-from dr_ctl.topologies.common.debts import debts_of
-from dr_ctl.topologies.common.nodes import of_nodes, of_obstacles, shown
+from dr_ctl.topologies.common.calls import debts_of
+from dr_ctl.topologies.common.group import of_nodes, of_obstacles, shown
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import Silent, Snapshot
+from dr_ctl.topologies.common.snapshot import Silent, Snapshot, paused_by_runs
 from dr_ctl.topologies.common.view import Acceptor, Broker
 
 V = TypeVar("V", bound=Broker)

@@ -16,11 +16,10 @@ from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILBACK, FENCE, QUIESCE, 
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import moves_it, part_of, roles_text
 from dr_ctl.topologies.common import receipts
-from dr_ctl.topologies.common.baseline import paused_by_runs
+from dr_ctl.topologies.common.calls import debt_name
 from dr_ctl.topologies.common.checks import Case, Checks, of_link_listeners, of_silent, of_taken, on_the_way, weighed
-from dr_ctl.topologies.common.debts import document
-from dr_ctl.topologies.common.nodes import of_nodes, of_obstacles
-from dr_ctl.topologies.common.snapshot import Silent, Snapshot
+from dr_ctl.topologies.common.group import of_nodes, of_obstacles
+from dr_ctl.topologies.common.snapshot import Silent, Snapshot, paused_by_runs
 from dr_ctl.topologies.common.view import Broker, Queue
 
 V = TypeVar("V", bound=Broker)
@@ -35,7 +34,7 @@ def against_failover(
     if role is Role.SERVING or (role is Role.SICK and opens):
         yield found("DR-ALIVE-001.role", source=move.source, target=move.target, role=role.value)
     for view in snapshot.views(move.target):
-        yield from of_taken(view, (document(kind, move.source, view.site) for kind in DebtKind))
+        yield from of_taken(view, (debt_name(kind, move.source, view.site) for kind in DebtKind))
         for each in of_broker(view):
             if Weight.EXPECTED_WHEN_LOST not in each.weighs:
                 yield weighed(each, Weight.FAILOVER)
@@ -57,7 +56,7 @@ def is_kept_out(snapshot: Snapshot[Broker], move: Move) -> bool:
     if snapshot.one_store:
         return True
     local, peer = snapshot.views(move.target), snapshot.views(move.source)
-    name = [document(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in local]
+    name = [debt_name(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in local]
     shut = all(view.link.is_shut for view in local)
     nothing = len(peer) == len(snapshot.sites[move.source]) and all(
         not each.open and not [*each.link.left_to_ship()] for each in peer
@@ -70,7 +69,7 @@ def let_in_again(views: Iterable[Broker], lost: str) -> str | None:
     another node of it takes over."""
     for view in views:
         listeners = [listener.name for listener in view.link.listeners if listener.started and not view.open]
-        if listeners and not view.link.is_shut and document(DebtKind.QUARANTINE, lost, view.site) in view.documents:
+        if listeners and not view.link.is_shut and debt_name(DebtKind.QUARANTINE, lost, view.site) in view.documents:
             at = f"acceptor {some(listeners)} at {view.site}/{view.pair}"
             return f"{at} is open again: its broker was started anew, or another node of it took over"
     return None

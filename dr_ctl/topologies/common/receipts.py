@@ -17,8 +17,7 @@ from dr_ctl.core.document import document, read
 from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.core.model import some
 from dr_ctl.core.system import stamp
-from dr_ctl.engine.ask import Ask
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.topologies.common.calls import remove_document, write_document
 from dr_ctl.topologies.common.snapshot import Snapshot

@@ -17,7 +17,6 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Check, Move, Outcome, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import reasons
-from dr_ctl.topologies.common.baseline import baseline, basis
 from dr_ctl.topologies.common.checks import (
     OF_BROKER,
     OF_PAIR,
@@ -30,7 +29,7 @@ from dr_ctl.topologies.common.checks import (
     on_the_way,
 )
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.topologies.common.snapshot import Snapshot, baseline, basis
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import AtBroker, Want
 

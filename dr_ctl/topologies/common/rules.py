@@ -9,7 +9,7 @@ from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.common.names import BROKERS, MQTT_RETAINED, OURS
+from dr_ctl.topologies.common.calls import BROKERS, MQTT_RETAINED, OURS
 from dr_ctl.topologies.common.view import Broker, Queue
 
 

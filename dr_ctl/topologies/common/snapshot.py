@@ -1,23 +1,28 @@
-"""The result of one look at both sites of an installation, broker by broker, and the parts that commands use."""
+"""The result of one look at both sites of an installation, broker by broker, and the parts that commands use.
+
+The state of a pair before a run, as far as dr-ctl may change it: an undo restores this, and nothing else. Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import LOCK, LockDocument, Look
-from dr_ctl.engine.ports import Hints, UnitSnapshot
+from dr_ctl.engine.operations import FAILBACK
+from dr_ctl.engine.ports import Hints, Move, UnitSnapshot
+from dr_ctl.engine.roles import NODES, PAIRS
+from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.topologies.common.debts import debts_of
+from dr_ctl.topologies.common.calls import QUARANTINE_PREFIX, debts_of, is_debt, numbered
 from dr_ctl.topologies.common.figures import Residue
-from dr_ctl.topologies.common.names import QUARANTINE_PREFIX, numbered
-from dr_ctl.topologies.common.nodes import (
+from dr_ctl.topologies.common.group import (
     Standing,
     of_nodes,
     of_obstacles,
@@ -360,3 +365,74 @@ def _together(roles: Sequence[Role]) -> Role:
     if set(roles) == {Role.STANDBY, Role.DOWN}:
         return Role.DOWN
     return Role.SICK if Role.SICK in roles else Role.UNKNOWN
+
+
+START: Final = "start"
+RETURNED: Final = "returned"
+
+
+def baseline(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
+    """Listeners, links, pauses and debts of every broker that answered, and its start, by site and pair."""
+    return {
+        site: {view.pair: {**state_to_restore(view), START: view.start} for view in snapshot.views(site)}
+        for site in snapshot.sites
+    }
+
+
+def started_since(move: Move, view: Broker) -> bool:
+    """Say whether a broker was started anew since the run began, as far as that is known."""
+    return not same_start(before(move, view).get(START, view.start), view.start)
+
+
+def was_open(move: Move, view: Broker) -> bool:
+    """Say whether a listener of clients was open there before the run."""
+    return any(before(move, view)["listeners"].values())
+
+
+def before(move: Move, view: Broker) -> dict[str, Any]:
+    """One broker in the baseline of a run; a broker silent at the start counts as it is now, and the target of a return
+    as closed: it came back, whether open or not, and the undo of the move back leaves it closed."""
+    site: Any = move.baseline.get(view.site, {})
+    state: dict[str, Any] = site[view.pair] if view.pair in site else state_to_restore(view)
+    if move.ask.operation == FAILBACK and view.site == move.target:
+        return {**state, "listeners": {}, "shut_out": True, RETURNED: True}
+    return state
+
+
+def paused_by_runs(view: Broker) -> frozenset[str]:
+    """The queues that runs paused, by their locks: a later run must lift these pauses."""
+    locks = [LockDocument.of_text(*each) for each in numbered(view.documents, LOCK)]
+    return frozenset(queue for lock in locks for queues in lock.paused.values() for queue in queues)
+
+
+def basis(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
+    """The facts a plan rests on, by site and pair. Messages that come and go change none of them."""
+    return {
+        "brokers": {
+            site: {view.pair: {**state_to_restore(view), "version": view.version} for view in snapshot.views(site)}
+            for site in snapshot.sites
+        },
+        PAIRS: {
+            site: [*sorted(broker.pair for broker in snapshot.brokers if broker.site == site)]
+            for site in snapshot.sites
+        },
+        NODES: {site: {view.pair: view.node for view in snapshot.views(site)} for site in snapshot.sites},
+    }
+
+
+def state_to_restore(view: Broker) -> dict[str, Json]:
+    by_runs = paused_by_runs(view)
+    locks: dict[str, Json] = {name: name in view.fence.contends for name in (*view.fence.contends, *view.fence.rests)}
+    return {
+        "listeners": {listener.name: listener.started for listener in view.listeners},
+        "mirror": {listener.name: listener.started for listener in view.link.listeners},
+        "barred": view.link.barred,
+        "link": dict(view.link.ships),
+        "paused": [name for name in view.paused if name not in by_runs],
+        "acceptors": {listener.name: listener.started for listener in view.acceptors},
+        "queues": [queue.name for queue in view.business.values()],
+        "shut_out": view.fence.shut_out,
+        "debts": [name for name in sorted(view.documents) if is_debt(name)],
+        **view.link.settable,
+        **({"locks": locks} if locks else {}),
+    }

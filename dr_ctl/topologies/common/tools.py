@@ -13,7 +13,7 @@ from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, some
 from dr_ctl.core.system import in_background, together
-from dr_ctl.engine.holding import Lease
+from dr_ctl.engine.lease import Lease
 from dr_ctl.engine.operations import REINSTATING
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, Unknown
@@ -24,14 +24,13 @@ from dr_ctl.stomp_io.address import Closed, Connected, Greeting, Silent
 from dr_ctl.stomp_io.address import Refused as LoginDenied
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.access import FOR_FENCE, Access, Part
-from dr_ctl.topologies.common.baseline import started_since, was_open
 from dr_ctl.topologies.common.calls import holds, left_of, queues_of, still
 from dr_ctl.topologies.common.gate import Verifier
-from dr_ctl.topologies.common.nodes import NobodyActive
+from dr_ctl.topologies.common.group import NobodyActive
 from dr_ctl.topologies.common.observer import AnyObserver, Observer
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.snapshot import Silent as NoAnswer
-from dr_ctl.topologies.common.snapshot import V_co
+from dr_ctl.topologies.common.snapshot import V_co, started_since, was_open
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import AtBroker, Want, Wants
 

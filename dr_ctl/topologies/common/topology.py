@@ -14,8 +14,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.holding import Lease
-from dr_ctl.engine.lease import Store
+from dr_ctl.engine.lease import Lease, Store
 from dr_ctl.engine.operations import ACTIVATING, FAILOVER, REINSTATING
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Driver, Move, NotNeeded, Outcome, Recipe, Refused, StepContext
@@ -23,12 +22,11 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.common import recipe
 from dr_ctl.topologies.common.access import Access
-from dr_ctl.topologies.common.baseline import started_since
 from dr_ctl.topologies.common.checks import Checks
 from dr_ctl.topologies.common.observer import Observer, Reads
 from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import Snapshot, V_co
+from dr_ctl.topologies.common.snapshot import Snapshot, V_co, started_since
 from dr_ctl.topologies.common.tools import Listeners, Sender, Tools
 from dr_ctl.topologies.common.verbs import activate, canary, fence, proving, quarantine, quiesce
 from dr_ctl.topologies.common.verbs.undoing import as_before, guarded, open_again

@@ -12,10 +12,9 @@ from typing import Protocol, final
 from dr_ctl.core.model import Role
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.topologies.common.calls import Requests, queues_of
+from dr_ctl.topologies.common.calls import MQTT_RETAINED, OURS, Requests, queues_of
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.link import AnyLink
-from dr_ctl.topologies.common.names import MQTT_RETAINED, OURS
 from dr_ctl.topologies.topology import Node, NodeReading, Obstacle
 
 

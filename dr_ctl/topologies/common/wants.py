@@ -16,11 +16,18 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.engine.ports import Move, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.common.baseline import before
-from dr_ctl.topologies.common.calls import close_listener, open_links, open_listener, resume
-from dr_ctl.topologies.common.debts import document, owe, owe_again, pay
+from dr_ctl.topologies.common.calls import (
+    close_listener,
+    debt_name,
+    open_links,
+    open_listener,
+    owe,
+    owe_again,
+    pay,
+    resume,
+)
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.snapshot import Snapshot
+from dr_ctl.topologies.common.snapshot import Snapshot, before
 from dr_ctl.topologies.common.view import Broker, Peer
 
 Site = Callable[[Move], str]
@@ -156,7 +163,7 @@ def debts_as_before(at: AtBroker) -> list[Call]:
         for kind in DebtKind
         for call in (
             (owe_again(at.view, kind, about),)
-            if document(kind, about, at.view.site) in was
+            if debt_name(kind, about, at.view.site) in was
             else pay(at.view, kind, about, "it stands there")
         )
     )

@@ -227,12 +227,12 @@ def one_sided(source: SiteView, target: SiteView) -> list[str]:
 
 
 def compare(
-    view: Reader, peer: Reader, source: SiteView, target: SiteView, had: Mapping[str, frozenset[str]] = NONE
+    local: Reader, peer: Reader, source: SiteView, target: SiteView, had: Mapping[str, frozenset[str]] = NONE
 ) -> list[Compared]:
     """Compare every flow that holds something anywhere. `had`: by queue, see `Compared`. Raises `BrokerError`."""
     flows = [flow for flow in target.flows if source.lies(flow.queue) or target.lies(flow.queue)]
     shallow = [flow for flow in flows if max(source.lies(flow.queue), target.lies(flow.queue)) <= IDS_UP_TO]
-    at_source = _both(ids(view, [queue for flow in shallow for queue in source.places(flow.queue)]))
+    at_source = _both(ids(local, [queue for flow in shallow for queue in source.places(flow.queue)]))
     at_target = _both(ids(peer, [queue for flow in shallow for queue in target.places(flow.queue)]))
     compared = [
         Compared(
@@ -244,20 +244,20 @@ def compare(
     return compared + [Compared(name, None, None, None, None) for name in sorted(deep)]
 
 
-def still_to_deliver(view: Reader, peer: Reader, source: SiteView, target: SiteView, queue: str) -> frozenset[str]:
+def still_to_deliver(local: Reader, peer: Reader, source: SiteView, target: SiteView, queue: str) -> frozenset[str]:
     """Ids that are staged at a serving site, not in its queue, and at the other site: see `Compared.undelivered`.
     Staged ids are read first: a message that moves on meanwhile is found in the queue."""
     lying, staged = source.places(queue)
-    behind, delivered = present(view, [staged, lying])
+    behind, delivered = present(local, [staged, lying])
     return (behind - delivered) & frozenset().union(*present(peer, target.places(queue)))
 
 
-def refuses_only_what_it_had(view: Reader, source: SiteView, queue: str) -> bool:
+def refuses_only_what_it_had(local: Reader, source: SiteView, queue: str) -> bool:
     """Say so of a queue that takes what others send and nothing of what is staged for it. Only an address that pages
     takes from everybody at any time: one that fails or drops sends while it is full may have refused then what it would
     take now, and one that blocks may starve the bridge while it serves others. Raises `BrokerError`."""
     address = source.business[queue].address
-    return policies(view, source, [address])[address] == "PAGE"
+    return policies(local, source, [address])[address] == "PAGE"
 
 
 def _both(sets: Sequence[T]) -> list[tuple[T, T]]:

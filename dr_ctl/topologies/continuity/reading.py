@@ -15,7 +15,7 @@ from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.artemis import reading as parts
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import Part
-from dr_ctl.topologies.common.names import OWN
+from dr_ctl.topologies.common.calls import OWN
 from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import (

@@ -14,10 +14,20 @@ from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepCon
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
-from dr_ctl.topologies.common.calls import START, STOP, call, document, left_of, pause, pause_lasting, request, resume
+from dr_ctl.topologies.common.calls import (
+    START,
+    STOP,
+    call,
+    document,
+    left_of,
+    pause,
+    pause_lasting,
+    quarantine_queue,
+    request,
+    resume,
+)
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, LiesThere
 from dr_ctl.topologies.common.figures import Residue, total
-from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.verbs import quarantine
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other

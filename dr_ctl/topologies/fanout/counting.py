@@ -15,7 +15,7 @@ from typing import Final
 
 from dr_ctl.core.document import document, read
 from dr_ctl.core.errors import UNREADABLE
-from dr_ctl.topologies.common.names import OWN
+from dr_ctl.topologies.common.calls import OWN
 
 CHECKPOINTS: Final = f"{OWN}checkpoints"
 """The document of a pair, at the site whose name comes first."""
@@ -71,13 +71,13 @@ class Since:
         """How many more messages came to the waiting site than to the serving one since then."""
         return (there_entered - self.remote.entered) - (here_entered - self.local.entered)
 
-    def consumed(self, view: Counters, peer: Counters) -> int:
+    def consumed(self, local: Counters, peer: Counters) -> int:
         """How many messages clients consumed since then at least, of those that the waiting site has still."""
-        expired = view.expired - self.local.expired
-        left = view.removed - self.local.removed - expired
+        expired = local.expired - self.local.expired
+        left = local.removed - self.local.removed - expired
         # What expired was consumed by nobody, and it expires at both sites.
         gone = peer.removed - self.remote.removed - min(expired, peer.expired - self.remote.expired)
-        return max(0, min(left, view.finished - self.local.finished) - gone)
+        return max(0, min(left, local.finished - self.local.finished) - gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +120,14 @@ class Checkpoints:
         }
         return Checkpoints({**self.queues, **kept})
 
-    def since(self, queue: str, view: At, peer: At) -> Since | None:
+    def since(self, queue: str, local: At, peer: At) -> Since | None:
         """The newest moment from which these counters go on; None where there is none."""
         marks = self.queues.get(queue, {})
-        mine, others = marks.get(view.site), marks.get(peer.site)
-        if mine is not None and others is not None and _goes_on(mine, view) and _goes_on(others, peer):
+        mine, others = marks.get(local.site), marks.get(peer.site)
+        if mine is not None and others is not None and _goes_on(mine, local) and _goes_on(others, peer):
             return Since(mine, others)
-        if view.counters.cover_all and peer.counters.cover_all:
-            return Since(Mark(view.start), Mark(peer.start))
+        if local.counters.cover_all and peer.counters.cover_all:
+            return Since(Mark(local.start), Mark(peer.start))
         return None
 
 

@@ -126,26 +126,26 @@ def consumed(store: Store, target: Access, queue: Queue | None) -> Consumed:
     return Consumed(known, InBothStores(known, known))
 
 
-def covered(view: Listed, peer: Listed, since: Since) -> Consumed:
+def covered(local: Listed, peer: Listed, since: Since) -> Consumed:
     """The messages at the target that counters since a checkpoint prove to be consumed: all that came to it since, or
     lay at both then, and that the source lacks; or none.
 
     As many messages have to have come to both: those that are listed at one site and not at the other yet are told by
     their ids.
     """
-    if view.entered is None or peer.entered is None:
+    if local.entered is None or peer.entered is None:
         return NONE_PROVEN
-    under_way = len(view.ids - peer.ids - since.local.alone)
-    late = len(since.remote.alone & view.ids) - len(since.local.alone & peer.ids)
-    if since.ahead(view.entered, peer.entered) + under_way + late != 0:
+    under_way = len(local.ids - peer.ids - since.local.alone)
+    late = len(since.remote.alone & local.ids) - len(since.local.alone & peer.ids)
+    if since.ahead(local.entered, peer.entered) + under_way + late != 0:
         return NONE_PROVEN
     copies = peer.ids - since.remote.alone
     try:
         peer.whole()
-        evidence = Covered(copies, view.whole(), since.consumed(view.before, peer.before))
+        evidence = Covered(copies, local.whole(), since.consumed(local.before, peer.before))
     except NotWhole:
         return NONE_PROVEN
-    lacking = copies - view.ids
+    lacking = copies - local.ids
     return Consumed(lacking, evidence) if evidence.proves(lacking) else NONE_PROVEN
 
 
@@ -243,14 +243,14 @@ def _again(alone: frozenset[str], before: Apart | None) -> frozenset[str]:
     return alone & (before.alone | before.done.ids) if before is not None else alone
 
 
-def _calm(first: Counters, view: Listed, peer: Listed) -> bool:
+def _calm(first: Counters, local: Listed, peer: Listed) -> bool:
     """Say whether nothing came to either site while both were listed."""
-    return first.added == view.after.added and peer.before.added == peer.after.added
+    return first.added == local.after.added and peer.before.added == peer.after.added
 
 
 def _marks(
     sites: Sequence[At],
-    view: Listed,
+    local: Listed,
     peer: Listed,
     alone: tuple[frozenset[str], frozenset[str]],
     coming: frozenset[str],
@@ -259,10 +259,10 @@ def _marks(
     """`alone`: at each site. What came to one site a moment ago, and is not at the other yet, counts as come there too;
     `coming` are those to the source. `first`: the source's before its queue was listed: what clients have finished
     since, and has not left the queue, leaves it later."""
-    if view.entered is None or peer.entered is None:
+    if local.entered is None or peer.entered is None:
         return None
-    came = view.entered + len(coming), peer.entered + len(view.ids - peer.ids - alone[0])
-    rows = zip(sites, (view.before, peer.before), (first, peer.before), came, alone, strict=True)
+    came = local.entered + len(coming), peer.entered + len(local.ids - peer.ids - alone[0])
+    rows = zip(sites, (local.before, peer.before), (first, peer.before), came, alone, strict=True)
     return {
         at.site: Mark(at.start, entered, was.removed, was.expired, finished.finished, ids)
         for at, was, finished, entered, ids in rows

@@ -12,7 +12,7 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic.broker import OWN_CLIENT, ClassicBroker
 from dr_ctl.topologies.common import snapshot
-from dr_ctl.topologies.common.debts import debts_of
+from dr_ctl.topologies.common.calls import debts_of
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.figures import Residue, total
 from dr_ctl.topologies.common.link import NoLink
@@ -134,19 +134,19 @@ class FanoutLink(NoLink["BrokerView"]):
         return Residue(sum(depths), 0) if self.view.queues else None
 
 
-def _apart(view: Queue, peer: Queue | None) -> tuple[int | None, int | None]:
+def _apart(local: Queue, peer: Queue | None) -> tuple[int | None, int | None]:
     """By count: how many the peer has not, and how many it has that are not here any more."""
-    if not view.counted or (peer is not None and not peer.counted):
+    if not local.counted or (peer is not None and not peer.counted):
         return None, None
-    more = view.depth - (peer.depth if peer is not None else 0)
+    more = local.depth - (peer.depth if peer is not None else 0)
     return max(0, more), max(0, -more)
 
 
-def _nothing_shared(view: Queue, peer: Queue | None) -> tuple[int | None, int | None]:
+def _nothing_shared(local: Queue, peer: Queue | None) -> tuple[int | None, int | None]:
     """The same where no message lies at both."""
-    if not view.counted or (peer is not None and not peer.counted):
+    if not local.counted or (peer is not None and not peer.counted):
         return None, None
-    return view.depth, peer.depth if peer is not None else 0
+    return local.depth, peer.depth if peer is not None else 0
 
 
 @dataclass(frozen=True, slots=True)

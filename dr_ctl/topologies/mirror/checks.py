@@ -8,8 +8,8 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, Weight, some
 from dr_ctl.topologies.artemis.broker import lock_states, of_mqtt
 from dr_ctl.topologies.common import reasons
+from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_locks, of_pair, of_queues
-from dr_ctl.topologies.common.names import CLUSTER_PREFIX
 from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.mirror.view import BrokerView, differences, not_accepted, unexplained
 

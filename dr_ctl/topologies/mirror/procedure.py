@@ -27,10 +27,9 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_QUEUE, MOVE, internal_queue
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.access import Part
-from dr_ctl.topologies.common.calls import call, pause_lasting, request
+from dr_ctl.topologies.common.calls import call, pause_lasting, quarantine_queue, request
 from dr_ctl.topologies.common.consumed import Acknowledged, Consumed
 from dr_ctl.topologies.common.figures import Residue, total
-from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
 from dr_ctl.topologies.common.rules import Rules, selected
@@ -108,8 +107,8 @@ class Events:
 
     repairing = ""
 
-    def __init__(self, view: Access, peer: Access, tools: MirrorTools, context: StepContext, small: int = 0) -> None:
-        self.local, self.remote = view, peer
+    def __init__(self, local: Access, peer: Access, tools: MirrorTools, context: StepContext, small: int = 0) -> None:
+        self.local, self.remote = local, peer
         self._tools, self._context, self._small = tools, context, small
         self._shipped: int | None = None
         self._left: int | None = None
@@ -169,7 +168,7 @@ def wait(
 
 
 def _both(tools: MirrorTools, move: Move, context: StepContext, small: int = 0) -> Wait[BrokerView]:
-    ways = [way for view, peer in tools.observer.ways(move) for way in ((view, peer), (peer, view))]
+    ways = [way for local, peer in tools.observer.ways(move) for way in ((local, peer), (peer, local))]
     return wait(tools, [Events(*way, tools, context, small) for way in ways], context, small=small)
 
 

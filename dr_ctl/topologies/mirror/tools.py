@@ -83,10 +83,10 @@ class MirrorVerifier(Verifier[BrokerView]):
         return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(_by_count(unnamed)))
 
 
-def _alone(view: Browsed, peer: Browsed) -> tuple[frozenset[Origin], frozenset[Origin]]:
+def _alone(local: Browsed, peer: Browsed) -> tuple[frozenset[Origin], frozenset[Origin]]:
     """The messages at one site alone; none while those whose origin is not shown can be all of them."""
-    only_at_source, only_at_target = view.ids - peer.ids, peer.ids - view.ids
-    explained = len(only_at_source) <= peer.unnamed and len(only_at_target) <= view.unnamed
+    only_at_source, only_at_target = local.ids - peer.ids, peer.ids - local.ids
+    explained = len(only_at_source) <= peer.unnamed and len(only_at_target) <= local.unnamed
     return (frozenset(), frozenset()) if explained else (only_at_source, only_at_target)
 
 

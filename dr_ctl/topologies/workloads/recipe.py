@@ -11,7 +11,6 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.core.notation import matches
 from dr_ctl.engine import ports
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import (
     ACTIVATE,
     DRAIN,
@@ -25,7 +24,7 @@ from dr_ctl.engine.operations import (
     SWAPOVER,
     UNFENCE,
 )
-from dr_ctl.engine.plan import Call, Goal, PlannedStep
+from dr_ctl.engine.plan import Ask, Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Check, Move, StepPlan, UnitSnapshot
 from dr_ctl.engine.roles import part_of, whole_at
 from dr_ctl.engine.runbook import RunbookStep

@@ -14,7 +14,7 @@ from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import Container, LinkOption, Selector, Transaction
 
 from dr_ctl.stomp_io.address import Address, Login
-from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
+from dr_ctl.stomp_io.client import ConnectionLost, SaidError
 from dr_ctl_lab.lab.clients.client import (
     GREETING_S,
     ID_HEADER,

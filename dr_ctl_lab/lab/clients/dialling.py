@@ -13,8 +13,7 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.machine import PartMissing, without
 from dr_ctl.core.system import Event, growing_s, in_background, system
 from dr_ctl.stomp_io.address import connected
-from dr_ctl.stomp_io.client import probe
-from dr_ctl.stomp_io.connection import ConnectionLost
+from dr_ctl.stomp_io.client import ConnectionLost, probe
 from dr_ctl_lab.lab.clients.client import GREETING_S, Client, Speaks, no_compiler
 from dr_ctl_lab.lab.clients.stomp import HEART_BEATS, StompClient
 from dr_ctl_lab.lab.dialect import Dialect

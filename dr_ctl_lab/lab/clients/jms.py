@@ -20,7 +20,7 @@ from typing import Final
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.stomp_io.address import Address, Login
-from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
+from dr_ctl.stomp_io.client import ConnectionLost, SaidError
 from dr_ctl_lab.lab.cache import cache_dir, locked
 from dr_ctl_lab.lab.clients.client import (
     GREETING_S,

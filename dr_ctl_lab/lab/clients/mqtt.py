@@ -14,7 +14,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
 from dr_ctl.stomp_io.address import Address, Login
-from dr_ctl.stomp_io.connection import ConnectionLost, SaidError
+from dr_ctl.stomp_io.client import ConnectionLost, SaidError
 from dr_ctl_lab.lab.clients.client import (
     FORWARDED,
     GREETING_S,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from dr_ctl.stomp_io.connection import Connection, Frame
+from dr_ctl.stomp_io.client import Connection, Frame
 from dr_ctl_lab.lab.clients.client import (
     ID_HEADER,
     PART,

@@ -18,8 +18,7 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis.access import Documents
 from dr_ctl.topologies.artemis.broker import IN_USER, Group, must_be_active, of_mqtt, others, read_group
 from dr_ctl.topologies.common.access import EVERYTHING, FOR_FENCE, Part
-from dr_ctl.topologies.common.debts import debts_of, document, is_debt
-from dr_ctl.topologies.common.names import numbered
+from dr_ctl.topologies.common.calls import debt_name, debts_of, is_debt, numbered
 from dr_ctl.topologies.common.view import Connection, Queue
 from dr_ctl.topologies.mirror.reading import Access
 from dr_ctl.topologies.mirror.view import BrokerView
@@ -112,7 +111,7 @@ NAME = "dr-ctl.debt.paris.quarantine.london"
 def test_the_name_says_who_holds_it_what_it_is_and_whom_it_concerns(
     kind: DebtKind, about: str, kept_at: str, lasting: bool
 ) -> None:
-    name = document(kind, about, kept_at)
+    name = debt_name(kind, about, kept_at)
     text = json.dumps({"since": "2026-11-21T02:00:00Z", "lasting": lasting})
     assert is_debt(name)
     assert debts_of({name: text}) == [Debt(kind, about, kept_at, "2026-11-21T02:00:00Z", lasting)]

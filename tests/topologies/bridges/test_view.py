@@ -14,10 +14,9 @@ import pytest
 
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.lease import LockDocument
-from dr_ctl.engine.plan import ALL, Call, Goal
+from dr_ctl.engine.plan import ALL, Ask, Call, Goal
 from dr_ctl.engine.ports import Move, StepPlan
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.settings.artemis import ClientRoles
@@ -31,8 +30,8 @@ from dr_ctl.topologies.bridges.procedure import HELD
 from dr_ctl.topologies.bridges.reading import BridgesSnapshot, joined
 from dr_ctl.topologies.bridges.tools import IdBarrier
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow, with_idle
+from dr_ctl.topologies.common.calls import debt_name
 from dr_ctl.topologies.common.checks import Case
-from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.idstore import NotRead, Store
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Silent
@@ -603,7 +602,7 @@ def test_an_unfence_opens_no_listener_behind_which_a_queue_of_the_other_site_wou
     ],
 )
 def test_a_fence_by_itself_pays_its_debt_where_it_is_of_all(london: BrokerView, more: Any, pays: bool) -> None:
-    owes = replace(PARIS, documents={document(DebtKind.FENCE, "london", "paris"): "{}"})
+    owes = replace(PARIS, documents={debt_name(DebtKind.FENCE, "london", "paris"): "{}"})
     draft = drafted("fence", "fence", snapshot(london, owes), **more)
     written = [call.goal for call in (*draft.calls, *draft.inverse) if call.goal in (Goal.STRIKE, Goal.WRITE)]
     assert written == ([Goal.STRIKE, Goal.WRITE] if pays else [])

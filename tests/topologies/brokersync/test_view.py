@@ -10,7 +10,7 @@ import pytest
 
 from dr_ctl.core.model import Severity
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.ask import Ask
+from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Drain, Queues

@@ -16,8 +16,7 @@ from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.stomp_io.address import Closed, Connected, Greeting
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.access import Primaries
-from dr_ctl.topologies.common.group import Group, GroupWire, Process, Unserved
-from dr_ctl.topologies.common.nodes import NobodyActive, Standing, standing
+from dr_ctl.topologies.common.group import Group, GroupWire, NobodyActive, Process, Standing, Unserved, standing
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.topology import NodeState
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.engine.ask import Ask
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.tools import Tools

@@ -12,7 +12,7 @@ from dr_ctl.core.document import document
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import Role, Severity
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.ask import Ask
+from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move, Outcome, Refused
 from dr_ctl.jolokia import client
 from dr_ctl.jolokia.client import Answer, Listing, Read, Search

@@ -12,7 +12,7 @@ import yaml
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.loader import load
-from dr_ctl.topologies.common.debts import document
+from dr_ctl.topologies.common.calls import debt_name
 from dr_ctl.topologies.common.view import Config, Connection, Consumer, Queue
 from dr_ctl.topologies.fanout.counting import CHECKPOINTS, At, Checkpoints, Counters, Mark, Since
 from dr_ctl.topologies.fanout.ids import Listed, covered
@@ -81,7 +81,7 @@ def test_where_a_store_tells_what_was_done_nothing_of_it_comes_twice_beside_its_
 
 def test_alone_all_that_lies_there_may_be_lost_and_no_rate_joins_that_to_looks_beside_the_peer() -> None:
     london = view("london", queue("q", 60))
-    owing = replace(london, documents={document(DebtKind.QUARANTINE, "paris", "london"): "{}"})
+    owing = replace(london, documents={debt_name(DebtKind.QUARANTINE, "paris", "london"): "{}"})
     even = rows(london, view("paris", queue("q", 60), is_open=False))["mirror"]
     for told in (rows(london, None), rows(owing, view("paris", queue("q", 60), is_open=False))):
         assert told.keys() == {"mirror"}
@@ -90,7 +90,7 @@ def test_alone_all_that_lies_there_may_be_lost_and_no_rate_joins_that_to_looks_b
 
 
 def test_of_a_peer_that_was_lost_and_is_back_equal_counts_are_no_equal_messages() -> None:
-    owed = {document(DebtKind.QUARANTINE, "paris", "london"): "{}"}
+    owed = {debt_name(DebtKind.QUARANTINE, "paris", "london"): "{}"}
     london = replace(view("london", queue("q", 7), is_open=False), documents=owed)
     paris = view("paris", queue("q", 5), is_open=False)
     told, back = london.link.stake(paris), paris.link.stake(london)

@@ -11,7 +11,7 @@ from typing import Any, cast
 from dr_ctl.jolokia.client import Answer, Reader, Wire, _answers
 from dr_ctl.jolokia.http import HttpReply
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
+from dr_ctl.topologies.common.calls import OUTFLOW_PREFIX
 
 PAIR = "orders-1"
 NO_BEAN = "javax.management.InstanceNotFoundException"

@@ -15,9 +15,8 @@ from dr_ctl.core.errors import LoginRefused, Sick, TimedOut, Unreachable
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine import runbook
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.lease import LockDocument
-from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.plan import Ask, Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.jolokia.client import Reader

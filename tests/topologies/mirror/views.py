@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
+from dr_ctl.topologies.common.calls import OUTFLOW_PREFIX
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer, Queue
 from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, MirrorSnapshot

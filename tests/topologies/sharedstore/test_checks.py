@@ -19,8 +19,7 @@ import yaml
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.ask import Ask
-from dr_ctl.engine.plan import Goal
+from dr_ctl.engine.plan import Ask, Goal
 from dr_ctl.engine.ports import Move, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.classic import SharedStoreBroker

@@ -11,9 +11,8 @@ from typing import Any, cast
 import pytest
 
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.ask import Ask
 from dr_ctl.engine.operations import SWAPOVER
-from dr_ctl.engine.plan import Goal
+from dr_ctl.engine.plan import Ask, Goal
 from dr_ctl.engine.ports import Done, Outcome, Refused, UnitSnapshot, Unknown
 from dr_ctl.jolokia import values
 from dr_ctl.settings.loader import load

@@ -11,7 +11,7 @@ from dr_ctl.core.system import growing_s
 from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Way
 from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Frame
+from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame
 from dr_ctl.topologies.brokersync.reading import Access
 from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, Count, Glance, Listed, Opened, There, counters
 from dr_ctl.topologies.brokersync.view import AGENT

@@ -32,7 +32,7 @@ from dr_ctl.topologies.brokersync.sync.queue import (
     Waiting,
 )
 from dr_ctl.topologies.classic.operations import REMOVES
-from dr_ctl.topologies.common.debts import debts_of
+from dr_ctl.topologies.common.calls import debts_of
 from dr_ctl.topologies.topology import Kept
 
 HEAR_S: Final = 0.05

@@ -17,9 +17,8 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.address import Connected, Failed, Passed, RoundTrip
 from dr_ctl.topologies.common.access import Access
-from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.calls import REHEARSAL, call
 from dr_ctl.topologies.common.link import ReplicationScope
-from dr_ctl.topologies.common.names import REHEARSAL
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
@@ -94,16 +93,16 @@ NAME_STOMP = "Set `stomp:` of each broker: a rehearsal sends and receives as cli
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Go pair by pair; the first that fails ends the step, and the undo removes what it made."""
     ways = tools.observer.ways(move)
-    if lacking := [view for view, _ in ways if view.stomp is None]:
+    if lacking := [local for local, _ in ways if local.stomp is None]:
         return Refused.of(found("DR-REHEARSE-001.no_address", site=lacking[0].site, pair=lacking[0].pair))
     tools.change(step.part(CREATE), context)
     pairs: dict[str, Json] = {}
     findings: list[Finding] = []
-    for view, peer in ways:
-        outcome = _Pair(tools, step, context, view, peer).rehearsed()
+    for local, peer in ways:
+        outcome = _Pair(tools, step, context, local, peer).rehearsed()
         if not isinstance(outcome, Done):
             return outcome
-        pairs[view.pair] = dict(outcome.evidence)
+        pairs[local.pair] = dict(outcome.evidence)
         findings += outcome.findings
     findings += _removed(tools, step, context, move)
     return Done(f"{MESSAGES} message(s) went the whole path of each pair", {"pairs": pairs}, tuple(findings))

@@ -15,8 +15,8 @@ from dr_ctl.core.model import ExitCode, some
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, Unknown
 from dr_ctl.engine.waiting import until
-from dr_ctl.topologies.common.baseline import started_since
 from dr_ctl.topologies.common.calls import holds, left_of, still
+from dr_ctl.topologies.common.snapshot import started_since
 from dr_ctl.topologies.common.tools import ROLES, WAYS_IN, Tools
 from dr_ctl.topologies.common.view import Broker
 
