@@ -57,8 +57,9 @@ def monitor(
     auto_quarantine: bool = False,
     metrics: str | None = None,
 ) -> Result:
-    """Look at least once, until the time is over or a signal ends it. `auto_reinstate`: a lost site that is back;
-    `auto_unfence`: a site that served last and came back closed; `auto_quarantine`: a lost site that may get in."""
+    """Look at least once, until the time is over or a signal ends it. `auto_reinstate`: take in a lost site that
+    is back; `auto_unfence`: open a site that served last and came back closed; `auto_quarantine`: close the link of a
+    lost site again."""
     installation, clock = caller.installation(), caller.clock
     until = clock.monotonic() + lasting_s if lasting_s is not None else None
     unfencing = AutoUnfence(caller.called(UNFENCE)) if auto_unfence else None

@@ -114,7 +114,8 @@ def undo(past: RunState, driver: Driver[O], journal: Journal, *, clock: Clock, l
 
 
 def to_undo(past: RunState) -> list[PlannedStep]:
-    """The steps that an undo puts back, in its order: begun, with something to put back, and not wanted for itself."""
+    """The steps that an undo puts back, in its order: begun, with something to put back, and behind the
+    last reinstatement that succeeded: that one stays."""
     kept = max(
         (step.step.number for step in past.steps if step.step.verb == operations.RECONCILE and step.succeeded),
         default=0,
@@ -355,7 +356,7 @@ class _Run(Generic[O]):
             return self._ended(code, f"{cause.text}; nothing was changed", undone=True)
         self._listener(Notice(f"{cause.text}: undoing"))
         failed: dict[str, list[str]] = {}
-        barred = ""
+        stranded_by = ""
         for step in to_undo(self._journal.replay()):
             self._journal.step(step, StepEvent.UNDO_STARTED, {})
             context = JournalledStep(
@@ -375,16 +376,20 @@ class _Run(Generic[O]):
             self._findings += [finding for finding in outcome.findings if finding not in self._findings]
             if not undone:
                 failed.setdefault(outcome.text, []).append(step.verb)
-                barred = outcome.text if isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED else barred
+                stranded_by = (
+                    outcome.text if isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED else stranded_by
+                )
         before_anything = cause.code in (ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED, ExitCode.DECLINED)
         code = ExitCode.REVERTED if before_anything else cause.code
         code = ExitCode.STRANDED if failed else code
         left = "; ".join(f"{', '.join(verbs)}: {why}" for why, verbs in failed.items())
         text = f"{cause.text}; not everything could be undone: {left}" if failed else f"{cause.text}; undone"
-        if barred and len(failed) == 1:  # what came of the rest is a consequence of that
-            text = f"{barred}; so not undone: {', '.join(failed[barred])}; before that: {cause.text}"
-            if self._plan.serving == (self._move.target,):  # as before: the cause alone is news
-                text = f"{cause.text}; {barred}"
+        if stranded_by and len(failed) == 1:  # what came of the rest is a consequence of that
+            text = f"{stranded_by}; so not undone: {', '.join(failed[stranded_by])}; before that: {cause.text}"
+            if self._plan.serving == (
+                self._move.target,
+            ):  # the target serves as it did before the run: only the cause is news
+                text = f"{cause.text}; {stranded_by}"
         return self._ended(code, text, undone=not failed)
 
     def _ended(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult[O]:

@@ -39,8 +39,6 @@ from dr_ctl.engine.operations import (
 from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Goal, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import LossExposure, Move, Observation, Recipe
 from dr_ctl.engine.roles import (
-    may_take_over,
-    not_lost,
     not_there,
     open_again,
     other,
@@ -50,8 +48,10 @@ from dr_ctl.engine.roles import (
     renamed_sites,
     sites_serving,
     source_of,
+    takeover_risks,
     was_open_again,
     whole_at,
+    why_not_lost,
 )
 from dr_ctl.engine.runbook import CUT_OFF, Runbook, RunbookStep, cutting_off
 
@@ -73,18 +73,22 @@ def plan(
     renamed = renamed_sites(snapshot) if ask.operation != FENCE else None
     if (nothing := not_there(snapshot, ask) or renamed) is not None:
         return Refusal((nothing,))
-    part = part_of(snapshot, ask)
-    again = past is not None and open_again(part, past)
+    asked = part_of(snapshot, ask)
+    source_reopened = past is not None and open_again(asked, past)
     cuts_off = bool(cutting_off(runbook.steps))
-    loses = ask.operation == FAILOVER and not again
-    was_made = loses and past is None and _keeps_out(part, ask.target)
-    if loses and not was_made and (against := not_lost(part, ask, under_way=past is not None, cut_off=cuts_off)):
-        return Refusal(against, ExitCode.SERVING_SITE_ALIVE)
+    loses = ask.operation == FAILOVER and not source_reopened
+    already_failed_over = loses and past is None and _keeps_out(asked, ask.target)
+    if (
+        loses
+        and not already_failed_over
+        and (reasons := why_not_lost(asked, ask, under_way=past is not None, cut_off=cuts_off))
+    ):
+        return Refusal(reasons, ExitCode.SERVING_SITE_ALIVE)
     if past is not None:
-        elsewhere = other_sites(part, past) or other_brokers(recipe.basis(snapshot), past)
+        elsewhere = other_sites(asked, past) or other_brokers(recipe.basis(snapshot), past)
         if elsewhere is not None:
             return Refusal((elsewhere,))
-    source = source_of(part, ask, past, cut_off=cuts_off, again=again, parts=recipe.moves_parts)
+    source = source_of(asked, ask, past, cut_off=cuts_off, again=source_reopened, parts=recipe.moves_parts)
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
         others = recipe.why_not(snapshot, Move(ask, other(snapshot, ask.target), recipe.baseline(snapshot)))
@@ -93,13 +97,13 @@ def plan(
         ask,
         source,
         past.plan.baseline if past is not None else recipe.baseline(snapshot),
-        _moved_units(part, ask.target, past),
+        _moved_units(asked, ask.target, past),
         sent=past is not None and past.activation,
     )
     if past is None and not anew and (held_already := _already_there(recipe, snapshot, move)) is not None:
         return held_already
-    findings = [*(may_take_over(part, ask) if loses else ()), *recipe.why_not(snapshot, move)]
-    if again:
+    findings = [*(takeover_risks(asked, ask) if loses else ()), *recipe.why_not(snapshot, move)]
+    if source_reopened:
         # Findings cannot stop a move that is already made, and the second site must be closed.
         findings = [replace(finding, severity=_milder(finding)) for finding in findings]
         findings = [was_open_again(source, ask), *findings]
@@ -108,11 +112,11 @@ def plan(
         findings = [found("DR-BOOK-004", runbook=runbook.path.name, steps=", ".join(missing)), *findings]
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Refusal(tuple(findings))
-    finishing = past is not None and ask.operation in MOVING and (again or _moved(part, move))
-    lines = _lines(runbook, part, move, past)
+    finishing = past is not None and ask.operation in MOVING and (source_reopened or _moved(asked, move))
+    lines = _lines(runbook, asked, move, past)
     if finishing:
-        lines = [line for line in lines if line.verb in (CLOSING_AGAIN if again else FINISHING)]
-    if was_made:
+        lines = [line for line in lines if line.verb in (CLOSING_AGAIN if source_reopened else FINISHING)]
+    if already_failed_over:
         lines = [line for line in lines if line.verb in KEEPING_OUT]
     steps = _steps(lines, recipe, snapshot, move, past, finishing=finishing)
     not_asked = [unit for unit in snapshot.units if not ask.includes(unit.name)]
@@ -124,15 +128,15 @@ def plan(
         baseline=move.baseline,
         not_replicated=tuple(recipe.not_replicated(snapshot, move)),
         cannot_know=tuple(recipe.cannot_know(move)),
-        serving=past.plan.serving if past is not None else tuple(sites_serving(part)),
+        serving=past.plan.serving if past is not None else tuple(sites_serving(asked)),
         moved=move.moved,
         untouched=tuple(unit.name for unit in not_asked),
         served={unit.name: unit.serving for unit in not_asked if unit.serving} if past is None else past.plan.served,
         basis=_basis(runbook, recipe, snapshot),
     )
-    made = again or was_made or (past is not None and whole_at(part, ask.target))
-    above = exposure.too_high(ask) if exposure is not None and not made else None
-    return decided if above is None else Refusal((above, *findings), ExitCode.LOSS_REFUSED, decided)
+    is_opened = source_reopened or already_failed_over or (past is not None and whole_at(asked, ask.target))
+    refused = exposure.too_high(ask) if exposure is not None and not is_opened else None
+    return decided if refused is None else Refusal((refused, *findings), ExitCode.LOSS_REFUSED, decided)
 
 
 def _basis(runbook: Runbook, recipe: Recipe[O], snapshot: O) -> Mapping[str, Json]:
@@ -175,8 +179,7 @@ def _keeps_out(snapshot: Observation, target: str) -> bool:
 
 
 def _moved_units(snapshot: Observation, target: str, past: RunState | None) -> tuple[str, ...]:
-    """The units that need no drain any more. A run that has opened no site yet skips the units that were open
-    before."""
+    """The units that need no drain any more. A resumed run that has opened nothing yet takes its plan's."""
     if past is not None and not past.activation and not whole_at(snapshot, target):
         return past.plan.moved
     return tuple(unit.name for unit in snapshot.units if unit.serving == target)

@@ -361,7 +361,7 @@ def lives_by(lost: str, hints: Hints) -> Finding:
     return found("DR-ALIVE-001.lives", remedy=hints.remedy or None, site=lost, signs=signs)
 
 
-def may_take_over(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
+def takeover_risks(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
     """Say that another node of a site which is taken for lost may serve, or take over, after all."""
     lost = other(snapshot, ask.target)
     hints, word = snapshot.hints.get(lost, NO_HINTS), ask.presume_down == lost and ask.reason is not None
@@ -371,11 +371,11 @@ def may_take_over(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
     return [found(id_, accepted=word, nodes="; ".join(nodes), site=lost) for id_, nodes in said if nodes]
 
 
-def not_lost(snapshot: Observation, ask: Ask, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
+def why_not_lost(snapshot: Observation, ask: Ask, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
     """Say why the site to leave is not taken for lost: it lives, or another node of it may. See `alive`."""
     if (lives := alive(snapshot, ask, under_way=under_way, cut_off=cut_off)) is not None:
         return (lives, *presumed(snapshot, ask))
-    return tuple(finding for finding in may_take_over(snapshot, ask) if finding.severity is Severity.ERROR)
+    return tuple(finding for finding in takeover_risks(snapshot, ask) if finding.severity is Severity.ERROR)
 
 
 def presumed(snapshot: Observation, ask: Ask) -> Sequence[Finding]:

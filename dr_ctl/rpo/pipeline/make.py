@@ -42,8 +42,7 @@ def say_nothing(_text: str) -> None:
 
 @contextmanager
 def counted(spark: SparkSession, say: Say, hours: int, tasks: int) -> Iterator[None]:
-    """Say how many of so many hours are done, by the stage of so many tasks that follows the reading of readings, until
-    the block is over."""
+    """Say, until the block is over, how many of the hours are done: Spark's stage of that many tasks counts them."""
     over = threading.Event()
 
     def count() -> None:
@@ -71,7 +70,7 @@ def counted(spark: SparkSession, say: Say, hours: int, tasks: int) -> Iterator[N
 SHORT_WORK_BYTES: Final = 4 << 20
 """About two million readings: with more, a Java that compiles thoroughly is worth its time."""
 CELLS: Final = 24 * 8
-"""A test of the past is told in so many cells."""
+"""A backtest sums the past up in so many cells."""
 _FILE: Final = re.compile(f"({UNREADABLE}|{UNSEEN}) (\\S+)")
 REACHABLE: Final = "Each worker has to reach the history at the path, or URL, that the settings name."
 _FOLDER: Final = re.compile(r"PATH_NOT_FOUND.*((?:date=|summary/)\S*[^\s.])")
@@ -155,8 +154,8 @@ class _Question:
             rows = rows.unionByName(self._custom_horizon(files, query, facts))
         findings = [file.finding() for file in files.all if file.why and file.touches(query.from_us, query.to_us)]
         whose = partial(figures_of, rows, facts, len(self._classes)), partial(tested_of, rows)
-        late = (len(files.ahead), max(file.last_us for file in files.ahead)) if files.ahead else None
-        return Made(site, serving, query.end_us, facts, *whose, tuple(findings), late)
+        ahead = (len(files.ahead), max(file.last_us for file in files.ahead)) if files.ahead else None
+        return Made(site, serving, query.end_us, facts, *whose, tuple(findings), ahead)
 
     def _custom_horizon(self, files: Files, query: HourQuery, facts: Facts) -> DataFrame:
         """Changes within another time than the usual, of the last day."""
@@ -179,14 +178,14 @@ class _Question:
         limit_us = (
             self._now_us + AHEAD_US if begin_us <= self._now_us + AHEAD_US else max(file.last_us for file in read)
         )
-        late = [file for file in read if file.last_us > limit_us]
+        ahead = [file for file in read if file.last_us > limit_us]
         ends = [file.last_us for file in read if file.last_us <= limit_us]
-        if partly := [file.name for file in late if file.first_us <= limit_us]:
+        if partly := [file.name for file in ahead if file.first_us <= limit_us]:
             within = pc.field("ts") <= moment(limit_us)
             rows = rows_of((Source(self._history.store, name) for name in partly), [], ["ts"], within)
             ends.append(pc.max(rows["ts"].cast(pa.int64())).as_py())
         last_us = max(ends)
-        files.ahead = late
+        files.ahead = ahead
         until_us = last_us if asked.until is None else min(last_us, micros(asked.until))
         first_us = begin_us - begin_us % HOUR
         since_us = first_us if asked.since is None else max(first_us, micros(asked.since))

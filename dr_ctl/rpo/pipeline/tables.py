@@ -157,8 +157,8 @@ class Files:
 
     def changes(self) -> list[tuple[object, ...]]:
         """What the ledger is to be told. Files with readings from far in the future are read anew each time."""
-        late, there = {file.name for file in self.ahead}, {file.name for file in self.all}
-        new = [file for file in self.all if file.is_new and file.name not in late]
+        ahead, there = {file.name for file in self.ahead}, {file.name for file in self.all}
+        new = [file for file in self.all if file.is_new and file.name not in ahead]
         gone = [replace(file, length=GONE) for file in self.gone if file.name not in there]
         return [(e.name, e.length, e.modified, e.first_us, e.last_us, e.rows, e.why) for e in (*new, *gone)]
 

@@ -153,7 +153,7 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
 
 
 def _ids_lacking(tools: BridgesTools, move: Move) -> dict[str, Lacking]:
-    """By pair; without the stores that cannot be read, which the gate tells."""
+    """By pair. A store that cannot be read is left out: the gate reports it."""
     by_pair = {}
     for way in tools.observer.ways(move):
         with suppress(BrokerError):
@@ -275,7 +275,7 @@ draft_reconcile: Final = wants.planning(wants.SOURCE, "whether the returned site
 
 
 def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    # Where nothing can come any more its clients need not wait; nor do they again where a run died after that.
+    # Clients wait only while something can still arrive, and not a second time where an earlier run had let them in.
     if not _nothing_left(tools, move) and (refused := tools.reach(HELD_BACK, move, context)) is not None:
         return refused
     if (refused := tools.reach(LET_IN, move, context)) is not None:

@@ -376,8 +376,8 @@ class Access(ABC, Generic[V_co]):
 
         if stomp is None:
             return None
-        peer = gate(self._installation, self.site, stomp, Login(*self._login(node)))
-        return greet(peer.address, peer.login, peer.tls, timeout_s=within_s)
+        account = gate(self._installation, self.site, stomp, Login(*self._login(node)))
+        return greet(account.address, account.login, account.tls, timeout_s=within_s)
 
     def _login(self, node: Node | None) -> tuple[str, str]:
         """Raises `SecretMissing`."""

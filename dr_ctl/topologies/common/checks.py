@@ -48,13 +48,13 @@ def of_silent(silent: Silent) -> Iterator[Finding]:
 def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
     """Find what is wrong with a broker's listeners, whichever way they open and close."""
     named = {"clients": view.config.clients, "mirror": view.config.mirror or (), "cluster": view.config.cluster}
-    local = {acceptor.name for acceptor in view.acceptors}
+    declared = {acceptor.name for acceptor in view.acceptors}
     for key, names in named.items():
-        missing = [each for each in names if each not in local]
+        missing = [each for each in names if each not in declared]
         if not missing:
             continue
-        peer = ", ".join(acceptor.name for acceptor in view.acceptors) or "none"
-        yield found("DR-DOOR-001", broker=name, missing=", ".join(missing), there=peer, key=key)
+        acceptors = ", ".join(acceptor.name for acceptor in view.acceptors) or "none"
+        yield found("DR-DOOR-001", broker=name, missing=", ".join(missing), there=acceptors, key=key)
     listeners = view.listeners
     if view.open and not all(listener.started for listener in listeners):
         closed = [listener.name for listener in listeners if not listener.started]
@@ -113,8 +113,8 @@ def _may_be_brokers(view: Broker) -> bool:
     """Whether another listener must not become a clients' one, as brokers of the site may come by it: a fence would cut
     them off from each other. Who has no user, and names no client, may be such a broker."""
     others = {listener.port for listener in view.fence.leaves_open}
-    peer = [connection for connection in view.from_outside if connection.port in others]
-    return any(each.port in view.inner_ports or not (each.user or each.client) for each in peer)
+    connections = [connection for connection in view.from_outside if connection.port in others]
+    return any(each.port in view.inner_ports or not (each.user or each.client) for each in connections)
 
 
 def of_locks(view: Broker) -> Iterator[Finding]:

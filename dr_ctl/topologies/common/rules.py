@@ -56,9 +56,9 @@ Either = tuple[Queue | None, Queue | None]
 
 def at_both(source: Broker, target: Broker, queues: Queues) -> Iterator[tuple[Counts, Either]]:
     """Every selected queue of two brokers, by name, as it lies at both; one that is absent is empty."""
-    view, peer = selected(source, queues), selected(target, queues)
-    for name in sorted(view.keys() | peer.keys()):
-        either = view.get(name), peer.get(name)
+    at_source, at_target = selected(source, queues), selected(target, queues)
+    for name in sorted(at_source.keys() | at_target.keys()):
+        either = at_source.get(name), at_target.get(name)
         source_depth, target_depth = (each.depth if each is not None else 0 for each in either)
         yield Counts(name, source_depth, target_depth), either
 

@@ -30,9 +30,9 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot, before
 from dr_ctl.topologies.common.view import Broker, Peer
 
-Site = Callable[[Move], str]
-SOURCE: Final[Site] = attrgetter("source")
-TARGET: Final[Site] = attrgetter("target")
+SiteOf = Callable[[Move], str]
+SOURCE: Final[SiteOf] = attrgetter("source")
+TARGET: Final[SiteOf] = attrgetter("target")
 _OPPOSITE: Final = {
     Goal.OPEN: Goal.CLOSE,
     Goal.PAUSE: Goal.RESUME,
@@ -60,25 +60,25 @@ class AtBroker:
     @classmethod
     def of(cls, rules: Rules, move: Move, view: Any, calls: Sequence[Call] = ()) -> AtBroker:
         """`calls` are the step's, at any broker."""
-        peer = [call for call in calls if (call.site, call.unit) == (view.site, view.pair)]
-        return cls(rules, move, view, before(move, view), peer)
+        own = [call for call in calls if (call.site, call.unit) == (view.site, view.pair)]
+        return cls(rules, move, view, before(move, view), own)
 
     def named(self, *goals: Goal) -> set[str]:
         return {call.thing for call in self.calls if call.goal in goals}
 
     def missing(self, wanted: Iterable[Call]) -> list[Call]:
-        """Of these calls those whose effect does not hold, or will not after what the step calls before."""
+        """The calls among these whose effect does not hold now, or will not once the step's earlier calls were made."""
         made = {(call.goal, call.thing) for call in self.calls}
         return [call for call in wanted if (_OPPOSITE.get(call.goal), call.thing) in made or not self.view.holds(call)]
 
 
 Want = Callable[[AtBroker], Iterable[Call]]
-Wants = Sequence[tuple[Want, Site]]
+Wants = Sequence[tuple[Want, SiteOf]]
 Limits = Callable[[Rules, RunbookStep, Move], Mapping[str, float]]
 
 
 def planned(rules: Rules, snapshot: Snapshot[Any], move: Move, wants: Wants) -> tuple[Call, ...]:
-    """What is missing of these states, one after the other, and what may come to be."""
+    """The calls that are missing to these states, in this order, with those that only a later reading may need."""
     calls: list[Call] = []
     for want, site in wants:
         for view in snapshot.views(site(move)):
@@ -87,9 +87,9 @@ def planned(rules: Rules, snapshot: Snapshot[Any], move: Move, wants: Wants) -> 
 
 
 def planning(
-    site: Site, about: str, *wants: tuple[Want, Site], limits: Limits | None = None
+    site: SiteOf, about: str, *wants: tuple[Want, SiteOf], limits: Limits | None = None
 ) -> Callable[[Rules, RunbookStep, Snapshot[Any], Move], StepPlan]:
-    """How a step is decided that wants these states. `about` names the sites, and whether one is `{serving}`."""
+    """The draft of a step that wants these states. `about` may hold `{source}`, `{target}`, `{serving}`."""
 
     def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
         serving = while_serving(snapshot, move)
@@ -104,7 +104,7 @@ def planning(
 
 
 def while_serving(snapshot: Snapshot[Any], move: Move) -> str:
-    """Begins what is said of a wait beside clients; of a run that goes on with nobody served it says nothing."""
+    """The prefix of a wait's text while the source serves its clients; empty if it does not."""
     return "still serving: " if snapshot.roles[move.source] is Role.SERVING else ""
 
 

@@ -32,7 +32,7 @@ from dr_ctl.topologies.common.wants import (
     SOURCE,
     TARGET,
     AtBroker,
-    Site,
+    SiteOf,
     Want,
     Wants,
     debts_as_before,
@@ -99,7 +99,7 @@ def _goes_on(at: AtBroker) -> list[Call]:
     return [resume(at.view, queue, "it is paused") for name, queue in at.view.business.items() if name in rested]
 
 
-def resting(site: Site, *between: tuple[Want, Site]) -> Wants:
+def resting(site: SiteOf, *between: tuple[Want, SiteOf]) -> Wants:
     """The serving site delivers nothing meanwhile."""
     return ((_rests, site), *between, (_goes_on, site))
 

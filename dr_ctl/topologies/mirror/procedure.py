@@ -476,8 +476,9 @@ def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin
 
 
 def _compare(tools: MirrorTools, view: BrokerView, taken: _BeforeReturn) -> None:
-    """Compare while no queue delivers: new messages that were not born here came out of the residue. A message
-    acknowledged at the returned site and gone here came twice, unless its acknowledgement was applied before."""
+    """Compare while no queue delivers. New messages with an origin at the other site came out of the residue. A message
+    that was acknowledged at the returned site, and is gone at the serving one too, was delivered twice, unless its
+    acknowledgement was applied there before."""
     for name, ids in _origins(tools, view).items():
         was = taken.before.get(name, frozenset())  # a queue that came with the residue was not there
         if ids is None or was is None:
@@ -520,7 +521,7 @@ class _Beside(Events):
 
 
 def withheld(tools: MirrorTools, move: Move, context: StepContext) -> Outcome:
-    """Take out of the serving site what the returned one has done. The way between them is shut. Twice is once."""
+    """Take out of the serving site what the returned one has done. The way between them is shut. Idempotent."""
     half_way = tools.half_way
     half_way.duplicates, half_way.why = 0, None
     _settled(tools, move, context)

@@ -26,7 +26,7 @@ from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import fence, proving, quiesce
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, Limits, Site, debts_as_before, planning
+from dr_ctl.topologies.common.wants import DEBTS_CLEARED, SOURCE, TARGET, Limits, SiteOf, debts_as_before, planning
 from dr_ctl.topologies.sharedstore.checks import CHECKS, not_in_store
 from dr_ctl.topologies.sharedstore.reading import READS, Observer
 from dr_ctl.topologies.sharedstore.store import Lag
@@ -78,7 +78,7 @@ class StoreTools(Tools[BrokerView]):
 
 
 def _planning(
-    site: Site, about: str, limits: Limits
+    site: SiteOf, about: str, limits: Limits
 ) -> Callable[[Rules, RunbookStep, Snapshot[BrokerView], Move], StepPlan]:
     nothing, waits = planning(site, NOTHING), planning(site, about, limits=limits)
     return lambda rules, step, snapshot, move: (nothing if snapshot.one_store else waits)(rules, step, snapshot, move)

@@ -152,36 +152,39 @@ def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
         )
         return views[: len(sites[0])], views[len(sites[0]) :], None
     # A lost site that does not answer is not seen open. At any other site, silence is an error.
-    peer, snapshot = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.timeouts.last_look_s)
+    targets, snapshot = (
+        tools.observer.look_at(move.target),
+        tools.observer.look_once(least_s=tools.timeouts.last_look_s),
+    )
     hints, word = snapshot.hints[move.source], move.ask.presume_down == move.source
     signs = () if tools.cut_off else (*hints.signs, *(() if word else hints.takeovers))
     sick = "it cannot be managed" if snapshot.roles[move.source] is Role.SICK else None
-    return peer, snapshot.views(move.source), some(signs) if signs else sick
+    return targets, snapshot.views(move.source), some(signs) if signs else sick
 
 
-def open_beside(tools: Tools[V], local: Sequence[V], move: Move) -> str | None:
-    names = sorted({name for view in local for name in tools.open_at(view, move)})
+def open_beside(tools: Tools[V], sources: Sequence[V], move: Move) -> str | None:
+    names = sorted({name for view in sources for name in tools.open_at(view, move)})
     return f"{named(tools, move.source, names)} open: a second site is never opened" if names else None
 
 
 def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
-    """Gives the target's brokers, and a reason against opening: an open source, of a planned move a way back that is
-    configured and captures no message, or a count that moved since the gate was seen to hold."""
-    peer, local, lives = sides(tools, move)
-    shut = [view for view in peer if not tools.open_at(view, move)]
-    if lives is not None and len(shut) == len(peer):
-        return peer, f"{move.source} lives, and may serve clients: {lives}"
-    if (why := open_beside(tools, local, move) or let_in_again(peer, move.source)) is not None:
-        return peer, why
-    if contends := [name for view in local for name in view.fence.contends]:
-        return peer, f"{move.source} may open at any moment: lock coordinator {some(contends)} is not stopped"
+    """Gives the target's brokers, and a reason against opening them: the source is open, or may open; the way back of a
+    planned move is configured and captures no message; a count changed since the gate was seen to hold."""
+    targets, sources, lives = sides(tools, move)
+    closed = [view for view in targets if not tools.open_at(view, move)]
+    if lives is not None and len(closed) == len(targets):
+        return targets, f"{move.source} lives, and may serve clients: {lives}"
+    if (why := open_beside(tools, sources, move) or let_in_again(targets, move.source)) is not None:
+        return targets, why
+    if contends := [name for view in sources for name in view.fence.contends]:
+        return targets, f"{move.source} may open at any moment: lock coordinator {some(contends)} is not stopped"
     if tools.may_serve:
-        return peer, None  # clients have worked there since the gate
-    if move.ask.operation != FAILOVER and (stopped := [view.site for view in peer if not view.link.captures]):
-        return peer, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
-    by_pair = {view.pair: view for view in local}
-    moved = [why for view in shut if view.pair in by_pair for why in _moved(tools, by_pair[view.pair], view, move)]
-    return peer, some(moved) if moved else None
+        return targets, None  # clients have worked there since the gate
+    if move.ask.operation != FAILOVER and (stopped := [view.site for view in targets if not view.link.captures]):
+        return targets, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
+    by_pair = {view.pair: view for view in sources}
+    moved = [why for view in closed if view.pair in by_pair for why in _moved(tools, by_pair[view.pair], view, move)]
+    return targets, some(moved) if moved else None
 
 
 def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
@@ -193,13 +196,13 @@ def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
     return f"it was not this run that opened it: {some(left)}" if left else None
 
 
-def _moved(tools: Tools[Any], view: Broker, peer: Broker, move: Move) -> list[str]:
+def _moved(tools: Tools[Any], source: Broker, target: Broker, move: Move) -> list[str]:
     """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
-    if (sample := tools.gate.samples.get(peer.pair)) is not None:
-        pairs = ((sample.source, view), (sample.target, peer))
+    if (sample := tools.gate.samples.get(target.pair)) is not None:
+        pairs = ((sample.source, source), (sample.target, target))
         return [why for was, now in pairs for why in receipts.changes(was, now, move.moves)]
-    receipt = receipts.held_at(peer) if move.ask.operation == ACTIVATE else None
-    return receipts.moved(receipt, (view, peer), move.ask) if receipt is not None else []
+    receipt = receipts.held_at(target) if move.ask.operation == ACTIVATE else None
+    return receipts.moved(receipt, (source, target), move.ask) if receipt is not None else []
 
 
 class _Opening:

@@ -134,17 +134,23 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
     if not (isinstance(outcome, Done) and step.calls):
         return outcome
     # The gate did not read all of the counters that a receipt is made of.
-    peer, views = ({view.pair: view for view in tools.observer.look_at(site)} for site in (move.source, move.target))
+    sources, targets = (
+        {view.pair: view for view in tools.observer.look_at(site)} for site in (move.source, move.target)
+    )
     moved = [
         why
         for pair, sample in tools.gate.samples.items()
-        for was, now in ((sample.source, peer[pair]), (sample.target, views[pair]))
+        for was, now in ((sample.source, sources[pair]), (sample.target, targets[pair]))
         for why in receipts.changes(was, now, move.ask.includes)
     ]
     if moved:
         return Refused(some(moved))
-    written = {pair: receipts.of(peer[pair], views[pair], tools.sender.epoch, move.ask) for pair in tools.gate.samples}
-    tools.change([call for pair, receipt in written.items() for call in receipts.write(views[pair], receipt)], context)
+    written = {
+        pair: receipts.of(sources[pair], targets[pair], tools.sender.epoch, move.ask) for pair in tools.gate.samples
+    }
+    tools.change(
+        [call for pair, receipt in written.items() for call in receipts.write(targets[pair], receipt)], context
+    )
     stands = {view.pair: receipts.held_at(view) for view in tools.observer.look_at(move.target)}
     if missing := [pair for pair, receipt in written.items() if stands[pair] != receipt]:
         return Refused(f"the receipt could not be written: {some(missing)}")

@@ -327,8 +327,8 @@ def _paused_now(tools: Tools[Broker], known: Sequence[Broker]) -> list[Broker]:
         paused = {name: paused for name, (_, paused) in access.dispatch().items()}
         if any(each and name not in view.named for name, each in paused.items()):
             return access.read(FOR_PAUSES)
-        peer = [queue for queue in view.queues if queue.name in paused or not queue.business]
-        return replace(view, queues=tuple(replace(each, paused=paused.get(each.name, each.paused)) for each in peer))
+        queues = [queue for queue in view.queues if queue.name in paused or not queue.business]
+        return replace(view, queues=tuple(replace(each, paused=paused.get(each.name, each.paused)) for each in queues))
 
     return tools.observer.together(now, known)
 
