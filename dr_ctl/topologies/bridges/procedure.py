@@ -223,7 +223,7 @@ def _served(at: AtBroker) -> Iterator[Queue]:
             yield queue
 
 
-def _held(at: AtBroker) -> list[Call]:
+def _queues_paused(at: AtBroker) -> list[Call]:
     """Messages and ids take two bridges: a late message may arrive before the id that says that it is done."""
     return at.missing(pause(at.view, queue, HOLDS) for queue in _served(at))
 
@@ -242,7 +242,7 @@ def _ways_in(at: AtBroker) -> list[Call]:
     return at.missing(_listener(at.view, Goal.LINK_UP, each) for each in (*at.view.link.listeners, *at.view.listeners))
 
 
-HELD_BACK: Final[Wants] = ((_held, wants.SOURCE),)
+QUEUES_PAUSED: Final[Wants] = ((_queues_paused, wants.SOURCE),)
 LET_IN: Final[Wants] = (
     (wants.link_admitted, wants.SOURCE),
     (_ways_in, wants.TARGET),
@@ -253,7 +253,7 @@ DELIVERED: Final[Wants] = ((_delivered, wants.SOURCE), *wants.DEBTS_CLEARED)
 draft_reinstate: Final = wants.planning(
     wants.TARGET,
     "its residue and its ids are let in while nothing is delivered; both directions drain",
-    *(*HELD_BACK, *LET_IN, *DELIVERED),
+    *(*QUEUES_PAUSED, *LET_IN, *DELIVERED),
     limits=Rules.while_moving,
 )
 
@@ -276,7 +276,7 @@ draft_reconcile: Final = wants.planning(wants.SOURCE, "whether the returned site
 
 def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     # Clients wait only while something can still arrive, and not a second time where an earlier run had let them in.
-    if not _nothing_left(tools, move) and (refused := tools.reach(HELD_BACK, move, context)) is not None:
+    if not _nothing_left(tools, move) and (refused := tools.reach(QUEUES_PAUSED, move, context)) is not None:
         return refused
     if (refused := tools.reach(LET_IN, move, context)) is not None:
         return refused
@@ -290,8 +290,8 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
     waiting = wait(tools, [*back, *forth], context)
     if (failed := waiting.until(tools.rules.drain.poll, step.limits)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
-    held = any(call.goal is Goal.PAUSE for call in step.calls)
-    findings = [*_done_there(tools, move)] if held else []  # before anybody delivers what came
+    pauses = any(call.goal is Goal.PAUSE for call in step.calls)
+    findings = [*_done_there(tools, move)] if pauses else []  # before anybody delivers what came
     if (refused := tools.reach(DELIVERED, move, context)) is not None:
         return refused
     return Done("what it held has arrived, and its ids are applied", _figures(tools), tuple(findings))
@@ -309,17 +309,17 @@ def _done_there(tools: BridgesTools, move: Move) -> Iterator[Finding]:
 
 def _nothing_left(tools: BridgesTools, move: Move) -> bool:
     """True if the returned site was seen to hold no messages or ids for the other; closed queues get no new ones."""
-    held = list(tools.residue.values())
-    empty = bool(held) and not any(each.messages or each.acks for each in held)
+    residues = list(tools.residue.values())
+    empty = bool(residues) and not any(each.messages or each.acks for each in residues)
     return empty and total(view.link.unapplied for view in tools.views(move.source)) == 0
 
 
 def _figures(tools: BridgesTools) -> dict[str, Json]:
     """Count the residue that was let in, unless an earlier process counted it."""
-    held = list(tools.residue.values())
+    residues = list(tools.residue.values())
     return {
-        "recovered": total(each.messages for each in held) if held else None,
-        "ids_applied": total(each.acks for each in held) if held else None,
+        "recovered": total(each.messages for each in residues) if residues else None,
+        "ids_applied": total(each.acks for each in residues) if residues else None,
     }
 
 
@@ -340,9 +340,9 @@ def _duplicates(tools: BridgesTools, move: Move, unapplied: int | None) -> list[
     lies in the returned site's buffers did not come."""
     views = tools.observer.answering(move.target)
     ids = total((unapplied, *(view.ids_to_ship for view in views))) if views else None
-    held = total(each.messages for each in tools.residue.values()) if tools.residue else None
+    in_residues = total(each.messages for each in tools.residue.values()) if tools.residue else None
     left = total(view.link.to_ship for view in views) if views else 0
-    came = max(0, held - (left or 0)) if held is not None else None
+    came = max(0, in_residues - (left or 0)) if in_residues is not None else None
     known = [each for each in (ids, came) if each is not None]
     if known and min(known) == 0:
         return []

@@ -520,7 +520,7 @@ class _Beside(Events):
         return 0
 
 
-def withheld(tools: MirrorTools, move: Move, context: StepContext) -> Outcome:
+def take_out_consumed(tools: MirrorTools, move: Move, context: StepContext) -> Outcome:
     """Take out of the serving site what the returned one has done. The way between them is shut. Idempotent."""
     half_way = tools.half_way
     half_way.duplicates, half_way.why = 0, None
@@ -597,7 +597,7 @@ def _count(half_way: HalfWay, view: BrokerView, acks: int | None, why: str) -> N
 
 UNDO_REINSTATE: Final = Undo(
     source=(wants.link_access_as_before, wants.pauses_as_before, wants.debts_as_before),
-    by=partial(as_before, settle=withheld),
+    by=partial(as_before, settle=take_out_consumed),
 )
 
 
