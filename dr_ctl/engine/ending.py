@@ -275,7 +275,7 @@ def bounds_text(bounds: Mapping[str, Any]) -> str:
 
     age_s = bounds.get("age_s") if bounds.get("lost", {}).get("at_most") else None
     old = f", the oldest of them up to {duration(age_s)} old" if age_s is not None else ""
-    return f"{at_most('lost', 'message')} may be lost{old}, {at_most('duplicates', 'duplicate')} are possible"
+    return f"{at_most('lost', 'message')} may be lost{old}; {at_most('duplicates', 'duplicate')} are possible"
 
 
 def _by_hand(facts: Facts) -> Finding:

@@ -87,7 +87,7 @@ def test_an_end_is_only_ever_told_where_it_was_seen(operation: str, changed: boo
         ("swapover", STANDBY, SERVING, {}, MOVED),
         ("reinstate", SERVING, STANDBY, {}, "paris is reinstated; london serves"),
         ("failover", STANDBY, SERVING, {"bounds": BOUNDS},
-         FAILED_OVER + "an unknown number of messages may be lost, at most 12 duplicate(s) are possible"),
+         FAILED_OVER + "an unknown number of messages may be lost; at most 12 duplicate(s) are possible"),
         # Steps by themselves.
         ("quiesce", SERVING, STANDBY, {}, "london delivers nothing, and its clients hold nothing"),
         ("fence", UNKNOWN, SERVING, {"cut_off": True}, "clients are kept out of london"),

@@ -172,7 +172,7 @@ def test_a_lost_site_has_one_price_before_and_after(twin: PlayedTwin, types: Per
     twin.kill("london")
     accepting = "--accept-loss 2000 --accept-duplicates 100000"
     exposure = (
-        r"likely \d+, at most 1[01]\d\d message\(s\) may be lost, the oldest of them up to 1 min 3\d s old, "
+        r"likely \d+, at most 1[01]\d\d message\(s\) may be lost, the oldest of them up to 1 min 3\d s old; "
         r"likely \d+, at most 1[01]\d\d duplicate"
     )
 
