@@ -60,7 +60,7 @@ class Listeners:
         self._known |= {(site, port): int(found[name]) for port, name in self._named.items()}
         return str(site)
 
-    def here(self, site: str, xml: str) -> str:
+    def local(self, site: str, xml: str) -> str:
         return re.sub(r"0\.0\.0\.0:(\d+)", lambda match: f"127.0.0.1:{self.port(site, match[1])}", xml)
 
     def port(self, site: str, port: str) -> int:
