@@ -146,30 +146,24 @@ def listed(ids: Iterable[str], *, removed: int = 0, came: int = 0, expired: int 
     return Listed("q", shown, len(shown), before, after)
 
 
-def proven(here: Listed, there: Listed, since: Since = START) -> set[str]:
-    return {*covered(here, there, since).ids}
+# One message lay at london alone, and was copied to paris since.
+COPIED = Since(Mark("london 1", entered=4, alone=frozenset("x")), Mark("paris 1", entered=3))
 
 
-def test_messages_that_come_to_both_while_they_are_listed_end_no_proof() -> None:
-    """London is listed after paris: f and g came in between, and lie at london alone for a moment."""
-    there = listed("abcde", came=2)
-    here = listed("cdefg", removed=2, came=2)
-    assert proven(here, there) == {"a", "b"}
-
-
-def test_one_message_that_came_to_one_site_alone_proves_nothing() -> None:
-    assert proven(listed("cde", removed=2), listed("abcdey")) == set()
-    assert proven(listed("cdex", removed=2), listed("abcdey")) == set(), "nor is it made up for by one there alone"
-
-
-def test_what_expired_was_not_consumed() -> None:
-    assert proven(listed("cde", removed=2, expired=1), listed("abcde")) == set()
-
-
-def test_a_copy_made_since_is_no_message_that_came_alone() -> None:
-    """x lay at london alone, and was copied to paris."""
-    since = Since(Mark("london 1", entered=4, alone=frozenset("x")), Mark("paris 1", entered=3))
-    assert proven(listed("bcx", removed=1), listed("abcx"), since) == {"a"}
+@pytest.mark.parametrize(
+    ("here", "there", "since", "ids"),
+    [
+        # London is listed after paris: f and g came in between, and lie at london alone for a moment.
+        (listed("cdefg", removed=2, came=2), listed("abcde", came=2), START, "ab"),
+        (listed("cde", removed=2), listed("abcdey"), START, ""),
+        (listed("cdex", removed=2), listed("abcdey"), START, ""),
+        (listed("cde", removed=2, expired=1), listed("abcde"), START, ""),
+        (listed("bcx", removed=1), listed("abcx"), COPIED, "a"),
+    ],
+    ids=["both get some meanwhile", "one came alone", "one alone at each", "one expired", "a copy made since"],
+)
+def test_what_counters_prove_to_be_consumed(here: Listed, there: Listed, since: Since, ids: str) -> None:
+    assert {*covered(here, there, since).ids} == {*ids}
 
 
 def test_what_was_removed_what_expired_and_what_no_client_had_is_not_among_what_clients_consumed() -> None:
