@@ -250,16 +250,6 @@ def test_every_example_stands_but_for_certificates_that_it_does_not_have(dr_ctl:
     assert not dr_ctl.state.exists()
 
 
-def test_a_failover_is_ready_where_a_monitor_looks_and_its_price_is_allowed(dr_ctl: Shell, sites: Sites) -> None:
-    looked(dr_ctl.folder)
-    keep(dr_ctl)
-
-    ended = dr_ctl("validate", "--for", "failover", "--json")
-
-    assert ended.document["summary"] == "failover to paris: refused while london serves; if london is lost: ready"
-    assert [each for each in ended.document["findings"] if each["severity"] == "warning"] == []
-
-
 @pytest.mark.parametrize(("minutes", "is_told"), [(10, False), (18, True), (92 * 24 * 60, True)])
 def test_an_estimate_that_no_run_would_take_is_old(dr_ctl: Shell, sites: Sites, minutes: float, is_told: bool) -> None:
     looked(dr_ctl.folder)

@@ -49,9 +49,6 @@ def worked_off(twin: PlayedTwin, most: int | None = None) -> None:
     until(lambda: paris.ids.every() == london.ids.every())
 
 
-# the bridges themselves
-
-
 # a part of a site
 
 

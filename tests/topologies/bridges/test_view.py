@@ -390,7 +390,6 @@ def test_one_that_cannot_be_read_is_never_empty(tmp_path: Path, wrong: str) -> N
     assert path.exists() is (wrong != "nothing is there")
 
 
-LONDON, PARIS = broker("london"), broker("paris")
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
 
 
@@ -516,7 +515,6 @@ def test_a_broker_without_any_such_divert_is_not_of_this_topology() -> None:
 
 
 RECIPE = procedure.TOPOLOGY.recipe(Queues(), Drain(), Timeouts())
-LONDON, PARIS = broker("london"), broker("paris")
 BOTH = snapshot(LONDON, PARIS)
 
 
