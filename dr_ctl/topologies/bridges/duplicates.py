@@ -92,17 +92,17 @@ def _number(message: Message, own: str) -> int:
 def lacking(way: Way, copies: BrokerView, chosen: Chosen) -> Lacking | None:
     """The ids of the chosen units that the target's store lacks, by queue; None where the settings do not name both
     stores. Raises `NotRead`."""
-    view, peer = (access.ids for access in way)
-    if view is None or peer is None:
+    own, other = (access.ids for access in way)
+    if own is None or other is None:
         return None
     queues = [queue.name for unit in copies.among(chosen) for queue in copies.queues_of(unit)]
-    return ids_lacking(view, peer, queues)
+    return ids_lacking(own, other, queues)
 
 
 def copies_done(way: Way, copies: BrokerView, ids: Lacking, ask: Ask, *, timeout_s: float) -> Iterator[Finding]:
     """An error for each queue whose copy holds messages of these ids, without the numbers that were accepted. Raises
     `BrokerError`."""
-    view, peer = way
+    local, peer = way
     queues = {queue.name: queue for unit in copies.among(ask.includes) for queue in copies.queues_of(unit)}
     for name, lost in ids.items():
         most = _lying(peer, queues[name], copies.origin_of(queues[name].address), lost, timeout_s=timeout_s)
@@ -111,7 +111,7 @@ def copies_done(way: Way, copies: BrokerView, ids: Lacking, ask: Ask, *, timeout
                 "DR-BRIDGE-018",
                 most=most,
                 name=name,
-                site=view.site,
+                site=local.site,
                 other_site=peer.site,
                 difference=quote(f"{name}={most}"),
             )
@@ -120,10 +120,10 @@ def copies_done(way: Way, copies: BrokerView, ids: Lacking, ask: Ask, *, timeout
 def done_at(way: Way, copies: BrokerView, *, timeout_s: float) -> Iterator[Finding]:
     """Messages at the second broker that consumers of the first have done, and that the second's store does not know:
     by id, before anybody delivers them. Where no store is named, that there may be some. Raises `BrokerError`."""
-    view, peer = way
+    local, peer = way
     lost = lacking(way, copies, whole)
     if lost is None:
-        yield found("DR-RETURN-010.no_store", site=view.site, other_site=peer.site)
+        yield found("DR-RETURN-010.no_store", site=local.site, other_site=peer.site)
         return
     queues = {queue.name: queue for unit in copies.among(whole) for queue in copies.queues_of(unit)}
     for name, ids in lost.items():
@@ -138,7 +138,7 @@ def done_at(way: Way, copies: BrokerView, *, timeout_s: float) -> Iterator[Findi
             yield found(
                 "DR-RETURN-010.unannounced",
                 other_site=peer.site,
-                site=view.site,
+                site=local.site,
                 count=len(done),
                 queue=name,
                 ids=some(done),

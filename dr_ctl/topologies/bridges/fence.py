@@ -217,9 +217,9 @@ def _listeners(view: BrokerView, served: Mapping[str, bool]) -> Iterator[Call]:
 def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     opens, admits, rest = step.part("listeners"), step.part("admit"), step.part("")
     if opens or admits:
-        local = {call.thing for call in (*opens, *admits)}
+        listeners = {call.thing for call in (*opens, *admits)}
         views = tools.observer.look_at(move.target)
-        served = [unit for view in views for unit in view.open_among(move.ask.includes) if unit in local]
+        served = [unit for view in views for unit in view.open_among(move.ask.includes) if unit in listeners]
         if served:
             return Refused(f"{move.target} has {some(served)} open: a second site is never opened")
     tools.change([*opens, *rest], context)
@@ -284,12 +284,14 @@ def activate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
 def _admitted(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> str | None:
     """Let the clients' roles in where the queues deliver; gives the reason why they are not let in. By them clients are
     in, so the other site is looked at right before."""
-    peer, local, _ = sides(tools, move)
-    paused = {view.unit_of(call.thing) for view in peer for call in step.part("listeners") if not holds(call, peer)}
+    targets, sources, _ = sides(tools, move)
+    paused = {
+        view.unit_of(call.thing) for view in targets for call in step.part("listeners") if not holds(call, targets)
+    }
     admits = [call for call in step.part("admit") if call.thing not in paused]
-    if not left_of([call for call in admits if call.thing != ALL], peer):
+    if not left_of([call for call in admits if call.thing != ALL], targets):
         return None
-    return open_beside(tools, local, move) or tools.admit(move.target, admits, context, again=True)
+    return open_beside(tools, sources, move) or tools.admit(move.target, admits, context, again=True)
 
 
 def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome | None:
@@ -304,9 +306,9 @@ def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: Ste
         try:
             if context.monotonic() > again_at:
                 again_at = context.monotonic() + tools.timeouts.again_s
-                peer, view, _ = sides(tools, move)
-                if open_beside(tools, view, move) is None:
-                    tools.change([call for call in listeners if not holds(call, peer)], context)
+                targets, sources, _ = sides(tools, move)
+                if open_beside(tools, sources, move) is None:
+                    tools.change([call for call in listeners if not holds(call, targets)], context)
                     _admitted(tools, step, move, context)
             return left_of(wanted, tools.observer.look_at(move.target))
         except BrokerError as error:

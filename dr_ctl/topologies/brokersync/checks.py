@@ -28,10 +28,10 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
 def nothing_owed(snapshot: SyncSnapshot, move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, existing links ship, and no message is under way. A
     serving site need not copy back."""
-    local, peer = snapshot.views(move.source), snapshot.views(move.target)
-    ship = all(view.link.attached is not False for view in (*local, *peer))
-    listeners = all(listener.started for view in (*local, *peer) for listener in view.link.listeners)
-    return reasons.is_settled(snapshot, move) and ship and listeners and all(view.link.to_ship == 0 for view in peer)
+    sources, targets = snapshot.views(move.source), snapshot.views(move.target)
+    ship = all(view.link.attached is not False for view in (*sources, *targets))
+    listeners = all(listener.started for view in (*sources, *targets) for listener in view.link.listeners)
+    return reasons.is_settled(snapshot, move) and ship and listeners and all(view.link.to_ship == 0 for view in targets)
 
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
@@ -47,8 +47,8 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
 
 def _link(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.network is None and len(view.networks) > 1:
-        peer = ", ".join(network.name for network in view.networks)
-        yield found("DR-LINK-001.connector", broker=name, links=peer)
+        connectors = ", ".join(network.name for network in view.networks)
+        yield found("DR-LINK-001.connector", broker=name, links=connectors)
     elif view.network is not None and not view.link.attached:
         yield found("DR-LINK-004", broker=name, link=f"network connector {view.network.name}", site=view.site)
 
@@ -60,8 +60,8 @@ def _link_listener(name: str, view: BrokerView) -> Iterator[Finding]:
         yield found("DR-DOOR-003.shared", broker=name, shared=", ".join(shared))
     elif not view.link.listeners and view.config.mirror is None:
         others = [acceptor.name for acceptor in view.acceptors if acceptor.name not in view.config.clients]
-        peer = f"{', '.join(others)} could be it" if others else "clients use all of them"
-        finding = found("DR-DOOR-003.connector", broker=name, which=peer)
+        which = f"{', '.join(others)} could be it" if others else "clients use all of them"
+        finding = found("DR-DOOR-003.connector", broker=name, which=which)
         # Where nothing can be named, nobody waits for a restart while no site serves.
         yield finding if others else replace(finding, weighs=finding.weighs & ~Weight.FAILOVER)
 

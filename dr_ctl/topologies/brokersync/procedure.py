@@ -406,32 +406,45 @@ def _tell_apart(tools: SyncTools, returned: Access, serving: Access, context: St
     """Keep aside what would surely come twice of one pair of a returned site, before its messages are let in. The
     counters from before the loss are gone, and nothing proves what was consumed then: no message is removed. Raises
     `BrokerError`."""
-    peer, local, rejoined = returned.read(), serving.read(), tools.rejoined
+    returned_view, serving_view, rejoined = returned.read(), serving.read(), tools.rejoined
     findings: list[Finding] = []
-    for name, copies in peer.copying.items():
-        lies = listed(returned, peer, peer.named.get(name)).whole.ids
-        to_ship = listed(returned, peer, copies).whole.ids
+    for name, copies in returned_view.copying.items():
+        lies = listed(returned, returned_view, returned_view.named.get(name)).whole.ids
+        to_ship = listed(returned, returned_view, copies).whole.ids
         rejoined.recovered[name] = len(to_ship & lies)
         if left := to_ship - lies:
             rejoined.done_there[name] = len(left)
-        serves = ids.shown(serving, local.named.get(name))
-        before = frozenset(each for each, by in serves.items() if by == local.arrives_by(name)) - lies - to_ship
+        serves = ids.shown(serving, serving_view.named.get(name))
+        before = frozenset(each for each, by in serves.items() if by == serving_view.arrives_by(name)) - lies - to_ship
         if before and not lies and not to_ship:
             rejoined.duplicates[name] = len(before)
             findings.append(
-                found("DR-SYNC-007.none_there", other_site=peer.site, site=local.site, count=len(before), queue=name)
+                found(
+                    "DR-SYNC-007.none_there",
+                    other_site=returned_view.site,
+                    site=serving_view.site,
+                    count=len(before),
+                    queue=name,
+                )
             )
             before = frozenset()
         shipped, not_shipped = "DR-RECONCILE-002.shipped", "DR-RECONCILE-002.not_shipped"
         for access, view, queue, messages, key in (
-            (returned, peer, copies.name, left, not_shipped),
-            (serving, local, name, before, shipped),
+            (returned, returned_view, copies.name, left, not_shipped),
+            (serving, serving_view, name, before, shipped),
         ):
             if not messages:
                 continue
             if (refused := moved(tools, access, view.named[queue], messages, context)) is not None:
                 return refused
-            finding = found(key, count=len(messages), queue=name, lost=peer.site, serving=local.site, site=access.site)
+            finding = found(
+                key,
+                count=len(messages),
+                queue=name,
+                lost=returned_view.site,
+                serving=serving_view.site,
+                site=access.site,
+            )
             findings.append(finding)
     return findings
 

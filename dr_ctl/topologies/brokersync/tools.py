@@ -157,10 +157,10 @@ class TakenIn:
     @property
     def text(self) -> str:
         every = (self.recovered, self.done_there, self.done_here, self.duplicates)
-        recovered, peer, view, duplicates = (sum(each.values()) for each in every)
+        recovered, done_there, done_here, duplicates = (sum(each.values()) for each in every)
         text = (
-            f"{recovered} message(s) recovered; not delivered again: {peer} that had left their queue there before "
-            f"the loss, {view} that were consumed since"
+            f"{recovered} message(s) recovered; not delivered again: {done_there} that had left their queue there "
+            f"before the loss, {done_here} that were consumed since"
         )
         return f"{text}; {duplicates} may come as duplicates" if duplicates else text
 

@@ -97,10 +97,10 @@ class SyncLink(Link["BrokerView"]):
 
     def _apart(self, name: str, peer: BrokerView) -> int | None:
         """By how many more messages lie in a queue here than at the peer."""
-        view, remote = self.view.named.get(name), peer.named.get(name)
-        if any(each is not None and not each.counted for each in (view, remote)):
+        local, remote = self.view.named.get(name), peer.named.get(name)
+        if any(each is not None and not each.counted for each in (local, remote)):
             return None
-        return (view.depth if view is not None else 0) - (remote.depth if remote is not None else 0)
+        return (local.depth if local is not None else 0) - (remote.depth if remote is not None else 0)
 
     def _lacks(self, name: str, peer: BrokerView | None) -> int | None:
         """How many messages here the peer has not: to be shipped, or never copied. Beside a peer that was not read,

@@ -67,8 +67,8 @@ def clients_of(view: Broker) -> Iterator[str]:
     elif contends := view.fence.contends:
         yield f"{view.site} may open at any moment: lock coordinator {', '.join(contends)} is not stopped"
     listeners = {listener.port for listener in (*view.listeners, *view.fence.leaves_open) if listener.port is not None}
-    if peer := [connection for connection in view.from_outside if connection.port in listeners]:
-        yield f"{view.site} has {len(peer)} client connection(s), the first from {peer[0].remote}"
+    if connections := [connection for connection in view.from_outside if connection.port in listeners]:
+        yield f"{view.site} has {len(connections)} client connection(s), the first from {connections[0].remote}"
     if held := [consumer for consumer in view.consumers if consumer.queue in view.business]:
         yield f"{view.site} has a consumer of {held[0].queue}: {held[0].who}"
     if busy := [queue.name for queue in view.business.values() if queue.delivering > 0]:

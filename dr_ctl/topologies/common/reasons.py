@@ -55,13 +55,13 @@ def is_kept_out(snapshot: Snapshot[Broker], move: Move) -> bool:
     closed, and was read to hold nothing. Sites with one store hold nothing of their own."""
     if snapshot.one_store:
         return True
-    local, peer = snapshot.views(move.target), snapshot.views(move.source)
-    name = [debt_name(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in local]
-    shut = all(view.link.is_shut for view in local)
-    nothing = len(peer) == len(snapshot.sites[move.source]) and all(
-        not each.open and not [*each.link.left_to_ship()] for each in peer
+    targets, sources = snapshot.views(move.target), snapshot.views(move.source)
+    name = [debt_name(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in targets]
+    shut = all(view.link.is_shut for view in targets)
+    nothing = len(sources) == len(snapshot.sites[move.source]) and all(
+        not each.open and not [*each.link.left_to_ship()] for each in sources
     )
-    return (all(name) and shut) or (nothing and all(view.link.unapplied == 0 for view in local))
+    return (all(name) and shut) or (nothing and all(view.link.unapplied == 0 for view in targets))
 
 
 def let_in_again(views: Iterable[Broker], lost: str) -> str | None:
@@ -97,9 +97,9 @@ def of_return(
                     elif each.id not in mended:
                         yield each
     severity = Severity.ERROR if move.ask.operation == FAILBACK else Severity.WARNING
-    for local, peer in ((move.target, move.source), (move.source, move.target)):
-        for view in snapshot.views(local):
-            yield from of_nodes(view, snapshot.view(peer, view.pair), severity)
+    for site, other in ((move.target, move.source), (move.source, move.target)):
+        for view in snapshot.views(site):
+            yield from of_nodes(view, snapshot.view(other, view.pair), severity)
     for view in snapshot.views(move.target):
         yield from of_obstacles(view, severity, move.ask.includes)
     if snapshot.roles[move.target] is Role.SERVING and snapshot.roles[move.source] is Role.SERVING:
@@ -115,15 +115,15 @@ def is_settled(snapshot: Snapshot[Any], move: Move) -> bool:
 def nothing_owed(snapshot: Snapshot[Any], move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, the links that are configured ship, and no message
     or acknowledgement is under way."""
-    local, peer = snapshot.views(move.source), snapshot.views(move.target)
+    sources, targets = snapshot.views(move.source), snapshot.views(move.target)
     ship = all(
         (view.link.attached or view.link.missing)
         and all(listener.started for listener in view.link.listeners)
         and not view.link.barred
-        for view in (*local, *peer)
+        for view in (*sources, *targets)
     )
-    shipped = not any([*view.link.left_to_ship()] for view in peer if not view.link.missing)
-    return is_settled(snapshot, move) and ship and shipped and all(view.link.unapplied == 0 for view in local)
+    shipped = not any([*view.link.left_to_ship()] for view in targets if not view.link.missing)
+    return is_settled(snapshot, move) and ship and shipped and all(view.link.unapplied == 0 for view in sources)
 
 
 _SHUTS: Final = Weight.SINGLE_STEP | Weight.FENCING

@@ -96,25 +96,25 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
 
 
 def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
-    view, peer = source.service, target.service
+    own, other = source.service, target.service
     yield from of_pair(source, target)
     yield from of_mqtt(source, target)
-    if view is None or peer is None:
+    if own is None or other is None:
         return
-    if view.site_id == peer.site_id:
-        yield found("DR-CONT-004", pair=source.pair, site_id=view.site_id)
-    if (view.suffixes, view.prefix) != (peer.suffixes, peer.prefix):
+    if own.site_id == other.site_id:
+        yield found("DR-CONT-004", pair=source.pair, site_id=own.site_id)
+    if (own.suffixes, own.prefix) != (other.suffixes, other.prefix):
         yield found("DR-CONT-005.named_otherwise", pair=source.pair, source=source.site, target=target.site)
     names = {flow.queue for flow in source.flows} ^ {flow.queue for flow in target.flows}
     if names:
         yield found("DR-CONT-005.one_site", pair=source.pair, flows=some(sorted(names)))
     skew_ms = abs(source.now_ms - target.now_ms)
-    if skew_ms > min(view.staging_ms, peer.staging_ms):
+    if skew_ms > min(own.staging_ms, other.staging_ms):
         yield found(
             "DR-CONT-012",
             pair=source.pair,
             skew=f"{skew_ms / 1000:.1f}",
-            delay=f"{min(view.staging_ms, peer.staging_ms) / 1000:g}",
+            delay=f"{min(own.staging_ms, other.staging_ms) / 1000:g}",
         )
 
 

@@ -271,15 +271,15 @@ def removals(source: SiteView, target: SiteView, compared: Iterable[Compared]) -
         flow = target.flow(each.queue)
         if flow is None or not each.known:
             continue
-        peer, staged, view = _set(each.remote), _set(each.staged), _set(each.local)
+        delivered, staged, ids_left = _set(each.remote), _set(each.staged), _set(each.local)
         lying = target.business[each.queue]
-        yield from remove(target, flow.in_mirror, Consumed(staged & peer, LiesThere(lying.name, peer)))
+        yield from remove(target, flow.in_mirror, Consumed(staged & delivered, LiesThere(lying.name, delivered)))
         if gone := each.lacking - each.unproven:
             depth = source.business[each.queue].depth if each.queue in source.business else 0
-            listing = Whole(each.queue, view, before=len(view), after=depth)
-            covered = Covered((peer | staged) - each.undelivered, listing, each.counted)
-            yield from remove(target, flow.in_mirror, Consumed(gone & staged - peer, covered))
-            yield from remove(target, lying, Consumed(gone & peer, covered))
+            listing = Whole(each.queue, ids_left, before=len(ids_left), after=depth)
+            covered = Covered((delivered | staged) - each.undelivered, listing, each.counted)
+            yield from remove(target, flow.in_mirror, Consumed(gone & staged - delivered, covered))
+            yield from remove(target, lying, Consumed(gone & delivered, covered))
 
 
 def echoes(peer: Reader, target: SiteView) -> dict[str, Consumed]:

@@ -201,11 +201,11 @@ class _Idle:
         """True if a queue that takes no staged message also lacks none. A message in neither its queue nor at the other
         site was consumed. A message still at the other site but not in this queue was had here, if the queue takes
         other messages; otherwise the address or the disk may be full."""
-        view, peer = way
+        local, peer = way
         if queue in copies.one_sided(*both):
             return False
-        left = copies.still_to_deliver(view.reader(), peer.reader(), *both, queue)
-        if left and not (takes and copies.refuses_only_what_it_had(view.reader(), both[0], queue)):
+        left = copies.still_to_deliver(local.reader(), peer.reader(), *both, queue)
+        if left and not (takes and copies.refuses_only_what_it_had(local.reader(), both[0], queue)):
             return False
         self._had.setdefault(both[0].pair, {})[queue] = left
         return True

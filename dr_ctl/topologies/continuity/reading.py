@@ -82,14 +82,14 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
         post.ask(Read(f"{server},bridge=*,*", _BRIDGE)),
         post.ask(Read(f"{server},component=bridges,name=*", _BRIDGE)),
     )
-    peer = post.ask(Search(service))
+    services = post.ask(Search(service))
     flowing = post.ask(Read(f"{service},subcomponent=flows,flow=*", _FLOW))
     # The service comes last: where its bean is not there, these versions answer that reading it is forbidden.
     serving = post.ask(Read(service, _SERVICE))
     post.send(reader, timeout_s=timeout_s)
     with parts.as_expected(reader.url):
         values = basis.values(reader)
-        plugin = _service(serving) if peer.value() else None
+        plugin = _service(serving) if services.value() else None
         whole = listed.beans()
         counted = [replace(parts.counted(bean, row), internal=True) for bean, row in moved.beans()]
         queues = {queue.name: queue for queue in (*counted, *(parts.queue(bean, row) for bean, row in whole))}
@@ -127,7 +127,7 @@ def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     post = Post()
     basis = parts.Basis(post, view.broker, _DIALECT, known=view)
     asked = [(queue, post.ask(Read(queue.bean, _MOVING))) for queue in moving]
-    peer = post.ask(Search(service))
+    services = post.ask(Search(service))
     serving = post.ask(Read(service, ("SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted")))
     post.send(reader, timeout_s=timeout_s)
     queues = {
@@ -139,7 +139,7 @@ def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
         view,
         **basis.moving(reader),
         node=basis.server.text("NodeID"),
-        service=_serves(view.service, serving.fields()) if peer.value() else None,
+        service=_serves(view.service, serving.fields()) if services.value() else None,
         flows=tuple(
             replace(
                 flow,
@@ -211,12 +211,12 @@ def serving(reader: Reader, broker: str, *, timeout_s: float) -> tuple[bool, tup
     """Whether the plugin delivers, and which acceptors are started: a small look."""
     service = service_bean(broker)
     post = Post()
-    peer = post.ask(Search(service))
+    services = post.ask(Search(service))
     acceptors = post.ask(Read(beans.acceptor(broker), ("Name", "Started")))
     serving = post.ask(Read(service, ("SiteActivated", "Delivering")))
     post.send(reader, timeout_s=timeout_s)
     started = tuple(row.text("Name") for _, row in acceptors.beans() if row.flag("Started"))
-    if not peer.value():
+    if not services.value():
         return False, started
     fields = serving.fields()
     return fields.flag("SiteActivated") and fields.flag("Delivering"), started

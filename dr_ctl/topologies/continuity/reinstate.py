@@ -318,14 +318,14 @@ def _compared(tools: ContinuityTools, way: Way, context: StepContext) -> str | N
     """Try once for a pair: remove messages that must not be delivered. Gives a reason to try again, as messages still
     staged or not read."""
     [(serving, returned)] = tools.look([way])
-    view, peer = way
+    local, peer = way
     flows = [flow for flow in serving.flows if flow.in_mirror.depth]
     names = [flow.queue for flow in flows]
     if lacking := sorted({*copies.one_sided(returned, serving)} & {*names}):
         return f"{some(lacking)}: only one of the sites has it"
-    staged = copies.ids(view.reader(), [flow.in_mirror for flow in flows])
+    staged = copies.ids(local.reader(), [flow.in_mirror for flow in flows])
     still = copies.present(peer.reader(), [returned.business[name] for name in names])
-    lying = copies.present(view.reader(), [serving.business[name] for name in names])
+    lying = copies.present(local.reader(), [serving.business[name] for name in names])
     later = peer.read()
     found: dict[str, frozenset[str]] = {}
     surplus: dict[str, list[Consumed]] = {}
@@ -359,10 +359,10 @@ def _compared(tools: ContinuityTools, way: Way, context: StepContext) -> str | N
 def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Shut the way first, then compare: messages that came in and were done at the returned site must not be delivered.
     If that site is away again, no compare is possible: messages that came in stay held."""
-    peer = {(view.site, view.pair): view for view in _answering(tools, move)}
-    inverse = [each for each in step.inverse if each.goal is not Goal.REMOVE and (each.site, each.unit) in peer]
-    inverse = [each for each in inverse if not peer[each.site, each.unit].gone_with_its_queue(each)]
-    inverse = [peer[each.site, each.unit].as_it_lies(each) for each in inverse]
+    answering = {(view.site, view.pair): view for view in _answering(tools, move)}
+    inverse = [each for each in step.inverse if each.goal is not Goal.REMOVE and (each.site, each.unit) in answering]
+    inverse = [each for each in inverse if not answering[each.site, each.unit].gone_with_its_queue(each)]
+    inverse = [answering[each.site, each.unit].as_it_lies(each) for each in inverse]
     if not left_of(inverse, _answering(tools, move)):
         return NotNeeded("as it was")
     shut = [each for each in inverse if each.goal is Goal.CLOSE]

@@ -61,9 +61,9 @@ class ContinuityVerifier(Verifier[SiteView]):
         accepted = move.ask.accept_difference
         differences = []
         for name, queue in selected(source, self.observer.queues).items():
-            peer = target.lies(name)
-            if queue.depth != peer and accepted.get(name) != abs(queue.depth - peer):
-                differences.append(f"{name}: {queue.depth} at {move.source}, {peer} at {move.target}")
+            depth = target.lies(name)
+            if queue.depth != depth and accepted.get(name) != abs(queue.depth - depth):
+                differences.append(f"{name}: {queue.depth} at {move.source}, {depth} at {move.target}")
         return differences
 
     def same(self, now: Sample[SiteView], move: Move) -> Outcome:

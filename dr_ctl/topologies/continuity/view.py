@@ -439,8 +439,8 @@ class SiteView(ArtemisBroker):
 
     def lying(self, queue: str) -> list[Queue]:
         """The queues of a flow that exist here, in the order in which a message goes through them."""
-        flow, peer = self.flow(queue), self.business.get(queue)
-        return [*([flow.in_mirror] if flow is not None else []), *([peer] if peer is not None else [])]
+        flow, business = self.flow(queue), self.business.get(queue)
+        return [*([flow.in_mirror] if flow is not None else []), *([business] if business is not None else [])]
 
     def lies(self, queue: str) -> int:
         """How many messages of a queue lie here, delivered or staged."""

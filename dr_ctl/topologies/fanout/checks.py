@@ -104,8 +104,8 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
 def _producers(name: str, view: BrokerView) -> Iterator[Finding]:
     started = {listener.name: listener.started for listener in view.producers_listeners}
     if missing := [producer for producer in view.own.producers if producer not in started]:
-        peer = ", ".join(acceptor.name for acceptor in view.acceptors) or "none"
-        yield found("DR-FAN-001.missing", broker=name, missing=", ".join(missing), connectors=peer)
+        connectors = ", ".join(acceptor.name for acceptor in view.acceptors) or "none"
+        yield found("DR-FAN-001.missing", broker=name, missing=", ".join(missing), connectors=connectors)
     elif shut := [each for each, is_open in started.items() if not is_open]:
         yield found("DR-FAN-001.closed", broker=name, closed=", ".join(shut))
 

@@ -206,35 +206,35 @@ class Comparing:
         later was consumed, or never came there; and one that was there a moment before has had time to come to both.
         What the look before it did not find apart is on its way."""
         first = listed_to_the_end(way[0], both[0], name)
-        peer = listed_to_the_end(way[1], both[1], name)
-        view = listed_to_the_end(way[0], both[0], name)
-        late = first.ids & view.ids - peer.ids
+        waiting = listed_to_the_end(way[1], both[1], name)
+        again = listed_to_the_end(way[0], both[0], name)
+        late = first.ids & again.ids - waiting.ids
         lacks = late & before.lacks if before is not None else late
         if self.store is not None:
-            known = self.store.known(name, view.ids | peer.ids)
-            done = Consumed(peer.ids & known, InBothStores(known, known))
+            known = self.store.known(name, again.ids | waiting.ids)
+            done = Consumed(waiting.ids & known, InBothStores(known, known))
             lacks -= known
-            alone = _again(peer.ids - view.ids - done.ids, before)
-            return Apart(done, lacks, alone, {each: view.rows[each] for each in lacks})
+            alone = _again(waiting.ids - again.ids - done.ids, before)
+            return Apart(done, lacks, alone, {each: again.rows[each] for each in lacks})
         sites = [
-            At(each.site, each.names().start, listed.before) for each, listed in zip(way, (view, peer), strict=True)
+            At(each.site, each.names().start, listed.before) for each, listed in zip(way, (again, waiting), strict=True)
         ]
         since = checkpoints.since(name, *sites)
         # What clients take while both sites are listed could have come and gone unseen.
-        rests = first.before.removed == view.after.removed
-        done = covered(view, peer, since) if rests and since is not None else NONE_PROVEN
-        only = peer.ids - view.ids - done.ids
+        rests = first.before.removed == again.after.removed
+        done = covered(again, waiting, since) if rests and since is not None else NONE_PROVEN
+        only = waiting.ids - again.ids - done.ids
         alone = _again(only, before)
         known = since.remote.alone if since is not None else _NOTHING
         works = way[0].names().open and pace is not Pace.RESTING
         coming = _NOTHING if works else only - alone
-        marks = _marks(sites, view, peer, (lacks, only - coming), coming, first.before) if rests else None
-        hurried = only and not done.ids and not _calm(first.before, view, peer)
+        marks = _marks(sites, again, waiting, (lacks, only - coming), coming, first.before) if rests else None
+        hurried = only and not done.ids and not _calm(first.before, again, waiting)
         if works and (hurried or pace is Pace.ONCE or (since is not None and alone <= known)):
             marks = None  # while clients work less is certain: an older one goes on for as long as it proves everything
         why = NOT_COUNTED if since is None else ALONE if alone <= known else ONE_SITE_ALONE
         return Apart(
-            done, lacks, alone, {each: view.rows[each] for each in lacks}, known, why if rests else TAKEN, marks
+            done, lacks, alone, {each: again.rows[each] for each in lacks}, known, why if rests else TAKEN, marks
         )
 
 

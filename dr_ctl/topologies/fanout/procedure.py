@@ -243,10 +243,10 @@ class Evening:
         target.carries = {(queue, ident): message for ident, message in messages.items()}
         outcomes = self._tools.change([*copies(target.names(), queue, messages)], self._context)
         target.carries = {}
-        peer = ids.lying(target, target.read().named.get(queue))
-        self.evened.note(self.evened.copied, queue, messages.keys() & peer)
+        arrived = ids.lying(target, target.read().named.get(queue))
+        self.evened.note(self.evened.copied, queue, messages.keys() & arrived)
         about = f"of {len(messages)} message(s) of {queue} could not be copied to {target.site}"
-        return not_done(messages.keys() - peer, about, outcomes, "they are not there")
+        return not_done(messages.keys() - arrived, about, outcomes, "they are not there")
 
 
 def _keep(way: Way, apart: Mapping[str, ids.Apart]) -> None:
@@ -254,8 +254,8 @@ def _keep(way: Way, apart: Mapping[str, ids.Apart]) -> None:
     marks = {}
     for name, each in apart.items():
         if each.marks is not None:
-            peer = each.marks[way[1].site]
-            marks[name] = {**each.marks, way[1].site: replace(peer, removed=peer.removed + len(each.done.ids))}
+            mark = each.marks[way[1].site]
+            marks[name] = {**each.marks, way[1].site: replace(mark, removed=mark.removed + len(each.done.ids))}
     ids.keep(way, marks)
 
 

@@ -107,8 +107,8 @@ COUNTERS: Final = ("QueueSize", "EnqueueCount", "DequeueCount", "ExpiredCount", 
 def counters(reader: Reader, queues: Sequence[Queue | None]) -> list[Counters]:
     """The counters of these queues in one small reading; of one that is not there none ever counted. Raises
     `BrokerError`."""
-    peer = [queue for queue in queues if queue is not None]
-    answers = iter(reader.look([Read(queue.bean, COUNTERS) for queue in peer]) if peer else ())
+    present = [queue for queue in queues if queue is not None]
+    answers = iter(reader.look([Read(queue.bean, COUNTERS) for queue in present]) if present else ())
     return [EMPTY if queue is None else counters_of(queue, next(answers)) for queue in queues]
 
 

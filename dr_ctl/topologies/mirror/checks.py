@@ -95,8 +95,8 @@ def _link(name: str, view: BrokerView) -> Iterator[Finding]:
         yield found("DR-LINK-009", broker=name, site=view.site, peer=view.config.peer)
         return
     if link is None:
-        peer = ", ".join(link.name for link in view.amqp_links)
-        yield found("DR-LINK-001.connection", broker=name, links=peer)
+        links = ", ".join(link.name for link in view.amqp_links)
+        yield found("DR-LINK-001.connection", broker=name, links=links)
         return
     if view.outflow is None:
         yield found("DR-LINK-002", broker=name, other_name=link.name)

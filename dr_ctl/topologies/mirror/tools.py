@@ -52,20 +52,20 @@ class MirrorVerifier(Verifier[BrokerView]):
 
     def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
         """Compare the messages by identity, where a queue is shallow enough to look at each."""
-        local = selected(now.source, self.observer.queues)
-        peer = selected(now.target, self.observer.queues)
+        at_source = selected(now.source, self.observer.queues)
+        at_target = selected(now.target, self.observer.queues)
         shallow = [
             name
-            for name, queue in local.items()
-            if name in peer and 0 < queue.depth == peer[name].depth <= ORIGINS_UP_TO
+            for name, queue in at_source.items()
+            if name in at_target and 0 < queue.depth == at_target[name].depth <= ORIGINS_UP_TO
         ]
         if shallow:  # delayed messages are in no listing
             source = self.observer.brokers[move.source][now.source.pair]
-            waiting = scheduled(source.reader(), [local[name] for name in shallow])
+            waiting = scheduled(source.reader(), [at_source[name] for name in shallow])
             shallow = [name for name, count in zip(shallow, waiting, strict=True) if not count]
 
         def ids(access: Access) -> list[Browsed]:
-            view, queues = (now.source, local) if access.site == now.source.site else (now.target, peer)
+            view, queues = (now.source, at_source) if access.site == now.source.site else (now.target, at_target)
             return browsed(access.reader(), view, [queues[name] for name in shallow], limit=ORIGINS_UP_TO)
 
         sites = self.observer.brokers
@@ -78,7 +78,7 @@ class MirrorVerifier(Verifier[BrokerView]):
         if wrong:
             return _refused(wrong, move)
         unnamed = {name: max(ours.unnamed, theirs.unnamed) for name, (ours, theirs) in both.items()}
-        depths: dict[str, Json] = {name: queue.depth for name, queue in local.items() if queue.depth}
+        depths: dict[str, Json] = {name: queue.depth for name, queue in at_source.items() if queue.depth}
         compared = sum(len(each.numbers) for each in mine)
         return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(_by_count(unnamed)))
 

@@ -146,14 +146,14 @@ COUNTED: Final = 5  # looks until counts are believed to differ: clients work me
 def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
     """Plan no undo, because a stop cannot be taken back. A lost site gets no call: the target takes the store once the
     lock lets it."""
-    local, peer = snapshot.views(move.source), snapshot.views(move.target)
+    sources, targets = snapshot.views(move.source), snapshot.views(move.target)
     fails_over = move.ask.operation == FAILOVER
-    gives_up = [] if fails_over else [hand_over(view, move.target) for view in local if view.answered]
-    waits_again = [] if fails_over else [call for view in local for call in start(view, ENDED)]
-    rescues = [] if fails_over else [call for view in peer for call in start(view, ENDED)]
-    takes_s = max((view.takes_s for view in (*local, *peer)), default=0.0)
+    gives_up = [] if fails_over else [hand_over(view, move.target) for view in sources if view.answered]
+    waits_again = [] if fails_over else [call for view in sources for call in start(view, ENDED)]
+    rescues = [] if fails_over else [call for view in targets for call in start(view, ENDED)]
+    takes_s = max((view.takes_s for view in (*sources, *targets)), default=0.0)
     about = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
-    proven = "the lock and a test login" if any(view.greets for view in peer) else "the lock"
+    proven = "the lock and a test login" if any(view.greets for view in targets) else "the lock"
     return StepPlan(
         move.target,
         f"{about}; proven by {proven}",
@@ -198,20 +198,20 @@ def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepCont
 
 def _may_not(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) -> str | None:
     """Say why the store may not be handed over now."""
-    local = snapshot.views(move.source)
+    sources = snapshot.views(move.source)
     if move.ask.operation == FAILOVER:
         if snapshot.roles[move.source] in (Role.SERVING, Role.SICK):
             return f"{move.source} lives: it may serve clients"
         return None
-    if any(view.open for view in local):
+    if any(view.open for view in sources):
         return f"{move.source} is open: it would give up the store while clients work"
-    if len(local) < len(snapshot.sites[move.source]) or snapshot.roles[move.target] is not Role.STANDBY:
+    if len(sources) < len(snapshot.sites[move.source]) or snapshot.roles[move.target] is not Role.STANDBY:
         roles = roles_text(snapshot)
         return f"the store cannot be handed over: {roles}"
     for access in tools.observer.at(move.target):
         if access.process.runs(fresh_s=0.0) is False:
             return f"the process of {access.own.broker} does not run: nobody would take the store"
-    moved = [why for view in local if view.answered for why in _moved(tools, view, snapshot, move)]
+    moved = [why for view in sources if view.answered for why in _moved(tools, view, snapshot, move)]
     return some(moved) if moved else None
 
 

@@ -239,8 +239,8 @@ class RecipeWithWorkloads(Generic[S]):
         return None if waits else self._bare.holds_already(snapshot, move)
 
     def not_replicated(self, snapshot: S, move: Move) -> Sequence[str]:
-        peer = {each.name for each in _at(snapshot, move.target)}
-        alone = [each.name for each in _at(snapshot, move.source) if each.name not in peer]
+        at_target = {each.name for each in _at(snapshot, move.target)}
+        alone = [each.name for each in _at(snapshot, move.source) if each.name not in at_target]
         lacks = [f"workloads that {move.target} has none of: {', '.join(alone)}"] if alone else []
         return [*self._bare.not_replicated(snapshot, move), *(lacks if move.ask.operation in MOVING else ())]
 

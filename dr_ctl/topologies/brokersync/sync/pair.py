@@ -326,12 +326,12 @@ class Pair:
         ]
         if not due or not self._listens or self._glance is None:
             return
-        peer = self._standby.counts()
+        counts = self._standby.counts()
         for queue in due:
             before = self._glance.queues.get(queue.name)
             if before is None:
                 continue
-            comparison = compared(self._primary, self._standby, queue.name, self._glance, peer)
+            comparison = compared(self._primary, self._standby, queue.name, self._glance, counts)
             queue.listed(self._clock.now(), comparison, before)
             if self._clock.monotonic() >= until:
                 return
@@ -463,10 +463,10 @@ def keeper(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> P
     standby = observer.installation.other(primary)
     pairs = []
     for access in observer.at(primary):
-        view, peer = Primary(access), Standby(observer.brokers[standby][access.pair])
+        serving, waiting = Primary(access), Standby(observer.brokers[standby][access.pair])
         memory: Mapping[str, Json] = remembered.get(access.pair, {})
         noted = partial(proven.by_runs, observer.documents, primary, access.pair)
-        pairs.append(Pair(access.pair, view, peer, observer.clock, memory, noted))
+        pairs.append(Pair(access.pair, serving, waiting, observer.clock, memory, noted))
 
     def debts() -> list[Debt]:
         return [debt for access in observer.all() for debt in debts_of(access.document_files.texts())]

@@ -111,20 +111,20 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Take what lies in a queue that has to stay, and remove every other."""
     name = queue_of(move.source)
-    for local in tools.observer.at(move.source):
-        view = local.read()
+    for access in tools.observer.at(move.source):
+        view = access.read()
         depth = view.named[name].depth if name in view.named else 0
         if not (view.link.keeps and depth):
             continue
 
-        def empty(calls: Sequence[Call], at: Access[Any] = local, count: int = depth) -> list[Outcome]:
+        def empty(calls: Sequence[Call], at: Access[Any] = access, count: int = depth) -> list[Outcome]:
             trip = at.take_some(name, None, count, timeout_s=step.limits["within"])
             return [Done("taken") if isinstance(trip, Passed) else Unknown(if_known(trip)) for _ in calls]
 
-        context.change([call for call in step.inverse if call.part == TAKE and call.unit == local.pair], empty)
-        if (after := local.read().named.get(name)) is not None and after.depth:
+        context.change([call for call in step.inverse if call.part == TAKE and call.unit == access.pair], empty)
+        if (after := access.read().named.get(name)) is not None and after.depth:
             return Refused.of(
-                found("DR-REHEARSE-002.taken", site=local.site, pair=local.pair, count=after.depth, queue=name)
+                found("DR-REHEARSE-002.taken", site=access.site, pair=access.pair, count=after.depth, queue=name)
             )
     left = _removed(tools, step, context, move)
     return Refused(left[0].text, findings=tuple(left)) if left else Done("nothing of the rehearsal is left")

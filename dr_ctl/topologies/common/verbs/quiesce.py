@@ -241,8 +241,8 @@ def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dis
         if new := [name for name, (_, paused) in queues.items() if paused and name not in view.named]:
             now.new[view.pair] = new
         if missing := [name for name in mine if name not in queues]:
-            peer = access.read()
-            gone = set(missing) - set(peer.business) if peer.queues else set()
+            anew = access.read()
+            gone = set(missing) - set(anew.business) if anew.queues else set()
             now.unknown += [f"{name} was not read" for name in missing if name not in gone]
     return now
 

@@ -81,16 +81,16 @@ def _shipping(tools: Tools[Any], calls: Sequence[Call], move: Move, context: Ste
     answering = {(view.site, view.pair) for view in views}
     stopped = [call for call in calls if call.goal is Goal.LINK_UP]
     away = sorted({f"{call.site}/{call.unit}" for call in stopped if (call.site, call.unit) not in answering})
-    local = [call for call in calls if (call.site, call.unit) in answering]
+    reachable = [call for call in calls if (call.site, call.unit) in answering]
     findings = [
         found("DR-LINK-007", broker=name, link="its link is started", site=name.partition("/")[0]) for name in away
     ]
-    if not left_of(local, views):
+    if not left_of(reachable, views):
         return NotNeeded("no link was seen stopped", findings=tuple(findings))
-    tools.change([call for call in local if left_of([call], views)], context)
+    tools.change([call for call in reachable if left_of([call], views)], context)
     left = until(
         context,
-        lambda: still(local, tools.views_of(local)),
+        lambda: still(reachable, tools.views_of(reachable)),
         holds=lambda left: left is None,
         within_s=tools.connects_s,
         poll_s=tools.timeouts.link_poll_s,
@@ -109,8 +109,8 @@ def open_again(
     sent = tools.opened or move.sent  # the run has tried to open the other site
     snapshot = tools.observer.look_once()
     views = snapshot.views(move.source)
-    local = {view.pair for view in views}
-    left = [call for call in calls if call.unit in local and not holds(call, views)]
+    pairs = {view.pair for view in views}
+    left = [call for call in calls if call.unit in pairs and not holds(call, views)]
     # Every call that lets clients in looks at the other site first.
     beside = {call.unit: snapshot.view(move.target, call.unit) for call in left}
     open_beside = {pair: tools.open_at(view, move) for pair, view in beside.items() if view is not None}
@@ -138,7 +138,7 @@ def open_again(
     if unseen:
         text = f"{named(tools, move.target, unseen)} silent, and may have been opened: {move.source} stays closed"
         return Unknown(text)
-    if away := sorted({call.unit for call in calls} - local):
+    if away := sorted({call.unit for call in calls} - pairs):
         return Refused(f"{named(tools, move.source, away)} silent: whether clients are let in there is not known")
     return Done(f"{move.source} lets clients in again") if left else NotNeeded(f"{move.source} is open")
 
