@@ -39,9 +39,7 @@ def test_the_whole_look_of_the_product_reads_the_same_things(pair: PluginSubject
         assert all(view.link.ships.values())
         assert (list(view.link.unsettled()), view.fence.strangers()) == ([], [])
         for flow in view.flows:
-            # The plugin's own outflow is multicast; a lab declares one that takes all of AMQP.
-            assert flow.out_mirror.routing in ("multicast", "anycast")
-            assert flow.in_mirror.routing == "anycast"
+            assert (flow.out_mirror.routing, flow.in_mirror.routing) == ("anycast", "anycast")
             assert (flow.out_mirror.consumers, flow.in_acks.consumers) == (1, 1)
             # What delivers is no consumer while the site does not.
             assert (flow.in_mirror.consumers, flow.target_bridge.started) == (int(view is london), view is london)

@@ -27,6 +27,9 @@ def of_moved(case: Case[SiteView], view: SiteView, peer: SiteView) -> Iterator[F
     yield from of_both(view, peer)
     yield from _too_deep(view, peer, case.move)
     yield from not_followed(view, peer, case.move)
+    if view.left_out:
+        queues = some(sorted(view.left_out))
+        yield found("DR-CONT-014.left_out", severity=Severity.WARNING, pair=view.pair, queues=queues)
 
 
 def of_opening(case: Case[SiteView]) -> Iterator[Finding]:
@@ -86,6 +89,9 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
         yield found("DR-CONT-008", broker=name, stopped=some(stopped))
     elif not view.link.attached:
         yield found("DR-CONT-009", broker=name)
+    spoken = [listener.name for listener in view.listeners if "AMQP" in listener.protocols]
+    if spoken and (dropping := [flow.out_mirror.name for flow in view.flows if flow.out_mirror.routing == "multicast"]):
+        yield found("DR-CONT-021", broker=name, acceptors=", ".join(spoken), outflows=some(dropping))
     if unread := [flow.in_acks.name for flow in view.flows if not flow.in_acks.consumers]:
         yield found("DR-CONT-011", broker=name, unread=some(unread))
     if held := [flow.in_mirror.name for flow in view.flows if flow.in_mirror.paused]:
@@ -169,6 +175,10 @@ def _flows_read(view: SiteView) -> str | None:
     return f"{view.site} {len(view.flows)} flow(s)" if _started(view) else None
 
 
+def _compared(view: SiteView) -> str | None:
+    return f"{view.site} {view.compared} queue(s) with messages compared by id" if view.compared is not None else None
+
+
 def _bridges(view: SiteView) -> str | None:
     return (
         f"{len(view.link.ships)} bridge(s), {'' if view.link.attached else 'not '}connected" if _started(view) else None
@@ -191,15 +201,16 @@ BY_BROKER: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-008", _bridges),
     Named("DR-CONT-009", _bridges),
     Named("DR-CONT-011", _flows_read),
+    Named("DR-CONT-021", _flows_read),
     Named("DR-CONT-015", _flows_read),
     Named("DR-CONT-010", _commands),
 )
 BY_PAIR: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-004", lambda view: f"{view.site} is {view.service.site_id}" if view.service is not None else None),
     Named("DR-CONT-005", _flows_read),
-    Named("DR-CONT-013", _flows_read),
+    Named("DR-CONT-013", _compared),
     Named("DR-CONT-014", _flows_read),
-    Named("DR-CONT-020", _flows_read),
+    Named("DR-CONT-020", _compared),
     Named("DR-CONT-012", lambda view: f"{view.site} {view.now_ms}"),
     Named("DR-MQTT-001", lambda view: f"{view.site} {some(view.stays) or 'nothing'}"),
 )

@@ -134,7 +134,8 @@ def followed(local: Reader, peer: Reader, source: SiteView, target: SiteView) ->
     flows = [flow for flow in source.flows if depths[flow.queue] and flow.queue not in lacking]
     flows.sort(key=lambda flow: depths[flow.queue])
     together = accumulate(depths[flow.queue] for flow in flows)
-    flows = [flow for flow, messages in zip(flows, together, strict=True) if messages <= AT_ONCE]
+    left_out = [flow.queue for flow, messages in zip(flows, together, strict=True) if messages > AT_ONCE]
+    flows = flows[: len(flows) - len(left_out)]
     first = _not_followed(local, peer, source, target, flows)
     uncopied = {queue: alone for queue, (alone, _, _) in first.items() if alone}
     again = _not_followed(local, peer, source, target, [flow for flow in flows if flow.queue in uncopied])
@@ -143,10 +144,16 @@ def followed(local: Reader, peer: Reader, source: SiteView, target: SiteView) ->
     return (
         replace(
             source,
+            compared=len(flows),
+            left_out=left_out,
             uncopied={queue: alone for queue, alone in still.items() if alone},
             without_id={queue: count for queue, (_, count, _) in first.items() if count},
         ),
-        replace(target, without_id={queue: count for queue, (_, _, count) in first.items() if count}),
+        replace(
+            target,
+            compared=len(flows),
+            without_id={queue: count for queue, (_, _, count) in first.items() if count},
+        ),
     )
 
 

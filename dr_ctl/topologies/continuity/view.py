@@ -6,7 +6,7 @@ What is the plugin's own: it opens and closes all client listeners at once, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -384,11 +384,14 @@ class Commands:
 @dataclass(frozen=True, slots=True)
 class SiteView(ArtemisBroker):
     """A broker as it answered. `service` is None where the plugin has not started. Where ids were read beside a serving
-    site: `uncopied` are those, by queue, of which the closed site has no copy; `without_id` counts messages."""
+    site: `compared` queues were, those `left_out` hold too many messages; `uncopied` are ids, by queue, of which the
+    closed site has no copy; `without_id` counts messages."""
 
     service: Service | None
     flows: tuple[Flow, ...]
     commands: Commands | None
+    compared: int | None = None
+    left_out: Sequence[str] = ()
     uncopied: Mapping[str, frozenset[str]] = field(default_factory=dict)
     without_id: Mapping[str, int] = field(default_factory=dict)
     _flows: Mapping[str, Flow] = field(init=False, repr=False, compare=False)

@@ -124,7 +124,7 @@ def configured(xml: str, make: Make) -> str:
 def outflows(make: Make) -> str:
     """The outflows of messages, which the plugin would make itself, each before its queue. Its own are MULTICAST, and
     lose each AMQP message that says it is for a queue, as clients of JMS over AMQP mark theirs."""
-    names = [f"{name}.out.mirror" for name in make.queues if plain(name)]
+    names = [f"{name}.out.mirror" for name in ("DLQ", "ExpiryQueue", *make.queues) if plain(name)]
     return "".join(
         f"\n         <address name={quoteattr(name)}><anycast><queue name={quoteattr(name)}/></anycast></address>"
         for name in names

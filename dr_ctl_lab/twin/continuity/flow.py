@@ -24,7 +24,7 @@ class Flow:
 
     def __init__(self, queue: Queue, make: Callable[[str, str], Queue], clock: Clock) -> None:
         name, self.queue = queue.name, queue
-        self.out_mirror = make(f"{name}{OUT_MIRROR}", "multicast")
+        self.out_mirror = make(f"{name}{OUT_MIRROR}", "anycast")  # as a lab declares it
         self.out_acks = make(f"{name}{OUT_ACKS}", "multicast")
         self.in_mirror = make(f"{name}{IN_MIRROR}", "anycast")
         self.in_acks = make(f"{name}{IN_ACKS}", "anycast")

@@ -73,6 +73,7 @@ def serviced(site: str, **more: Any) -> SiteView:
 
 
 SHORT = Config(("clients",), ("mirror",), None, id_cache=100)
+DROPPING = queue("orders.out.mirror", consumers=1, routing="multicast")
 STOPPED, PAUSED = bridge("orders.out.mirror.bridge", started=False), queue("orders.in.mirror", 4, paused=True)
 
 
@@ -94,7 +95,9 @@ STOPPED, PAUSED = bridge("orders.out.mirror.bridge", started=False), queue("orde
         (commands(LONDON, 2), PARIS, "DR-CONT-010 warning"),
         (LONDON, broker("paris", flow("orders", in_acks=queue("orders.in.acks"))), "DR-CONT-011 error"),
         (replace(LONDON, now_ms=LONDON.now_ms + 2001), PARIS, "DR-CONT-012 warning"),
+        (replace(LONDON, left_out=("orders",)), PARIS, "DR-CONT-014 warning"),
         (broker("london", flow("orders", in_mirror=PAUSED)), PARIS, "DR-CONT-015 error"),
+        (broker("london", flow("orders", out_mirror=DROPPING)), PARIS, "DR-CONT-021 warning"),
         (replace(LONDON, version="2.19.0"), PARIS, "DR-PAIR-002 warning"),
         (LONDON, replace(PARIS, queues=(queue("orders", paused=True),)), "DR-QUEUE-002 warning"),
     ],

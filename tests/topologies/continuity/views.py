@@ -82,7 +82,7 @@ def broker(site: str, *flows: Flow, depths: Mapping[str, int] | None = None, **m
 
 def listener(name: str, *, started: bool) -> Acceptor:
     bean = f'org.apache.activemq.artemis:broker="x",component=acceptors,name="{name}"'
-    return made.listener(name, bean, 61616, "CORE STOMP", started=started, opens_at_boot=True)
+    return made.listener(name, bean, 61616, "AMQP CORE STOMP", started=started, opens_at_boot=True)
 
 
 def snapshot(london: SiteView | Silent, paris: SiteView | Silent) -> ContinuitySnapshot:
