@@ -17,7 +17,7 @@ from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.journal import RunState, StepPast, StepState
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
-from dr_ctl.engine.runbook import OPERATIONS, ORDER, VERBS, Runbook, RunbookStep, files, lint, load, shipped
+from dr_ctl.engine.runbook import OPERATIONS, ORDER, VERBS, Runbook, RunbookStep, lint, load, shipped
 from tests.engine.desk import ASK, BOOK, DEBTS, FAILBACK, FAILOVER, LOSS, REINSTATE, Cost, book_of
 from tests.engine.machine import Machine, Recipe, Site, Snapshot, back, lost
 
@@ -391,14 +391,6 @@ def exchanged(text: str, first: str, then: str) -> str:
     return "".join(lines)
 
 
-def test_every_runbook_that_is_shipped_passes() -> None:
-    paths = files(shipped())
-    told = {path.stem: lint(path) for path in paths}
-    assert "swapover" in told
-    assert {name: findings for name, (_, findings) in told.items() if findings} == {}
-    assert all(book is not None and book.operation == name for name, (book, _) in told.items())
-
-
 def test_a_runbook_is_read_with_its_limits_and_words(tmp_path: Path) -> None:
     book, _ = lint(written(tmp_path, LOST_TEXT))
     assert isinstance(book, Runbook)
@@ -435,7 +427,6 @@ A_MAPPING = "1: a runbook is a mapping with the keys runbook, about and steps"
 ONE_VERB = "a step is one verb with what it needs, as in `fence: serving`"
 UNITS = "write a number with its unit, as in 20ms, 5s, 1m, 2h or 30d"
 NAMES = "it names one of swapover, failover, failback"
-ALL_VERBS = ", ".join(VERBS)
 FENCE = "  - fence: serving\n"
 
 
@@ -443,10 +434,8 @@ FENCE = "  - fence: serving\n"
     ("text", "told"),
     [
         ("", A_MAPPING),
-        ("- observe: both\n", A_MAPPING),
         (b"\xff\xfe", "0: cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
         ("runbook: swapover\n\tabout: x\n", "2: is not YAML: found character '\\t' that cannot start any token"),
-        ("runbook: [\n", "2: is not YAML: expected the node content, but found '<stream end>'"),
         (MOVE_TEXT + "---\na: b\n", "15: is not YAML: but found another document"),
         ("about: x\nrunbook: swapover\nsteps: []\n", "3: steps: is a list with at least one step"),
         ("about: x\nrunbook: swapover\nsteps: fast\n", "3: steps: is a list with at least one step"),
@@ -457,13 +446,11 @@ FENCE = "  - fence: serving\n"
         (swap("steps:", "stages: []\nsteps:"), "3: unknown key 'stages'; a runbook has runbook, about and steps"),
         ("# ours\n" + swap("runbook: swapover", "runbook: moveover"), f"2: runbook: is 'moveover'; {NAMES}"),
         (swap("runbook: swapover", "# ours"), f"1: runbook: is ''; {NAMES}"),
-        (swap("  - estimate: {}", "  - estimte: {}"), f"6: unknown verb 'estimte'; the verbs are {ALL_VERBS}"),
         (swap("  - estimate: {}", "  - [estimate]"), f"6: {ONE_VERB}"),
         (swap("  - estimate: {}", "  - estimate"), f"6: {ONE_VERB}"),
         (swap("  - estimate: {}", "  - {}"), f"6: {ONE_VERB}"),
         (swap("  - estimate: {}", "  - estimate: {}\n    hold: 5s"), f"6: {ONE_VERB}"),
         (swap("within: 1m", "within: 60"), f"7: catch-up: within: 60 is not a duration; {UNITS}"),
-        (swap("within: 5s", "within: soon"), f"8: quiesce: within: 'soon' is not a duration; {UNITS}"),
         (swap("within: 5s", "within: 5s, within: 50s"), "8: quiesce: within stands a second time"),
         (swap("within: 5s", "speed: 5s"), "8: quiesce: does not know 'speed'; it takes site, within"),
         (swap("return: {}", "return: target"), "12: point-of-no-return: does not know 'site'; it takes nothing"),
@@ -525,55 +512,7 @@ def test_no_verb_that_safety_needs_can_be_left_out_or_change_places(tmp_path: Pa
     assert {finding.id for finding in findings} == {"DR-BOOK-003"}
 
 
-def test_everything_is_told_in_one_pass_by_line(tmp_path: Path) -> None:
-    told = linted(
-        tmp_path,
-        """\
-runbook: swapover
-colour: blue
-steps:
-  - check: swapover
-  - quiesce: {site: target, within: 5}
-  - drian: {to: target}
-  - activate: target
-  - fence: serving
-""",
-    )
-
-    assert told == [
-        "1: about: is missing; say in a sentence what the runbook is for",
-        "2: unknown key 'colour'; a runbook has runbook, about and steps",
-        "4: drain is missing after fence: a zero under load means nothing",
-        "4: probe is missing after activate: the flag of a listener does not prove that clients get in",
-        f"5: quiesce: within: 5 is not a duration; {UNITS}",
-        "5: quiesce: is for source or serving, not target",
-        f"6: unknown verb 'drian'; the verbs are {ALL_VERBS}",
-        "7: activate without verify before it: messages that have not arrived would be lost or duplicated",
-        "7: activate stands before fence: two sites would serve at the same time",
-        "7: activate without point-of-no-return before it: the operator must know when stopping is no longer safe",
-    ]
-
-
-def test_a_runbook_that_does_not_pass_is_not_loaded_and_all_is_told(tmp_path: Path) -> None:
-    path = written(tmp_path, swap(FENCE, "").replace("within: 1m", "within: 1"), "swapover.yaml")
-    with pytest.raises(UsageError) as refused:
+def test_a_runbook_of_another_operation_is_not_taken_for_it(tmp_path: Path) -> None:
+    written(tmp_path, LOST_TEXT, "swapover.yaml")
+    with pytest.raises(UsageError, match="is a runbook for failover, not for swapover"):
         load("swapover", tmp_path)
-    assert str(refused.value) == "\n".join(finding.text for finding in lint(path)[1])
-    assert len(str(refused.value).splitlines()) > 2
-    assert refused.value.remedy == f"Mend {path}; `dr-ctl runbook lint` checks it."
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [("failover.yaml", "no runbook for swapover in"), ("swapover.yaml", "is a runbook for failover, not for swapover")],
-)
-def test_a_runbook_of_another_operation_is_not_taken_for_it(tmp_path: Path, name: str, told: str) -> None:
-    written(tmp_path, LOST_TEXT, name)
-    with pytest.raises(UsageError, match=told):
-        load("swapover", tmp_path)
-
-
-def test_the_files_of_a_folder_come_by_name_and_only_runbooks(tmp_path: Path) -> None:
-    for name in ("swapover.yaml", "failover.yaml", "notes.md"):
-        written(tmp_path, "", name)
-    assert [path.name for path in files(tmp_path)] == ["failover.yaml", "swapover.yaml"]

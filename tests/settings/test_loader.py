@@ -590,10 +590,6 @@ def test_a_replica_is_promoted_once_it_has_all_and_before_a_broker_starts(tmp_pa
         runbook.load("swapover", tmp_path / "bad", store.order)
 
 
-def test_without_a_replica_the_shipped_runbook_is_right(tmp_path: Path) -> None:
-    runbook.load("swapover", ROOT / "runbooks", settings(tmp_path, {"lock": "lock"}).order)
-
-
 BRIDGES = ROOT / "examples" / "artemis-bridges.yaml"
 
 

@@ -384,11 +384,6 @@ def test_who_has_locked_a_file_is_seen_and_it_stays_theirs(tmp_path: Path) -> No
     assert told.text == "the store's lock is held"
 
 
-def test_a_file_that_is_not_there_tells_nothing(tmp_path: Path) -> None:
-    with pytest.raises(LockUnreadable, match="No such file"):
-        FileLock(tmp_path / "lock").read()
-
-
 @pytest.mark.parametrize(
     ("row", "expected", "text"),
     [
