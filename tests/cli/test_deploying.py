@@ -132,22 +132,3 @@ def test_the_manifests_fit_the_schemas_of_the_api(dr_ctl: Shell) -> None:
     kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="`make setup` installs it")
     for each in documents:
         kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
-
-
-@pytest.mark.parametrize(
-    ("settings", "words", "says"),
-    [
-        ({}, ("--systemd", "units"), "a service has no variables of yours: sites.london.brokers.orders-1.password"),
-        ({"password": FILE}, ("--kubernetes", "units"), "the history does not lie under /var/lib/dr-ctl"),
-        ({"password": FILE}, ("--systemd", "."), ". is there already"),
-    ],
-)
-def test_what_a_service_cannot_have_is_said_before_anything_is_written(
-    dr_ctl: Shell, settings: dict[str, object], words: tuple[str, ...], says: str
-) -> None:
-    dr_ctl.settings(**settings)
-
-    ended = dr_ctl("init", *words, "--json")
-
-    assert (ended.code, ended.document["summary"].startswith(says)) == (2, True), ended.out
-    assert not (dr_ctl.folder / "units").exists()

@@ -78,12 +78,6 @@ def test_every_command_explains_itself_with_an_example_that_can_be_typed(dr_ctl:
     assert why_not(words, whole()) is None, "what every command takes may stand behind it"
 
 
-def test_what_stands_behind_a_command_wins(dr_ctl: Shell) -> None:
-    ended = dr_ctl("--config", "before.yaml", "status", "--config", "behind.yaml", "--json")
-
-    assert (ended.code, "behind.yaml" in ended.document["summary"]) == (2, True)
-
-
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_group_alone_shows_its_help_and_names_its_commands(dr_ctl: Shell, group: str) -> None:
     ended = dr_ctl(group)
@@ -118,15 +112,6 @@ def test_commands_stand_by_what_they_are_for_in_whole_sentences_with_the_exit_co
     assert "..." not in told.partition("\n")[2]
     for code, meaning in meanings().items():
         assert re.search(rf"^  {int(code)} +{re.escape(meaning.brief)}$", told, re.MULTILINE), code
-
-
-def test_the_last_word_of_a_command_is_no_group_for_its_name(dr_ctl: Shell) -> None:
-    """A lab's directory may be called lab, a site runs: the command is carried out, not explained."""
-    for words in (("lab", "status", "--dir", "lab"), ("swapover", "--to", "runs")):
-        ended = dr_ctl(*words)
-
-        assert ended.code == 2
-        assert "Usage:" not in ended.out
 
 
 def test_one_letter_asks_for_help_everywhere_and_it_says_which_version_it_is(dr_ctl: Shell) -> None:

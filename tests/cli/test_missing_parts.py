@@ -158,18 +158,6 @@ def test_in_an_environment_of_pipx_it_is_injected_and_a_module_of_dr_ctls_own_th
     assert (fault.remedy, defects) == ("`pipx inject dr-ctl 'numpy>=2'` installs it.", [None, None])
 
 
-@pytest.mark.parametrize("words", [("lab", "up"), ("demo",)])
-def test_without_java_a_lab_says_so(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
-    (dr_ctl.folder / "empty").mkdir()
-    monkeypatch.setenv("PATH", str(dr_ctl.folder / "empty"))
-
-    lab = dr_ctl(*words, "--dir", "lab", "--json")
-
-    assert (lab.code, lab.document["outcome"]) == (3, "missing")
-    assert "openjdk-17-jre-headless" in lab.document["findings"][0]["remedy"]
-    assert "--on twin" in lab.document["findings"][0]["remedy"]
-
-
 def test_without_maven_what_it_fetches_is_named_and_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 

@@ -554,19 +554,6 @@ def test_it_is_not_told_where_the_settings_are_wrong(dr_ctl: Shell, nobody: str,
     assert told_anywhere(dr_ctl, printed) == []
 
 
-def test_a_refused_login_says_where_its_password_came_from_and_how_often_it_was_tried(
-    dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DR_CTL_TEST_WORD", "wrong")
-    dr_ctl.settings(sites.urls["london"], sites.urls["paris"], {"env": "DR_CTL_TEST_WORD"})
-
-    ended = dr_ctl("status", "--json")
-
-    assert (ended.code, ended.document["summary"]) == (22, "both sites were asked, and neither allowed a reading")
-    for each in ended.document["findings"]:
-        assert "comes from the environment variable DR_CTL_TEST_WORD. One attempt was made here" in each["remedy"]
-
-
 FORGED = "paris serves; nothing is under way"
 NAMES = [f"orders\x1b[2J\x1b]0;{FORGED}\x07", f"a\n{FORGED}\nb", "\u202eni.sredro", "größe→.in"]
 SHOWING = [

@@ -539,19 +539,6 @@ def test_an_escalation_is_a_failover_and_takes_a_plan_of_its_own(dr_ctl: Shell, 
     assert (ended.code, ended.document["data"]["pairs"][0]["serving"]) == (0, "paris"), ended.document
 
 
-def test_what_cannot_be_approved_is_a_mistake_of_the_command(dr_ctl: Shell, sites: Sites, team: Team) -> None:
-    path = planned(dr_ctl)
-    words = ("--key", str(team.key("ada")), "--yes", "--json")
-    codes = [dr_ctl("plan", "approve", name, *words).code for name in ("none.json", "dr-ctl.yaml")]
-    asked(dr_ctl, of=["failback"])
-    codes.append(dr_ctl("plan", "approve", PLAN, *words).code)
-    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"as_if_lost": "london"}), encoding="utf-8")
-    asked(dr_ctl, of=["swapover"])
-    codes.append(dr_ctl("plan", "approve", PLAN, *words).code)
-
-    assert codes == [2, 2, 2, 2]
-
-
 ALL = ["ok", "reverted", "incomplete", "stranded", "unknown", "interrupted", "drain_timeout", "debt"]
 EXAMPLE = {"run": [str(Path(__file__).parents[2] / "examples" / "tell.sh")], "on": ["ok"], "timeout": "15s"}
 
