@@ -17,7 +17,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from dr_ctl.agents.exposing import Board, registry_of
-from dr_ctl.application import diagnosis, monitoring
+from dr_ctl.application import monitoring
 from dr_ctl.cli.app import run
 from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.operations import FAILOVER
@@ -149,22 +149,6 @@ def test_each_line_of_the_picture_in_the_readme_is_printed_in_that_order(twin: P
 
         assert ended.code == 0, words
         assert [line for line in map(plain, lines) if line and line not in printed] == [], words
-
-
-def test_a_debt_is_a_warning_and_a_forgotten_one_is_critical(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    twin.kill("london")
-    done(dr_ctl("failover", "--to", "paris", *ACCEPTED, "--yes"))
-    twin.start("london")
-
-    def problems(word: str) -> set[str]:
-        told = dr_ctl("check", "--within", "30s").document["data"]["problems"]
-        return {each["health"] for each in told if each["text"].startswith(f"{word} since")}
-
-    assert problems("pending") == {"warning"}
-    monkeypatch.setattr(diagnosis, "OVERDUE", timedelta(0))
-    assert problems("overdue") == {"critical"}
 
 
 def test_a_lost_site_has_one_price_before_and_after(twin: PlayedTwin, types: Person) -> None:

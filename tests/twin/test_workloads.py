@@ -8,7 +8,6 @@ import pytest
 
 from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.plan import Goal
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
 from dr_ctl_lab.played import PlayedTwin
@@ -19,7 +18,6 @@ from tests.twin.matrix import (
     OPERATIONS,
     Death,
     Judge,
-    at_calls,
     at_rest,
     bare,
     dies,
@@ -27,7 +25,6 @@ from tests.twin.matrix import (
     edited,
     effects,
     nothing,
-    put,
     serving,
     unprocessed,
 )
@@ -155,50 +152,6 @@ def test_a_stop_that_may_take_effect_later_is_taken_back_by_the_undo(
 
     assert (ended.code, serving(twin), works.running) == (20, ("london",), at("london")), ended.document
     assert "may still take effect" in ended.document["summary"]
-
-
-@pytest.mark.parametrize("topology", [BRIDGES])
-def test_with_one_queue_of_a_site_goes_what_works_on_it_and_nothing_else_is_asked(
-    tmp_path: Path, twin: PlayedTwin, dr_ctl: Command
-) -> None:
-    works = Played(tmp_path / "beside", twin, mailer=("orders.in",))
-
-    moved = dr_ctl(*TO_PARIS, "--queues", "orders.in")
-    between = works.running
-    works.works["london", BILLING].switch("state.broken")
-    back = dr_ctl("swapover", "--to", "london", "--queues", "orders.in", "--yes")
-
-    assert (moved.code, between) == (0, [("london", BILLING), ("paris", MAILER)]), moved.document
-    assert (back.code, works.running) == (0, at("london")), back.document
-
-
-def test_one_that_was_started_again_keeps_the_gate_shut(
-    twin: PlayedTwin, works: Played, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Something else starts it while the source is drained."""
-    at_calls(monkeypatch, Goal.CLOSE, lambda: works.works["london", MAILER].set(running=True))
-
-    ended = dr_ctl(*TO_PARIS)
-
-    assert (ended.code, [each for each in ended.ids if "WORK" in each]) == (20, ["DR-WORK-008"]), ended.document
-    assert (works.running, serving(twin)) == (at("london"), ("london",))
-
-
-def test_an_undo_starts_nothing_beside_a_site_that_somebody_opened(
-    twin: PlayedTwin, works: Played, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def opening() -> None:
-        twin.cut("london", mode="hang")
-        put(twin, "london", "orders.in", 1)
-        twin.open_clients("paris")
-
-    at_calls(monkeypatch, Goal.CLOSE, opening, first=True)
-
-    ended = dr_ctl(*TO_PARIS, "--timeout", "300ms")
-
-    assert ended.code not in (0, 20, 24), ended.document
-    assert (works.running, serving(twin)) == ([], ("paris",))
-    assert "billing; mailer not started at london" in ended.document["summary"]
 
 
 def test_beside_them_an_agent_is_needed_and_a_store_is_shared_as_without(tmp_path: Path) -> None:
