@@ -30,8 +30,8 @@ from dr_ctl.engine import executor
 from dr_ctl.engine.context import StopAtOnce, StopRequest, stoppable
 from dr_ctl.engine.disk import NoRoom
 from dr_ctl.engine.executor import Callbacks, RunResult
+from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import Entry, Journal, JournalDamaged, RunState, fenced_at, let_in_at, outage_s
-from dr_ctl.engine.lease import Lease
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
 from dr_ctl.engine.plan import Plan, RunOptions
 from dr_ctl.engine.ports import Done, Estimator, UnitSnapshot

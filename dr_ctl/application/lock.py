@@ -20,7 +20,8 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.notation import duration
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.context import stoppable
-from dr_ctl.engine.lease import Lease, LockDocument, Look, against, held_by, per_machine, tended
+from dr_ctl.engine.holding import Lease, tended
+from dr_ctl.engine.lease import LockDocument, Look, against, held_by, per_machine
 from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runs import Locked, Runs
 from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot

@@ -26,8 +26,8 @@ from dr_ctl.core.notation import duration, if_known, page
 from dr_ctl.engine import executor
 from dr_ctl.engine.context import Onlooker
 from dr_ctl.engine.ending import bounds_text
+from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import RunState, read_entries
-from dr_ctl.engine.lease import Lease
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
 from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Plan, Refusal, RunOptions
 from dr_ctl.engine.ports import Move, Refused

@@ -8,7 +8,7 @@ made.
 | kind | means |
 | --- | --- |
 | `run` | a plan begins to be executed; evidence holds the plan (a resumed run has several) |
-| `step` | a step moved; outcome is the event of `engine.journal`, evidence what was seen |
+| `step` | a step moved; outcome is the event of the table below, evidence what was seen |
 | `intent`, `result` | a call goes out; the outcome of that call (`evidence.intent` is the seq of its intent) |
 | `sample` | a figure on the way |
 | `lock` | an undo goes on under this lock; a run's own stands in its `run` line |

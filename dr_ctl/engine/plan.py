@@ -3,7 +3,7 @@
 A dry run prints the same object that a run executes. A call without `when` goes out unless its effect is seen to hold;
 one with `when` goes out where that is seen.
 
-What is asked of dr-ctl: the operation with its options, and how it is run. Each field that an option sets declares
+`Ask` is what was typed: the operation with its options, and how it is run. Each field that an option sets declares
 that option, for the command line, for the plan and for the journal.
 """
 

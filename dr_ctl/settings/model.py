@@ -1,7 +1,6 @@
 """Types for the settings that every topology has, and the commands, files and secrets that they name. The loader
-reports contradictions between parts, together with all other errors; `validate` reports unwise settings.
-
-Settings of a broker that a console manages: at one address, or at those of its nodes.
+reports contradictions between parts, together with all other errors; `validate` reports unwise settings. A
+broker that a console manages is at one address, or at those of its nodes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a client sees: a probe of its listener (let in, refused by a word, closed, or silent), a message that goes in
 and comes out, and a canary the whole way.
 
-A STOMP session on an own connection: messages go through the protocol of stomp.py, and every wait is bounded. Bytes
+`Connection` is a STOMP session: messages go through the protocol of stomp.py, and every wait is bounded. Bytes
 become STOMP 1.2 frames, which are those of stomp.py, as they come in whatever pieces.
 
 stomp.py's own sessions bound no wait: the end of a TLS session waits for the peer's part of it for ever. Not for use by

@@ -20,7 +20,8 @@ from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.lease import Lease, Look, Store
+from dr_ctl.engine.holding import Lease
+from dr_ctl.engine.lease import Look, Store
 from dr_ctl.engine.ports import Driver, Observation, Recipe
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.model import Installation

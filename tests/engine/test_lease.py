@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.holding import FRESH_S, LEASE_S, Lease
 from dr_ctl.engine.lease import (
-    FRESH_S,
-    LEASE_S,
     LOCK,
     Forbidden,
-    Lease,
     LockDocument,
     Look,
     against,

@@ -17,7 +17,7 @@ from dr_ctl.topologies.bridges.messages import COMPARED
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_pair, of_queues
-from dr_ctl.topologies.common.figures import said
+from dr_ctl.topologies.common.link import said
 from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.rules import Rules
 

@@ -26,8 +26,8 @@ from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarr
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen, whole
 from dr_ctl.topologies.common import waiting, wants
 from dr_ctl.topologies.common.calls import START, STOP, call, pause, request, resume
-from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.idstore import NotRead
+from dr_ctl.topologies.common.link import total
 from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot

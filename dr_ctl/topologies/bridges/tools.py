@@ -11,9 +11,9 @@ from dr_ctl.topologies.bridges.duplicates import Side, copies_done, lacking, mis
 from dr_ctl.topologies.bridges.reading import Observer
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, lying
 from dr_ctl.topologies.common.calls import still
-from dr_ctl.topologies.common.figures import Residue, said
 from dr_ctl.topologies.common.gate import Sample, Verifier, unmoved
 from dr_ctl.topologies.common.idstore import NotRead
+from dr_ctl.topologies.common.link import Residue, said
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.tools import ROLES, Sender, Tools
 from dr_ctl.topologies.common.view import Queue

@@ -11,8 +11,7 @@ from dr_ctl.core.notation import duration
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic.broker import ClassicBroker, Network
 from dr_ctl.topologies.common import snapshot
-from dr_ctl.topologies.common.figures import Residue, said, total
-from dr_ctl.topologies.common.link import Link, ReplicationScope
+from dr_ctl.topologies.common.link import Link, ReplicationScope, Residue, said, total
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 

@@ -1,8 +1,5 @@
-"""The calls that recipes are made of, a text and a request each, and which of their effects are seen. Pure.
-
-The names of dr-ctl's own documents and queues on a broker, told apart from all else that lies there. Pure.
-
-Debts as documents on a broker. Pure.
+"""The calls that a recipe is made of, a text and a request each, and which of their effects are seen; the names of
+dr-ctl's own documents and queues on a broker, and debts as such documents. Pure.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from dr_ctl.engine.waiting import until_next
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.topologies.common.access import FOR_GATE, Access
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
-from dr_ctl.topologies.common.figures import evidence
+from dr_ctl.topologies.common.link import evidence
 from dr_ctl.topologies.common.observer import Observer, V
 from dr_ctl.topologies.common.snapshot import V_co, started_since
 from dr_ctl.topologies.common.view import Broker

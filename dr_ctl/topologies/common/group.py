@@ -3,8 +3,7 @@ active then. A broker with a single process is a group of one, which is taken fo
 
 A passive node answers like an empty broker. So with whatever a group is asked, the node is asked who it is.
 
-What a broker's nodes make of it, and what speaks against a move: nodes that nobody named or that lag behind, and
-obstacles to clients. Pure.
+Findings: nodes that nobody named or that lag behind, and obstacles to clients.
 """
 
 from __future__ import annotations

@@ -19,9 +19,8 @@ from dr_ctl.settings.model import Installation, Queues
 from dr_ctl.stomp_io.address import Address, speaks_amqp, takes_connections
 from dr_ctl.topologies.common import rules
 from dr_ctl.topologies.common.access import EVERYTHING, FOR_HISTORY, FOR_PEOPLE, Access, Part
-from dr_ctl.topologies.common.figures import total
 from dr_ctl.topologies.common.group import told_by
-from dr_ctl.topologies.common.link import AnyLink
+from dr_ctl.topologies.common.link import AnyLink, total
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot, V_co
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Glance, Node

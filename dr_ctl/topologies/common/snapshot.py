@@ -1,6 +1,5 @@
-"""The result of one look at both sites of an installation, broker by broker, and the parts that commands use.
-
-The state of a pair before a run, as far as dr-ctl may change it: an undo restores this, and nothing else. Pure.
+"""The result of one look at both sites of an installation, broker by broker, and the parts that commands use;
+the state of a pair before a run, as far as dr-ctl may change it: an undo restores this, and nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from dr_ctl.engine.roles import NODES, PAIRS
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.calls import QUARANTINE_PREFIX, debts_of, is_debt, numbered
-from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.group import (
     Standing,
     of_nodes,
@@ -32,6 +30,7 @@ from dr_ctl.topologies.common.group import (
     told_by,
     unnamed_of,
 )
+from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.workloads import as_they_are
 from dr_ctl.topologies.topology import (

@@ -13,7 +13,7 @@ from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, some
 from dr_ctl.core.system import in_background, together
-from dr_ctl.engine.lease import Lease
+from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.operations import REINSTATING
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext, Unknown

@@ -14,7 +14,8 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.lease import Lease, Store
+from dr_ctl.engine.holding import Lease
+from dr_ctl.engine.lease import Store
 from dr_ctl.engine.operations import ACTIVATING, FAILOVER, REINSTATING
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Done, Driver, Move, NotNeeded, Outcome, Recipe, Refused, StepContext

@@ -12,7 +12,7 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.access import EVERYTHING, Access, Part
-from dr_ctl.topologies.common.figures import evidence, said, total
+from dr_ctl.topologies.common.link import evidence, said, total
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 

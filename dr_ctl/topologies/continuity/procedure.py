@@ -20,8 +20,8 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import Waited, until
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.topologies.common.consumed import NotWhole
-from dr_ctl.topologies.common.figures import evidence, total
 from dr_ctl.topologies.common.gate import Sample, clients_of, moved, why_not_yet
+from dr_ctl.topologies.common.link import evidence, total
 from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.topology import COMMON, Kind

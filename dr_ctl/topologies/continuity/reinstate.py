@@ -27,7 +27,7 @@ from dr_ctl.topologies.common.calls import (
     resume,
 )
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, LiesThere
-from dr_ctl.topologies.common.figures import Residue, total
+from dr_ctl.topologies.common.link import Residue, total
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.verbs import quarantine
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other

@@ -28,8 +28,7 @@ from dr_ctl.topologies.artemis.broker import (
     others,
 )
 from dr_ctl.topologies.common.calls import OWN, call, request, resume
-from dr_ctl.topologies.common.figures import Residue, said, total
-from dr_ctl.topologies.common.link import Link
+from dr_ctl.topologies.common.link import Link, Residue, said, total
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Acceptor, Connection, Peer, Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s

@@ -29,7 +29,7 @@ from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.calls import call, pause_lasting, quarantine_queue, request
 from dr_ctl.topologies.common.consumed import Acknowledged, Consumed
-from dr_ctl.topologies.common.figures import Residue, total
+from dr_ctl.topologies.common.link import Residue, total
 from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
 from dr_ctl.topologies.common.rules import Rules, selected

@@ -27,7 +27,7 @@ from dr_ctl.topologies.artemis.reading import Shown
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import A_QUEUE_S, EVERYTHING, Part
 from dr_ctl.topologies.common.calls import ANY_ADDRESS, OUTFLOW_PREFIX
-from dr_ctl.topologies.common.figures import Residue
+from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.view import Broker, Config, Queue
 from dr_ctl.topologies.mirror.view import BrokerConnection, BrokerView, unexplained
 

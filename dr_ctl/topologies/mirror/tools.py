@@ -8,8 +8,8 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
-from dr_ctl.topologies.common.figures import Residue
 from dr_ctl.topologies.common.gate import Sample, Verifier, accepting, refused
+from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.common.tools import Sender, Tools

@@ -17,8 +17,7 @@ from dr_ctl.settings.model import Queues
 from dr_ctl.stomp_io.address import Address
 from dr_ctl.topologies.artemis.broker import LET_IN, SHUT_OUT, ArtemisBroker
 from dr_ctl.topologies.common.calls import OUTFLOW_PREFIX, call
-from dr_ctl.topologies.common.figures import total
-from dr_ctl.topologies.common.link import Link
+from dr_ctl.topologies.common.link import Link, total
 from dr_ctl.topologies.common.rules import Counts, at_both
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Queue

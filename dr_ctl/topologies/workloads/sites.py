@@ -11,7 +11,7 @@ from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import growing_s, in_background, together
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.lease import Lease
+from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Outcome, Refused, Unknown
 from dr_ctl.jolokia import values

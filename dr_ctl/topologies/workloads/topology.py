@@ -9,7 +9,7 @@ from dr_ctl.core.model import ExitCode, Json, Role, Severity, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine import ports
-from dr_ctl.engine.lease import Lease
+from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, Unknown

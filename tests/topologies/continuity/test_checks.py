@@ -23,8 +23,8 @@ from dr_ctl.topologies.artemis.broker import CREATE_FILTERED, created
 from dr_ctl.topologies.common.access import change
 from dr_ctl.topologies.common.checks import Case
 from dr_ctl.topologies.common.consumed import NotWhole
-from dr_ctl.topologies.common.figures import Residue, evidence
 from dr_ctl.topologies.common.gate import Sample
+from dr_ctl.topologies.common.link import Residue, evidence
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs import proving
 from dr_ctl.topologies.common.view import Config, Peer

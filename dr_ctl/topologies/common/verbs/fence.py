@@ -15,7 +15,7 @@ from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.topologies.common import receipts, wants
 from dr_ctl.topologies.common.calls import pause, resume, still
-from dr_ctl.topologies.common.figures import Residue
+from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.reasons import came_back_open, paused_at
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules

@@ -1,0 +1,420 @@
+"""Takes the lock at the brokers and holds it for one run: looks at it before each call, renews it, gives it back.
+
+The order of sites is the order of their names whatever the direction, and a conflict gives back what was taken: of two
+runs that start together one gets it, and none waits. Brokers that do not answer are left out, and joined when a call is
+to go there.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import Finding
+from dr_ctl.core.system import Clock, Event, Mutex, in_background, system
+from dr_ctl.engine.lease import (
+    LOCK,
+    Forbidden,
+    LockDocument,
+    Look,
+    Store,
+    against,
+    conflict,
+    ended,
+    held_by,
+    inherited,
+    look_at,
+    lost_to,
+    next_epoch,
+    per_machine,
+    recent_look,
+)
+from dr_ctl.engine.runs import Locked
+
+LEASE_S: Final = 60.0
+RENEW_BELOW_S: Final = 50.0
+FRESH_S: Final = 1.0
+YOUNG_S: Final = 0.6  # a reading no older than this is still fresh at the next tending
+PATIENCE_S: Final = 5.0  # a silent broker is not asked again for another one's sake before
+TRIES: Final = 3
+# Within the second that a reading may be old when a call goes out, so that no call has to wait for one.
+LOOK_EVERY_S: Final = 0.7
+SOON_S: Final = 0.1
+
+
+@dataclass
+class BrokerLock:
+    """The lock at one broker, as this run knows it."""
+
+    store: Store
+    mutex: Mutex = field(default_factory=lambda: system().mutex())
+    held: LockDocument | None = None
+    forbidden: str | None = None
+    looked_at: float = float("-inf")
+    silent_at: float = float("-inf")
+    runs_out_at: float = float("-inf")
+    before: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.store.site, self.store.pair
+
+    @property
+    def name(self) -> str:
+        return f"{self.store.site}/{self.store.pair}"
+
+
+class Lease:
+    """The lock of one run at all brokers that answer. Safe to use from several threads."""
+
+    def __init__(self, stores: Iterable[Store], who: LockDocument, clock: Clock) -> None:
+        """`who` is the document to be, without its times and its epoch."""
+        self._slots = [BrokerLock(store) for store in sorted(stores, key=lambda store: (store.site, store.pair))]
+        self._who, self._clock = who, clock
+        self.facts: Callable[[], tuple[str, int]] = lambda: ("", 0)  # the journal's last hash and count
+        self._lost: tuple[str, LockDocument] | None = None
+        self._robbed: LockDocument | None = None  # by whom, of what it held
+        self.broken: list[LockDocument] = []
+
+    @property
+    def slots(self) -> Sequence[BrokerLock]:
+        return self._slots
+
+    @property
+    def epoch(self) -> int:
+        return self._who.epoch
+
+    def findings(self) -> list[Finding]:
+        """Say where the lock could not be had because the broker does not let this user create it."""
+        return [per_machine(slot.name, slot.forbidden) for slot in self._slots if slot.forbidden is not None]
+
+    def held_at(self) -> list[str]:
+        return [slot.name for slot in self._slots if slot.held is not None]
+
+    def take(self, among: Collection[tuple[str, str]] | None = None, *, break_lock: bool = False) -> None:
+        """Take it at every broker that answers, of those named by site and pair where they are; raises `Locked` naming
+        who has it, with nothing taken."""
+        before, self._lost = self._lost, None
+        for attempt in range(TRIES):
+            rival = self._try(among, break_lock=break_lock)
+            if rival is None:
+                return
+            name, other, live = rival
+            if live or attempt == TRIES - 1:
+                self._lost = before
+                raise held_by(name, other)
+
+    def _try(
+        self, among: Collection[tuple[str, str]] | None, *, break_lock: bool
+    ) -> tuple[str, LockDocument, bool] | None:
+        """One attempt; gives who was in the way, where, and whether that one holds it still."""
+        looks = self._looks(among)
+        broken: list[LockDocument] = []
+        for slot, look in looks:
+            if (other := against(look, self._who)) is not None:
+                if not break_lock:
+                    return slot.name, other, True
+                live = [document for document in look.documents if document.live(look.now_ms)]
+                broken += [lock for lock in live if not any(lock.same(known) for known in broken)]
+        self.broken += [lock for lock in broken if not any(lock.same(known) for known in self.broken)]
+        self._who = replace(self._who, epoch=next_epoch(look for _, look in looks))
+        taken: list[BrokerLock] = []
+        done = False
+        try:
+            for slot, look in looks:
+                rival = self._create(slot, look, broken)
+                if rival is not None:
+                    return slot.name, *rival
+                taken.append(slot)
+            done = True
+        finally:
+            if not done:
+                self._give_back(taken)
+        for slot, look in looks:
+            self._forget(slot, look)
+        return None
+
+    def _looks(self, among: Collection[tuple[str, str]] | None) -> list[tuple[BrokerLock, Look]]:
+        looks = []
+        for slot in self._slots:
+            with slot.mutex:
+                slot.held, slot.looked_at = None, float("-inf")
+                if among is not None and slot.key not in among:
+                    continue
+                try:
+                    looks.append((slot, look_at(slot.store)))
+                except BrokerError:
+                    continue  # left out; joined when a call is to go there
+        return looks
+
+    def _create(
+        self, slot: BrokerLock, look: Look, broken: Collection[LockDocument]
+    ) -> tuple[LockDocument, bool] | None:
+        """Create the lock at one broker and look whether it is this run's; gives who has it, and whether it lives."""
+        with slot.mutex:
+            at = self._clock.monotonic()
+            me = self._document(slot, look)
+            try:
+                slot.store.create(LOCK, me.epoch, me.to_text())
+            except Forbidden as error:
+                slot.forbidden = str(error)
+                return None
+            except BrokerError:
+                pass  # created or not: the reading tells, by whose it is
+            try:
+                now = look_at(slot.store)
+            except BrokerError:
+                return None  # away since; a call to it looks first
+            other = conflict(now, me, broken)
+            if other is None:
+                slot.held = me
+                self._saw(slot, me, now, at)
+                return None
+            if any(document.same(me) for document in now.documents):
+                _remove(slot, me.epoch)
+            return other, other.live(now.now_ms) and not ended(other, me)
+
+    def _give_back(self, taken: Iterable[BrokerLock]) -> None:
+        """Remove what was created: no call went out under it, so that its epoch may be had by another."""
+        for slot in taken:
+            with slot.mutex:
+                if (held := slot.held) is not None:
+                    slot.held = None
+                    _remove(slot, held.epoch)
+
+    def _forget(self, slot: BrokerLock, look: Look) -> None:
+        """Remove older epochs, never the highest."""
+        with slot.mutex:
+            for document in look.documents:
+                if slot.held is not None and document.epoch < slot.held.epoch:
+                    _remove(slot, document.epoch)
+
+    # While holding.
+
+    def why_not(self, site: str, pair: str, timeout_s: float) -> str | None:
+        """Say why no call may go out to that broker now, or return None if a call that takes `timeout_s` may. An old
+        look is made anew; a lock with too little time left is renewed."""
+        slot = next(slot for slot in self._slots if slot.key == (site, pair))
+        try:
+            if slot.forbidden is None and (self._old(slot) or self._left_s(slot) < timeout_s):
+                with slot.mutex:
+                    if slot.held is None:
+                        if self._lost is None:
+                            self._join(slot)
+                    elif self._old(slot) or self._left_s(slot) < timeout_s:
+                        self._tend(slot)
+        except BrokerError as error:
+            return f"the lock at {slot.name} could not be looked at: {error}"
+        for other in self._slots:
+            if other is not slot and other.held is not None and self._old(other):
+                self._glance(other)
+        if (lost := self.lost()) is not None:
+            return lost
+        if slot.forbidden is None and self._left_s(slot) < timeout_s:
+            return f"the lock at {slot.name} runs out in {max(self._left_s(slot), 0):.0f} s, before an answer may come"
+        return None
+
+    def lost(self) -> str | None:
+        """Say who has taken it over, as far as was seen."""
+        if self._lost is None:
+            return None
+        name, holder = self._lost
+        return f"the lock at {name} is not this run's any more: {holder.described}"
+
+    def _glance(self, slot: BrokerLock) -> None:
+        """Look at a broker that the call does not go to. A silent broker here does not hold up the call to the
+        other."""
+        if self._clock.monotonic() - slot.silent_at > PATIENCE_S and slot.mutex.acquire(blocking=False):
+            try:
+                if slot.held is not None:
+                    self._tend(slot)
+            except BrokerError:
+                slot.silent_at = self._clock.monotonic()
+            finally:
+                slot.mutex.release()
+
+    def tend(self, slot: BrokerLock) -> None:
+        """Look at the lock at one broker, and renew it where it has to be. Raises `BrokerError`."""
+        with slot.mutex:
+            if slot.held is not None:
+                self._tend(slot, young_s=YOUNG_S)
+
+    def age_s(self, slot: BrokerLock) -> float:
+        """Seconds since the last reading of this broker's lock; 0 where the lock is not held."""
+        return self._clock.monotonic() - slot.looked_at if slot.held is not None else 0.0
+
+    def paused(self, site: str, pair: str, names: Iterable[str]) -> str | None:
+        """Write down which queues are about to be paused; says why not where that cannot be done."""
+        slot = next(slot for slot in self._slots if slot.key == (site, pair))
+        with slot.mutex:
+            slot.own = tuple(sorted({*slot.own, *names}))
+            if slot.held is None:
+                return None
+            try:
+                self._write(slot, slot.held)
+            except BrokerError as error:
+                return f"what is to be paused could not be written into the lock at {slot.name}: {error}"
+        return None
+
+    def still_paused(self, site: str, pair: str, names: Collection[str]) -> None:
+        """Note which queues of a broker were seen paused at the end: the lock forgets what runs have lifted."""
+        slot = next(slot for slot in self._slots if slot.key == (site, pair))
+        with slot.mutex:
+            slot.own = tuple(name for name in slot.own if name in names)
+            if slot.held is not None:
+                left = {
+                    run: tuple(queue for queue in queues if queue in names) for run, queues in slot.held.paused.items()
+                }
+                slot.held = replace(slot.held, paused={run: queues for run, queues in left.items() if queues})
+
+    def before(self, site: str, pair: str, names: Iterable[str]) -> None:
+        """Note which queues were paused before the run; written with the next change of the lock."""
+        for slot in self._slots:
+            if slot.key == (site, pair):
+                slot.before = tuple(sorted(names))
+
+    def reacquire(self) -> str | None:
+        """Take a lock that ran out again, because an undo needs it too; returns why not where another run has it. After
+        another run held the lock, this run must not act: the other began from the state it saw."""
+        if self._lost is None:
+            return None
+        if self._robbed is not None:
+            return f"the lock at {self._lost[0]} was taken over by {self._robbed.described}"
+        try:
+            self.take()
+        except Locked as locked:
+            return str(locked)
+        return None
+
+    def release(self) -> None:
+        """Mark it as released wherever it is held; where a broker does not answer it runs out by itself."""
+        for slot in self._slots:
+            with slot.mutex:
+                held, slot.held = slot.held, None
+                if held is not None:
+                    with suppress(BrokerError):
+                        self._write(slot, replace(held, released=True))
+
+    def _join(self, slot: BrokerLock) -> None:
+        """Take it, with the run's epoch, at a broker that did not answer when it was taken elsewhere."""
+        look, at = look_at(slot.store), self._clock.monotonic()
+        me = self._document(slot, look)
+        is_written = look.highest is not None and look.highest.same(me)  # created, and the answer was lost
+        if not is_written:
+            highest = look.highest
+            other = against(look, me) or (highest if highest is not None and highest.epoch >= me.epoch else None)
+            if other is not None:
+                self._lost = self._lost or (slot.name, other)
+                return
+            try:
+                slot.store.create(LOCK, me.epoch, me.to_text())
+            except Forbidden as error:
+                slot.forbidden = str(error)
+                return
+            at, look = self._clock.monotonic(), look_at(slot.store)
+            if (other := conflict(look, me)) is not None:
+                self._lost = self._lost or (slot.name, other)
+                return
+        slot.held = me
+        self._saw(slot, me, look, at)
+
+    def _document(self, slot: BrokerLock, look: Look) -> LockDocument:
+        """The document for one broker, with the queues that dead runs left paused there, before their documents are
+        removed."""
+        paused = inherited(look)
+        slot.own = tuple(sorted({*slot.own, *paused.get(self._who.run, ())}))
+        return replace(
+            self._who,
+            start_ms=look.now_ms,
+            expires_ms=look.now_ms + int(LEASE_S * 1000),
+            paused_before=slot.before,
+            paused=paused | self._own(slot),
+        )
+
+    def _own(self, slot: BrokerLock) -> dict[str, tuple[str, ...]]:
+        return {self._who.run: slot.own} if slot.own else {}
+
+    def _tend(self, slot: BrokerLock, *, young_s: float | None = None) -> None:
+        assert slot.held is not None
+        if self._shown_lately(slot, slot.held, FRESH_S if young_s is None else young_s):
+            return
+        look = self._look(slot, slot.held)
+        if look is not None and self._left_s(slot) < RENEW_BELOW_S:
+            # Renewed late, it may have run out and be another's by now: the reading after it tells, as it told before.
+            slot.held = replace(slot.held, expires_ms=look.now_ms + int(LEASE_S * 1000))
+            self._write(slot, slot.held)
+            self._look(slot, slot.held)
+
+    def _shown_lately(self, slot: BrokerLock, me: LockDocument, young_s: float) -> bool:
+        """True if a recent reading already shows our lock and no renewal is due. A reading without our lock may be
+        older than the lock; the caller then looks again."""
+        recent = recent_look(slot.store)
+        if recent is None or recent[0] > young_s or lost_to(recent[1], me) is not None:
+            return False
+        if (at := self._clock.monotonic() - recent[0]) > slot.looked_at:
+            self._saw(slot, me, recent[1], at)
+        return self._left_s(slot) >= RENEW_BELOW_S
+
+    def _look(self, slot: BrokerLock, me: LockDocument) -> Look | None:
+        """Look at the lock; returns None where another run has taken the lock over."""
+        at = self._clock.monotonic()
+        look = look_at(slot.store)
+        if (other := lost_to(look, me)) is not None:
+            self._lost = self._lost or (slot.name, other)
+            self._robbed = self._robbed or (other if other.holder else None)
+            return None
+        self._saw(slot, me, look, at)
+        return look
+
+    def _saw(self, slot: BrokerLock, me: LockDocument, look: Look, at: float) -> None:
+        """Count from before the question: the broker answered after that moment."""
+        written = next(document for document in look.documents if document.same(me))
+        slot.looked_at, slot.runs_out_at = at, at + (written.expires_ms - look.now_ms) / 1000
+
+    def _write(self, slot: BrokerLock, me: LockDocument) -> None:
+        last_hash, count = self.facts()
+        paused = {run: queues for run, queues in me.paused.items() if run != me.run} | self._own(slot)
+        written = replace(me, paused_before=slot.before, paused=paused, last_hash=last_hash, count=count)
+        slot.store.update(LOCK, me.epoch, written.to_text())
+        slot.held = written if not written.released else None
+
+    def _old(self, slot: BrokerLock) -> bool:
+        return self._clock.monotonic() - slot.looked_at > FRESH_S
+
+    def _left_s(self, slot: BrokerLock) -> float:
+        return slot.runs_out_at - self._clock.monotonic()
+
+
+def _remove(slot: BrokerLock, epoch: int) -> None:
+    """Tidy up; where this fails, the lock runs out by itself."""
+    with suppress(BrokerError):
+        slot.store.delete(LOCK, epoch)
+
+
+@contextmanager
+def tended(stores: Sequence[Store], who: LockDocument, clock: Clock) -> Iterator[Lease]:
+    """A lock to take; once it is held it is kept until the block ends, by itself. The stores are closed then."""
+    lease = Lease(stores, who, clock)
+    over = system().event()
+    keeping = [in_background(partial(_keep, lease, slot, over), f"lock at {slot.name}") for slot in lease.slots]
+    try:
+        yield lease
+    finally:
+        over.set()
+        for work in keeping:
+            work.wait()
+        for store in stores:
+            store.close()
+
+
+def _keep(lease: Lease, slot: BrokerLock, over: Event) -> None:
+    wait_s = LOOK_EVERY_S
+    while not over.wait(wait_s):
+        wait_s = LOOK_EVERY_S
+        with suppress(BrokerError):  # the next call says so, if it is still so
+            lease.tend(slot)
+            age_s = lease.age_s(slot)  # the run's own readings count too, and have an age
+            wait_s = max(LOOK_EVERY_S - age_s, SOON_S) if age_s < LOOK_EVERY_S else LOOK_EVERY_S
