@@ -122,7 +122,7 @@ def wait(caller: Caller, lease: Lease, at: datetime, look: Callable[[], str | No
                 looked_s = clock.monotonic()
     if left_s < -LATE_S:
         why = "this machine slept, or its clock was set"
-        raise Missed(f"{stamp(at)} is over since {duration(-left_s)}: {why}, while the run waited; nothing was changed")
+        raise Missed(f"{stamp(at)} passed {duration(-left_s)} ago: {why}, while the run waited; nothing was changed")
 
 
 def note_pauses(lease: Lease, baseline: Mapping[str, Any]) -> None:

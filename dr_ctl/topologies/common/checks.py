@@ -200,9 +200,13 @@ def _beside(peer: Broker | Silent | None, findings: Iterable[Finding]) -> Iterat
             yield each
 
 
+NO_CHECK: Final = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Named(Generic[V]):
-    """A check: the finding it makes, by its id, and a text of the value that was read, None where no value was.
+    """A check: the finding it makes, by its id, and a text of the value that was read, None where no value was, and
+    `NO_CHECK` where there is nothing to check.
     `own_name` replaces the check's common name."""
 
     id: str
@@ -290,6 +294,8 @@ def of_pairs(
         findings = list(of_both(case, local, peer))
         for each in table:
             read = [each.read(view) for view in (local, peer)]
+            if NO_CHECK in read:
+                continue
             against = [finding for finding in findings if finding.id == each.id]
             yield Check(each.name, pair, None if None in read else ", ".join(map(str, read)), against)
 

@@ -10,7 +10,7 @@ from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.artemis.broker import of_mqtt
 from dr_ctl.topologies.common import reasons
-from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
+from dr_ctl.topologies.common.checks import NO_CHECK, Case, Checks, Named, listeners, of_listeners, of_pair, of_queues
 from dr_ctl.topologies.common.link import Residue, total
 from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.continuity import copies
@@ -176,6 +176,8 @@ def _flows_read(view: SiteView) -> str | None:
 
 
 def _compared(view: SiteView) -> str | None:
+    if not view.to_compare:
+        return NO_CHECK
     return f"{view.site} {view.compared} queue(s) with messages compared by id" if view.compared is not None else None
 
 

@@ -323,8 +323,10 @@ def _followed(observer: Observer, look: Callable[[], ContinuitySnapshot]) -> Con
     for both in snapshot.both(*snapshot.sites):
         source, target = sorted(both, key=lambda view: not view.open)
         if source.open and not target.open:
+            source, target = (replace(view, to_compare=True) for view in (source, target))
+            views |= {(view.site, view.pair): view for view in (source, target)}
             local, peer = (observer.brokers[view.site][view.pair].reader() for view in (source, target))
-            with suppress(BrokerError):  # it has just answered: the drain compares all of it
+            with suppress(BrokerError):  # it has just answered; the checks say what was not read
                 views |= {(view.site, view.pair): view for view in copies.followed(local, peer, source, target)}
     return snapshot.changed(lambda view: views.get((view.site, view.pair), view))
 

@@ -382,13 +382,15 @@ class Commands:
 
 @dataclass(frozen=True, slots=True)
 class SiteView(ArtemisBroker):
-    """A broker as it answered. `service` is None where the plugin has not started. Where ids were read beside a serving
-    site: `compared` queues were, those `left_out` hold too many messages; `uncopied` are ids, by queue, of which the
-    closed site has no copy; `without_id` counts messages."""
+    """A broker as it answered. `service` is None where the plugin has not started. One that serves
+    beside a closed one is `to_compare` by id: `compared` queues were, and None where they could not be read; those
+    `left_out` hold too many messages; `uncopied` are ids, by queue, of which the closed site has no copy; `without_id`
+    counts messages."""
 
     service: Service | None
     flows: tuple[Flow, ...]
     commands: Commands | None
+    to_compare: bool = False
     compared: int | None = None
     left_out: Sequence[str] = ()
     uncopied: Mapping[str, frozenset[str]] = field(default_factory=dict)
