@@ -220,6 +220,11 @@ def test_what_the_plugin_does_not_follow_refuses_the_move_before_the_fence(
     assert (held.headers["_AMQ_DUPL_ID"] in ended.texts("DR-CONT-013")[0], twin.changes()) == (True, [])
     assert f"{IN}: 2 at paris" in ended.texts("DR-CONT-020")[0]
 
+    twin.host("london").faults.add(Fault(FaultKind.ERROR, When(operation="countMessages")))
+    unread = dr_ctl("validate", "--for", "swapover")
+
+    assert (unread.code, "not read at orders-1: every message has a copy" in unread.told) == (22, True), unread.told
+
 
 def test_what_clients_hold_that_are_cut_off_is_not_said_to_come_again_whole(twin: PlayedTwin, dr_ctl: Command) -> None:
     put(twin, "london", IN, 2)

@@ -365,7 +365,7 @@ class Group:
         """The name of the node that was seen first, kept in a file: a later command undoes what a journal has of it."""
         if self.alone or self._named is None:
             return name
-        with suppress(OSError):
+        with suppress(OSError, UnicodeDecodeError):
             if self._named.exists():
                 return self._named.read_text("utf-8") or name
             private(self._named.parent)
