@@ -526,7 +526,8 @@ def look_there(second: float, *, there: int | None = 40, role: str = "serving", 
         replace(shipped, kind="mirror"),
         replace(shipped, kind="acks"),
     ]
-    return rows if there is None else [*rows, replace(of, kind="staged", depth=there)]
+    beside = [replace(of, kind="staged", depth=there), replace(of, kind="uncopied", depth=0)]
+    return rows if there is None else [*rows, *beside]
 
 
 def texts_of(found: Bounds, id_: str) -> list[str]:
@@ -626,6 +627,7 @@ def look_at_both(
         yield row("london", "queue", name, here, acked=1000, delivering=0, **counted)
         if met and ("acks", name) in flows:
             yield row("london", "staged", name, there, start="1")
+            yield row("london", "uncopied", name, max(0, here - there), start="1")
         if met:
             yield row("paris", "queue", name, there, acked=0, delivering=0, added=60, removed=0, start="7")
 
@@ -656,10 +658,11 @@ def test_where_sites_differ_and_nothing_is_on_its_way_nobody_can_say_how_much_is
 
     assert (found.lost.at_most, found.lost.likely) == (None, None)
     assert [(each.name, each.lost) for each in found.queues] == [("audit.log", None), ("calm", 0), ("orders.in", 0)]
-    assert "at least 30: audit.log: 30 at london, 0 at paris" in found.because
+    alone = f"audit.log: 30 at london{'' if flows is MIRROR else ', 30 of them without a copy'}, 0 at paris"
+    assert f"at least 30: {alone}" in found.because
     [differ] = [each for each in found.findings if each.id == "DR-PARITY-001"]
     assert differ.severity is Severity.WARNING
-    assert "audit.log: 30 at london, 0 at paris" in differ.text
+    assert alone in differ.text
     assert found.exceeds(None, 0)
     assert found.exceeds(None, 1000)
     assert found.exceeds(None, "unknown") == ()
@@ -669,6 +672,29 @@ def test_where_sites_differ_and_nothing_is_on_its_way_nobody_can_say_how_much_is
         assert found.doubles(None, 1000) is not None
     else:  # staged copies of lost acknowledgements are its own knowledge
         assert (found.duplicates.at_most or 0) >= 40
+
+
+@pytest.mark.parametrize(
+    ("uncopied", "lost", "duplicates", "why"),
+    [
+        (0, 2, 0, "2 = 2 neither shipped"),
+        (3, None, 3, "at least 3: orders.in: 22 at london, 3 of them without a copy, 20 at paris: more may have lost"),
+        (None, 24, 20, "+ 22 perhaps at london alone (orders.in: 22 at london, 20 at paris, not compared by id)"),
+    ],
+)
+def test_messages_without_a_copy_and_copies_left_over_do_not_cancel_each_other_out(
+    tmp_path: Path, uncopied: int | None, lost: int | None, duplicates: int, why: str
+) -> None:
+    """With the plugin: two of the queue's messages are to be shipped, and ids tell the rest."""
+    rows = at_rest({"orders.in": (22, 20)}, {("mirror", "orders.in"): 2, ("acks", "orders.in"): 0})
+    by_id = [replace(row, depth=uncopied) if row.kind == "uncopied" else row for row in rows]
+
+    found = asked_of_both(tmp_path, [row for row in by_id if row.kind != "uncopied" or uncopied is not None])
+
+    assert (found.lost.at_most, found.duplicates.at_most) == (lost, duplicates)
+    of_queue = 22 if uncopied is None else lost  # all that lies here, what is to ship among it
+    assert [(each.lost, each.duplicates) for each in found.queues] == [(of_queue, duplicates)]
+    assert why in (found.because or "")
 
 
 def test_a_queue_that_nothing_ships_is_lost_with_its_site(tmp_path: Path) -> None:

@@ -22,7 +22,19 @@ from dr_ctl_lab.twin.messages import Reason
 from dr_ctl_lab.twin.parts import Acceptor
 from tests.conftest import Command
 from tests.timeouts import impatient
-from tests.twin.matrix import ACCEPTED, OPERATIONS, at_rest, done, nothing, put, quick, serving, take, unprocessed
+from tests.twin.matrix import (
+    ACCEPTED,
+    OPERATIONS,
+    at_rest,
+    done,
+    lose_and_return,
+    nothing,
+    put,
+    quick,
+    serving,
+    take,
+    unprocessed,
+)
 from tests.twin.subject import PluginSubject, until
 from tests.twin.test_remedies import hurry
 
@@ -224,6 +236,59 @@ def test_what_the_plugin_does_not_follow_refuses_the_move_before_the_fence(
     unread = dr_ctl("validate", "--for", "swapover")
 
     assert (unread.code, "not read at orders-1: every message has a copy" in unread.told) == (22, True), unread.told
+
+
+@pytest.fixture
+def even(twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch, london: ContinuityBroker) -> None:
+    """As many at both sites: of one message of London the copy is gone, and one copy at Paris is of a message that was
+    done at London, whose acknowledgement was lost."""
+    put(twin, "london", IN, 4)
+    twin.wait_mirrored()
+    pair = PluginSubject(twin)
+    with monkeypatch.context() as patch:
+        patch.setattr(london, "removed", lambda *_: None)
+        take(twin, "london", IN)
+    with pair.client("london") as client:
+        client.subscribe(IN)
+        client.message()
+        client.confirmed("DISCONNECT")
+    pair.staged(IN, 3)
+    assert pair.depths(IN)[0] == 3
+
+
+@pytest.mark.usefixtures("even")
+@pytest.mark.parametrize("closed", [False, True])
+def test_no_loss_is_called_bounded_that_a_copy_left_over_hides(twin: PlayedTwin, dr_ctl: Command, closed: bool) -> None:
+    """By what the monitor has compared, and by what the closed site itself tells."""
+    if closed:
+        done(dr_ctl("fence", "london", "--yes"))
+    else:
+        done(dr_ctl("monitor", "--for", "12s"))
+        twin.kill("london")
+
+    refused = dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "0", "--accept-duplicates", "1")
+
+    bounds = refused.document["data"]["bounds"]
+    assert (refused.code, bounds["duplicates"]["at_most"]) == (11, 1), refused.document
+    assert bounds["lost"]["at_most"] == (1 if closed else None)
+    assert closed or "at least 1: orders.in: 3 at london, 1 of them without a copy" in bounds["lost"]["because"]
+
+
+def test_a_failback_is_refused_for_what_has_no_copy_as_a_swapover_is(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """At its catch-up, where only the return brings the copies in; then by its checks, and `validate` says so."""
+    lose_and_return(twin, dr_ctl)
+    PluginSubject(twin).put("paris", OUT)  # by management, which passes the plugin by
+
+    owed = dr_ctl("failback", "--to", "london", "--yes")
+    ready = dr_ctl("validate", "--for", "failback", "--to", "london")
+    changes = len(twin.changes())
+    refused = [dr_ctl(operation, "--to", "london", "--yes") for operation in ("failback", "swapover")]
+
+    assert (owed.code, serving(twin), "DR-CONT-013" in owed.ids, owed.document["debts"]) == (20, ("paris",), True, [])
+    assert (ready.code, "not ready" in ready.document["summary"]) == (10, True)
+    assert [(each.code, "DR-CONT-013" in each.ids) for each in refused] == [(10, True)] * 2
+    assert len(twin.changes()) == changes
+    done(dr_ctl("failback", "--to", "london", "--yes", "--accept-difference", f"{OUT}=1"))
 
 
 def test_what_clients_hold_that_are_cut_off_is_not_said_to_come_again_whole(twin: PlayedTwin, dr_ctl: Command) -> None:

@@ -123,8 +123,9 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tupl
     if lost is None:
         return _at_least(pairs, sites)
     expected = "" if likely is None else f"likely {likely}, at most {lost.at_most}, because "
-    alone = [queue for pair in pairs for queue in pair.apart.queues.values() if queue.here > queue.there]
-    apart = f", + {lost.apart} at {sites[0]} alone ({_named(alone, sites)})" if lost.apart else ""
+    alone = [queue for pair in pairs for queue in pair.apart.queues.values() if queue.alone > 0]
+    may = " perhaps" if any(queue.uncopied is None for queue in alone) else ""
+    apart = f", + {lost.apart}{may} at {sites[0]} alone ({_named(alone, sites)})" if lost.apart else ""
     text = (
         f"{expected}{lost.at_most} = {lost.there} neither shipped nor consumed at the reading of "
         f"{stamp(moment(lost.us))}{apart}, + {_came(lost, death)}"
@@ -140,11 +141,11 @@ def _at_least(pairs: Sequence[Pair], sites: tuple[str, str]) -> str | None:
     untold = [queue for pair in pairs for queue in pair.apart.queues.values() if queue.lost is None]
     if not untold:
         return None
-    least = sum(queue.here - queue.there for queue in untold)
-    return (
-        f"not known, but at least {least}: {_named(untold, sites)}, and no more of it was on its way to {sites[1]}: "
-        "nobody can say why"
-    )
+    least = sum(queue.alone for queue in untold)
+    why = f", and no more of it was on its way to {sites[1]}: nobody can say why"
+    if all(queue.uncopied for queue in untold):
+        why = ": more may have lost their copies since"
+    return f"not known, but at least {least}: {_named(untold, sites)}{why}"
 
 
 def _named(queues: Sequence[Apart], sites: tuple[str, str]) -> str:

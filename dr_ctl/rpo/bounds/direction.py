@@ -317,8 +317,9 @@ class Selected:
 @dataclass(frozen=True, slots=True)
 class Apart:
     """A queue at the last reading of both sites. `lost` and `duplicates`: beyond what was on its way, at every reading
-    lately; None where nobody can say why. `has_ids`: ids tell which copies at the other site are done; `has_copies`: so
-    many here that `lost` is all that lies here, as copies of what was done there stay until a client receives them."""
+    lately; None where nobody can say why. `has_ids`: ids tell which copies at the other site are done. `is_all`: `lost`
+    is all that lies here, as copies of what was done there stay until a client receives them, or as ids were not
+    compared. `uncopied`: so many had no copy there, by their ids; None where those were not compared."""
 
     name: str
     here: int
@@ -326,11 +327,19 @@ class Apart:
     lost: int | None
     duplicates: int | None
     has_ids: bool
-    has_copies: bool
+    is_all: bool
+    uncopied: int | None
+
+    @property
+    def alone(self) -> int:
+        """How many lay here alone, as far as is known."""
+        return self.here if self.uncopied is None else max(self.here - self.there, self.uncopied)
 
     def text(self, site: str, other: str) -> str:
-        copies = f", copies of what was done at {other} among them" if self.has_copies else ""
-        return f"{self.name}: {self.here} at {site}, {self.there} at {other}{copies}"
+        alone = f", {self.uncopied} of them without a copy" if self.uncopied else ""
+        note = f", copies of what was done at {other} among them" if self.is_all else ""
+        note = ", not compared by id" if self.uncopied is None else note
+        return f"{self.name}: {self.here} at {site}{alone}, {self.there} at {other}{note}"
 
 
 @dataclass(frozen=True)
@@ -351,7 +360,7 @@ class Comparison:
 
     def lost(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
         """Of some queues or all: beyond what was on its way, and all that lay here alone at the last reading."""
-        return _total([(queue.lost, queue.here - queue.there) for queue in self._of(names)])
+        return _total([(queue.lost, queue.alone) for queue in self._of(names)])
 
     def duplicates(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
         """The same of what lay there alone."""
@@ -386,16 +395,23 @@ class _Compared:
             if name not in self.selected:
                 continue
             here, there = (self._depths(counts, name) for counts in (readings.queues, readings.staged))
-            if (here != there).any():
+            ids = self.acknowledgements.outflow_of(name)
+            acks = None if ids is None else readings.outflows.names[ids]
+            # With acknowledgements of its own counts say nothing: a message without a copy and a copy that stayed when
+            # its message was done are as many at both sites as none.
+            uncopied = readings.alone(name) if acks == ("acks", name) and here[-1] else 0
+            if (here != there).any() or uncopied != 0:
                 to_ship = self._to_ship(name)
                 lost = self._beyond(name, here - there, to_ship)
-                ids = self.acknowledgements.outflow_of(name)
                 # With ids of all queues shipped beside the messages of each, it keeps a copy of all that is done.
-                has_ids = ids is not None and readings.outflows.names[ids] == ("acks", SHARED)
+                has_ids = acks == ("acks", SHARED)
                 duplicates = 0 if has_ids else self._beyond(name, there - here, self._acknowledged(name))
-                if has_copies := lost is None and has_ids and to_ship is not None:
-                    lost = max(0, int(here[-1] - to_ship[-1]))
-                yield Apart(name, int(here[-1]), int(there[-1]), lost, duplicates, has_ids, has_copies)
+                if is_all := uncopied is None or (lost is None and has_ids and to_ship is not None):
+                    lost = int(here[-1]) if uncopied is None or to_ship is None else max(0, int(here[-1] - to_ship[-1]))
+                elif uncopied:
+                    # More may have lost theirs since.
+                    lost = max(lost or 0, uncopied) if name in self.selected.differ else None
+                yield Apart(name, int(here[-1]), int(there[-1]), lost, duplicates, has_ids, is_all, uncopied)
 
     def _depths(self, counts: Counts, *names: str) -> Ints:
         """What lay there of these names; a queue that is absent where the site was read is empty there."""

@@ -35,9 +35,10 @@ def done_and_there(readings: Readings, name: str, serving: Ints) -> int | None:
     """How many copies of what was processed lie at the peer, whose acknowledgement is missing.
 
     A link that loses acknowledgements leaves a copy for each. Copies add up while the site serves, and a failover
-    delivers them all. Shipped messages that still lie in the site's own queue have a copy too; all other copies were
-    processed. Confirmations of shipping come late, and the sites are not read at the same instant: so the greatest
-    count of the last readings holds, and every message that was processed since may have lost its acknowledgement.
+    delivers them all. Shipped messages that still lie in the site's own queue have a copy too, but those that were seen
+    to have none, and perhaps all of them where ids were not compared; all other copies were processed. Confirmations of
+    shipping come late, and the sites are not read at the same instant: so the greatest count of the last readings
+    holds, and every message that was processed since may have lost its acknowledgement.
 
     An upper bound at the last reading of that queue, of a flow by its own name. `serving`: the moments of readings that
     saw the site serve. None where no reading read both sites."""
@@ -54,7 +55,9 @@ def done_and_there(readings: Readings, name: str, serving: Ints) -> int | None:
     before, acked = readings.queues.acked[queue, [then, now]].tolist()
     if era[then] != era[now] or NA in (before, acked) or acked < before:
         return None
-    copies = np.maximum(0, there[read] - np.maximum(0, here[read] - out[read]))
+    alone = readings.alone(name)
+    copied = here[read] - out[read] - alone if alone is not None else np.zeros_like(read)
+    copies = np.maximum(0, there[read] - np.maximum(0, copied))
     return int(copies[_last_few(us[read])].max() + acked - before)
 
 
@@ -68,8 +71,9 @@ def _last_few(us: Ints) -> slice:
 class Pair:
     """`left`: by queue what lost acknowledgements have left at the other site (None: not read); `delivering`: by queue
     the most that clients had; `apart`: the queues that the two sites do not hold alike; `unserved`: those that no
-    outflow serves; `overtaken`: how many came to the other site since the last reading of both, where that is more than
-    lay there and the pace explain: then the pace says nothing. A pair whose outflow was not read has no readings."""
+    outflow serves, or not all of them; `overtaken`: how many came to the other site since the last reading of both,
+    where that is more than lay there and the pace explain: then the pace says nothing. A pair whose outflow was not
+    read has no readings."""
 
     name: str
     readings: Readings
@@ -98,6 +102,9 @@ class Pair:
             came = _came([row for row in live if row.pair == name and messages.outflow_of(row.name) is not None], then)
             overtaken = came if came > _explained(messages, sent) else None
         unserved = [queue for queue in readings.place if queue in selected and messages.outflow_of(queue) is None]
+        unserved += [
+            queue.name for queue in apart.queues.values() if queue.uncopied is None and queue.name in readings.place
+        ]
         return cls(name, readings, messages, acknowledgements, left, delivering, apart, unserved, overtaken)
 
     def until(self, end_us: int) -> Pair:
@@ -238,7 +245,7 @@ def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
         return None, None
     lost, duplicates = (sum(own) for own in zip(*(_of_pair(pair, end_us) for pair in pairs), strict=True))
     # What lay at one site alone beside what was on its way.
-    here = sum(of.lost or 0 for pair in pairs for of in pair.apart.queues.values() if not of.has_copies)
+    here = sum(of.lost or 0 for pair in pairs for of in pair.apart.queues.values() if not of.is_all)
     there = sum((pair.apart.duplicates() or (0, 0))[0] for pair in pairs)
     return round(lost) + here, None if math.isnan(duplicates) else round(duplicates) + there
 

@@ -322,7 +322,8 @@ class Counts:
 @dataclass(frozen=True)
 class Readings:
     """`whole`: the places of the readings that read queues; the rest is of those alone. Where the other site was read
-    beside, `met` are the readings that read its queues too, `staged` is what lay there, and `back` its own outflows."""
+    beside, `met` are the readings that read its queues too, `staged` is what lay there, and `back` its own outflows.
+    `uncopied`: what had no copy there, of the readings at which ids had been compared."""
 
     us: Ints
     asked: Ints
@@ -333,6 +334,7 @@ class Readings:
     staged: Counts
     met: Ints
     back: Counts
+    uncopied: Counts
 
     @classmethod
     def of(cls, pair: str, recorded: Recent) -> Self:
@@ -340,13 +342,13 @@ class Readings:
         if pair not in recorded.spans:
             grid = np.zeros((0, 0), np.int64)
             none, nothing = grid.ravel(), Counts([], *(grid,) * 7)
-            return cls(none, none, none, nothing, none, nothing, nothing, none, nothing)
+            return cls(none, none, none, nothing, none, nothing, nothing, none, nothing, nothing)
         begin, end = recorded.spans[pair]
         rows = recorded.table.filter(pc.equal(recorded.table["pair"], pair))
         rows = rows.filter(pc.and_(pc.greater_equal(rows["us"], begin), pc.less_equal(rows["us"], end)))
         outer = rows.filter(pc.is_in(rows["kind"], pa.array(OUTFLOWS)))
         us = np.unique(outer["us"].to_numpy())
-        inner = rows.filter(pc.is_in(rows["kind"], pa.array(["queue", "staged"])))
+        inner = rows.filter(pc.is_in(rows["kind"], pa.array(["queue", "staged", "uncopied"])))
         of_queues = inner.filter(pc.equal(inner["kind"], "queue"))["us"].to_numpy()
         whole = np.flatnonzero(np.isin(us, of_queues))
         whole_us = us[whole]
@@ -365,7 +367,15 @@ class Readings:
             Counts.of(pa.concat_tables([_staged(there, inner), inner]), ("staged",), whole_us),
             np.flatnonzero(np.isin(whole_us, there["us"].to_numpy())),
             Counts.of(there, OUTFLOWS, whole_us),
+            Counts.of(inner, ("uncopied",), whole_us),
         )
+
+    def alone(self, name: str) -> int | None:
+        """How many messages of a queue had no copy at the other site when ids were compared last; None where they were
+        not."""
+        depths = [self.uncopied.depth[row] for row in self.uncopied.rows.get(name, ())]
+        read = [int(depth[depth != NA][-1]) for depth in depths if (depth != NA).any()]
+        return read[-1] if read else None
 
     @cached_property
     def place(self) -> Mapping[str, int]:

@@ -102,7 +102,7 @@ def _with_one_text_a_start(rows: pa.Table) -> pa.Table:
 
 
 OUTFLOWS: Final = ("mirror", "acks", "mixed")
-_FEW_KINDS: Final = ~pc.field("kind").isin(["queue", "staged"])
+_FEW_KINDS: Final = ~pc.field("kind").isin(["queue", "staged", "uncopied"])
 """An hour of readings of ten thousand queues has millions of rows, and of these few."""
 US: Final = 1_000_000
 WINDOW_US: Final = 600 * US

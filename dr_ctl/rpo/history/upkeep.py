@@ -82,7 +82,7 @@ so that whoever asks for outflows reads nothing else."""
 LATE: Final = timedelta(minutes=10)
 """So long after its end an hour is joined: who asks what a lost site took with it reads the newest files, whole."""
 ORDER: Final = [(column, "ascending") for column in ("kind", "pair", "name", "ts")]
-_QUEUES: Final = ("queue", "staged")
+_QUEUES: Final = ("queue", "staged", "uncopied")
 LOCK: Final = "_upkeep.lock"
 _PARTS: Final = b"dr-ctl.parts"
 _HOUR: Final = "%Y%m%dT%H"

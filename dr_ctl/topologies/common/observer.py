@@ -114,18 +114,31 @@ def _as_seen(observer: object, look: Callable[[], Snapshot[V]]) -> Snapshot[V]:
     return look()
 
 
+class Beside(Generic[V]):
+    """What a watch adds to its looks at everything: nothing, for most."""
+
+    def add(self, observer: Any, snapshot: Snapshot[V]) -> Snapshot[V]:
+        del observer
+        return snapshot
+
+    def close(self) -> None:
+        """Wait for what is still being read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reads(Generic[V, A]):
     """How the brokers of a topology are read. `access` opens the way to one; `snapshot` puts both sites together.
 
     `unlike` says whether the two brokers of a pair differ by more than one reading can explain, whatever moved between
     two; never where counts of the two say nothing about each other. `source` is open where one of them is. `observed`
-    adds to such a look what only commands need. `by_pair`: a pair moves as a whole, and one that has moved is left."""
+    adds to such a look what only commands need, `beside` to a watch's look what takes long to read. `by_pair`: a pair
+    moves as a whole, and one that has moved is left."""
 
     access: Callable[[Installation, Path, Clock], Callable[[str, str], A]]
     snapshot: Callable[[Sites[V]], Snapshot[V]] = Snapshot
     unlike: Callable[[V, V, Queues, Mapping[str, int]], bool] = _never
     observed: Callable[[Any, Callable[[], Snapshot[V]]], Snapshot[V]] = _as_seen
+    beside: Callable[[], Beside[V]] = Beside
     by_pair: bool = True
 
 
@@ -153,7 +166,7 @@ class Observer(Generic[V_co, A_co]):
         self._reads = reads
         self._left_s: dict[str, float] = {}
         self._remembered: dict[str, Sequence[Node]] = {}
-        self._watch = Watch(clock)
+        self._watch, self._beside = Watch(clock), reads.beside()
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         """How many acknowledgements have arrived at a site and are not applied, or None if unread. Raises
@@ -218,6 +231,7 @@ class Observer(Generic[V_co, A_co]):
 
     def close(self) -> None:
         self._watch.close()
+        self._beside.close()
         for access in self.all():
             access.close()
 
@@ -261,7 +275,9 @@ class Observer(Generic[V_co, A_co]):
         ask = partial(self._answer, parts=FOR_HISTORY if whole else Part.OUTFLOW, timeout_s=READ_S)
         began = self.clock.monotonic()
         answers, ago_s = self._watch.ask(self.all(), ask, small=not whole)
-        return Glance(self._snapshot(answers), ago_s, self.clock.monotonic() - began - ago_s)
+        took_s = self.clock.monotonic() - began - ago_s
+        snapshot = self._snapshot(answers)
+        return Glance(self._beside.add(self, snapshot) if whole else snapshot, ago_s, took_s)
 
     def _snapshot(self, answers: Sequence[V_co | Silent]) -> Snapshot[V_co]:
         views = dict(zip(((each.site, each.pair) for each in self.all()), answers, strict=True))

@@ -144,14 +144,14 @@ def followed(local: Reader, peer: Reader, source: SiteView, target: SiteView) ->
     return (
         replace(
             source,
-            compared=len(flows),
+            compared=frozenset(flow.queue for flow in flows),
             left_out=left_out,
             uncopied={queue: alone for queue, alone in still.items() if alone},
             without_id={queue: count for queue, (_, count, _) in first.items() if count},
         ),
         replace(
             target,
-            compared=len(flows),
+            compared=frozenset(flow.queue for flow in flows),
             without_id={queue: count for queue, (_, _, count) in first.items() if count},
         ),
     )

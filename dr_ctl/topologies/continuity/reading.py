@@ -4,9 +4,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.system import Work, in_background
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Asked, Listing, Post, Read, Reader, Search
 from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
@@ -316,19 +318,79 @@ Way = tuple[Access, Access]
 Observer = observer.Observer[SiteView, Access]
 
 
+Views = dict[tuple[str, str], SiteView]
+CLOSED_S: Final = 2.0
+"""For comparing two closed sites, one of which may be lost."""
+EVERY_S: Final = 5.0
+SHARE: Final = 10
+"""A watch compares no more often than that, and no more than a tenth of the time: each comparison scans the queues."""
+
+
 def _followed(observer: Observer, look: Callable[[], ContinuitySnapshot]) -> ContinuitySnapshot:
-    """Look, and read beside a serving site and a closed one what the plugin does not follow."""
+    """Look, and read beside a closed site what the plugin does not follow."""
     snapshot = look()
-    views: dict[tuple[str, str], SiteView] = {}
+    closed = not any(view.open for both in snapshot.both(*snapshot.sites) for view in both)
+    if not closed:
+        return _with(snapshot, _compared(observer, snapshot))
+    comparing = in_background(partial(_compared, observer, snapshot), "compare")
+    return _with(snapshot, comparing.result()) if comparing.wait(CLOSED_S) else snapshot
+
+
+def _compared(observer: Observer, snapshot: ContinuitySnapshot) -> Views:
+    """The views of pairs of which one site is closed, with what the plugin does not follow: of the open one, or of
+    both."""
+    views: Views = {}
     for both in snapshot.both(*snapshot.sites):
         source, target = sorted(both, key=lambda view: not view.open)
-        if source.open and not target.open:
-            source, target = (replace(view, to_compare=True) for view in (source, target))
+        if target.open:
+            continue
+        is_open = source.open
+        source, target = (replace(view, to_compare=is_open) for view in (source, target))
+        views |= {(view.site, view.pair): view for view in (source, target)}
+        local, peer = (observer.brokers[view.site][view.pair].reader() for view in (source, target))
+        with suppress(BrokerError):  # it has just answered; the checks say what was not read
+            source, target = copies.followed(local, peer, source, target)
+            if not is_open:
+                target, source = copies.followed(peer, local, target, source)
             views |= {(view.site, view.pair): view for view in (source, target)}
-            local, peer = (observer.brokers[view.site][view.pair].reader() for view in (source, target))
-            with suppress(BrokerError):  # it has just answered; the checks say what was not read
-                views |= {(view.site, view.pair): view for view in copies.followed(local, peer, source, target)}
+    return views
+
+
+def _with(snapshot: ContinuitySnapshot, views: Views) -> ContinuitySnapshot:
     return snapshot.changed(lambda view: views.get((view.site, view.pair), view))
 
 
-READS: Final[observer.Reads[SiteView, Access]] = observer.Reads(Access.each, observed=_followed)
+class _Compares(observer.Beside[SiteView]):
+    """Compares beside a watch: a look has what was compared since the one before."""
+
+    def __init__(self) -> None:
+        self._work: Work[tuple[Views, float]] | None = None
+        self._due_s = 0.0
+
+    def add(self, observer: Observer, snapshot: ContinuitySnapshot) -> ContinuitySnapshot:
+        clock, views = observer.clock, Views()
+        if self._work is not None and self._work.wait(0):
+            views, took_s = self._work.result()
+            self._work, self._due_s = None, clock.monotonic() + max(EVERY_S, SHARE * took_s) - took_s
+        if self._work is None and clock.monotonic() >= self._due_s:
+            self._work = in_background(partial(self._timed, observer, snapshot), "compare")
+        return snapshot.changed(lambda view: _as_compared(view, views.get((view.site, view.pair), view)))
+
+    def close(self) -> None:
+        if self._work is not None:
+            self._work.wait()
+
+    @staticmethod
+    def _timed(observer: Observer, snapshot: ContinuitySnapshot) -> tuple[Views, float]:
+        began_s = observer.clock.monotonic()
+        return _compared(observer, snapshot), observer.clock.monotonic() - began_s
+
+
+def _as_compared(view: SiteView, then: SiteView) -> SiteView:
+    """A view with what was compared before it, in the same start of its broker."""
+    if view.start != then.start:
+        return view
+    return replace(view, compared=then.compared, uncopied=then.uncopied, without_id=then.without_id)
+
+
+READS: Final[observer.Reads[SiteView, Access]] = observer.Reads(Access.each, observed=_followed, beside=_Compares)

@@ -146,11 +146,23 @@ def duplicates(view: SiteView, flow: Flow, peer: SiteView | None) -> int | None:
     acks = total((depth_of(flow.out_acks), depth_of(other.in_acks)))
     if acks is None or flow.queue not in view.business:
         return acks
-    # The count includes lost acknowledgements: messages there, less messages here that have been shipped.
+    # The count includes lost acknowledgements: messages there, less messages here that have been shipped and have their
+    # copies. Where ids were not compared, none may have one.
     local, remote, to_ship = depth_of(view.business[flow.queue]), lying(peer, flow.queue), depth_of(flow.out_mirror)
     if local is None or remote is None or to_ship is None:
         return None
-    return max(acks, remote - max(0, local - to_ship))
+    alone = view.alone(flow.queue)
+    return max(acks, remote - max(0, local - to_ship - alone) if alone is not None else remote)
+
+
+def lost_with(view: SiteView, flow: Flow) -> int | None:
+    """How much of one flow is lost with a closed site: messages to ship, and those without a copy; where ids were not
+    compared, all that lies here."""
+    to_ship, alone = depth_of(flow.out_mirror), view.alone(flow.queue)
+    if to_ship is None or alone is not None:
+        return total((to_ship, alone))
+    local = depth_of(view.business[flow.queue])
+    return None if local is None else max(to_ship, local)
 
 
 def late(view: SiteView, flow: Flow) -> int | None:
@@ -275,6 +287,9 @@ class ContinuityLink(Link["SiteView"]):
             if peer is not None and other is not None and lying(peer, flow.queue) is not None:
                 remote = replace(other.in_mirror.row(view, at), delivering=None, added=None, removed=None)
                 yield replace(remote, kind="staged", name=flow.queue, depth=peer.lies(flow.queue))
+            if flow.queue in (view.compared or ()) and flow.queue not in view.without_id:
+                own = replace(flow.in_mirror.row(view, at), delivering=None, added=None, removed=None)
+                yield replace(own, kind="uncopied", name=flow.queue, depth=view.alone(flow.queue))
             for kind, queue, bridge in (
                 ("mirror", flow.out_mirror, flow.mirror_bridge),
                 ("acks", flow.out_acks, flow.acks_bridge),
@@ -290,7 +305,7 @@ class ContinuityLink(Link["SiteView"]):
         view = self.view
         if view.service is None:
             return Stake(None, None, None)
-        flows = {flow.queue: (depth_of(flow.out_mirror), duplicates(view, flow, peer)) for flow in view.flows}
+        flows = {flow.queue: (lost_with(view, flow), duplicates(view, flow, peer)) for flow in view.flows}
         queues = {name: (lost, duplicates) for name, (lost, duplicates) in flows.items() if lost is not None}
         return Stake(
             total(lost for lost, _ in flows.values()),
@@ -383,15 +398,15 @@ class Commands:
 @dataclass(frozen=True, slots=True)
 class SiteView(ArtemisBroker):
     """A broker as it answered. `service` is None where the plugin has not started. One that serves
-    beside a closed one is `to_compare` by id: `compared` queues were, and None where they could not be read; those
-    `left_out` hold too many messages; `uncopied` are ids, by queue, of which the closed site has no copy; `without_id`
+    beside a closed one is `to_compare` by id: the queues `compared` were, None where they could not be read; those
+    `left_out` hold too many messages; `uncopied` are ids, by queue, of which the other site has no copy; `without_id`
     counts messages."""
 
     service: Service | None
     flows: tuple[Flow, ...]
     commands: Commands | None
     to_compare: bool = False
-    compared: int | None = None
+    compared: frozenset[str] | None = None
     left_out: Sequence[str] = ()
     uncopied: Mapping[str, frozenset[str]] = field(default_factory=dict)
     without_id: Mapping[str, int] = field(default_factory=dict)
@@ -449,6 +464,14 @@ class SiteView(ArtemisBroker):
     def lies(self, queue: str) -> int:
         """How many messages of a queue lie here, delivered or staged."""
         return sum(each.depth for each in self.lying(queue))
+
+    def alone(self, queue: str) -> int | None:
+        """How many messages of a queue here have no copy at the other site; None where they were not compared by id."""
+        business = self.business.get(queue)
+        if business is None or depth_of(business) == 0:
+            return 0
+        is_known = queue in (self.compared or ()) and queue not in self.without_id
+        return len(self.uncopied.get(queue, ())) if is_known else None
 
     def uncomparable(self) -> Iterator[str]:
         """The reasons why messages of both sites cannot be compared by id. Commands are left out: a command says

@@ -95,7 +95,7 @@ STOPPED, PAUSED = bridge("orders.out.mirror.bridge", started=False), queue("orde
         (commands(LONDON, 2), PARIS, "DR-CONT-010 warning"),
         (LONDON, broker("paris", flow("orders", in_acks=queue("orders.in.acks"))), "DR-CONT-011 error"),
         (replace(LONDON, now_ms=LONDON.now_ms + 2001), PARIS, "DR-CONT-012 warning"),
-        (replace(LONDON, left_out=("orders",)), PARIS, "DR-CONT-014 warning"),
+        (replace(LONDON, to_compare=True, left_out=("orders",)), PARIS, "DR-CONT-014 warning"),
         (broker("london", flow("orders", in_mirror=PAUSED)), PARIS, "DR-CONT-015 error"),
         (broker("london", flow("orders", out_mirror=DROPPING)), PARIS, "DR-CONT-021 warning"),
         (replace(LONDON, version="2.19.0"), PARIS, "DR-PAIR-002 warning"),
@@ -621,9 +621,19 @@ def test_a_plugin_that_has_not_started_is_shown_with_no_figure_at_all() -> None:
 
 
 def test_a_closed_site_tells_of_lost_acknowledgements_by_what_lies_at_the_other() -> None:
+    """And of messages without a copy, of which a copy that was left over makes up for one in each count."""
     london = broker("london", flow("orders", to_ship=3), depths={"orders": 10}, active=False)
-    paris = broker("paris", flow("orders", staged=20))
-    assert london.link.stake(paris).duplicates == 13
+    paris, whole = broker("paris", flow("orders", staged=20)), {"compared": frozenset({"orders"})}
+    stakes = [
+        replace(london, **more).link.stake(paris)
+        for more in (
+            whole,
+            {**whole, "uncopied": {"orders": frozenset("ab")}},
+            {},
+            {**whole, "without_id": {"orders": 1}},
+        )
+    ]
+    assert [(stake.lost, stake.duplicates) for stake in stakes] == [(3, 13), (5, 15), (10, 20), (10, 20)]
 
 
 def site(name: str, *flows: Flow) -> SiteView:
