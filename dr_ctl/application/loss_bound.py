@@ -207,7 +207,9 @@ class LossBound:
         )
         if self._read is not None:
             return False, ""  # its own counts are known: no end of it would change them
-        if now.lost.at_most is None or most is None or now.lost.at_most <= most:
+        if now.lost.at_most is None:
+            return now.because is None, ""  # an end does not say why the sites differ
+        if most is None or now.lost.at_most <= most:
             return True, ""
         from dr_ctl.rpo.bounds.bounds import latest_end  # noqa: PLC0415 - as above
 

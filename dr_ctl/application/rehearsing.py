@@ -44,9 +44,9 @@ class OnTwin(Protocol):
         """Play so many variations of moves on a twin of the caller's installation, each from its own seed."""
 
 
-def on_canary(caller: Caller, how: RunOptions) -> Result:
+def on_canary(caller: Caller, how: RunOptions, timeout_s: float | None = None) -> Result:
     """A run from the site that serves to the one that waits, with a queue of dr-ctl's own."""
-    return run.run(caller, Ask(REHEARSE, _waiting(caller), reason=how.reason), how)
+    return run.run(caller, Ask(REHEARSE, _waiting(caller), reason=how.reason, timeout_s=timeout_s), how)
 
 
 def clean(caller: Caller, how: RunOptions) -> Result:

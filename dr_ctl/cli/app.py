@@ -18,7 +18,7 @@ import typer
 from dr_ctl.application.result import Result
 from dr_ctl.cli.command import UsageErrors, app, command, failed, wants_json
 from dr_ctl.cli.operations import link_app
-from dr_ctl.cli.options import CHANGE, argument, option
+from dr_ctl.cli.options import CHANGE, NO_DRAIN, argument, option
 from dr_ctl.cli.output import end_of_help, make_lasting
 from dr_ctl.cli.rpo_app import rpo_app
 from dr_ctl.cli.runbooks import runbook_app
@@ -28,7 +28,7 @@ from dr_ctl.core.errors import Stopped, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
 if TYPE_CHECKING:
-    from dr_ctl.engine.plan import RunOptions
+    from dr_ctl.engine.plan import Ask, RunOptions
 
 for added in (runs_app, runbook_app, rpo_app, link_app):
     app.add_typer(added, name=str(added.info.name))
@@ -264,9 +264,10 @@ def maintenance(
     return maintenance.begin(session, asking.moment(session, "--until", until, ahead=True), reason)
 
 
-@command(app, "sync", example='sync --hold "a purge of orders.in, ticket 4711"', changes=CHANGE)
+@command(app, "sync", example='sync --hold "a purge of orders.in, ticket 4711"', asks=NO_DRAIN, changes=CHANGE)
 def sync(
     session: Session,
+    asked: Ask,
     how: RunOptions,
     *,
     lasting: Annotated[str | None, option("--for T", "End after this time.")] = None,
@@ -281,6 +282,7 @@ def sync(
     queues: Annotated[str | None, option("--queues PATTERN", "With --settle: only these.")] = None,
 ) -> Result:
     """The agent that keeps a Classic standby clean of messages already consumed. Ends when its site serves no more."""
+    del asked  # it drains nothing
     from dr_ctl.application import syncing  # noqa: PLC0415
     from dr_ctl.cli import asking  # noqa: PLC0415
 
@@ -315,6 +317,7 @@ def run(arguments: list[str], time: Time | None = None) -> int:
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))  # what came while modules loaded
         time = replace(time or Time(), typed=arguments)
         ended = declared()(args=arguments, prog_name="dr-ctl", standalone_mode=False, obj=time)
         return end_of_help(ended if isinstance(ended, int) else 0)

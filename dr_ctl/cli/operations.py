@@ -15,6 +15,7 @@ from dr_ctl.cli.options import (
     FAILOVER,
     LINK,
     MOVE,
+    NO_DRAIN,
     PLAN,
     REINSTATE,
     STEP,
@@ -170,9 +171,10 @@ _operation(
 )
 
 
-@command(app, "rehearse", example="rehearse --on canary", changes=CHANGE)
+@command(app, "rehearse", example="rehearse --on canary", asks=of("timeout_s"), changes=CHANGE)
 def rehearse(
     session: Session,
+    asked: Ask,
     how: RunOptions,
     *,
     what: Annotated[
@@ -191,7 +193,7 @@ def rehearse(
     if what == "clean":
         return rehearsing.clean(session, how)
     if on == "canary":
-        return rehearsing.on_canary(session, how)
+        return rehearsing.on_canary(session, how, asked.timeout_s)
     return rehearsing.on_twin(session, variations=variations, seed=seed)
 
 
@@ -203,9 +205,10 @@ def resume(session: Session, asked: Ask, how: RunOptions) -> Result:
     return run.resume(session, asked.timeout_s, how)
 
 
-@command(app, "abort", example="abort", changes=CHANGE)
+@command(app, "abort", example="abort", asks=NO_DRAIN, changes=CHANGE)
 def abort(
     session: Session,
+    asked: Ask,
     how: RunOptions,
     *,
     forget: Annotated[
@@ -213,6 +216,7 @@ def abort(
     ] = None,
 ) -> Result:
     """Undo the run that was interrupted, where it has not passed the point of no return."""
+    del asked  # an undo drains nothing
     from dr_ctl.application import run  # noqa: PLC0415
 
     return run.forget(session, forget, how) if forget is not None else run.abort(session, how)

@@ -125,8 +125,8 @@ SITE: Final = parameter("site", str, argument("SITE"))
 LOST: Final = parameter("site", str, argument("SITE", "The lost site that is back."))
 
 LINK: Final = (SITE, switch("timeout_s", "--timeout T", "How long the link may take to attach, as in 30s."))
-NO_DRAIN: Final = "For the drain of other commands; this step has none."
-STEP: Final = (SITE, switch("timeout_s", "--timeout T", NO_DRAIN), *of("queues"))
+NO_DRAIN: Final = (switch("timeout_s", "--timeout T", "For the drain of other commands; this one has none."),)
+STEP: Final = (SITE, *NO_DRAIN, *of("queues"))
 DRAIN: Final = (TO, *of("timeout_s", "accept_difference", "accept_duplicates", "queues"))
 MOVE: Final = (
     TO,

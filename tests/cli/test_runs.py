@@ -8,6 +8,7 @@ import html
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -597,3 +598,22 @@ def test_a_stream_that_cannot_write_a_name_does_not_end_the_command(more: tuple[
     text = subprocess.run(words, capture_output=True, encoding="latin-1", check=False, timeout=60, env=environment)
 
     assert (text.returncode, shown in text.stdout) == (0, True), text.stdout + text.stderr
+
+
+@pytest.mark.wire
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_modules_load_ends_the_command_in_words(number: signal.Signals, code: int) -> None:
+    program = f"""
+import importlib.abc, os, sys
+class Struck(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "dr_ctl.cli.runs":
+            os.kill(os.getpid(), {int(number)})
+sys.meta_path.insert(0, Struck())
+sys.argv = ["dr-ctl", "status", "--json"]
+from dr_ctl.__main__ import main
+main()"""
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+
+    assert (ended.returncode, json.loads(ended.stdout)["outcome"], ended.stderr) == (code, "interrupted", "")

@@ -29,7 +29,7 @@ _MENDED: Final = frozenset({"DR-DOOR-004", "DR-BRIDGE-004", "DR-LINK-004"})
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
-    yield from reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.artemis")
+    yield from reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.artemis", of_both)
     for view in case.snapshot.views(case.move.target):
         yield from _done_again(view, case.move)
 

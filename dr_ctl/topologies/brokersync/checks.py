@@ -22,7 +22,7 @@ _MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-004"})
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
-    return reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.classic")
+    return reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.classic", of_both)
 
 
 def nothing_owed(snapshot: SyncSnapshot, move: Move) -> bool:

@@ -81,11 +81,19 @@ def came_back_open(snapshot: Snapshot[Broker], move: Move) -> bool:
 
 
 def of_return(
-    case: Case[V], of_broker: Callable[..., Iterable[Finding]], mended: frozenset[str], open_again: str
+    case: Case[V],
+    of_broker: Callable[..., Iterable[Finding]],
+    mended: frozenset[str],
+    open_again: str,
+    of_both: Callable[[Case[V], V, V], Iterable[Finding]] | None = None,
 ) -> Iterator[Finding]:
     """Find reasons against taking the target in beside the serving source, leaving out findings that the return itself
-    has `mended`; `open_again` is the finding of a target that came back open, as its brokers can be kept closed."""
+    has `mended`; `open_again` is the finding of a target that came back open, as its brokers can be kept closed.
+    `of_both`: of a failback to a site that nothing keeps out any more, as it is a swapover then."""
     snapshot, move = case.snapshot, case.move
+    if of_both is not None and move.ask.operation == FAILBACK and is_settled(snapshot, move):
+        for both in snapshot.both(move.source, move.target):
+            yield from (each for each in of_both(case, *both) if each.id not in mended)
     for site in (move.source, move.target):
         for broker in snapshot.sites[site].values():
             if isinstance(broker, Silent):

@@ -105,7 +105,7 @@ class Recipe(Generic[V]):
         if move.ask.operation == FAILOVER:
             findings = [*reasons.against_failover(snapshot, move, checks.of_broker), *checks.of_failover(case)]
         elif move.ask.operation in REINSTATING:
-            findings = [*checks.of_return(case)]
+            findings = [*dict.fromkeys(checks.of_return(case))]
         elif move.ask.operation in ALONE:
             findings = [*reasons.against_step(case, checks), *checks.of_opening(case)]
         else:

@@ -7,7 +7,6 @@ from typing import Final
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.core.notation import if_known
-from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.artemis.broker import of_mqtt
 from dr_ctl.topologies.common import reasons
@@ -26,14 +25,10 @@ _ALIKE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})
 def of_moved(case: Case[SiteView], view: SiteView, peer: SiteView) -> Iterator[Finding]:
     """Find what the two brokers of a pair show together about a move."""
     yield from of_both(view, peer)
-    yield from _of_copies(view, peer, case.move)
-
-
-def _of_copies(view: SiteView, peer: SiteView, move: Move) -> Iterator[Finding]:
-    yield from _too_deep(view, peer, move)
+    yield from _too_deep(view, peer, case.move)
     if not view.to_compare:
         return
-    yield from not_followed(view, peer, move)
+    yield from not_followed(view, peer, case.move)
     if view.left_out:
         queues = some(sorted(view.left_out))
         yield found("DR-CONT-014.left_out", severity=Severity.WARNING, pair=view.pair, queues=queues)
@@ -133,13 +128,11 @@ def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
 
 def of_return(case: Case[SiteView]) -> Iterator[Finding]:
     snapshot, move = case.snapshot, case.move
-    yield from reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.continuity")
+    yield from reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.continuity", of_moved)
     for pair in snapshot.sites[move.source]:
         view, peer = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
         if view is not None and peer is not None:
             yield from (each for each in of_both(view, peer) if each.id in _ALIKE)
-            if move.ask.operation == FAILBACK and reasons.is_settled(snapshot, move):  # it is a swapover then
-                yield from _of_copies(view, peer, move)
     yield from _exposure(snapshot, move)
 
 

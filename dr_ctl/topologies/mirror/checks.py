@@ -27,7 +27,7 @@ def of_both(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> Itera
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
     is_group = any(view.nodes for view in case.snapshot.views(case.move.target))
     open_again = "DR-RETURN-001.group" if is_group else "DR-RETURN-001.artemis"
-    return reasons.of_return(case, of_broker, _MENDED, open_again)
+    return reasons.of_return(case, of_broker, _MENDED, open_again, of_both)
 
 
 def of_broker(view: BrokerView, _case: Case[BrokerView] | None = None) -> Iterator[Finding]:

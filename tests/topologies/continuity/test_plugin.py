@@ -18,7 +18,7 @@ from dr_ctl_lab.lab.kinds import CONTINUITY
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ledger import Counts, Key
 from dr_ctl_lab.lab.traffic import Load
-from tests.broker.driving import Operator, end_all, on_queue, send_speaking, taken, until
+from tests.broker.driving import Operator, end_all, on_queue, send, send_speaking, taken, until
 from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, up
 from tests.topologies.pages import ACCEPTORS, RIGHTS, at_lab, blocks, in_the_place_of, installed, walked, with_user
 
@@ -289,6 +289,28 @@ def test_a_return_that_fails_half_way_is_undone_and_doubles_nothing(tmp_path: Pa
     assert done.code == 0, done.told
     assert len(doubled) <= stated["duplicates_at_most"]
     assert paid
+
+
+def test_a_failover_counts_what_has_no_copy_although_a_copy_left_over_hides_it(tmp_path: Path) -> None:
+    """As many at both sites: one message that management put there, and the copy of one whose acknowledgement overtook
+    it."""
+    with up(tmp_path / "lab") as lab:
+        operator = Operator(lab, tmp_path / "state")
+        bridges(lab, "london", "stop()", "fast.a.out.mirror.bridge")
+        send_speaking(lab, Speaks.STOMP, "london", "fast.a", 1)
+        taken(lab, "london", "fast.a", 1)
+        until(lambda: lab.admin("london").depths()["fast.a.out.acks"] == 0, why="its acknowledgement is shipped")
+        bridges(lab, "london", "start()", "fast.a.out.mirror.bridge")
+        send(lab, "london", "fast.a", 1)
+        until(lambda: left(lab) == {"london/fast.a": 1, "paris/fast.a.in.mirror": 1}, why="one lies at each site")
+        operator.run("monitor", "--for", "12s")
+        lab.kill("london")
+        accepted = "--accept-loss", "0", "--accept-duplicates", "0"
+        refused = operator.run("failover", "--to", "paris", "--yes", *accepted)
+
+    bounds = refused.document["data"]["bounds"]
+    assert (refused.code, bounds["lost"]["at_most"], bounds["duplicates"]["at_most"]) == (11, None, 1), refused.told
+    assert "at least 1: fast.a: 1 at london, 1 of them without a copy, 1 at paris" in bounds["lost"]["because"]
 
 
 @pytest.fixture(scope="session")

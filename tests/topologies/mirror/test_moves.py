@@ -146,6 +146,9 @@ def test_what_speaks_against_a_failover(paris: BrokerView, told: dict[str, str])
         ("failback", snapshot(replace(LONDON, prepared=("AQID",)), SERVING), {"DR-TX-001": "error"}),
         ("failback", snapshot(LONDON, replace(SERVING, links=())), {"DR-LINK-009": "error"}),
         ("failback", snapshot(OPEN, SERVING), {"DR-RETURN-001": "warning"}),  # it is closed before anything else
+        # Once nothing keeps it out any more it is a swapover, and the return explains no difference.
+        ("failback", snapshot(LONDON, with_queue(MENDED, queue("orders.in", depth=5))), {"DR-PARITY-001": "error"}),
+        ("reinstate", snapshot(LONDON, with_queue(MENDED, queue("orders.in", depth=5))), {}),
     ],
 )
 def test_what_else_is_said(operation: str, look: MirrorSnapshot, told: dict[str, str]) -> None:
