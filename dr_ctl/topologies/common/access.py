@@ -184,9 +184,8 @@ class Access(ABC, Generic[V_co]):
         """Ask it for these of the parts that it can be asked for alone; all else stays as it was `known`."""
         raise NotImplementedError(parts)
 
-    def _beside(self, view: V_co, parts: Part, timeout_s: float) -> V_co:  # type: ignore[misc] # its own
+    def _beside(self, view: V_co, _parts: Part, _timeout_s: float) -> V_co:  # type: ignore[misc] # its own
         """Ask it for what questions of their own are for."""
-        del parts, timeout_s
         return view
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
@@ -214,9 +213,8 @@ class Access(ABC, Generic[V_co]):
             outcomes += map(self.do, batch) if is_own else self._changed(batch)
         return outcomes
 
-    def is_own(self, call: Call) -> bool:
+    def is_own(self, _call: Call) -> bool:
         """Say whether a call is carried out otherwise than by management."""
-        del call
         return False
 
     def do(self, call: Call) -> Outcome:
@@ -297,7 +295,9 @@ class Access(ABC, Generic[V_co]):
         return self._read(parts | EVERYTHING, timeout_s)
 
     def _read(self, parts: Part, timeout_s: float) -> V_co:
-        began, enough_s = growing_s(), self._enough_s(timeout_s)
+        began, count = growing_s(), len(self._last.queues) if self._last is not None else 0
+        # Where nothing cuts it short, a broker known to have very many queues is given time for them.
+        enough_s = timeout_s + count * A_QUEUE_S if timeout_s >= READ_S else timeout_s
         known = self.names() if parts is Part.OUTFLOW else self._last
         if known is None or parts not in self.apart or EVERYTHING in parts:
             parts, view = parts | EVERYTHING, self._everything(enough_s)
@@ -310,11 +310,6 @@ class Access(ABC, Generic[V_co]):
     @property
     def _last(self) -> V_co | None:
         return self.newest[1] if self.newest is not None else None
-
-    def _enough_s(self, timeout_s: float) -> float:
-        """For a reading that nothing cuts short: a broker known to have very many queues is given time for them."""
-        known = len(self._last.queues) if self._last is not None else 0
-        return timeout_s + known * A_QUEUE_S if timeout_s >= READ_S else timeout_s
 
     def names(self) -> V_co:
         """The newest reading, where only its names matter: which acceptors, link and outflow there are."""

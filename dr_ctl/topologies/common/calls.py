@@ -16,7 +16,7 @@ from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.core.model import Json, some
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import Debt, DebtKind
-from dr_ctl.engine.plan import ALL, Call, Goal
+from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.engine.ports import Refused
 
 OWN: Final = "dr-ctl."
@@ -153,11 +153,6 @@ def open_listener(view: Broker, listener: Acceptor, when: str | None = None) -> 
     )
 
 
-def open_links(*views: Broker) -> list[Call]:
-    """Open the listeners by which their peers' links come in, where they are closed."""
-    return [open_listener(view, listener) for view in views for listener in view.link.listeners if not listener.started]
-
-
 def close_listener(view: Broker, listener: Acceptor, when: str | None = None) -> Call:
     return call(
         view, Goal.CLOSE, listener.name, view.requests.close_listener(listener), f"close {_named(view, listener)}", when
@@ -194,18 +189,6 @@ def queues_of(made: Call, view: Broker) -> list[str]:
     return [name for name in view.business if name.startswith(made.thing[:-1])]
 
 
-def of_new_queues(view: Broker, goal: Goal, at_most: int) -> Call:
-    """Plan the pause, or the resume, of queues that are created after the look."""
-    text, when = f"{goal.value} a queue created meanwhile", "a queue is new"
-    return call(view, goal, ALL, view.requests.of_queues(goal, ""), text, when, at_most)
-
-
-def of_those_left(view: Broker, goal: Goal, at_most: int) -> Call:
-    """Plan single calls for the queues that a call for many has left out."""
-    text, when = f"{goal.value} a queue by itself", "the call for all that begin alike left it out"
-    return call(view, goal, ALL, view.requests.of_queues(goal, ""), text, when, at_most)
-
-
 def document(view: Broker, name: str, request: Request, about: str, when: str | None = None) -> Call:
     """Let a queue of dr-ctl's own stand there; `about` says all of it."""
     return Call(view.site, view.pair, Goal.WRITE, name, request, about, when)
@@ -235,9 +218,6 @@ def still(calls: Sequence[Call], views: Sequence[Broker]) -> Refused | None:
     return Refused(f"effect not seen: {some(left)}") if left else None
 
 
-if TYPE_CHECKING:
-    from dr_ctl.topologies.common.view import Broker
-
 _NAME: Final = re.compile(rf"dr-ctl\.debt\.([^.]+)\.({'|'.join(kind.value for kind in DebtKind)})\.([^.]+)")
 
 
@@ -266,31 +246,14 @@ def debts_of(documents: Mapping[str, str]) -> list[Debt]:
     return debts
 
 
-def owe(view: Broker, kind: DebtKind, about: str, *, lasting: bool = False) -> tuple[Call, ...]:
-    """Write a debt down at a broker, unless it stands there."""
-    name = debt_name(kind, about, view.site)
-    return () if name in view.documents else (_write(view, kind, about, _text(view, lasting=lasting)),)
+def owe(view: Broker, kind: DebtKind, about: str, when: str | None = None, *, lasting: bool = False) -> Call:
+    """Write a debt down at a broker: as it stands there, where it is seen to."""
+    name, since = debt_name(kind, about, view.site), stamp(datetime.fromtimestamp(view.now_ms / 1000, UTC))
+    text = view.documents.get(name) or json.dumps({"since": since, "lasting": lasting})
+    return write_document(view, name, text, f"record the {kind.value} debt of {about} at {view.site}", when)
 
 
-def owe_again(view: Broker, kind: DebtKind, about: str) -> Call:
-    """Write a debt down that was struck, as it stood there; without what it said where that is not seen any more."""
-    text = view.documents.get(debt_name(kind, about, view.site)) or _text(view, lasting=False)
-    return _write(view, kind, about, text, "it does not stand there")
-
-
-def _text(view: Broker, *, lasting: bool) -> str:
-    since = stamp(datetime.fromtimestamp(view.now_ms / 1000, UTC))
-    return json.dumps({"since": since, "lasting": lasting})
-
-
-def _write(view: Broker, kind: DebtKind, about: str, user: str, when: str | None = None) -> Call:
-    text = f"record the {kind.value} debt of {about} at {view.site}"
-    name = debt_name(kind, about, view.site)
-    return write_document(view, name, user, text, when)
-
-
-def pay(view: Broker, kind: DebtKind, about: str, when: str | None = None) -> tuple[Call, ...]:
+def pay(view: Broker, kind: DebtKind, about: str, when: str | None = None) -> Call:
     """Take a debt's document away."""
-    name = debt_name(kind, about, view.site)
     text = f"clear the {kind.value} debt of {about} at {view.site}"
-    return (remove_document(view, name, text, when),)
+    return remove_document(view, debt_name(kind, about, view.site), text, when)

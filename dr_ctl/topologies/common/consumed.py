@@ -5,7 +5,7 @@ as one that may be duplicates, and goes by a person's word only.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from dr_ctl.core.errors import BrokerError
 
@@ -53,9 +53,7 @@ class Announced:
     counted: int
     counted_start: str
 
-    @property
-    def text(self) -> str:
-        return "the serving broker announced their ids, and its counters confirm that"
+    text: ClassVar[str] = "the serving broker announced their ids, and its counters confirm that"
 
     def proves(self, ids: frozenset[str]) -> bool:
         return ids <= self.ids and self.start == self.counted_start and len(ids) <= self.counted
@@ -70,9 +68,7 @@ class Covered:
     listing: Whole
     counted: int
 
-    @property
-    def text(self) -> str:
-        return "the serving broker's counters since its start cover all that its queue lacks"
+    text: ClassVar[str] = "the serving broker's counters since its start cover all that its queue lacks"
 
     def proves(self, ids: frozenset[str]) -> bool:
         lacking = self.copies - self.listing.ids
@@ -86,9 +82,7 @@ class InBothStores:
     local: frozenset[str]
     remote: frozenset[str]
 
-    @property
-    def text(self) -> str:
-        return "the id stores of both sites hold their ids"
+    text: ClassVar[str] = "the id stores of both sites hold their ids"
 
     def proves(self, ids: frozenset[str]) -> bool:
         return ids <= self.local & self.remote

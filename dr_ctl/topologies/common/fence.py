@@ -33,29 +33,25 @@ class Fence:
         """Say whether a client may get in."""
         return any(listener.started for listener in self.view.listeners)
 
-    def opening(self, listeners: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
-        """The calls that let clients in by these listeners; `peer`: the state of the other site by then."""
-        del peer
+    def opening(self, listeners: Iterable[Acceptor], _peer: Peer, when: str | None = None) -> tuple[Call, ...]:
+        """The calls that let clients in by these listeners; `_peer`: the state of the other site by then."""
         return tuple(open_listener(self.view, listener, when) for listener in listeners)
 
     def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
         """The calls that keep clients out of these listeners."""
         return tuple(close_listener(self.view, listener, when) for listener in listeners)
 
-    def yielding(self, when: str | None = None) -> list[Call]:
+    def yielding(self, _when: str | None = None) -> list[Call]:
         """The calls after which no lock opens it."""
-        del when
         return []
 
-    def shutting_out(self, when: str | None = None) -> list[Call]:
+    def shutting_out(self, _when: str | None = None) -> list[Call]:
         """The calls that keep the clients' roles out beyond a restart, if the settings name any. Without `when`, only
         where they may do something now."""
-        del when
         return []
 
-    def admitting(self, when: str | None = None) -> list[Call]:
+    def admitting(self, _when: str | None = None) -> list[Call]:
         """The calls that let them in again. Without `when`, only where they are kept out now."""
-        del when
         return []
 
     @property
@@ -95,9 +91,8 @@ class Fence:
             if consumer.port in names and consumer.queue in self.view.business and consumer.remote not in remotes
         ]
 
-    def holds(self, call: Call) -> bool | None:
+    def holds(self, _call: Call) -> bool | None:
         """Say whether the effect of a call of this kind of fence is seen, or None for any other call."""
-        del call
         return None
 
 

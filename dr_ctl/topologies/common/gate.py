@@ -6,7 +6,7 @@ Every condition must hold on every pair; then both sites must hold the same.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any, Generic
@@ -44,7 +44,8 @@ def why_not_yet(now: Sample[Any], before: Sample[Any] | None) -> list[str]:
     for view in (now.source, now.target):
         reasons += list(clients_of(view))
         reasons += list(view.link.unsettled())
-        reasons += list(_between_brokers(view))
+        between = [queue for queue in view.queues if queue.name.startswith(CLUSTER_PREFIX) and queue.depth]
+        reasons += [f"{view.site}: {each.depth} between brokers of the site in {each.name}" for each in between]
     for view, peer in ((now.source, now.target), (now.target, now.source)):
         reasons += [
             f"{view.site} has a client on the listener of the link: {each}" for each in view.fence.beside_link(peer)
@@ -77,12 +78,6 @@ def clients_of(view: Broker) -> Iterator[str]:
         yield f"{view.site}: what lies in {', '.join(unknown[:3])} cannot be told"
     if view.prepared:
         yield f"{view.site} has {len(view.prepared)} prepared transaction(s)"
-
-
-def _between_brokers(view: Broker) -> Iterator[str]:
-    for queue in view.queues:
-        if queue.name.startswith(CLUSTER_PREFIX) and queue.depth:
-            yield f"{view.site}: {queue.depth} between brokers of the site in {queue.name}"
 
 
 def unmoved(before: Broker, now: Broker, moves: Callable[[str | None], bool] = lambda _: True) -> Iterator[str]:
@@ -133,9 +128,8 @@ class Verifier(ABC, Generic[V]):
         newest = ((view, now.get((view.site, view.pair), view)) for view in seen if view.nodes)
         return any(not same_start(was.start, view.start) for was, view in newest)
 
-    def why_not_yet(self, now: Sample[V], before: Sample[V] | None, move: Move) -> list[str]:
+    def why_not_yet(self, now: Sample[V], before: Sample[V] | None, _move: Move) -> list[str]:
         """Everything that keeps the gate shut; `before` is the sample that began the window."""
-        del move
         return why_not_yet(now, before)
 
     @abstractmethod
@@ -151,7 +145,8 @@ class Verifier(ABC, Generic[V]):
         waits = [_AtTheGate(self, way, step, move, context) for way in self.observer.ways(move)]
         while going_on := [each for each in waits if each.outcome is None]:
             began = context.monotonic()
-            looks = self._look(going_on)
+            answers = self.observer.answers([access for each in going_on for access in each.way], FOR_GATE)
+            looks = list(zip(answers[::2], answers[1::2], strict=True))
             views = [each for both in looks for each in both if isinstance(each, Broker)]
             if len(views) == 2 * len(looks):
                 context.sample(evidence((view.site, view.link) for view in views))
@@ -172,10 +167,6 @@ class Verifier(ABC, Generic[V]):
         compared: dict[str, Json] = {each.pair: dict(each.outcome.evidence) for each in waits if each.outcome}
         findings = tuple(finding for each in waits if each.outcome for finding in each.outcome.findings)
         return Done("the gate holds, and both sites hold the same", compared, findings)
-
-    def _look(self, waits: Sequence[_AtTheGate[V]]) -> list[tuple[V | BrokerError, V | BrokerError]]:
-        answers = self.observer.answers([access for each in waits for access in each.way], FOR_GATE)
-        return list(zip(answers[::2], answers[1::2], strict=True))
 
 
 @dataclass

@@ -119,11 +119,6 @@ def shown(view: Broker) -> str:
     return f"{view.site} {', '.join(map(str, view.nodes)) or 'has one node'}"
 
 
-def of_silent_nodes(site: str, nodes: Sequence[Node]) -> Finding:
-    """Of a broker that does not answer where the settings look for it."""
-    return found("DR-NODE-001.silent", severity=Severity.WARNING, site=site, nodes=some([str(node) for node in nodes]))
-
-
 def of_obstacles(
     view: Broker, severity: Severity, includes: Callable[[str], bool] = lambda _: True, *, unknown: bool = True
 ) -> Iterator[Finding]:

@@ -82,7 +82,6 @@ class Residue:
 if TYPE_CHECKING:
     from dr_ctl.rpo.history.row import Row
     from dr_ctl.stomp_io.address import Address
-    from dr_ctl.topologies.common.link import Residue
     from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Queue
     from dr_ctl.topologies.topology import LinkSnapshot, Stake
 
@@ -144,9 +143,8 @@ class Link(ABC, Generic[V]):
         """Say whether what the peer holds can be kept out here."""
         return bool(self.listeners)
 
-    def barring(self, goal: Goal) -> list[Call]:
+    def barring(self, _goal: Goal) -> list[Call]:
         """The calls that keep the peer's link out by rights, or let it in."""
-        del goal
         return []
 
     @property

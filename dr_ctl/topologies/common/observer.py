@@ -20,7 +20,7 @@ from dr_ctl.stomp_io.address import Address, speaks_amqp, takes_connections
 from dr_ctl.topologies.common import rules
 from dr_ctl.topologies.common.access import EVERYTHING, FOR_HISTORY, FOR_PEOPLE, Access, Part
 from dr_ctl.topologies.common.group import told_by
-from dr_ctl.topologies.common.link import AnyLink, total
+from dr_ctl.topologies.common.link import total
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot, V_co
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Glance, Node
@@ -84,9 +84,14 @@ class Watch:
         for look in [each for each in asked.values() if each not in hurried]:
             look.wait()
         self._late |= {access: look for access, look in asked.items() if not look.wait(0)}
-        answers = [
-            self._noted(each, self._late_one(each) if each in self._late else asked[each].result()) for each in of
-        ]
+
+        def answered(access: Asked) -> T | Silent:
+            if access not in self._late:
+                return asked[access].result()
+            text = f"{access.site}/{access.pair}: no answer within {LATE_S:g} s"
+            return self._silent.get(access, Silent(access.pair, access.site, Unreachable(text, refused=False)))
+
+        answers = [self._noted(each, answered(each)) for each in of]
         return answers, self._clock.monotonic() - max(replied) if self._late and replied else 0.0
 
     def _noted(self, access: Access[Any], answer: T | Silent) -> T | Silent:
@@ -96,29 +101,14 @@ class Watch:
             self._silent.pop(access, None)
         return answer
 
-    def _late_one(self, access: Access[Any]) -> Silent:
-        text = f"{access.site}/{access.pair}: no answer within {LATE_S:g} s"
-        return self._silent.get(access, Silent(access.pair, access.site, Unreachable(text, refused=False)))
-
 
 Sites = Mapping[str, Mapping[str, V | Silent]]
-
-
-def _never(source: V, target: V, queues: Queues, moved: Mapping[str, int]) -> bool:
-    del source, target, queues, moved
-    return False
-
-
-def _as_seen(observer: object, look: Callable[[], Snapshot[V]]) -> Snapshot[V]:
-    del observer
-    return look()
 
 
 class Beside(Generic[V]):
     """What a watch adds to its looks at everything: nothing, for most."""
 
-    def add(self, observer: Any, snapshot: Snapshot[V]) -> Snapshot[V]:
-        del observer
+    def add(self, _observer: Any, snapshot: Snapshot[V]) -> Snapshot[V]:
         return snapshot
 
     def close(self) -> None:
@@ -136,8 +126,8 @@ class Reads(Generic[V, A]):
 
     access: Callable[[Installation, Path, Clock], Callable[[str, str], A]]
     snapshot: Callable[[Sites[V]], Snapshot[V]] = Snapshot
-    unlike: Callable[[V, V, Queues, Mapping[str, int]], bool] = _never
-    observed: Callable[[Any, Callable[[], Snapshot[V]]], Snapshot[V]] = _as_seen
+    unlike: Callable[[V, V, Queues, Mapping[str, int]], bool] = lambda *_: False
+    observed: Callable[[Any, Callable[[], Snapshot[V]]], Snapshot[V]] = lambda _, look: look()
     beside: Callable[[], Beside[V]] = Beside
     by_pair: bool = True
 
@@ -334,23 +324,21 @@ class Observer(Generic[V_co, A_co]):
             if peer.link.hears_peer:
                 signs.append(f"the link between {name} and {peer.site} is attached")
             elif view.ports_refuse:
-                signs += self._answers_to(access, peer.link)
-                taken += self._probed(access, peer)
+                at = self._where(access, speaks_amqp, peer.link.speaks_amqp_to)
+                signs += [f"a broker answers at {each}" for each in at]
+                taken += [f"connections are taken at {each}" for each in self._probed(access, peer)]
         if isinstance(view.error, Passive):
             unnamed += [Node(view.site, view.pair, at, "by its listing of the cluster") for at in view.error.at]
         if not (unnamed or view.nodes):
-            unnamed = [each for each in self._remembers(view.site) if each.pair == view.pair]
+            if view.site not in self._remembered:
+                self._remembered[view.site] = self._read_back(view.site)
+            unnamed = [each for each in self._remembered[view.site] if each.pair == view.pair]
         if view.error.shows_life:
             signs = []  # the error itself says so, and what to do
         return replace(view, taken=tuple(taken), signs=tuple(signs), unnamed=tuple(unnamed))
 
-    def _remembers(self, site: str) -> Sequence[Node]:
-        """What the history tells of a site whose brokers do not answer. It is asked for once in a silence."""
-        if site not in self._remembered:
-            self._remembered[site] = self._read_back(site)
-        return self._remembered[site]
-
     def _read_back(self, site: str) -> Sequence[Node]:
+        """What the history tells of a site whose brokers do not answer. It is asked for once in a silence."""
         try:
             from dr_ctl.rpo.history.newest import nodes  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
@@ -367,16 +355,11 @@ class Observer(Generic[V_co, A_co]):
             for pair, name, at in rows
         ]
 
-    def _answers_to(self, access: Access[V_co], link: AnyLink) -> list[str]:
-        at = self._where(access, speaks_amqp, link.speaks_amqp_to)
-        return [f"a broker answers at {each}" for each in at]
-
     def _probed(self, access: Access[V_co], peer: Broker) -> list[str]:
         """Where both have one host, it would be the peer that takes the connection."""
         hosts = access.hosts - self.brokers[peer.site][peer.pair].hosts
         ports = [listener.port for listener in peer.listeners if listener.port is not None]
-        listeners = [Address(host, port) for host in sorted(hosts) for port in ports]
-        return [f"connections are taken at {each}" for each in self._where(access, takes_connections, listeners)]
+        return self._where(access, takes_connections, [Address(host, port) for host in sorted(hosts) for port in ports])
 
     def _where(self, access: Access[V_co], is_so: Callable[..., bool], at: Sequence[Address]) -> list[str]:
         began = self.clock.monotonic()
@@ -391,7 +374,8 @@ class Observer(Generic[V_co, A_co]):
             source, target = (peer, local) if peer.open and not local.open else (local, peer)
             if self._reads.unlike(source, target, self.queues, snapshot.moved.get(local.pair, {})):
                 return True
-        refusing = [broker for brokers in snapshot.sites.values() for broker in brokers.values() if _refuses(broker)]
+        silent = [each for site in snapshot.sites.values() for each in site.values() if isinstance(each, Silent)]
+        refusing = [each for each in silent if isinstance(each.error, Unreachable) and each.error.refused]
         views = [view for each in refusing if (view := snapshot.peer(each)) is not None]
         return any(view.link.attached or (view.link.arrivals is not None and not snapshot.moved) for view in views)
 
@@ -426,10 +410,6 @@ def _arrived(before: Broker | None, after: Broker | None) -> bool:
         return False
     was, now = before.link.arrivals, after.link.arrivals
     return was is not None and now is not None and now > was
-
-
-def _refuses(view: Broker | Silent) -> bool:
-    return isinstance(view, Silent) and isinstance(view.error, Unreachable) and view.error.refused
 
 
 AnyObserver = Observer[Broker, Access[Broker]]

@@ -271,7 +271,8 @@ def holds_already(snapshot: Snapshot[Broker], move: Move) -> str | None:
         return f"{site} is closed to clients already"
     views = snapshot.views(site)
     lasts = all(view.fence.shut_out for view in views if view.config.lasting is not None)
-    if move.ask.operation == FENCE and role is Role.STANDBY and lasts and not _owed(snapshot, move):
+    owed = any(debt.kind is DebtKind.FENCE and debt.about == site for debt in snapshot.debts)
+    if move.ask.operation == FENCE and role is Role.STANDBY and lasts and not owed:
         return f"clients are kept out of {site} already"
     kept_out = any(view.fence.shut_out for view in views)
     served = all(unit.open_at for unit in snapshot.units if move.ask.includes(unit.name))
@@ -284,10 +285,6 @@ def holds_already(snapshot: Snapshot[Broker], move: Move) -> str | None:
     ):
         return f"{site} serves already, and no run has paused anything there"
     return None
-
-
-def _owed(snapshot: Snapshot[Broker], move: Move) -> bool:
-    return any(debt.kind is DebtKind.FENCE and debt.about == move.source for debt in snapshot.debts)
 
 
 def paused_at(snapshot: Snapshot[Broker], site: str) -> Sequence[tuple[Broker, Queue]]:

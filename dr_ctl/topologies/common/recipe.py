@@ -28,7 +28,7 @@ from dr_ctl.topologies.common.checks import (
     on_purpose,
     on_the_way,
 )
-from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.rules import Rules, selects
 from dr_ctl.topologies.common.snapshot import Snapshot, baseline, basis
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import AtBroker, Want
@@ -145,7 +145,7 @@ class Recipe(Generic[V]):
             kinds = {
                 "non-durable queues": [queue.name for queue in view.business.values() if not queue.durable],
                 "queues left out of quiesce and parity by the settings (they move too)": [
-                    queue.name for queue in view.business.values() if not self.rules.selects(queue.name)
+                    queue.name for queue in view.business.values() if not selects(self.rules.queues, queue.name)
                 ],
             }
             lacks += [f"{kind}: {some(sorted(names))}" for kind, names in kinds.items() if names]

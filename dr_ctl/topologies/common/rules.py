@@ -51,10 +51,9 @@ class Counts:
         return self.target - self.source
 
 
-Either = tuple[Queue | None, Queue | None]
-
-
-def at_both(source: Broker, target: Broker, queues: Queues) -> Iterator[tuple[Counts, Either]]:
+def at_both(
+    source: Broker, target: Broker, queues: Queues
+) -> Iterator[tuple[Counts, tuple[Queue | None, Queue | None]]]:
     """Every selected queue of two brokers, by name, as it lies at both; one that is absent is empty."""
     at_source, at_target = selected(source, queues), selected(target, queues)
     for name in sorted(at_source.keys() | at_target.keys()):
@@ -75,10 +74,6 @@ def moved(before: Sequence[Broker], after: Sequence[Broker]) -> dict[str, int]:
     return result
 
 
-def names(views: Sequence[Broker]) -> list[str]:
-    return sorted({name for view in views for name in view.business})
-
-
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Settings that drafts use beside the look."""
@@ -86,12 +81,6 @@ class Rules:
     queues: Queues
     drain: Drain
     timeouts: Timeouts
-
-    def selects(self, name: str) -> bool:
-        return selects(self.queues, name)
-
-    def selects_all(self, beginning: str) -> bool:
-        return selects_all(self.queues, beginning)
 
     def within(self, move: Move) -> float:
         """How long a drain may take."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.core.model import Finding, Json, Role, Severity, some
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import LOCK, LockDocument, Look
 from dr_ctl.engine.operations import FAILBACK
@@ -24,7 +24,6 @@ from dr_ctl.topologies.common.group import (
     Standing,
     of_nodes,
     of_obstacles,
-    of_silent_nodes,
     standing,
     state_of,
     told_by,
@@ -72,12 +71,6 @@ class Silent:
             return Role.DOWN
         return Role.SICK if NodeState.SICK in (*states, state_of(self.error, refuses=False)) else Role.UNKNOWN
 
-    @property
-    def takes_over(self) -> str | None:
-        """That one of its nodes may be about to be active, with what each shows."""
-        states = [node.state for node in self.nodes]
-        return str(self.error) if states and standing(states, self.left_s) is Standing.TAKING_OVER else None
-
 
 V_co = TypeVar("V_co", bound=Broker, covariant=True)
 
@@ -121,9 +114,12 @@ class Snapshot(Generic[V_co]):
     def _hints(self, site: str) -> Hints:
         silent = [each for each in self.sites[site].values() if isinstance(each, Silent)]
         sick = [each.error for each in silent if each.role is Role.SICK]
+        states = [(each, [node.state for node in each.nodes]) for each in silent if each.nodes]
         return Hints(
             nodes=tuple(str(node) for node in self.unnamed(site)),
-            takeovers=tuple(filter(None, (each.takes_over for each in silent))),
+            takeovers=tuple(
+                str(each.error) for each, of in states if standing(of, each.left_s) is Standing.TAKING_OVER
+            ),
             signs=tuple(sign for each in silent for sign in each.signs),
             taken=tuple(text for each in silent for text in each.taken),
             remedy=next((each.error.remedy for each in silent if each.error.lies_here), ""),
@@ -241,7 +237,7 @@ class Snapshot(Generic[V_co]):
 
     def findings(self) -> Sequence[Finding]:
         workloads = as_they_are(self.roles, self.workloads)
-        return [*workloads, *self._let_in(), *self._quarantined(), *self._unable(), *self._beside()]
+        return [*workloads, *self._let_in(), *self._of_brokers(), *self._beside()]
 
     def fence_strength(self, site: str) -> FenceStrength | None:
         views = self.views(site)
@@ -295,20 +291,18 @@ class Snapshot(Generic[V_co]):
                 if not isinstance(broker, Silent):
                     yield from of_nodes(broker, self.peer(broker), Severity.WARNING)
                 elif broker.unnamed:
-                    yield of_silent_nodes(site, broker.unnamed)
+                    nodes = some([str(node) for node in broker.unnamed])
+                    yield found("DR-NODE-001.silent", severity=Severity.WARNING, site=site, nodes=nodes)
 
-    def _unable(self) -> Iterator[Finding]:
-        """What keeps clients from working, now where they are let in, and after a failover elsewhere."""
-        for view in self._all():
-            severity = Severity.ERROR if view.role is Role.SERVING else Severity.WARNING
-            yield from of_obstacles(view, severity, unknown=False)
-
-    def _quarantined(self) -> Iterator[Finding]:
-        """Messages that a return took out without an explanation, until a person has looked at them."""
+    def _of_brokers(self) -> Iterator[Finding]:
+        """Messages that a return took out without an explanation, until a person has looked at them; what keeps clients
+        from working, now where they are let in, and after a failover elsewhere."""
         for view in self._all():
             for queue in view.queues:
                 if queue.name.startswith(QUARANTINE_PREFIX) and queue.depth:
                     yield found(self.kept_aside, site=view.site, pair=view.pair, depth=queue.depth, queue=queue.name)
+            severity = Severity.ERROR if view.role is Role.SERVING else Severity.WARNING
+            yield from of_obstacles(view, severity, unknown=False)
 
 
 def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> BrokerSnapshot:
@@ -381,11 +375,6 @@ def baseline(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
 def started_since(move: Move, view: Broker) -> bool:
     """Say whether a broker was started anew since the run began, as far as that is known."""
     return not same_start(before(move, view).get(START, view.start), view.start)
-
-
-def was_open(move: Move, view: Broker) -> bool:
-    """Say whether a listener of clients was open there before the run."""
-    return any(before(move, view)["listeners"].values())
 
 
 def before(move: Move, view: Broker) -> dict[str, Any]:

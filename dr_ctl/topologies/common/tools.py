@@ -30,7 +30,7 @@ from dr_ctl.topologies.common.group import NobodyActive
 from dr_ctl.topologies.common.observer import AnyObserver, Observer
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.snapshot import Silent as NoAnswer
-from dr_ctl.topologies.common.snapshot import V_co, started_since, was_open
+from dr_ctl.topologies.common.snapshot import V_co, before, started_since
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import AtBroker, Want, Wants
 
@@ -374,7 +374,9 @@ class Tools(Generic[V_co]):
             for site in sites
             for view in self.observer.answering(site)
             if view.nodes and started_since(move, view) and self.open_at(view, move)
-            if site == move.source or move.ask.operation in REINSTATING or not was_open(move, view)
+            if site == move.source
+            or move.ask.operation in REINSTATING
+            or not any(before(move, view)["listeners"].values())
         ]
         for site in dict.fromkeys(view.site for view in opened):
             context.notice(f"{site}: another node is active, and had let clients in: they are kept out again")
@@ -458,9 +460,8 @@ class Tools(Generic[V_co]):
             poll_s=self.timeouts.poll_s,
         ).look
 
-    def open_at(self, view: Any, move: Move) -> Sequence[str]:
+    def open_at(self, view: Any, _move: Move) -> Sequence[str]:
         """What of this move lets clients in at a broker."""
-        del move
         return [view.pair] if view.open else []
 
     def taken_back(self, move: Move) -> set[str]:

@@ -215,7 +215,7 @@ class PairDriver(Generic[V_co]):
             context,
             attempt,
             holds=lambda tried: isinstance(tried[1], Done | NotNeeded),
-            hopeless=lambda tried: tried[0] is not None or _is_stranded(tried[1]),
+            hopeless=lambda tried: tried[0] is not None or getattr(tried[1], "code", None) is ExitCode.STRANDED,
             within_s=timeouts.undo_s + self._tools.observer.takeover_s,
             poll_s=timeouts.undo_poll_s,
             most_s=timeouts.undo_most_poll_s,
@@ -226,10 +226,6 @@ class PairDriver(Generic[V_co]):
 
     def by_hand(self, site: str) -> str:
         return self._tools.by_hand(site, self._by_console)
-
-
-def _is_stranded(outcome: Outcome) -> bool:
-    return isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED
 
 
 class Beside(Protocol):

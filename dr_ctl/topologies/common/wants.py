@@ -16,19 +16,10 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.engine.ports import Move, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.common.calls import (
-    close_listener,
-    debt_name,
-    open_links,
-    open_listener,
-    owe,
-    owe_again,
-    pay,
-    resume,
-)
+from dr_ctl.topologies.common.calls import close_listener, debt_name, open_listener, owe, pay, resume
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot, before
-from dr_ctl.topologies.common.view import Broker, Peer
+from dr_ctl.topologies.common.view import Peer
 
 SiteOf = Callable[[Move], str]
 SOURCE: Final[SiteOf] = attrgetter("source")
@@ -89,10 +80,11 @@ def planned(rules: Rules, snapshot: Snapshot[Any], move: Move, wants: Wants) -> 
 def planning(
     site: SiteOf, about: str, *wants: tuple[Want, SiteOf], limits: Limits | None = None
 ) -> Callable[[Rules, RunbookStep, Snapshot[Any], Move], StepPlan]:
-    """The draft of a step that wants these states. `about` may hold `{source}`, `{target}`, `{serving}`."""
+    """The draft of a step that wants these states. `about` may hold `{source}`, `{target}`, and `{serving}`, which is
+    said of a wait while the source serves its clients."""
 
     def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
-        serving = while_serving(snapshot, move)
+        serving = "still serving: " if snapshot.roles[move.source] is Role.SERVING else ""
         return StepPlan(
             site(move),
             about.format(source=move.source, target=move.target, serving=serving),
@@ -101,11 +93,6 @@ def planning(
         )
 
     return draft
-
-
-def while_serving(snapshot: Snapshot[Any], move: Move) -> str:
-    """The prefix of a wait's text while the source serves its clients; empty if it does not."""
-    return "still serving: " if snapshot.roles[move.source] is Role.SERVING else ""
 
 
 def clients_as_before(at: AtBroker) -> Iterator[Call]:
@@ -159,32 +146,39 @@ def debts_as_before(at: AtBroker) -> list[Call]:
     """What is owed of the other site as before."""
     about, was = _other(at), at.was["debts"]
     return at.missing(
-        call
+        owe(at.view, kind, about, "it does not stand there")
+        if debt_name(kind, about, at.view.site) in was
+        else pay(at.view, kind, about, "it stands there")
         for kind in DebtKind
-        for call in (
-            (owe_again(at.view, kind, about),)
-            if debt_name(kind, about, at.view.site) in was
-            else pay(at.view, kind, about, "it stands there")
-        )
     )
 
 
 def debt_recorded(kind: DebtKind) -> Want:
-    """A debt of the source is written down at the brokers that go on."""
-    return lambda at: owe(at.view, kind, at.move.source, lasting=_outlasts(at.view))
+    """A debt of the source is written down at the brokers that go on, unless it stands there. It is lasting where the
+    closed listeners of the link stay closed when the broker is restarted."""
+
+    def recorded(at: AtBroker) -> list[Call]:
+        listeners, about = at.view.link.listeners, at.move.source
+        lasting = bool(listeners) and not any(listener.opens_at_boot for listener in listeners)
+        stands = debt_name(kind, about, at.view.site) in at.view.documents
+        return [] if stands else [owe(at.view, kind, about, lasting=lasting)]
+
+    return recorded
 
 
 def debts_cleared(*kinds: DebtKind) -> Want:
     """Nothing of these kinds is owed of the other site."""
-    return lambda at: at.missing(call for kind in kinds for call in pay(at.view, kind, _other(at)))
+    return lambda at: at.missing(pay(at.view, kind, _other(at)) for kind in kinds)
 
 
 DEBTS_CLEARED: Final[Wants] = tuple((debts_cleared(*DebtKind), site) for site in (SOURCE, TARGET))
 
 
 def link_admitted(at: AtBroker) -> list[Call]:
-    """The peer's link gets in."""
-    return [*(at.view.link.barring(Goal.ADMIT) if at.view.link.barred else ()), *open_links(at.view)]
+    """The peer's link gets in: by its rights, and by its listeners."""
+    link = at.view.link
+    opens = [open_listener(at.view, listener) for listener in link.listeners if not listener.started]
+    return [*(link.barring(Goal.ADMIT) if link.barred else ()), *opens]
 
 
 def delivery_resumed(at: AtBroker, when: str | None = None) -> list[Call]:
@@ -199,18 +193,8 @@ def clients_kept_out(at: AtBroker) -> list[Call]:
     return [*at.view.fence.closing(opened), *at.view.fence.shutting_out()]
 
 
-def locks_stopped(at: AtBroker) -> list[Call]:
-    """No lock opens it: else closing its peer would hand the lock over, and the service with it."""
-    return [*at.view.fence.yielding()]
-
-
 RETURNED_SHUT: Final[Wants] = ((clients_kept_out, TARGET),)
 
 
 def _other(at: AtBroker) -> str:
     return at.move.target if at.view.site == at.move.source else at.move.source
-
-
-def _outlasts(view: Broker) -> bool:
-    """Say whether the closed listener of the link stays closed when the broker is restarted."""
-    return bool(view.link.listeners) and not any(listener.opens_at_boot for listener in view.link.listeners)

@@ -4,9 +4,9 @@ Each message is seen where the link brings it, and gone there once it was acknow
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json
@@ -81,10 +81,6 @@ def removals_of(view: Broker, name: str, when: str | None = LEFT) -> list[Call]:
     if view.link.keeps:
         return []
     return [call(view, Goal.STRIKE, name, view.requests.remove_queue(name), f"remove {name}", when)]
-
-
-class Trip(Protocol):
-    def __call__(self, queue: str, token: str, count: int, *, timeout_s: float) -> RoundTrip | None: ...
 
 
 NAME_STOMP = "Set `stomp:` of each broker: a rehearsal sends and receives as clients do."
@@ -177,7 +173,7 @@ class _Pair:
         evidence: dict[str, Json] = {"messages": MESSAGES, "listener": listener, **self._took}
         return Done("the messages went the whole path", evidence, self._left_out(carries))
 
-    def _made(self, part: str, by: Trip, key: str) -> Refused | None:
+    def _made(self, part: str, by: Callable[..., RoundTrip | None], key: str) -> Refused | None:
         """Send or take as a client does, with the intent on disk before; None where the broker has confirmed all."""
         why = NAME_STOMP
 

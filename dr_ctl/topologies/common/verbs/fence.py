@@ -24,10 +24,9 @@ from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker, Peer
 from dr_ctl.topologies.common.wants import RETURNED_SHUT, AtBroker, Want, Wants
 
-# Chooses units: those that are asked for, or those still to move.
-Chosen = Callable[[str | None], bool]
 OWED: Final[Wants] = ((wants.debt_recorded(DebtKind.FENCE), wants.TARGET),)
-YIELDED: Final[Wants] = ((wants.locks_stopped, wants.TARGET),)
+# No lock opens the target: else closing its peer would hand the lock over, and the service with it.
+YIELDED: Final[Wants] = ((lambda at: at.view.fence.yielding(), wants.TARGET),)
 STRUCK: Final[Wants] = ((wants.debts_cleared(DebtKind.FENCE), wants.TARGET),)
 
 
@@ -65,9 +64,8 @@ def _clients_out(views: Sequence[Broker]) -> str:
     return "clients out, shown by the listeners' flags only: the settings name no `stomp:`"
 
 
-def draft_of_returned(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
+def draft_of_returned(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     """Count what the returned site still holds for the other; an open one is closed first."""
-    del step
     closed = wants.RETURNED_SHUT if came_back_open(snapshot, move) else ()
     about = "what it still holds is counted; if it is open, it is closed first"
     return StepPlan(move.target, about, wants.planned(rules, snapshot, move, closed))
@@ -76,15 +74,13 @@ def draft_of_returned(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker
 draft: Final = drafting(wants.clients_kept_out, _clients_out, "its listeners are closed already")
 
 
-def draft_unfence(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
+def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     """Open the listeners again, unless the other site serves, then lift the pauses of runs."""
-    del rules, step
     views = snapshot.views(move.source)
     opens = snapshot.roles[move.target] is not Role.SERVING
     # A pair whose other broker is silent is left as it is.
     views = [view for view in views if view.open or snapshot.view(move.target, view.pair) is not None]
     shut = [(view, [listener for listener in view.listeners if opens and not listener.started]) for view in views]
-    paused = paused_at(snapshot, move.source)
     kept_out = [view for view in views if opens and view.fence.shut_out]
     calls = [
         *in_part("admit", (call for view in kept_out for call in view.fence.admitting())),
@@ -92,9 +88,9 @@ def draft_unfence(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], m
             "listeners", (call for view, listeners in shut for call in view.fence.opening(listeners, Peer.CLOSED))
         ),
         *(receipts.strikes(snapshot) if opens else ()),
+        *(resume(view, queue) for view, queue in paused_at(snapshot, move.source)),
     ]
-    about = "clients let in again, and what runs have paused lifted"
-    return StepPlan(move.source, about, (*calls, *(resume(view, queue) for view, queue in paused)))
+    return StepPlan(move.source, "clients let in again, and what runs have paused lifted", tuple(calls))
 
 
 def held(at: AtBroker) -> Iterator[Call]:

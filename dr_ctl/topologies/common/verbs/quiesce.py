@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from os.path import commonprefix
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Severity, some
 from dr_ctl.core.system import in_background
-from dr_ctl.engine.plan import Call, Goal, PlannedStep
+from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.access import FOR_PAUSES
-from dr_ctl.topologies.common.calls import TOGETHER, of_new_queues, of_those_left, pause, queues_of, resume, together
+from dr_ctl.topologies.common.calls import TOGETHER, call, pause, queues_of, resume, together
 from dr_ctl.topologies.common.recipe import Undo
-from dr_ctl.topologies.common.rules import selected
+from dr_ctl.topologies.common.rules import selected, selects_all
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker, Queue
 from dr_ctl.topologies.common.wants import SOURCE, AtBroker, Wants, planning
@@ -43,7 +44,7 @@ def beginnings(
         names = groups.pop()
         if len(names) < LEAST:
             continue
-        beginning = _common(names[0], names[-1])
+        beginning = commonprefix((names[0], names[-1]))  # noqa: RUF071 - of all of them, as they are sorted; no paths
         at = bisect_left(other_names, beginning)
         if may_begin(beginning) and not (at < len(other_names) and other_names[at].startswith(beginning)):
             by_beginning[beginning] = names
@@ -56,20 +57,10 @@ def beginnings(
     return by_beginning
 
 
-def _common(first: str, last: str) -> str:
-    """The text that all of some sorted names begin with, seen from the first and the last."""
-    length = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
-    return first[:length]
-
-
-def _quiet(at: AtBroker) -> list[Call]:
-    return _planned(at, Goal.PAUSE)
-
-
 draft: Final = planning(
     SOURCE,
     "dispatch stops; clients finish what they hold",
-    (_quiet, SOURCE),
+    (lambda at: _planned(at, Goal.PAUSE), SOURCE),
     limits=lambda rules, step, _: {"within": step.limits.get("within", rules.timeouts.quiesce_s)},
 )
 
@@ -108,12 +99,8 @@ def lifts(at: AtBroker) -> list[Call]:
     return _calls(at, Goal.RESUME, to_lift(at))
 
 
-def _lifted(at: AtBroker) -> list[Call]:
-    """The pauses that quiesce will have made, and those of an interrupted run, are lifted."""
-    return [*_planned(at, Goal.RESUME), *lifts(at)]
-
-
-LIFTED: Final[Wants] = ((_lifted, SOURCE),)
+# The pauses that quiesce will have made, and those of an interrupted run, are lifted.
+LIFTED: Final[Wants] = ((lambda at: [*_planned(at, Goal.RESUME), *lifts(at)], SOURCE),)
 
 
 def _planned(at: AtBroker, goal: Goal) -> list[Call]:
@@ -124,8 +111,13 @@ def _planned(at: AtBroker, goal: Goal) -> list[Call]:
         return []
     calls = _calls(at, goal, queues)
     alike = sum(len(queues_of(call, at.view)) for call in calls if call.part == TOGETHER)
-    left = [of_those_left(at.view, goal, alike)] if alike else []
-    return [*calls, *left, of_new_queues(at.view, goal, NEW_QUEUES)]
+    single = [("a queue by itself", LEFT_OUT, alike)] if alike else []
+    asked = at.view.requests.of_queues(goal, "")
+    more = [
+        call(at.view, goal, ALL, asked, f"{goal.value} {what}", when, at_most)
+        for what, when, at_most in (*single, ("a queue created meanwhile", "a queue is new", NEW_QUEUES))
+    ]
+    return [*calls, *more]
 
 
 def _calls(at: AtBroker, goal: Goal, queues: Sequence[Queue], when: str | None = None) -> list[Call]:
@@ -134,7 +126,7 @@ def _calls(at: AtBroker, goal: Goal, queues: Sequence[Queue], when: str | None =
     if view.takes_beginnings:
         mine = {queue.name for queue in meant(at)} - {*at.was["paused"]}
         others = (queue.name for queue in view.queues if queue.name not in mine)
-        alike = beginnings((queue.name for queue in queues), others, at.rules.selects_all)
+        alike = beginnings((queue.name for queue in queues), others, partial(selects_all, at.rules.queues))
     covered = {name for names in alike.values() for name in names}
     make = pause if goal is Goal.PAUSE else resume
     return [
@@ -152,7 +144,10 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 
     def look() -> _Dispatch:
         now = _dispatch(tools, views, move)
-        now.unwritten = _written_down(tools, now, move)
+        # Queues that were created between the look and a call for many were paused by that too: a later run, after a
+        # crash, has to know them.
+        why = [tools.sender.paused_too(move.source, pair, names) for pair, names in now.new.items()]
+        now.unwritten = next((each for each in why if each is not None), None)
         context.sample({"delivering": now.total})
         context.waiting("messages that clients hold", now.total, now.why)
         return now
@@ -189,13 +184,6 @@ def _pause(tools: Tools[Broker], views: list[Broker], move: Move, context: StepC
     return views, count
 
 
-def _written_down(tools: Tools[Broker], now: _Dispatch, move: Move) -> str | None:
-    """Write down queues that were created between the look and a call for many: the call paused them too. A later run,
-    after a crash, has to know them."""
-    why = [tools.sender.paused_too(move.source, pair, names) for pair, names in now.new.items()]
-    return next((each for each in why if each is not None), None)
-
-
 @dataclass
 class _Dispatch:
     """A poll: messages that clients hold by queue, queues that dispatch still, and queues that cannot be counted.
@@ -218,18 +206,12 @@ class _Dispatch:
         return "clients have not finished them" if self.busy else None
 
 
-def _polled(tools: Tools[Broker], views: Iterable[Broker]) -> list[Mapping[str, tuple[int, bool]]]:
-    """Messages in delivery and the pause of each queue, by broker."""
-    return tools.observer.together(
-        lambda access: access.dispatch(), [tools.observer.brokers[view.site][view.pair] for view in views]
-    )
-
-
 def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dispatch:
     """Poll the queues that quiesce is for. A queue missing from the poll is ignored only if a look shows it gone."""
     now = _Dispatch()
-    for view, queues in zip(views, _polled(tools, views), strict=True):
-        access = tools.observer.brokers[move.source][view.pair]
+    accesses = [tools.observer.brokers[move.source][view.pair] for view in views]
+    polled = tools.observer.together(lambda access: access.dispatch(), accesses)
+    for access, view, queues in zip(accesses, views, polled, strict=True):
         mine = [queue.name for queue in meant(tools.at(view, move))]
         for name in [name for name in mine if name in queues]:
             count, paused = queues[name]
@@ -272,8 +254,7 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
     return Refused.of(finding, evidence={"queues": dict(busy)})
 
 
-def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    del step
+def undo(tools: Tools[Broker], _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     views = tools.observer.answering(move.source)
     pairs = {view.pair for view in views if to_lift(tools.at(view, move))}
     if left := _lift_all(tools, [view for view in views if view.pair in pairs], move, context):
@@ -301,21 +282,19 @@ class Lifting:
 def lifting(tools: Tools[Broker], move: Move, context: StepContext) -> Iterator[Lifting]:
     """Lift the pauses while the block runs. The block always waits for the end: the calls are in the journal."""
     lifted = Lifting()
-    under_way = in_background(partial(_lift, tools, move, context), "lift pauses")
+
+    def lift() -> list[str]:
+        known = [access.names() for access in tools.observer.at(move.source)]
+        return _lift_all(tools, _paused_now(tools, known), move, context)
+
+    under_way = in_background(lift, "lift pauses")
     try:
         yield lifted
     finally:
         try:
-            lifted.why_not = under_way.result()
+            lifted.why_not = some(left) if (left := under_way.result()) else None
         except BrokerError as error:
             lifted.why_not = str(error)
-
-
-def _lift(tools: Tools[Broker], move: Move, context: StepContext) -> str | None:
-    """Gives None once all queues were seen to be resumed."""
-    known = [access.names() for access in tools.observer.at(move.source)]
-    left = _lift_all(tools, _paused_now(tools, known), move, context)
-    return some(left) if left else None
 
 
 def _paused_now(tools: Tools[Broker], known: Sequence[Broker]) -> list[Broker]:

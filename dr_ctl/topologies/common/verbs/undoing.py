@@ -74,9 +74,8 @@ def _left(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
     return [call for call in calls if call in again or not holds(call, views)]
 
 
-def _shipping(tools: Tools[Any], calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
+def _shipping(tools: Tools[Any], calls: Sequence[Call], _move: Move, context: StepContext) -> Outcome:
     """A broker that is away is not waited for: clients are. What takes its time to connect does so by itself."""
-    del move
     views = [view for site in sorted({call.site for call in calls}) for view in tools.observer.answering(site)]
     answering = {(view.site, view.pair) for view in views}
     stopped = [call for call in calls if call.goal is Goal.LINK_UP]
