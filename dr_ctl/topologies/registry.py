@@ -1,6 +1,6 @@
 """The topologies there are: the id that the settings name, and the module that opens it, loaded only then."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
@@ -62,16 +62,12 @@ def probed(account: Account, *, timeout_s: float) -> Probed | None:
     wire = Wire(account)
     with closing(wire):
         for family, module in _PROBES.items():
-            signs = sorted({sign for each in PROPOSERS for sign in _signs(each, family)})
+            proposers = [proposer for name in PROPOSERS if (proposer := PROPOSERS.named(name)).family is family]
+            signs = sorted({sign for proposer in proposers for sign in proposer.signs})
             probe: Callable[..., Probed | None] = import_module(module).probe
             if (found := probe(Reader(wire), signs, timeout_s=timeout_s)) is not None:
                 return found
     return None
-
-
-def _signs(topology: str, family: Family) -> Sequence[str]:
-    proposer = PROPOSERS.named(topology)
-    return proposer.signs if proposer.family is family else ()
 
 
 def proposed(local: Place, peer: Place, topology: str | None = None) -> Proposal | None:

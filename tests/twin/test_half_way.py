@@ -85,7 +85,7 @@ class Half:
             raise Died
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(procedure, "wait", die)
+            patch.setattr(procedure, "Wait", die)
             with pytest.raises(Died):
                 self.returns()
 

@@ -50,14 +50,6 @@ def documents(broker: str) -> str:
     return _queue(broker, '"dr-ctl.*"', "*", '"dr-ctl.*"')
 
 
-def all_bridges(broker: str) -> str:
-    return f"{server(broker)},component=bridges,name=*"
-
-
-def all_diverts(broker: str) -> str:
-    return f"{server(broker)},component=addresses,address=*,subcomponent=diverts,divert=*"
-
-
 def outflows(broker: str) -> str:
     """Every store-and-forward queue of a mirror."""
     name = '"$ACTIVEMQ_ARTEMIS_MIRROR_*"'

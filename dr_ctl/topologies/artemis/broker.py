@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeVar
 
-from dr_ctl.core.errors import Passive, StartingOrEnding, TooOld
+from dr_ctl.core.errors import Passive, StartingOrEnding
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.notation import if_known
@@ -42,11 +43,13 @@ Operation = tuple[str, tuple[Json, ...]]
 
 class BrokerStore:
     """The operations that write documents at a broker, and how their text is read back: where versions take a queue's
-    whole configuration in one call. `attributes` are read of the queue, its name included."""
+    whole configuration in one call. `attributes` are read of the queue, its name included; `shown` lets its management
+    show the queue of a document, beside what all of them have."""
 
     attributes: ClassVar[tuple[str, ...]] = ("Name", "User", "InternalQueue")
-    shown: ClassVar[dict[str, str | bool | int]] = {}
-    """What lets its management show the queue of a document, beside what all of them have."""
+
+    def __init__(self, shown: Mapping[str, bool] = MappingProxyType({})) -> None:
+        self.shown = dict[str, str | bool | int](shown)
 
     def create(self, name: str, text: str, *, kind: str | None = None) -> Operation:
         """Write one down; of a `kind` that is numbered, an existing one is an error, and all share an address."""
@@ -79,14 +82,9 @@ class BrokerStore:
         return not fields.has("InternalQueue") or fields.flag("InternalQueue")
 
 
-class ShownStore(BrokerStore):
-    """For versions whose management shows no queue of the broker's own."""
-
-    shown: ClassVar[dict[str, str | bool | int]] = {"internal": False}
-
-
 IN_USER: Final = BrokerStore()
-IN_SHOWN: Final = ShownStore()
+# For versions whose management shows no queue of the broker's own.
+IN_SHOWN: Final = BrokerStore({"internal": False})
 SHOWS_INTERNAL: Final = (2, 32)
 _QUEUE: Final[dict[str, str | bool | int]] = {"routing-type": "ANYCAST", "durable": True, "internal": True}
 
@@ -152,9 +150,6 @@ class ArtemisRequests(Requests):
 
     def canary(self, name: str) -> Request:
         return self.of_server(self.document_queue.canary(name))
-
-    def remove_queue(self, name: str) -> Request:
-        return self.remove(name)
 
 
 STILL_OUT: Final = "the broker still keeps them out"
@@ -315,19 +310,6 @@ def _by_word(asked: Request) -> list[frozenset[str]]:
 SESSIONS: Final = "$sys.mqtt.sessions"
 
 
-def stays(view: Broker) -> Sequence[str]:
-    """What of it lies there, as sentences' parts."""
-    retained = {queue.name.removeprefix(MQTT_RETAINED): queue.depth for queue in view.queues if queue.retained}
-    topics = sorted(name for name, depth in retained.items() if depth > 0)
-    sessions = view.named[SESSIONS].depth if SESSIONS in view.named else 0
-    kept = []
-    if topics:
-        kept.append(f"{sum(map(retained.__getitem__, topics))} retained message(s) of MQTT ({some(topics)})")
-    if sessions > 0:
-        kept.append(f"the session state of {sessions} client(s) of MQTT")
-    return kept
-
-
 def of_mqtt(view: Broker, peer: Broker) -> Iterator[Finding]:
     """Tell what stays at the serving site."""
     if stays := view.stays:
@@ -401,6 +383,13 @@ class Coordinator:
         return self.status == "Locked"
 
 
+def link_users(view: ArtemisBroker) -> set[str]:
+    """The users that are connected at the listeners of the peer's link."""
+    ports = {listener.port for listener in view.link.listeners if listener.port is not None}
+    several = [connection.user.split(",") for connection in view.connections if connection.port in ports]
+    return {user.strip() for users in several for user in users}
+
+
 def lock_states(view: ArtemisBroker) -> str:
     return some([f"{coordinator.name} {coordinator.status}" for coordinator in view.coordinators]) or "none"
 
@@ -433,15 +422,6 @@ def is_since(version: str, least: tuple[int, ...]) -> bool:
     """Say whether a version is that one or a later one."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return numbers is not None and (int(numbers[1]), int(numbers[2])) >= least
-
-
-def must_be_since(url: str, server: Fields, least: tuple[int, ...], what: str) -> None:
-    """Raise `TooOld` of a broker of an older version, which does not tell `what`."""
-    if server.has("Version") and not is_since(version := server.text("Version"), least):
-        first = ".".join(map(str, least))
-        raise TooOld(
-            f"{url}: Artemis {version} does not tell {what}: nothing could be proven. {first} is the first that does"
-        )
 
 
 def must_be_active(url: str, known: Group, server: Fields) -> None:
@@ -567,7 +547,16 @@ class ArtemisBroker(Broker):
 
     @property
     def stays(self) -> Sequence[str]:
-        return stays(self)
+        """What MQTT keeps, which no link brings over."""
+        retained = {queue.name.removeprefix(MQTT_RETAINED): queue.depth for queue in self.queues if queue.retained}
+        topics = sorted(name for name, depth in retained.items() if depth > 0)
+        sessions = self.named[SESSIONS].depth if SESSIONS in self.named else 0
+        kept = []
+        if topics:
+            kept.append(f"{sum(map(retained.__getitem__, topics))} retained message(s) of MQTT ({some(topics)})")
+        if sessions > 0:
+            kept.append(f"the session state of {sessions} client(s) of MQTT")
+        return kept
 
     @property
     def requests(self) -> ArtemisRequests:

@@ -413,12 +413,6 @@ def limits_of_server(fields: Fields, up_ms: int) -> tuple[Obstacle, ...]:
     return (Obstacle(text, "Make room on that disk, or raise max-disk-usage in its broker.xml."),)
 
 
-def memory_is_full(fields: Fields) -> bool:
-    """Say whether all addresses together are at the limit of the broker's memory."""
-    used, most = fields.optional_share("AddressMemoryUsage"), fields.optional_share("GlobalMaxSize")
-    return used is not None and most is not None and 0 < most <= used
-
-
 def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tuple[Obstacle, ...]:
     """Addresses of clients' queues that are paused, blocked, or at a limit that keeps messages out. Raises
     `BrokerError`."""
@@ -428,19 +422,22 @@ def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tu
         timeout_s=timeout_s,
     )
     rows = {name: row for bean, row in addresses.beans() for name in (beans.parts(bean)["address"],) if name in own}
-    is_full = memory_is_full(Fields(beans.server(view.broker), server.value()))
-    at_limit = sorted(name for name, row in rows.items() if is_full or _at_limit(row))
+    fields = Fields(beans.server(view.broker), server.value())
+    used, most = fields.optional_share("AddressMemoryUsage"), fields.optional_share("GlobalMaxSize")
+    is_full = used is not None and most is not None and 0 < most <= used  # all addresses together are
+    # One that refuses or drops says that it pages; one that blocks does not, and counts more than its limit.
+    at_limit = sorted(
+        name
+        for name, row in rows.items()
+        if is_full
+        or (row.has("AddressLimitPercent") and row.number("AddressLimitPercent") >= _FULL)
+        or row.flag("Paging")
+    )
     return (
         *_said(rows, "Paused", "are paused: their clients get nothing", "Resume them in the console."),
         *_said(rows, "BlockedViaManagement", "are blocked by management: their senders wait", "unblock() them there."),
         *_kept_out(at_limit, policies(reader, view, at_limit, timeout_s), everywhere=is_full),
     )
-
-
-def _at_limit(row: Fields) -> bool:
-    """An address that refuses or drops says that it pages; one that blocks does not, and counts more than its limit."""
-    percent = row.number("AddressLimitPercent") if row.has("AddressLimitPercent") else 0
-    return percent >= _FULL or row.flag("Paging")
 
 
 def _said(rows: Mapping[str, Fields], flag: str, what: str, remedy: str) -> Iterator[Obstacle]:

@@ -12,7 +12,7 @@ from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.artemis.broker import ASIDE, lock_states, of_mqtt
+from dr_ctl.topologies.artemis.broker import ASIDE, link_users, lock_states, of_mqtt
 from dr_ctl.topologies.bridges.messages import COMPARED
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import reasons
@@ -178,16 +178,9 @@ def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
         yield found("DR-BRIDGE-009", broker=name)
         return
     roles = ", ".join(lasting.roles)
-    ports = {listener.port for listener in view.link.listeners if listener.port is not None}
-    linked = {
-        user.strip()
-        for connection in view.connections
-        if connection.port in ports
-        for user in connection.user.split(",")
-    }
     if view.users is None:
         yield found("DR-FENCE-005", broker=name, link="the bridges", roles=roles)
-    elif same := sorted(user for user in linked if view.users.get(user, frozenset()) & {*lasting.roles}):
+    elif same := sorted(user for user in link_users(view) if view.users.get(user, frozenset()) & {*lasting.roles}):
         yield found("DR-FENCE-006", broker=name, users=", ".join(same), link="the bridges", roles=roles)
 
 
@@ -243,8 +236,9 @@ def of_paused_copy(unit: str, view: BrokerView, peer: BrokerView) -> Iterator[Fi
 
 def _delayed(unit: str, view: BrokerView, peer: BrokerView, move: Move, rules: Rules) -> Iterator[Finding]:
     """Find what a bridge does not ship for longer than a drain behind the fence waits while nothing moves."""
-    flow, waits_s = view.flow(unit), min(rules.within(move), rules.drain.stall)
-    late = flow.not_due_within(waits_s) if flow is not None else 0
+    flow, waits_s, late = view.flow(unit), min(rules.within(move), rules.drain.stall), 0
+    if flow is not None:
+        late = flow.not_due if flow.due_s is None else sum(due_s > waits_s for due_s in flow.due_s)
     if late > move.ask.accept_difference.get(unit, 0):
         yield found(
             "DR-BRIDGE-020",

@@ -124,11 +124,7 @@ def draft_of_returned(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Brok
     return StepPlan(move.target, "what it still holds is counted; its queues are closed first", tuple(calls))
 
 
-def _close(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
-    return _closed(tools, move.source, _chosen(move), move, context)
-
-
-act: Final = acting(_close)
+act: Final = acting(lambda tools, move, context: _closed(tools, move.source, _chosen(move), move, context))
 
 
 def _closed(tools: BridgesTools, site: str, chosen: Chosen, move: Move, context: StepContext) -> Outcome:

@@ -4,7 +4,7 @@ A bridge that is stopped is started. A lost site is taken in again while no queu
 let in, and compared.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -14,7 +14,6 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
-from dr_ctl.core.notation import if_known
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
@@ -24,7 +23,7 @@ from dr_ctl.topologies.bridges.duplicates import Lacking, copies_done, lacking
 from dr_ctl.topologies.bridges.reading import READS, Access
 from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen, whole
-from dr_ctl.topologies.common import waiting, wants
+from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import START, STOP, call, pause, request, resume
 from dr_ctl.topologies.common.idstore import NotRead
 from dr_ctl.topologies.common.link import total
@@ -34,7 +33,7 @@ from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs.undoing import as_before
 from dr_ctl.topologies.common.view import Acceptor, Queue
-from dr_ctl.topologies.common.waiting import attached
+from dr_ctl.topologies.common.waiting import Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links_as_before, planning
 
 STOPPED: Final = "it is stopped"
@@ -70,17 +69,15 @@ def _stopped(at: AtBroker) -> list[Call]:
     )
 
 
-def _started_again(at: AtBroker) -> list[Call]:
-    return at.missing(_start(at.view, bridge) for bridge in _bridges(at.view, at.move.ask.includes))
-
-
 draft_catch_up: Final = planning(
     SOURCE, "{serving}the bridges connected, the buffers small", (_started, SOURCE), limits=Rules.catching_up
 )
 draft_drain: Final = planning(
     TARGET, "all messages shipped, all processed ids applied", (_started, SOURCE), limits=Rules.draining
 )
-AGAIN: Final[Wants] = ((_started_again, SOURCE),)
+AGAIN: Final[Wants] = (
+    (lambda at: at.missing(_start(at.view, each) for each in _bridges(at.view, at.move.ask.includes)), SOURCE),
+)
 # Connected bridges too: a bridge that hangs may say that it is connected.
 draft_restart: Final = planning(
     SOURCE,
@@ -130,26 +127,15 @@ class Direction:
         return [call for call in starts(view, self.chosen) if not view.holds(call)]
 
 
-def wait(
-    tools: BridgesTools, directions: Sequence[Direction], context: StepContext, small: int = 0
-) -> waiting.Wait[BrokerView]:
-    """A wait for several directions at once. `small` is how much may be left."""
-    return waiting.Wait(tools, directions, context, UNDER_WAY, small)
-
-
 def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """While the source serves: the bridges connected, and little enough under way that a drain takes a moment."""
     ways = tools.observer.ways(move)
     before = _ids_lacking(tools, move)
-    waiting = wait(tools, [Direction(*way, move.moves, IdBarrier()) for way in ways], context, SMALL)
-    failed = waiting.until(tools.timeouts.link_poll_s, step.limits)
-    if failed is not None:
-        if waiting.first is not None and waiting.last is not None and waiting.last >= waiting.first > SMALL:
-            return Refused(f"the buffers grow while clients work: {waiting.first} under way, then {waiting.last}")
-        return Refused(failed.text)
-    if lost := _ids_lost(tools, move, before, waiting.last or 0):
-        return Refused(lost[0].text, findings=tuple(lost))
-    return Done(f"{if_known(waiting.last)} under way", {"under_way": waiting.last, "started": waiting.mended})
+    wait = Wait(tools, [Direction(*way, move.moves, IdBarrier()) for way in ways], context, UNDER_WAY, SMALL)
+    outcome = wait.caught_up(step.limits, "the buffers grow", "under way")
+    if isinstance(outcome, Done) and (lost := _ids_lost(tools, move, before, wait.last or 0)):
+        return Refused.of(*lost)
+    return outcome
 
 
 def _ids_lacking(tools: BridgesTools, move: Move) -> dict[str, Lacking]:
@@ -182,10 +168,10 @@ def drain(tools: BridgesTools, step: PlannedStep, move: Move, context: StepConte
         Direction(*way, move.moves, gate.barrier(move.source, way[0].pair), accepted=accepted)
         for way in tools.observer.ways(move)
     ]
-    waiting = wait(tools, ways, context)
+    wait = Wait(tools, ways, context, UNDER_WAY)
     # The gate looks again, over its window.
-    failed = waiting.until(tools.rules.drain.poll, step.limits, lambda view: view.open_among(move.moves), calms=1)
-    return failed or Done("nothing is under way", {"started": waiting.mended})
+    failed = wait.until(tools.rules.drain.poll, step.limits, lambda view: view.open_among(move.moves), calms=1)
+    return failed or Done("nothing is under way", {"started": wait.mended})
 
 
 def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -228,14 +214,6 @@ def _queues_paused(at: AtBroker) -> list[Call]:
     return at.missing(pause(at.view, queue, HOLDS) for queue in _served(at))
 
 
-def _delivered(at: AtBroker) -> list[Call]:
-    return at.missing(resume(at.view, queue, None if queue.paused else HELD) for queue in _served(at))
-
-
-def _all_started(at: AtBroker) -> list[Call]:
-    return starts(at.view, whole)
-
-
 def _ways_in(at: AtBroker) -> list[Call]:
     """The listeners of a returned site: the peer's bridges use one, the processor of the ids another. The queues are
     closed, so that no client gets in."""
@@ -246,10 +224,12 @@ QUEUES_PAUSED: Final[Wants] = ((_queues_paused, wants.SOURCE),)
 LET_IN: Final[Wants] = (
     (wants.link_admitted, wants.SOURCE),
     (_ways_in, wants.TARGET),
-    (_all_started, wants.SOURCE),
-    (_all_started, wants.TARGET),
+    *((lambda at: starts(at.view, whole), site) for site in (SOURCE, TARGET)),
 )
-DELIVERED: Final[Wants] = ((_delivered, wants.SOURCE), *wants.DEBTS_CLEARED)
+DELIVERED: Final[Wants] = (
+    (lambda at: at.missing(resume(at.view, each, None if each.paused else HELD) for each in _served(at)), SOURCE),
+    *wants.DEBTS_CLEARED,
+)
 draft_reinstate: Final = wants.planning(
     wants.TARGET,
     "its residue and its ids are let in while nothing is delivered; both directions drain",
@@ -280,15 +260,14 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
         return refused
     if (refused := tools.reach(LET_IN, move, context)) is not None:
         return refused
-    sites = tools.observer.brokers
-    pairs = [(serving, sites[move.target][pair]) for pair, serving in sites[move.source].items()]
+    pairs = tools.observer.between(move.source, move.target)
     # A queue that the returned site alone serves gets messages all the time, and none of them is residue.
     closed = {unit for view in tools.views(move.target) for unit, is_open in view.units.items() if not is_open}
     back = [Direction(peer, local, closed.__contains__, IdBarrier()) for local, peer in pairs]
     # Clients go on sending to the serving site: in that direction the wait covers only messages that lay there.
     forth = [Direction(local, peer, whole, IdBarrier(), MessageBarrier()) for local, peer in pairs]
-    waiting = wait(tools, [*back, *forth], context)
-    if (failed := waiting.until(tools.rules.drain.poll, step.limits)) is not None:
+    wait = Wait(tools, [*back, *forth], context, UNDER_WAY)
+    if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     pauses = any(call.goal is Goal.PAUSE for call in step.calls)
     findings = [*_done_there(tools, move)] if pauses else []  # before anybody delivers what came
@@ -299,10 +278,9 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
 
 def _done_there(tools: BridgesTools, move: Move) -> Iterator[Finding]:
     """Messages that consumers of the returned site had done when it was lost, and that nobody was told of."""
-    for pair, serving in tools.observer.brokers[move.source].items():
-        way = tools.observer.brokers[move.target][pair], serving
+    for serving, returned in tools.observer.between(move.source, move.target):
         try:
-            yield from duplicates.done_at(way, serving.read(), timeout_s=LOOK_S)
+            yield from duplicates.done_at((returned, serving), serving.read(), timeout_s=LOOK_S)
         except NotRead as error:
             yield duplicates.not_compared(error)
 
@@ -353,10 +331,14 @@ def _duplicates(tools: BridgesTools, move: Move, unapplied: int | None) -> list[
 def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: StepContext) -> Outcome:
     """Compare the id stores where the settings name them: the serving site must know all ids that the returned site has
     processed. An earlier step waited for the messages; copies that found no queue at the returned site are reported."""
-    findings = list(_unrouted(tools, move))
+    findings: list[Finding] = []
+    for view in tools.observer.look_at(move.target):
+        counts = [f"{unit} {count}" for unit, count in view.unrouted.items() if count and view.flow(unit) is not None]
+        if counts:
+            findings.append(found("DR-RECONCILE-002.unrouted", site=view.site, pair=view.pair, counts=some(counts)))
     unknown: dict[str, Json] = {}
-    for pair, serving in tools.observer.brokers[move.source].items():
-        returned_ids, serving_ids = tools.observer.brokers[move.target][pair].ids, serving.ids
+    for serving, returned in tools.observer.between(move.source, move.target):
+        returned_ids, serving_ids, pair = returned.ids, serving.ids, serving.pair
         if returned_ids is not None and serving_ids is not None:
             unknown[pair] = None
             try:
@@ -369,13 +351,6 @@ def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: Ste
                 ids = some([f"{queue} {count}" for queue, count in lacking.items()])
                 findings.append(found("DR-RECONCILE-004.unknown_ids", target=move.target, source=move.source, ids=ids))
     return Done("compared as far as it can be", {"ids_not_known": unknown or None}, tuple(findings))
-
-
-def _unrouted(tools: BridgesTools, move: Move) -> Iterator[Finding]:
-    for view in tools.observer.look_at(move.target):
-        counts = [f"{unit} {count}" for unit, count in view.unrouted.items() if count and view.flow(unit) is not None]
-        if counts:
-            yield found("DR-RECONCILE-002.unrouted", site=view.site, pair=view.pair, counts=some(counts))
 
 
 UNDO_REINSTATE: Final = Undo(

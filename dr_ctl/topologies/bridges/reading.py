@@ -1,7 +1,7 @@
 """The way to each broker that bridges join, the readings of it, and a look at both sites, whose units are queues."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -22,7 +22,7 @@ from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.calls import ANY_ADDRESS
 from dr_ctl.topologies.common.checks import on_purpose
 from dr_ctl.topologies.common.idstore import Store
-from dr_ctl.topologies.common.snapshot import Silent, Snapshot
+from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Config, Queue
 
 _DIALECT: Final = parts.Dialect()
@@ -43,8 +43,8 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     post = Post()
     basis = parts.Basis(post, broker, _DIALECT)
     queueing = post.ask(Read(beans.queue(broker), _QUEUE))
-    bridging = post.ask(Read(beans.all_bridges(broker), _BRIDGE))
-    diverting = post.ask(Read(beans.all_diverts(broker), _DIVERT))
+    bridging = post.ask(Read(server + parts.BRIDGES, _BRIDGE))
+    diverting = post.ask(Read(server + parts.DIVERTS, _DIVERT))
     addressing = post.ask(Read(beans.address(broker), _ADDRESS))
     users = post.ask(Ask(server, Listing.USERS, ("",)))
     usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,)))
@@ -57,7 +57,9 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
         flows = joined([_divert(row) for _, row in diverting.beans()], listed, bridges)
         ids = next((flow for flow in flows if flow.divert.exclusive), None)
         addresses = {beans.parts(bean)["address"]: row for bean, row in addressing.beans()}
-        queues = _without_own(listed, flows, ids)
+        # Queues that carry messages and ids are the broker's own; others are clients' queues.
+        own = {flow.divert.to for flow in flows} | ({ids.unit} if ids is not None else set())
+        queues = [replace(queue, internal=True) if queue.address in own else queue for queue in listed]
         return BrokerView(
             pair=pair,
             site=site,
@@ -114,12 +116,6 @@ def joined(diverts: Iterable[Divert], queues: Sequence[Queue], bridges: Sequence
     return flows
 
 
-def _without_own(queues: Iterable[Queue], flows: Sequence[Flow], ids: Flow | None) -> list[Queue]:
-    """Mark queues that carry messages and ids as the broker's own; others are clients' queues."""
-    own = {flow.divert.to for flow in flows} | ({ids.unit} if ids is not None else set())
-    return [replace(queue, internal=True) if queue.address in own else queue for queue in queues]
-
-
 def _bridge(bean: str, fields: Fields) -> Bridge:
     properties = (
         fields.optional_text("TransformerPropertiesAsJSON") if fields.has("TransformerPropertiesAsJSON") else None
@@ -168,14 +164,15 @@ class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
         return [self.unit(name, brokers) for name in names]
 
     def findings(self) -> Sequence[Finding]:
-        ways = (finding for view in self._all() for finding in checks.of_ways(view, self.peer(view)))
-        return [*snapshot.Snapshot.findings(self), *on_purpose(self, ways), *self._paused_copies()]
-
-    def _paused_copies(self) -> Iterator[Finding]:
-        for view in self._all():
-            peer = self.peer(view)
-            for flow in view.flows if peer is not None else ():
-                yield from checks.of_paused_copy(flow.unit, view, peer)
+        views = [(view, self.peer(view)) for view in self._all()]
+        ways = (finding for both in views for finding in checks.of_ways(*both))
+        paused = [
+            finding
+            for view, peer in views
+            for flow in (view.flows if peer is not None else ())
+            for finding in checks.of_paused_copy(flow.unit, view, peer)
+        ]
+        return [*snapshot.Snapshot.findings(self), *on_purpose(self, ways), *paused]
 
     def rows(self, at: datetime) -> Sequence[Row]:
         """Without dead letters and what has expired: no divert copies these, and a failover brings none of them."""
@@ -235,8 +232,6 @@ class Access(access.Access[BrokerView]):
 
 
 Way = tuple[Access, Access]
-
-
 Observer = observer.Observer[BrokerView, Access]
 
 
@@ -254,15 +249,9 @@ def _with_what_is_forwarded(observer: Observer, look: Callable[[], Snapshot[Brok
             return view
         return replace(view, unannounced=unannounced(reader, view, access.ids, access.id_header))
 
-    sites = {
-        site: {pair: each if isinstance(each, Silent) else read(each) for pair, each in brokers.items()}
-        for site, brokers in snapshot.sites.items()
-    }
-    return replace(snapshot, sites=sites)
+    return snapshot.changed(read)
 
 
-def _snapshot(sites: observer.Sites[BrokerView]) -> BridgesSnapshot:
-    return BridgesSnapshot(with_idle(sites))
-
-
-READS: Final = observer.Reads(Access.each, _snapshot, observed=_with_what_is_forwarded, by_pair=False)
+READS: Final = observer.Reads(
+    Access.each, lambda sites: BridgesSnapshot(with_idle(sites)), observed=_with_what_is_forwarded, by_pair=False
+)

@@ -195,9 +195,8 @@ class BridgesTools(Tools[BrokerView]):
     def open_at(self, view: BrokerView, move: Move) -> Sequence[str]:
         return view.open_among(move.moves)
 
-    def open_again(self, site: str, calls: Sequence[Call], context: StepContext, within_s: float = 0.0) -> str | None:
+    def open_again(self, site: str, calls: Sequence[Call], context: StepContext, _within_s: float = 0.0) -> str | None:
         """Rights come last here: until then each unit is closed, whatever its queues deliver."""
-        del within_s
         queues = [call for call in calls if call.goal is Goal.OPEN]
         self.change(queues, context)
         if (why := self.admit(site, [call for call in calls if call.goal in ROLES], context)) is not None:

@@ -269,9 +269,6 @@ class Flow:
         """Delayed messages: a bridge ships one when it is due."""
         return self.buffer.scheduled if self.buffer is not None else 0
 
-    def not_due_within(self, seconds: float) -> int:
-        return self.not_due if self.due_s is None else sum(due_s > seconds for due_s in self.due_s)
-
     def to_ship_now(self, accepted: Mapping[str, int]) -> int | None:
         """What a move waits for: delayed messages too, but where a person lets so many be behind."""
         later = self.not_due if accepted.get(self.unit, 0) >= self.not_due else 0

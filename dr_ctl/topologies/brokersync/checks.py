@@ -99,15 +99,10 @@ def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
         view, peer = snapshot.view(opened, pair), snapshot.view(other, pair)
         if view is None or peer is None or view.open or peer.open or receipts.held_at(view) is not None:
             continue
+        key = "DR-SYNC-004.both_closed" if unfence else "DR-SYNC-005.both_closed"
         for counted in parity.counts(view, peer, case.rules.queues):
-            if counted.lacks and unfence:
-                yield found(
-                    "DR-SYNC-004.both_closed", queue=counted.queue, opened=opened, other=other, count=counted.lacks
-                )
-            elif counted.lacks:
-                yield found(
-                    "DR-SYNC-005.both_closed", queue=counted.queue, opened=opened, other=other, count=counted.lacks
-                )
+            if counted.lacks:
+                yield found(key, queue=counted.queue, opened=opened, other=other, count=counted.lacks)
 
 
 def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:

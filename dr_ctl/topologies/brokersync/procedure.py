@@ -14,7 +14,7 @@ from typing import Any, Final
 from dr_ctl.core.document import document
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, some
-from dr_ctl.core.notation import if_known, matches
+from dr_ctl.core.notation import matches
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
@@ -180,7 +180,15 @@ def cleared(
     for counted, apart in differing:
         accepted = move.ask.accept_difference.get(counted.queue)
         if apart.lacks and len(apart.lacks) != accepted:
-            return _lacks(counted.queue, apart.lacks, source, target)
+            return refused(
+                "DR-PARITY-004.one_queue_by_id",
+                {counted.queue: {f"only at {source.site}": apart.lacks}},
+                count=len(apart.lacks),
+                queue=counted.queue,
+                site=source.site,
+                other_site=target.site,
+                accepting=accepting({counted.queue: len(apart.lacks)}),
+            )
         if apart.stays and len(apart.stays) != accepted:
             finding = unproven_copies(counted, len(apart.stays), apart.why, source, target)
             return Refused(f"{counted.queue}: {apart.why}", findings=(finding,))
@@ -191,25 +199,13 @@ def cleared(
     for counted, apart in differing:
         count = 0
         if apart.gone is not None:
-            refused = remove(tools, way[1], target.named[counted.queue], apart.gone, context, (way[0], source))
-            if refused is not None:
-                return refused
+            why = remove(tools, way[1], target.named[counted.queue], apart.gone, context, (way[0], source))
+            if why is not None:
+                return why
             removed[counted.queue] = count = len(apart.gone.ids)
         if not apart.lacks and not apart.stays:
             tools.compared.note(source, target, counted.queue, count)
     return None
-
-
-def _lacks(queue: str, ids: frozenset[str], source: BrokerView, target: BrokerView) -> Refused:
-    return refused(
-        "DR-PARITY-004.one_queue_by_id",
-        {queue: {f"only at {source.site}": ids}},
-        count=len(ids),
-        queue=queue,
-        site=source.site,
-        other_site=target.site,
-        accepting=accepting({queue: len(ids)}),
-    )
 
 
 def remove(
@@ -279,22 +275,14 @@ class Copies:
 
 def catch_up(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """While the source serves: connected, and little enough to ship that a drain takes a moment."""
-    wait = Wait(
-        tools, [Copies(*way, context, tools.timeouts) for way in tools.observer.ways(move)], context, UNDER_WAY, SMALL
-    )
-    failed = wait.until(tools.timeouts.link_poll_s, step.limits)
-    if failed is not None:
-        if wait.first is not None and wait.last is not None and wait.last >= wait.first > SMALL:
-            return Refused(f"the copy queues grow while clients work: {wait.first} to ship, then {wait.last}")
-        return Refused(failed.text)
-    return Done(f"{if_known(wait.last)} to ship", {"under_way": wait.last, "started": wait.mended})
+    ways = [Copies(*way, context, tools.timeouts) for way in tools.observer.ways(move)]
+    return Wait(tools, ways, context, UNDER_WAY, SMALL).caught_up(step.limits, "the copy queues grow", "to ship")
 
 
 def drain(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     with lifting(tools, move, context) as lifted:
-        wait = Wait(
-            tools, [Copies(*way, context, tools.timeouts) for way in tools.observer.ways(move)], context, UNDER_WAY
-        )
+        ways = [Copies(*way, context, tools.timeouts) for way in tools.observer.ways(move)]
+        wait = Wait(tools, ways, context, UNDER_WAY)
         failed = wait.until(tools.rules.drain.poll, step.limits, lambda view: [view.pair] if view.open else [])
         outcome = failed or _cleared(tools, move, context)
     return lifted.judged(outcome)
@@ -381,20 +369,17 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     if nothing_owed(tools.observer.observe(), move):
         return NotNeeded(f"{move.target} is taken in already")
     findings: list[Finding] = []
-    sites = tools.observer.brokers
-    for pair, serving in sites[move.source].items():
-        told_apart = _tell_apart(tools, sites[move.target][pair], serving, context)
+    ways = tools.observer.between(move.source, move.target)
+    for serving, returned in ways:
+        told_apart = _tell_apart(tools, returned, serving, context)
         if isinstance(told_apart, Refused):
             return told_apart
         findings += told_apart
     if (refused := tools.reach(LISTENING, move, context)) is not None:
         return refused
-    ways = [(view, sites[move.target][pair]) for pair, view in sites[move.source].items()]
-    back = Wait(tools, [Copies(peer, local, context, tools.timeouts) for local, peer in ways], context, UNDER_WAY)
-    forth = Wait(
-        tools, [Copies(local, peer, context, tools.timeouts) for local, peer in ways], context, UNDER_WAY, SMALL
-    )
-    for wait in (back, forth):
+    back = [Copies(returned, serving, context, tools.timeouts) for serving, returned in ways]
+    forth = [Copies(*way, context, tools.timeouts) for way in ways]
+    for wait in (Wait(tools, back, context, UNDER_WAY), Wait(tools, forth, context, UNDER_WAY, SMALL)):
         if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
             return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     if (refused := tools.reach(DEBTS_CLEARED, move, context)) is not None:
@@ -452,9 +437,8 @@ def _tell_apart(tools: SyncTools, returned: Access, serving: Access, context: St
 def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Remove what clients of the serving site have consumed since, where its counters prove that, and count the rest;
     compare both sites by count."""
-    sites, findings = tools.observer.brokers, list[Finding]()
-    for pair, serving in sites[move.source].items():
-        returned = sites[move.target][pair]
+    findings: list[Finding] = []
+    for serving, returned in tools.observer.between(move.source, move.target):
         local, view = serving.read(), returned.read()
         for name, queue in view.business.items():
             if name not in view.copying or not queue.depth:
@@ -467,7 +451,7 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
                 ):
                     return refused
                 tools.rejoined.done_here[name] = len(gone.ids)
-            elif (more := queue.depth - _depth(local, name)) > 0:
+            elif (more := queue.depth - (local.named[name].depth if name in local.named else 0)) > 0:
                 tools.rejoined.duplicates[name] = tools.rejoined.duplicates.get(name, 0) + more
                 findings.append(
                     found(
@@ -475,10 +459,6 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
                     )
                 )
     return Done(tools.rejoined.text, document(tools.rejoined), (*findings, *_lacking(tools, move)))
-
-
-def _depth(view: BrokerView, name: str) -> int:
-    return view.named[name].depth if name in view.named else 0
 
 
 def _consumed(local: BrokerView, serving: Access, view: BrokerView, returned: Access, queue: Queue) -> Consumed | str:
@@ -511,15 +491,13 @@ def _unproven(at: AtBroker) -> list[Call]:
     return [may_move(at.view, queue, UNPROVEN) for queue in queues if queue.dead_letter_address is None]
 
 
-def _given_back(at: AtBroker) -> list[Call]:
-    return [may_move(at.view, queue, None, to) for queue, to in kept(at.view, at.move) if to is not None]
-
-
 draft_keep_aside: Final = planning(
     SOURCE, "copies at {source} that nothing proves are kept aside, by id", (_unproven, SOURCE)
 )
 draft_put_back: Final = planning(
-    SOURCE, "what was kept aside at {source} goes where clients get it", (_given_back, SOURCE)
+    SOURCE,
+    "what was kept aside at {source} goes where clients get it",
+    (lambda at: [may_move(at.view, each, None, to) for each, to in kept(at.view, at.move) if to is not None], SOURCE),
 )
 
 

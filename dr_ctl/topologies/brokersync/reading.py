@@ -166,22 +166,17 @@ def _copying(named: Mapping[str, Queue], bridged: set[str], own: SyncConfig) -> 
             continue
         if name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after):
             by_origin[name[len(before) : len(name) - len(after)]] = queue
-        elif name in bridged and (origin := _origin(name, named)) is not None:
-            by_origin[origin] = queue
+        elif name in bridged and (origins := [each for each in named if each != name and name.startswith(each)]):
+            by_origin[max(origins, key=len)] = queue
     return by_origin
-
-
-def _origin(name: str, named: Mapping[str, Queue]) -> str | None:
-    return max((each for each in named if each != name and name.startswith(each)), key=len, default=None)
 
 
 Way = tuple[Access, Access]
 Observer = observer.Observer[BrokerView, Access]
 
 
-def _unlike(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> bool:
-    judges = (parity.lacking, parity.unproven)
-    return source.open and any(judge(source, target, queues, moved) for judge in judges)
-
-
-READS: Final = observer.Reads(Access.each, Looked, _unlike)
+READS: Final = observer.Reads(
+    Access.each,
+    Looked,
+    lambda source, *more: source.open and any(judge(source, *more) for judge in (parity.lacking, parity.unproven)),
+)

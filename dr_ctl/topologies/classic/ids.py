@@ -106,9 +106,6 @@ class Listed:
     came_by: Mapping[str, str | None]
 
 
-NOTHING: Final = Listed(Whole("", frozenset(), before=0, after=0), {})
-
-
 def listed(access: Access[Any], queue: Queue | None, *, tries: int = 1, grows: bool = False) -> Listed:
     """List a queue; a queue that is not there has no messages. Where clients work, several tries find a moment in which
     the listing shows all. A queue that only `grows` has no client and no transaction: what comes while it is listed
@@ -118,18 +115,15 @@ def listed(access: Access[Any], queue: Queue | None, *, tries: int = 1, grows: b
     to a consumer, and hides what a client has acknowledged in a transaction that is not committed. A listing that is
     not as long as the queue is deep, before it and after it, is refused: messages left out would look consumed. Raises
     `BrokerError`."""
+    if queue is None:
+        return Listed(Whole("", frozenset(), before=0, after=0), {})
     for left in reversed(range(tries)):
         try:
-            return _listed(access, queue, grows=grows)
+            return whole(access.site, queue.name, *_asked(access, queue), grows=grows)
         except NotWhole:
             if not left:
                 raise
     raise ValueError("a listing needs one try at least")
-
-
-def lying(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
-    """The messages of a queue by id, as `listed` finds them. Raises `BrokerError`."""
-    return listed(access, queue).came_by
 
 
 def shown(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
@@ -152,10 +146,6 @@ def whole(
             remedy=f"Raise maxBrowsePageSize of the policy entry for {name} at {site} above that number; end what is "
             "open there.",
         ) from error
-
-
-def _listed(access: Access[Any], queue: Queue | None, *, grows: bool) -> Listed:
-    return whole(access.site, queue.name, *_asked(access, queue), grows=grows) if queue is not None else NOTHING
 
 
 def _asked(access: Access[Any], queue: Queue) -> tuple[dict[str, str | None], int, int]:

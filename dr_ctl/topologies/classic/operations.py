@@ -99,8 +99,8 @@ class ClassicRequests(Requests):
         """Sending to a queue makes it: the probe needs no call before."""
         return {DOCUMENT: name, TEXT: ""}
 
-    def canary(self, name: str) -> None:
-        del name
+    def canary(self, _name: str) -> None:
+        return None
 
     def remove_queue(self, name: str) -> Request:
         return request(beans.broker(self.broker), REMOVE_QUEUE, (name,))

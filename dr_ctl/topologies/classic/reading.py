@@ -117,7 +117,10 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
         fields,
         connectors,
         tuple(networks(connecting, bridges)),
-        tuple(_held(queue(bean, each), held) for bean, each in queues.beans()),
+        tuple(
+            replace(each, delivering=_delivering(each.delivering, held.get(each.name, 0)))
+            for each in (queue(bean, row) for bean, row in queues.beans())
+        ),
         takers,
         tuple((_connection(bean, each, ports), each.flag("NetworkConnection")) for bean, each in connections.beans()),
         tuple(sorted(beans.parts(str(name))["xid"] for name in prepared.value())),
@@ -184,10 +187,6 @@ def _in_hand(consumers: Iterable[tuple[str, int]]) -> Mapping[str, int]:
 def _delivering(counted: int, held: int) -> int:
     """Take the larger count: a queue counts below zero after a browser has left; consumers count their own."""
     return max(counted, held, 0)
-
-
-def _held(queue: Queue, held: Mapping[str, int]) -> Queue:
-    return replace(queue, delivering=_delivering(queue.delivering, held.get(queue.name, 0)))
 
 
 def open_listeners(reader: Reader, broker: str, clients: Iterable[str], *, timeout_s: float) -> tuple[str, ...]:

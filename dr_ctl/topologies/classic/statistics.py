@@ -89,7 +89,10 @@ def answered(replies: list[Mapping[str, Any]], listeners: Mapping[str, bool], ve
     bridges = {str(each["clientId"]): found for each in taking if (found := _BRIDGE.fullmatch(str(each["clientId"])))}
     return Answered(
         Fields("the statistics of the broker", fields),
-        tuple(_listener(name, is_open) for name, is_open in listeners.items()),
+        tuple(
+            Acceptor(name, "", is_open, None, frozenset({"STOMP"}), opens_at_boot=True)
+            for name, is_open in listeners.items()
+        ),
         tuple(
             Network(found["name"], "", found["to"])
             for found in {bridge[0]: bridge for bridge in bridges.values()}.values()
@@ -101,10 +104,6 @@ def answered(replies: list[Mapping[str, Any]], listeners: Mapping[str, bool], ve
         frozenset(EVERY),
         managed=False,
     )
-
-
-def _listener(name: str, is_open: bool) -> Acceptor:
-    return Acceptor(name, "", is_open, None, frozenset({"STOMP"}), opens_at_boot=True)
 
 
 def _queues(rows: list[Mapping[str, Any]]) -> Iterator[Queue]:

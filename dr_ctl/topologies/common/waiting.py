@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, some
-from dr_ctl.core.notation import duration
+from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
@@ -108,6 +108,16 @@ class Wait(Generic[R]):
             return None
         now = waited.look
         return Refused(now.broken) if now.broken is not None else self._late(now.left, now.why, stall_s)
+
+    def caught_up(self, limits: Mapping[str, float], grow: str, left: str) -> Outcome:
+        """Wait while the source serves, until little enough is `left` that a drain takes a moment; tell what `grow`
+        where clients add more than is shipped."""
+        failed = self.until(self._tools.timeouts.link_poll_s, limits)
+        if failed is None:
+            return Done(f"{if_known(self.last)} {left}", {"under_way": self.last, "started": self.mended})
+        if self.first is not None and self.last is not None and self.last >= self.first > self._small:
+            return Refused(f"{grow} while clients work: {self.first} {left}, then {self.last}")
+        return Refused(failed.text)
 
     def _noted(self, opened: Callable[[R], Sequence[str]]) -> _Reading[R]:
         brokers = {(access.site, access.pair): access for way in self._directions for access in (way.local, way.remote)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from dr_ctl.core.document import document, read
@@ -152,7 +152,3 @@ class Counted:
         """Say whether as many messages may have come to both sites since these marks."""
         least, most = (first.entered - second.entered + each for each in self.ahead)
         return least <= 0 <= most
-
-    def with_ids(self, first: frozenset[str], second: frozenset[str]) -> Counted:
-        alone = {self.first.site: len(first - second), self.second.site: len(second - first)}
-        return replace(self, alone=alone)

@@ -1,7 +1,7 @@
 """Which messages lie in a queue, by the ids that producers gave them, what two sites hold apart, and what of that is
 proven to be consumed."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -181,7 +181,13 @@ class Comparing:
         checkpoints = kept(way)
         differences = {name: self._looked(way, name, both, checkpoints, pace) for name, both in queues.items()}
         until = now() + self._within_s
-        while pace is not Pace.ONCE and (again := self._not_settled(way, differences)) and now() < until:
+
+        def not_settled() -> list[str]:
+            alone = {name: each.alone - each.known for name, each in differences.items()}
+            known = {name: self._alone.get((way[1].site, name), _NOTHING) for name in differences}
+            return [name for name, each in differences.items() if each.lacks or alone[name] - known[name]]
+
+        while pace is not Pace.ONCE and (again := not_settled()) and now() < until:
             pause()
             for name in again:
                 differences[name] = self._looked(way, name, queues[name], checkpoints, pace, differences[name])
@@ -194,10 +200,6 @@ class Comparing:
         if self.store is not None:
             return {}
         return {name: Untold(len(each.alone), each.why) for name, each in differences.items() if each.alone}
-
-    def _not_settled(self, way: Way, differences: Mapping[str, Apart]) -> Collection[str]:
-        known = {name: self._alone.get((way[1].site, name), _NOTHING) for name in differences}
-        return [name for name, each in differences.items() if each.lacks or each.alone - known[name] - each.known]
 
     def _looked(
         self, way: Way, name: str, both: Both, checkpoints: Checkpoints, pace: Pace, before: Apart | None = None

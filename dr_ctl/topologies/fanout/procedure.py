@@ -42,7 +42,7 @@ from dr_ctl.topologies.common.wants import (
 from dr_ctl.topologies.fanout import ids, parity
 from dr_ctl.topologies.fanout.checks import CHECKS, nothing_owed, of_untold, possible_duplicates
 from dr_ctl.topologies.fanout.ids import Pace
-from dr_ctl.topologies.fanout.reading import Access, Lacking, Way
+from dr_ctl.topologies.fanout.reading import Access, Way, is_carried
 from dr_ctl.topologies.fanout.tools import READS, Evened, FanoutTools
 from dr_ctl.topologies.fanout.view import COPY, IDS, BrokerView
 
@@ -59,29 +59,21 @@ def copies(view: BrokerView, queue: str, wanted: Collection[str]) -> Iterator[Ca
         yield call(view, Goal.COPY, queue, asked, f"copy {len(batch)} message(s) of {queue}")
 
 
-def may_remove(view: BrokerView) -> list[Call]:
-    """Plan a removal; the run finds out which messages."""
-    return [
-        by_ids.may_remove(view, queue, CONSUMED, view.own.id_header)
-        for queue in view.business.values()
-        if queue.dead_letter_address is None
-    ]
-
-
-def may_copy(view: BrokerView) -> list[Call]:
-    return [
-        call(view, Goal.COPY, name, {COPY: name, IDS: ["…"]}, f"copy them to {name} by their ids", LACKING, MOST)
-        for name, queue in view.business.items()
-        if queue.dead_letter_address is None
-    ]
-
-
 def _removed(at: AtBroker) -> list[Call]:
-    return may_remove(at.view)
+    """The run finds out which messages."""
+    return [
+        by_ids.may_remove(at.view, queue, CONSUMED, at.view.own.id_header)
+        for queue in at.view.business.values()
+        if queue.dead_letter_address is None
+    ]
 
 
 def _copied(at: AtBroker) -> list[Call]:
-    return may_copy(at.view)
+    return [
+        call(at.view, Goal.COPY, name, {COPY: name, IDS: ["…"]}, f"copy them to {name} by their ids", LACKING, MOST)
+        for name, queue in at.view.business.items()
+        if queue.dead_letter_address is None
+    ]
 
 
 def _rests(at: AtBroker) -> list[Call]:
@@ -183,9 +175,10 @@ class Evening:
             for name, each in apart.items():
                 if (refused := self.remove(way[1], name, each.done)) is not None:
                     return refused
-            split = {name: Lacking.of(each.rows) for name, each in apart.items()}
-            evened.not_carried |= {name: {*each.cannot} for name, each in split.items() if each.cannot}
-            lacks = {name: each.can for name, each in split.items() if each.can}
+            lacks, cannot = dict[str, set[str]](), dict[str, set[str]]()
+            for name, ident, row in ((name, *row) for name, each in apart.items() for row in each.rows.items()):
+                (lacks if is_carried(row) else cannot).setdefault(name, set()).add(ident)
+            evened.not_carried |= cannot
             if not copied or not lacks:
                 if not self._context.only_looks:
                     _keep(way, apart)

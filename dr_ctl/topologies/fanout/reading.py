@@ -46,22 +46,9 @@ class CopiedMessage:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Lacking:
-    """Ids of messages that a site lacks: those that STOMP carries whole, and those that it `cannot`."""
-
-    can: frozenset[str]
-    cannot: frozenset[str]
-
-    @classmethod
-    def of(cls, rows: Mapping[str, Mapping[str, Any]]) -> Lacking:
-        """Tell them by how the console shows each: STOMP itself gives such a message an empty body, and no sign."""
-        can = frozenset(ident for ident, row in rows.items() if _is_carried(row))
-        return cls(can, frozenset(rows) - can)
-
-
-def _is_carried(row: Mapping[str, Any]) -> bool:
-    """Say whether a message is text or bytes, and its properties are texts."""
+def is_carried(row: Mapping[str, Any]) -> bool:
+    """Say whether STOMP carries a message whole, as it is text or bytes and its properties are texts. That is told by
+    how the console shows it: STOMP itself gives any other an empty body, and no sign."""
     return not _BODIES.isdisjoint(row) and not any(row.get(f"{kind}Properties") for kind in _TYPED)
 
 
@@ -121,24 +108,19 @@ def counters_of(queue: Queue, answer: Answer) -> Counters:
     return Counters(depth, added, removed, expired, dispatched - max(0, in_hand))
 
 
-def ids_of(installation: Installation) -> Store | None:
-    """The store of ids that the consumers of both sites share, if they have one."""
-    ids = installation.of(ClassicFanout).ids
-    return Store(installation.path(ids.sqlite), ids.table, ids.queue, ids.id) if ids else None
-
-
 class Access(access.Access[BrokerView]):
-    """`carries` holds messages read at the peer that are to be put down here, by queue and id."""
+    """`carries` holds messages read at the peer that are to be put down here, by queue and id; `ids` is the store of
+    ids that the consumers of both sites share, if they have one."""
 
     settings_of = FanoutBroker
     settings: FanoutBroker
 
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
         super().__init__(installation, site, pair, documents, clock)
-        sync = self.settings.sync
-        connector = sync.connector if sync is not None else None
-        self.ids, header = ids_of(installation), installation.of(ClassicFanout).id_header
-        self.own = FanoutConfig(self.settings.producers, connector, header, self.ids is not None)
+        sync, settings = self.settings.sync, installation.of(ClassicFanout)
+        connector, ids = sync.connector if sync is not None else None, settings.ids
+        self.ids = Store(installation.path(ids.sqlite), ids.table, ids.queue, ids.id) if ids else None
+        self.own = FanoutConfig(self.settings.producers, connector, settings.id_header, self.ids is not None)
         self.carries: dict[tuple[str, str], CopiedMessage] = {}
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:

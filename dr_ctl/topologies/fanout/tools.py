@@ -32,10 +32,6 @@ LISTED: Final = 1000  # ids of a queue; the calls in the journal name all of the
 Observer = observer.Observer[BrokerView, Access]
 
 
-def _unlike(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> bool:
-    return source.open and bool(parity.lacking(source, target, queues, moved))
-
-
 def with_counters(observer: Observer, look: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
     """Look, and read the counters of queues that do not hold the same several times: what is on its way to one of the
     sites differs each time, and a message that came to one site alone does not."""
@@ -93,13 +89,18 @@ def _listed_by_id(way: tuple[Access, ...], name: str, now: Counted) -> Counted:
     if max(at.counters.depth for at in (now.first, now.second)) > LISTED_UP_TO:
         return now
     try:
-        ids = [listed_to_the_end(access, access.names().named.get(name), name).ids for access in way]
+        first, second = (listed_to_the_end(access, access.names().named.get(name), name).ids for access in way)
     except BrokerError:
         return now
-    return now.with_ids(*ids)
+    alone = {now.first.site: len(first - second), now.second.site: len(second - first)}
+    return replace(now, alone=alone)
 
 
-READS: Final = observer.Reads(Access.each, unlike=_unlike, observed=with_counters)
+READS: Final = observer.Reads(
+    Access.each,
+    unlike=lambda source, *more: source.open and bool(parity.lacking(source, *more)),
+    observed=with_counters,
+)
 
 
 def _level(way: Sequence[Access], name: str, now: Counted) -> bool:

@@ -100,7 +100,7 @@ class FanoutLink(NoLink["BrokerView"]):
             if peer is None or alone:
                 yield replace(row, start=start)
                 continue
-            lacks, duplicates = _apart(queue, peer.named.get(name))
+            lacks, duplicates = _apart(queue, peer.named.get(name), shared=True)
             if lacks is not None and duplicates is not None:
                 yield replace(row, depth=lacks, added=0, removed=0)
                 if not view.tells_done:
@@ -111,10 +111,9 @@ class FanoutLink(NoLink["BrokerView"]):
     def stake(self, peer: BrokerView | None) -> Stake:
         """While a site that was lost is not taken in again no count tells that any message lies at both: producers are
         confirmed by one of them."""
-        one_is_enough = self.view.alone or (peer is not None and peer.alone)
-        apart = _nothing_shared if one_is_enough else _apart
+        shared = not (self.view.alone or (peer is not None and peer.alone))
         by_queue = {
-            name: apart(queue, peer.named.get(name) if peer is not None else None)
+            name: _apart(queue, peer.named.get(name) if peer is not None else None, shared=shared)
             for name, queue in self.view.business.items()
             if queue.dead_letter_address is None
         }
@@ -133,19 +132,13 @@ class FanoutLink(NoLink["BrokerView"]):
         return Residue(sum(depths), 0) if self.view.queues else None
 
 
-def _apart(local: Queue, peer: Queue | None) -> tuple[int | None, int | None]:
-    """By count: how many the peer has not, and how many it has that are not here any more."""
+def _apart(local: Queue, peer: Queue | None, *, shared: bool) -> tuple[int | None, int | None]:
+    """By count: how many the peer has not, and how many it has that are not here any more; of all of them where no
+    message is `shared` by both."""
     if not local.counted or (peer is not None and not peer.counted):
         return None, None
-    more = local.depth - (peer.depth if peer is not None else 0)
-    return max(0, more), max(0, -more)
-
-
-def _nothing_shared(local: Queue, peer: Queue | None) -> tuple[int | None, int | None]:
-    """The same where no message lies at both."""
-    if not local.counted or (peer is not None and not peer.counted):
-        return None, None
-    return local.depth, peer.depth if peer is not None else 0
+    depth = peer.depth if peer is not None else 0
+    return (max(0, local.depth - depth), max(0, depth - local.depth)) if shared else (local.depth, depth)
 
 
 @dataclass(frozen=True, slots=True)

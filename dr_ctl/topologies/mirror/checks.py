@@ -6,7 +6,7 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, Weight, some
-from dr_ctl.topologies.artemis.broker import lock_states, of_mqtt
+from dr_ctl.topologies.artemis.broker import link_users, lock_states, of_mqtt
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
 from dr_ctl.topologies.common.checks import Case, Checks, Named, listeners, of_listeners, of_locks, of_pair, of_queues
@@ -17,11 +17,6 @@ CLOCK_SKEW_MS = 2000
 # Findings that a return itself mends.
 _MENDED = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 _NONE: Final = "no link is configured"
-
-
-def of_both(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
-    yield from _pair(case, view, peer)
-    yield from of_mqtt(view, peer)
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
@@ -75,18 +70,8 @@ def _lasting(name: str, view: BrokerView) -> Iterator[Finding]:
         yield found("DR-FENCE-004", broker=name, roles=roles, shut=", ".join(shut), site=view.site)
     if view.users is None:
         yield found("DR-FENCE-005", broker=name, link="the link", roles=roles)
-    elif same := sorted(user for user in _linked(view) if view.users.get(user, frozenset()) & {*lasting.roles}):
+    elif same := sorted(user for user in link_users(view) if view.users.get(user, frozenset()) & {*lasting.roles}):
         yield found("DR-FENCE-006", broker=name, users=", ".join(same), link="the link", roles=roles)
-
-
-def _linked(view: BrokerView) -> set[str]:
-    ports = {listener.port for listener in view.link.listeners if listener.port is not None}
-    return {
-        user.strip()
-        for connection in view.connections
-        if connection.port in ports
-        for user in connection.user.split(",")
-    }
 
 
 def _link(name: str, view: BrokerView) -> Iterator[Finding]:
@@ -117,8 +102,9 @@ def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
     return reasons.lies_here_alone(case, surplus)
 
 
-def _pair(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
+def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     yield from of_pair(source, target)
+    yield from of_mqtt(source, target)
     skew = abs(source.now_ms - target.now_ms)
     if skew > CLOCK_SKEW_MS:
         yield found("DR-PAIR-003", skew=f"{skew / 1000:.1f}")

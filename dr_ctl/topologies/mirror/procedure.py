@@ -40,7 +40,6 @@ from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.verbs.undoing import as_before
 from dr_ctl.topologies.common.waiting import Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links_as_before, planning
-from dr_ctl.topologies.mirror import reading
 from dr_ctl.topologies.mirror.checks import CHECKS
 from dr_ctl.topologies.mirror.reading import READS, RESIDUE_UP_TO, Access, Browsed, Origin, browsed, identity, residue
 from dr_ctl.topologies.mirror.tools import HalfWay, MirrorTools
@@ -50,7 +49,7 @@ STOP_LINK: Final = "stopBrokerConnection(java.lang.String)"
 START_LINK: Final = "startBrokerConnection(java.lang.String)"
 NOT_ATTACHED: Final = "the link is not attached, or ships nothing, although the peer answers"
 LINK_RESTARTS: Final = 3
-UNDER_WAY: Final = "events under way between the sites"
+COUNTS: Final = " event(s)"
 SMALL: Final = 500
 
 
@@ -71,15 +70,7 @@ def started(at: AtBroker) -> list[Call]:
     return at.missing(_link(at.view, Goal.LINK_UP))
 
 
-def _stopped(at: AtBroker) -> list[Call]:
-    return at.missing(_link(at.view, Goal.LINK_DOWN))
-
-
-def _link_restarted(at: AtBroker) -> list[Call]:
-    return restarts(at.view)
-
-
-_RESTARTS: Final[Wants] = ((_link_restarted, SOURCE), (_link_restarted, TARGET))
+_RESTARTS: Final[Wants] = tuple((lambda at: restarts(at.view), site) for site in (SOURCE, TARGET))
 draft_catch_up: Final = planning(
     SOURCE, "{serving}both links attached, the outflow small", *_RESTARTS, limits=Rules.catching_up
 )
@@ -94,7 +85,7 @@ draft_drain: Final = planning(
 draft_restart: Final = planning(
     SOURCE,
     "stop and start the link of {source}, until it is attached; clients stay where they are",
-    (_stopped, SOURCE),
+    (lambda at: at.missing(_link(at.view, Goal.LINK_DOWN)), SOURCE),
     (started, SOURCE),
     limits=lambda rules, _, move: {"within": move.ask.timeout_s or rules.timeouts.link_attach_s},
 )
@@ -160,16 +151,10 @@ def why_not_attached(name: str, view: BrokerView) -> str | None:
     return f"the link of {name} is not {'attached' if any(view.link.ships.values()) else 'started'}"
 
 
-def wait(
-    tools: MirrorTools, directions: Sequence[Events], context: StepContext, about: str = UNDER_WAY, small: int = 0
-) -> Wait[BrokerView]:
-    lessens = about != UNDER_WAY
-    return Wait(tools, directions, context, about, small, counts=" event(s)", parts=Part.OUTFLOW, lessens=lessens)
-
-
 def _both(tools: MirrorTools, move: Move, context: StepContext, small: int = 0) -> Wait[BrokerView]:
     ways = [way for local, peer in tools.observer.ways(move) for way in ((local, peer), (peer, local))]
-    return wait(tools, [Events(*way, tools, context, small) for way in ways], context, small=small)
+    events = [Events(*way, tools, context, small) for way in ways]
+    return Wait(tools, events, context, "events under way between the sites", small, counts=COUNTS, parts=Part.OUTFLOW)
 
 
 def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -184,15 +169,15 @@ def catch_up(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCon
     return Done(f"{left} event(s) under way", {"under_way": left, "restarts": waited.mended})
 
 
-def _opened(view: BrokerView) -> list[str]:
-    return [listener.name for listener in view.listeners if listener.started]
-
-
 def drain(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Lift the pauses and wait, side by side, until nothing is under way in either direction."""
     with lifting(tools, move, context) as lifted:
         waited = _both(tools, move, context)
-        failed = waited.until(tools.rules.drain.poll, step.limits, _opened)
+        failed = waited.until(
+            tools.rules.drain.poll,
+            step.limits,
+            lambda view: [listener.name for listener in view.listeners if listener.started],
+        )
     return lifted.judged(failed or Done("nothing is under way", {"restarts": waited.mended}))
 
 
@@ -249,7 +234,11 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
 
     def look() -> tuple[MirrorSnapshot, dict[tuple[str, str], Difference]]:
         snapshot = tools.observer.observe()
-        wrong = _unexplained(tools, snapshot, move)
+        wrong = {
+            (view.pair, each.queue): each
+            for view, peer in snapshot.both(move.source, move.target)
+            for each in unexplained(view, peer, tools.observer.queues, snapshot.moved.get(view.pair, {}))
+        }
         if wrong and not first:
             first.update(_left_over(tools, snapshot, wrong, move))
         return snapshot, wrong
@@ -283,14 +272,6 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
         "quarantined": dict(moved),
     }
     return Done(text, evidence, tuple(findings))
-
-
-def _unexplained(tools: MirrorTools, snapshot: MirrorSnapshot, move: Move) -> dict[tuple[str, str], Difference]:
-    return {
-        (view.pair, each.queue): each
-        for view, peer in snapshot.both(move.source, move.target)
-        for each in unexplained(view, peer, tools.observer.queues, snapshot.moved.get(view.pair, {}))
-    }
 
 
 def _left_over(
@@ -386,13 +367,12 @@ def _queues_paused(at: AtBroker) -> list[Call]:
     return at.missing(pause_lasting(at.view, queue) for queue in at.view.business.values())
 
 
-def _link_serves(at: AtBroker) -> list[Call]:
-    """Where both sites were lost in turn, the one that returns still keeps the other out."""
-    return [*wants.link_admitted(at), *started(at)]
-
-
 QUEUES_PAUSED: Final[Wants] = ((_queues_paused, wants.SOURCE),)
-LINK_ADMITTED: Final[Wants] = ((wants.link_admitted, wants.SOURCE), (_link_serves, wants.TARGET))
+# Where both sites were lost in turn, the one that returns still keeps the other out.
+LINK_ADMITTED: Final[Wants] = (
+    (wants.link_admitted, wants.SOURCE),
+    (lambda at: [*wants.link_admitted(at), *started(at)], wants.TARGET),
+)
 RESUMED_AND_CLEARED: Final[Wants] = ((wants.delivery_resumed, wants.SOURCE), *wants.DEBTS_CLEARED)
 draft_reinstate: Final = wants.planning(
     wants.TARGET,
@@ -449,8 +429,8 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
     tools.reach(LINK_ADMITTED, move, context)  # the wait tells what keeps it out
     ways = tools.observer.between(move.target, move.source)
     both = [(_Residue(local, peer, tools, context), _Beside(peer, local, tools, context)) for local, peer in ways]
-    about = f"of {move.target}'s residue under way"
-    waited = wait(tools, [each for two in both for each in two], context, about)
+    about, events = f"of {move.target}'s residue under way", [each for two in both for each in two]
+    waited = Wait(tools, events, context, about, counts=COUNTS, parts=Part.OUTFLOW, lessens=True)
     failed = waited.until(tools.rules.drain.poll, step.limits, calms=CALM)
     if failed is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
@@ -526,11 +506,14 @@ def take_out_consumed(tools: MirrorTools, move: Move, context: StepContext) -> O
     half_way.duplicates, half_way.why = 0, None
     _settled(tools, move, context)
     for view in tools.observer.look_at(move.source):
-        residue, why = _still_held(tools, move.target, view.pair)
-        if residue is None or residue.done is None:
-            _count(half_way, view, residue.acks if residue is not None else None, why)
+        held, why = _still_held(tools, move.target, view.pair)
+        if held is None or held.done is None:
+            # No more than lies here, and than is acknowledged there where that is known.
+            lying = sum(max(0, queue.depth) for queue in view.business.values())
+            half_way.duplicates += lying if held is None else min(lying, held.acks)
+            half_way.why = why
             continue
-        moved = taken_out(tools, _done(tools, view, residue.done, half_way, move.target), context)
+        moved = taken_out(tools, _done(tools, view, held.done, half_way, move.target), context)
         if isinstance(moved, Refused):
             return moved
         for name, count in moved.items():
@@ -558,7 +541,7 @@ def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | Non
     access = tools.observer.brokers[site][pair]
     counted = tools.residue.get(pair)
     try:
-        now = reading.residue(access.reader(), access.read())
+        now = residue(access.reader(), access.read())
     except BrokerError as error:
         return counted, f"which were done there could not be read: {error}"
     too_deep = f"which of them were done there is not known: {now.messages + now.acks} events are too many to look at"
@@ -566,33 +549,25 @@ def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | Non
 
 
 def _done(
-    tools: MirrorTools, view: BrokerView, done: Mapping[str, frozenset[reading.Origin]], half_way: HalfWay, by: str
+    tools: MirrorTools, view: BrokerView, done: Mapping[str, frozenset[Origin]], half_way: HalfWay, by: str
 ) -> list[LeftOver]:
     """The messages done at the site `by` that lie here. A queue too deep to look at each message is only counted."""
     reader = tools.observer.brokers[view.site][view.pair].reader()
     found = []
     for name in [name for name in done if name in view.business and view.business[name].depth]:
         queue = view.business[name]
-        if queue.depth > reading.RESIDUE_UP_TO:
+        if queue.depth > RESIDUE_UP_TO:
             half_way.duplicates += min(queue.depth, len(done[name]))
             half_way.why = f"{name} is too deep to look at each message"
             continue
-        [local] = reading.browsed(reader, view, [queue], limit=reading.RESIDUE_UP_TO)
+        [local] = browsed(reader, view, [queue], limit=RESIDUE_UP_TO)
         mine = {origin: number for origin, number in local.numbers.items() if origin in done[name]}
         if may_be := min(local.unnamed, len(done[name]) - len(mine)):
             half_way.duplicates += may_be
             half_way.why = f"the broker does not show where messages of {name} come from"
-        acknowledged = Acknowledged(frozenset(map(reading.identity, done[name])), by)
-        gone = Consumed(frozenset(map(reading.identity, mine)), acknowledged)
+        gone = Consumed(frozenset(map(identity, mine)), Acknowledged(frozenset(map(identity, done[name])), by))
         found.append(LeftOver(view, name, mine, frozenset(), gone))
     return found
-
-
-def _count(half_way: HalfWay, view: BrokerView, acks: int | None, why: str) -> None:
-    """No more than lies here, and than is acknowledged there where that is known."""
-    lying = sum(max(0, queue.depth) for queue in view.business.values())
-    half_way.duplicates += lying if acks is None else min(lying, acks)
-    half_way.why = why
 
 
 UNDO_REINSTATE: Final = Undo(

@@ -14,15 +14,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from dr_ctl.core.errors import TimedOut
-from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Post, Read, Reader
+from dr_ctl.core.errors import TimedOut, TooOld
+from dr_ctl.jolokia.client import READ_S, Ask, Listing, Post, Read, Reader
 from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import MirrorBroker
-from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.artemis import reading as parts
-from dr_ctl.topologies.artemis.broker import must_be_since
+from dr_ctl.topologies.artemis.broker import is_since
 from dr_ctl.topologies.artemis.reading import Shown
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import A_QUEUE_S, EVERYTHING, Part
@@ -73,8 +72,11 @@ def look_again(reader: Reader, known: BrokerView, wanted: Part, *, timeout_s: fl
         if others:
             answers = reader.look([Read(bean, parts.QUEUE) for bean in others], timeout_s=timeout_s)
             # Clients remove their temporary queues at any moment: a queue that is gone by now has no figures.
-            whole = [(bean, answer) for bean, answer in zip(others, answers, strict=True) if not _is_gone(answer)]
-            queues |= {bean: parts.queue(bean, Fields(bean, answer.value())) for bean, answer in whole}
+            queues |= {
+                bean: parts.queue(bean, Fields(bean, answer.value()))
+                for bean, answer in zip(others, answers, strict=True)
+                if not isinstance(answer.error, NoSuchBean)
+            }
         if asked.figures:
             queues = {bean: parts.seen_again(queues[bean], row, asked.figures) for bean, row in rows if bean in queues}
         return replace(known, **values, queues=asked.sorted(queues))
@@ -97,10 +99,19 @@ class _Asked:
 
     def values(self, reader: Reader) -> dict[str, Any]:
         """All but the queues, by the names of a view. Raises `TooOld`."""
-        must_be_since(reader.url, self._basis.server, _TELLS_SINCE, "how much its mirror has yet to ship and to apply")
+        server = self._basis.server
+        if server.has("Version") and not is_since(version := server.text("Version"), _TELLS_SINCE):
+            first, what = ".".join(map(str, _TELLS_SINCE)), "how much its mirror has yet to ship and to apply"
+            proof = f"nothing could be proven. {first} is the first that does"
+            raise TooOld(f"{reader.url}: Artemis {version} does not tell {what}: {proof}")
         values = self._basis.values(reader) | (self._rights.values() if self._rights is not None else {})
-        values["pending_acks"] = self._basis.server.number("PendingMirrorAcks")
-        values["links"] = tuple(_link(row) for _, row in self._links.beans())
+        values["pending_acks"] = server.number("PendingMirrorAcks")
+        values["links"] = tuple(
+            BrokerConnection(
+                row.text("Name"), row.flag("Started"), row.flag("Connected"), row.text("Protocol"), row.any_text("Uri")
+            )
+            for _, row in self._links.beans()
+        )
         if self._coordinators is not None:
             values["coordinators"] = parts.coordinators(self._coordinators.answer())
         if self._users is not None:
@@ -172,26 +183,6 @@ def scheduled(reader: Reader, queues: Sequence[Queue]) -> list[int]:
     ]
 
 
-def queue_count(reader: Reader, broker: str, *, timeout_s: float) -> int:
-    """How many queues it says it has: a small question, however many there are."""
-    answers = reader.look([Read(beans.server(broker), ("QueueCount",))], timeout_s=timeout_s)
-    return Fields(broker, answers[0].value()).count("QueueCount")
-
-
-def _link(fields: Fields) -> BrokerConnection:
-    return BrokerConnection(
-        fields.text("Name"),
-        fields.flag("Started"),
-        fields.flag("Connected"),
-        fields.text("Protocol"),
-        fields.any_text("Uri"),
-    )
-
-
-def _is_gone(answer: Answer) -> bool:
-    return isinstance(answer.error, NoSuchBean)
-
-
 def _aged(queue: Queue, fields: Fields, now_ms: int) -> Queue:
     """Add the age of the oldest message. The broker tells the time of the first message that the link has not taken
     yet: while the link holds older ones, the time is no use. Acknowledgements have no time: the figure is null or 0."""
@@ -223,8 +214,8 @@ class Access(access.Access[BrokerView]):
             # A broker is not sick for having more queues than it tells of in that time on a busy machine.
             if self._last is not None or timeout_s < READ_S:
                 raise
-            count = queue_count(self.reader(), broker, timeout_s=SMALL_S)
-            if count < MANY:
+            [answer] = self.reader().look([Read(beans.server(broker), ("QueueCount",))], timeout_s=SMALL_S)
+            if (count := Fields(broker, answer.value()).count("QueueCount")) < MANY:
                 raise
             return ask(timeout_s=timeout_s + count * A_QUEUE_S)
 
@@ -234,17 +225,10 @@ class Access(access.Access[BrokerView]):
         return look_again(self.reader(), known, wanted, timeout_s=timeout_s)
 
 
-Way = tuple[Access, Access]
-
-
 Observer = observer.Observer[BrokerView, Access]
-
-
-def _unlike(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> bool:
-    return bool(unexplained(source, target, queues, moved))
-
-
-READS: Final = observer.Reads(Access.each, unlike=_unlike)
+READS: Final[observer.Reads[BrokerView, Access]] = observer.Reads(
+    Access.each, unlike=lambda *seen: bool(unexplained(*seen))
+)
 
 
 Origin = tuple[str, int]
@@ -281,16 +265,15 @@ class Browsed:
 def browsed(reader: Reader, view: Broker, queues: Sequence[Queue], *, limit: int) -> list[Browsed]:
     """The messages of each queue, in one POST; at most `limit` messages of a queue are read. Raises `BadValue`."""
     answers = reader.look([Ask(queue.bean, Listing.BROWSE, (1, limit)) for queue in queues]) if queues else []
+    shown = []
     try:
-        return [_of_rows(answer.value(), view.node) for answer in answers]
+        for answer in answers:
+            origins = [(_origin(row, view.node), int(str(row["messageID"]))) for row in answer.value()]
+            named = {origin: number for origin, number in origins if origin is not None}
+            shown.append(Browsed(named, sum(origin is None for origin, _ in origins)))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise BadValue(f"{reader.url}: a browsed message is not as expected: {error}") from error
-
-
-def _of_rows(rows: Sequence[Mapping[str, Any]], node: str) -> Browsed:
-    origins = [(_origin(row, node), int(str(row["messageID"]))) for row in rows]
-    named = {origin: number for origin, number in origins if origin is not None}
-    return Browsed(named, sum(origin is None for origin, _ in origins))
+    return shown
 
 
 def residue(reader: Reader, view: BrokerView) -> Residue:
@@ -312,50 +295,44 @@ def residue(reader: Reader, view: BrokerView) -> Residue:
         # A message that moved between the count and the browse was not read.
         if len(rows) != messages + acks:
             return Residue(messages, acks)
-        events = _Told.of(rows, view.node)
+        events = _acknowledged(rows, view.node)
         if events is None:
             return Residue(messages, acks)
-        acked = {queue: origins - events.unshipped for queue, origins in events.done.items()}
-        number = sum(len(origins) for origins in events.done.values())
-        return Residue(messages, number, acked=acked, done=events.done, since=events.since)
+        done, since, unshipped = events
+        acked = {queue: origins - unshipped for queue, origins in done.items()}
+        return Residue(messages, sum(map(len, done.values())), acked=acked, done=done, since=since)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise BadValue(f"{reader.url}: an event of the outflow is not as expected: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """Messages that an outflow acknowledges, by queue; those done `since` its broker's last start; and messages not
-    shipped."""
+_ByQueue = Mapping[str, frozenset[Origin]]
 
-    done: Mapping[str, frozenset[Origin]]
-    since: Mapping[str, frozenset[Origin]]
-    unshipped: frozenset[Origin]
 
-    @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]], node: str) -> _Told | None:
-        """None where the origin of a message is not shown: it may be one of those acknowledged."""
-        before: dict[str, set[Origin]] = {}
-        since: dict[str, set[Origin]] = {}
-        unshipped: set[Origin] = set()
-        for row in rows:
-            texts = row.get("StringProperties") or {}
-            queue = texts.get(_OF_QUEUE)
-            if _OF_ADDRESS not in texts:
-                if (origin := _origin(row, node)) is None:
-                    return None
-                unshipped.add(origin)
-            elif queue is not None and str(row["text"]).isdecimal():
-                # Of all events only an acknowledgement has a number for its body: the number of the message.
-                born = str(texts.get(f"messageAnnotations.{_BORN}", node))
-                (since if queue in since else before).setdefault(queue, set()).add((born, int(row["text"])))
-            elif queue is not None:
-                # A broker that starts announces each queue again. A queue that was made only now is announced too: its
-                # acknowledgements lie behind that, and so do its messages, which are not shipped either.
-                before.setdefault(queue, set()).update(since.get(queue, ()))
-                since[queue] = set()
-        last = {queue: frozenset(each) for queue, each in since.items() if each}
-        done = {queue: frozenset(before.get(queue, ())) | last.get(queue, frozenset()) for queue in {*before, *last}}
-        return cls({queue: each for queue, each in done.items() if each}, last, frozenset(unshipped))
+def _acknowledged(rows: Iterable[Mapping[str, Any]], node: str) -> tuple[_ByQueue, _ByQueue, frozenset[Origin]] | None:
+    """The messages that an outflow acknowledges; those of them since its broker's last start; and messages not shipped.
+    None where the origin of a message is not shown: it may be one of those acknowledged."""
+    before: dict[str, set[Origin]] = {}
+    since: dict[str, set[Origin]] = {}
+    unshipped: set[Origin] = set()
+    for row in rows:
+        texts = row.get("StringProperties") or {}
+        queue = texts.get(_OF_QUEUE)
+        if _OF_ADDRESS not in texts:
+            if (origin := _origin(row, node)) is None:
+                return None
+            unshipped.add(origin)
+        elif queue is not None and str(row["text"]).isdecimal():
+            # Of all events only an acknowledgement has a number for its body: the number of the message.
+            born = str(texts.get(f"messageAnnotations.{_BORN}", node))
+            (since if queue in since else before).setdefault(queue, set()).add((born, int(row["text"])))
+        elif queue is not None:
+            # A broker that starts announces each queue again. A queue that was made only now is announced too: its
+            # acknowledgements lie behind that, and so do its messages, which are not shipped either.
+            before.setdefault(queue, set()).update(since.get(queue, ()))
+            since[queue] = set()
+    last = {queue: frozenset(each) for queue, each in since.items() if each}
+    done = {queue: frozenset(before.get(queue, ())) | last.get(queue, frozenset()) for queue in {*before, *last}}
+    return {queue: each for queue, each in done.items() if each}, last, frozenset(unshipped)
 
 
 def _origin(row: Mapping[str, Any], node: str) -> Origin | None:

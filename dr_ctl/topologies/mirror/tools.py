@@ -80,7 +80,9 @@ class MirrorVerifier(Verifier[BrokerView]):
         unnamed = {name: max(ours.unnamed, theirs.unnamed) for name, (ours, theirs) in both.items()}
         depths: dict[str, Json] = {name: queue.depth for name, queue in at_source.items() if queue.depth}
         compared = sum(len(each.numbers) for each in mine)
-        return Done("the gate holds", {"ids_compared": compared, "depths": depths}, tuple(_by_count(unnamed)))
+        by_count = [f"{count} of {name}" for name, count in unnamed.items() if count]
+        findings = (found("DR-PARITY-005", named=some(by_count)),) if by_count else ()
+        return Done("the gate holds", {"ids_compared": compared, "depths": depths}, findings)
 
 
 def _alone(local: Browsed, peer: Browsed) -> tuple[frozenset[Origin], frozenset[Origin]]:
@@ -106,11 +108,6 @@ def _refused(wrong: list[_Apart], move: Move) -> Refused:
     return refused(
         "DR-PARITY-004.origins", named, queues=some(counts), accepting=accepted, source=source, target=target
     )
-
-
-def _by_count(unnamed: dict[str, int]) -> Iterable[Finding]:
-    if named := [f"{count} of {name}" for name, count in unnamed.items() if count]:
-        yield found("DR-PARITY-005", named=some(named))
 
 
 @dataclass

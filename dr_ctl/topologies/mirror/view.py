@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dr_ctl.core.model import Role
@@ -20,11 +19,8 @@ from dr_ctl.topologies.common.calls import OUTFLOW_PREFIX, call
 from dr_ctl.topologies.common.link import Link, total
 from dr_ctl.topologies.common.rules import Counts, at_both
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.common.view import Connection, Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
-
-if TYPE_CHECKING:
-    from dr_ctl.topologies.common.view import Connection
 
 
 class MirrorLink(Link["BrokerView"]):

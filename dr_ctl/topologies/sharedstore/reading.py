@@ -68,8 +68,7 @@ class Access(access.Access[BrokerView]):
         super().close()
         self.shared.close()
 
-    def unapplied(self, *, timeout_s: float) -> int | None:
-        del timeout_s
+    def unapplied(self, *, timeout_s: float) -> int | None:  # noqa: ARG002 - nothing is asked
         return 0
 
     def _everything(self, timeout_s: float) -> BrokerView:
@@ -85,7 +84,8 @@ class Access(access.Access[BrokerView]):
         except Unreachable as error:
             if not error.refused:
                 raise self._alive_by_its_lease(error) from error
-            if self._takes_connections():
+            stomp = self.settings.stomp
+            if stomp is not None and takes_connections(parse_address(stomp), timeout_s=KNOCK_S):
                 raise StartingOrEnding(f"{self.site}/{self.pair} is starting or ending: {error}") from error
             lock, unread = self._lock()
             if lock is None:
@@ -98,12 +98,6 @@ class Access(access.Access[BrokerView]):
         if lock is None or not lock.held or lock.holder != self.own.holder:
             return error
         return Sick(f"{error}; and {lock.text}", remedy="Wait until that has run out: the other broker then takes it.")
-
-    def _takes_connections(self) -> bool:
-        if self.settings.stomp is None:
-            return False
-        address = parse_address(self.settings.stomp)
-        return takes_connections(address, timeout_s=KNOCK_S)
 
     def _lock(self) -> tuple[LockSnapshot | None, str]:
         try:

@@ -52,18 +52,9 @@ def switch(site: str, workload: Workload, part: str, goal: Goal) -> Call:
     return Call(site, "", goal, workload.name, {"workload": part, **_request(workload, part, goal)}, about)
 
 
-def known_parts(workload: Workload) -> tuple[str, ...]:
-    """The parts that are known without a look: a route's full name is not."""
-    return () if isinstance(workload, CamelRoutes) else (workload.name,)
-
-
-def part_of_call(call: Call) -> str:
-    return str(call.request["workload"])
-
-
 def holds(call: Call, snapshot: WorkloadSnapshot) -> bool:
     """Say whether a call's effect was seen; never where nothing was read."""
-    return snapshot.parts.get(part_of_call(call)) is WANTED[call.goal]
+    return snapshot.parts.get(str(call.request["workload"])) is WANTED[call.goal]
 
 
 def mine(calls: Iterable[Call]) -> list[Call]:
@@ -294,11 +285,12 @@ class RecipeWithWorkloads(Generic[S]):
         ]
 
     def _starts(self, snapshot: S, ask: Ask, site: str) -> list[Call]:
-        """Start what was not seen to run, or what a return stops first."""
+        """Start what was not seen to run, or what a return stops first. Without a look a route's full name is not
+        known."""
         return [
             _by_itself(switch(site, workload, part, Goal.START), each.parts.get(part))
             for workload, each in self._at(snapshot, ask, site)
-            for part in each.parts or known_parts(workload)
+            for part in each.parts or (() if isinstance(workload, CamelRoutes) else (workload.name,))
             if (not workload.alone or ask.operation == FAILOVER)
             and (ask.operation in REINSTATING or each.parts.get(part) is not PartState.RUNNING)
         ]

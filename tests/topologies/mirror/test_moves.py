@@ -31,9 +31,10 @@ from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
+from dr_ctl.topologies.common.waiting import Wait
 from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.checks import CHECKS
-from dr_ctl.topologies.mirror.procedure import LINK_RESTARTS, Events, wait
+from dr_ctl.topologies.mirror.procedure import COUNTS, LINK_RESTARTS, Events
 from dr_ctl.topologies.mirror.reading import Observer
 from dr_ctl.topologies.mirror.tools import MirrorTimeouts, MirrorVerifier
 from dr_ctl.topologies.mirror.view import (
@@ -318,7 +319,8 @@ def waited(world: Any, within_s: float) -> Refused | None:
     """London's way to Paris, which has nothing under way."""
     paris: Any = SimpleNamespace(site="paris", pair="a")
     ways = [Events(world, paris, world, world), Events(paris, world, world, world)]
-    return wait(world, ways, world).until(0.5, {"within": within_s, "stall": 100.0}, calms=1)
+    wait: Wait[BrokerView] = Wait(world, ways, world, "events", counts=COUNTS, parts=Part.OUTFLOW)
+    return wait.until(0.5, {"within": within_s, "stall": 100.0}, calms=1)
 
 
 @pytest.mark.parametrize(

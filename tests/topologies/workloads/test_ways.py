@@ -18,7 +18,7 @@ from dr_ctl.jolokia import values
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.parts import SystemdUnit
 from dr_ctl.topologies.topology import PartState, WorkloadSnapshot
-from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads, concerned, part_of_call, switch
+from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads, concerned, switch
 from dr_ctl.topologies.workloads.sites import WorkloadSites, WorkloadTimeouts
 from tests.cli.conftest import Shell
 from tests.jolokia.console import Console, Handler, closed_port, console, send, silence, value
@@ -353,5 +353,5 @@ def test_no_call_is_certain_of_what_may_stop_or_start_by_itself() -> None:
     snapshot = cast("Any", SimpleNamespace(workloads=(mailer,), units=UNITS))
     ask = Ask(SWAPOVER, "paris")
     planned = [*recipe._stops(snapshot, ask, "london"), *recipe._starts(snapshot, ask, "london")]
-    assert [part_of_call(each) for each in planned if each.when is None] == ["runs", "rests"]
+    assert [each.request["workload"] for each in planned if each.when is None] == ["runs", "rests"]
     assert {each.when for each in planned} == {None, "it does not stop by itself", "it does not start by itself"}
