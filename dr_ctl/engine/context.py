@@ -89,8 +89,7 @@ def stoppable() -> Iterator[StopRequest]:
     """Route the signals of this process to a request, for as long as the block runs."""
     request = StopRequest()
 
-    def on_signal(signum: int, frame: FrameType | None) -> None:
-        del frame
+    def on_signal(signum: int, _frame: FrameType | None) -> None:
         request.ask(signum)
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -260,8 +259,7 @@ class Onlooker:
     def __init__(self, listener: EventSink) -> None:
         self._listener = listener
 
-    def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
-        del send
+    def change(self, calls: Sequence[Call], _send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
         return [Refused("this command only looks") for _ in calls]
 
     def sample(self, evidence: Mapping[str, Json]) -> None:

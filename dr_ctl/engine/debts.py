@@ -178,15 +178,12 @@ class Notes:
         private(self.state)
         file = os.open(self.state / "sync.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self._take(file)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                document = self.read()
+                text = f"an agent runs already: process {document.get('pid', '?')} on {document.get('host', '?')}"
+                raise Locked(text, remedy=f"{self.standing} says how it stands.") from error
             yield
         finally:
             os.close(file)
-
-    def _take(self, file: int) -> None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            document = self.read()
-            text = f"an agent runs already: process {document.get('pid', '?')} on {document.get('host', '?')}"
-            raise Locked(text, remedy=f"{self.standing} says how it stands.") from error

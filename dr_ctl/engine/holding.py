@@ -131,10 +131,17 @@ class Lease:
                 taken.append(slot)
             done = True
         finally:
-            if not done:
-                self._give_back(taken)
+            # No call went out under what was created, so that its epoch may be had by another.
+            for slot in taken if not done else ():
+                with slot.mutex:
+                    if (held := slot.held) is not None:
+                        slot.held = None
+                        _remove(slot, held.epoch)
         for slot, look in looks:
-            self._forget(slot, look)
+            with slot.mutex:
+                for document in look.documents:  # older epochs, never the highest
+                    if slot.held is not None and document.epoch < slot.held.epoch:
+                        _remove(slot, document.epoch)
         return None
 
     def _looks(self, among: Collection[tuple[str, str]] | None) -> list[tuple[BrokerLock, Look]]:
@@ -176,21 +183,6 @@ class Lease:
             if any(document.same(me) for document in now.documents):
                 _remove(slot, me.epoch)
             return other, other.live(now.now_ms) and not ended(other, me)
-
-    def _give_back(self, taken: Iterable[BrokerLock]) -> None:
-        """Remove what was created: no call went out under it, so that its epoch may be had by another."""
-        for slot in taken:
-            with slot.mutex:
-                if (held := slot.held) is not None:
-                    slot.held = None
-                    _remove(slot, held.epoch)
-
-    def _forget(self, slot: BrokerLock, look: Look) -> None:
-        """Remove older epochs, never the highest."""
-        with slot.mutex:
-            for document in look.documents:
-                if slot.held is not None and document.epoch < slot.held.epoch:
-                    _remove(slot, document.epoch)
 
     # While holding.
 

@@ -276,25 +276,21 @@ def replay(entries: Sequence[Entry]) -> RunState:
     """Replay a journal through the table of states; raises `JournalDamaged` when it holds no run, or one that does not
     fit what dr-ctl writes."""
     try:
-        return _replayed(entries)
+        plans = [read(Plan, entry.evidence["plan"]) for entry in entries if entry.kind == "run"]
+        if not plans:
+            raise JournalDamaged("the journal holds no plan", remedy="The run never began: nothing was changed by it.")
+        steps = {step.id: step for plan in plans for step in plan.steps}
+        states = dict.fromkeys(steps, StepState.PENDING)
+        activation = False
+        for entry in entries:
+            if entry.kind == "step" and entry.step is not None and entry.outcome is not None:
+                states[entry.step] = after(states[entry.step], StepEvent(entry.outcome))
+                if entry.verb == ACTIVATING and entry.outcome == StepEvent.FAILED.value:
+                    activation = False
+            elif entry.kind == "intent" and entry.verb == ACTIVATING:
+                activation = True
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise JournalDamaged(f"the journal holds no run that can be read: {type(error).__name__}: {error}") from error
-
-
-def _replayed(entries: Sequence[Entry]) -> RunState:
-    plans = [read(Plan, entry.evidence["plan"]) for entry in entries if entry.kind == "run"]
-    if not plans:
-        raise JournalDamaged("the journal holds no plan", remedy="The run never began: nothing was changed by it.")
-    steps = {step.id: step for plan in plans for step in plan.steps}
-    states = dict.fromkeys(steps, StepState.PENDING)
-    activation = False
-    for entry in entries:
-        if entry.kind == "step" and entry.step is not None and entry.outcome is not None:
-            states[entry.step] = after(states[entry.step], StepEvent(entry.outcome))
-            if entry.verb == ACTIVATING and entry.outcome == StepEvent.FAILED.value:
-                activation = False
-        elif entry.kind == "intent" and entry.verb == ACTIVATING:
-            activation = True
     return RunState(plans[0], tuple(StepPast(step, states[step.id]) for step in steps.values()), activation)
 
 
@@ -335,7 +331,8 @@ _ASKED_WITHIN_S: Final = 0.05
 
 
 class Journal:
-    """The one writer of a run's journal. Safe to use from several threads; held by a lock on the file itself."""
+    """The one writer of a run's journal. Safe to use from several threads; held by a lock on the file itself. It has
+    `count` lines, and `last_hash` seals them."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._clock = clock
@@ -357,8 +354,8 @@ class Journal:
         self._reserve = Reserve(path.with_name(RESERVE))
         self._cut()
         sync_folder(path.parent)
-        self._seq = len(entries)
-        self._hash = entries[-1].hash() if entries else GENESIS
+        self.count = len(entries)
+        self.last_hash = entries[-1].hash() if entries else GENESIS
         self._entries = [entry for entry in entries if entry.kind != _SAMPLE]
 
     def _hold(self) -> None:
@@ -372,14 +369,6 @@ class Journal:
         """Take away what follows the last whole line."""
         os.ftruncate(self._file, self._size)
         os.lseek(self._file, self._size, os.SEEK_SET)
-
-    @property
-    def last_hash(self) -> str:
-        return self._hash
-
-    @property
-    def count(self) -> int:
-        return self._seq
 
     @property
     def changed(self) -> bool:
@@ -401,7 +390,7 @@ class Journal:
         try:
             self._reserve.take()
         except NoRoom:
-            if self._seq == 0:
+            if self.count == 0:
                 self._path.unlink()  # the run never began, so no open run may remain
             raise
         self._append([("run", None, None, None, {"plan": document(plan), "by": dict(by)})])
@@ -446,7 +435,7 @@ class Journal:
     ) -> int:
         with self._mutex:
             now = stamp(self._clock.now())
-            seq, sealed = self._seq, self._hash
+            seq, sealed = self.count, self.last_hash
             entries = []
             for kind, step, call, outcome, evidence in rows:
                 seq += 1
@@ -456,12 +445,12 @@ class Journal:
             block = "".join(entry.to_line() for entry in entries).encode("utf-8", ANY)
             try:
                 if not self._write(block, needed=sync):
-                    return self._seq
+                    return self.count
                 if sync:
                     self._sync()
             except OSError as error:
                 raise EnvironmentFault(f"the journal could not be written: {error.strerror or error}") from error
-            self._seq, self._hash = seq, sealed
+            self.count, self.last_hash = seq, sealed
             self._entries += [entry for entry in entries if entry.kind != _SAMPLE]
             return entries[0].seq if entries else seq
 

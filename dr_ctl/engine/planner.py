@@ -49,7 +49,6 @@ from dr_ctl.engine.roles import (
     sites_serving,
     source_of,
     takeover_risks,
-    was_open_again,
     whole_at,
     why_not_lost,
 )
@@ -106,7 +105,7 @@ def plan(
     if source_reopened:
         # Findings cannot stop a move that is already made, and the second site must be closed.
         findings = [replace(finding, severity=_milder(finding)) for finding in findings]
-        findings = [was_open_again(source, ask), *findings]
+        findings = [found("DR-ROLE-018", source=source, target=ask.target), *findings]
     missing = sorted({step.verb for step in runbook.steps} - recipe.verbs() - GENERAL)
     if missing:
         findings = [found("DR-BOOK-004", runbook=runbook.path.name, steps=", ".join(missing)), *findings]
@@ -222,6 +221,10 @@ def _steps(
             steps.append(_general(number, line, undoable=undoable))
             continue
         draft = recipe.draft(line, snapshot, move)
+        limits = draft.limits if draft.limits is not None else line.limits
+        if line.verb == CATCHING_UP and move.ask.timeout_s is not None and "within" in limits:
+            # `--timeout` limits the catch-up too, where that may take longer.
+            limits = {**limits, "within": min(limits["within"], move.ask.timeout_s)}
         steps.append(
             PlannedStep(
                 number=number,
@@ -230,19 +233,12 @@ def _steps(
                 about=draft.about,
                 calls=draft.calls,
                 inverse=draft.inverse,
-                limits=_limited(line, draft.limits if draft.limits is not None else line.limits, move.ask),
+                limits=limits,
                 undoable=undoable,
                 cut_off=draft.cut_off,
             )
         )
     return tuple(steps)
-
-
-def _limited(line: RunbookStep, limits: Mapping[str, float], ask: Ask) -> Mapping[str, float]:
-    """`--timeout` limits the catch-up too, where that may take longer."""
-    if line.verb != CATCHING_UP or ask.timeout_s is None or "within" not in limits:
-        return limits
-    return {**limits, "within": min(limits["within"], ask.timeout_s)}
 
 
 def _general(number: int, line: RunbookStep, *, undoable: bool) -> PlannedStep:

@@ -268,10 +268,6 @@ class StepContext(Protocol):
         """Seconds, for deadlines."""
 
 
-# One verb as a driver does it, or undoes it.
-Act = Callable[["PlannedStep", Move, StepContext], "Outcome"]
-
-
 class Driver(Protocol[O_co]):
     """Acts on the sites. The laws: doing twice is doing once; say what is, do not argue; bound every wait; never
     answer "no" when the answer is "not known"; zero counts only from a positive read of that very thing."""

@@ -123,13 +123,6 @@ def by_site(units: Sequence[UnitSnapshot]) -> Mapping[str, list[str]]:
     return units_by_site
 
 
-def as_moved(snapshot: Observation, to: str) -> Finding:
-    """Say that units were moved one by one, and how those that the other site serves are brought to a site."""
-    away = [unit.name for unit in snapshot.units if unit.serving not in (to, None)]
-    one = f" --queues {quote(away[0])}" if len(away) == 1 else ""
-    return found("DR-ROLE-014.as_moved", away=some(away), to=to, one=one, units=served_where(snapshot))
-
-
 NODES: Final = "nodes"
 """The part of a plan's basis that says which brokers it is about: site, unit, and what no two brokers share. A topology
 whose brokers have no such thing leaves it out."""
@@ -161,11 +154,6 @@ def open_again(snapshot: Observation, past: RunState) -> bool:
     """Say whether the site that a run has left lets clients in beside the one that it opened."""
     roles = {snapshot.roles.get(past.plan.source), snapshot.roles.get(past.plan.ask.target)}
     return past.activation and past.plan.ask.operation in MOVING and roles == {Role.SERVING}
-
-
-def was_open_again(source: str, ask: Ask) -> Finding:
-    """Say that clients may have worked at both sites."""
-    return found("DR-ROLE-018", source=source, target=ask.target)
 
 
 def source_of(
@@ -250,33 +238,24 @@ def _alone(snapshot: Observation, ask: Ask, *, cut_off: bool, under_way: bool) -
     if ask.operation == TRIM and not (answers and snapshot.roles[ask.target] is Role.SERVING):
         return found("DR-ROLE-009.trim", source=source, target=ask.target, roles=summary)
     if ask.operation in (KEEP_ASIDE, PUT_BACK, REHEARSE, REHEARSE_CLEAN):
-        of_copies = ask.operation in (KEEP_ASIDE, PUT_BACK)
-        return (_kept_aside(snapshot, ask) if of_copies else _rehearsed(snapshot, ask)) or source
+        return _in_place(snapshot, ask) or source
     if ask.operation in (QUIESCE, FENCE, RESTART, TRIM):
         return source
     return _of_both(snapshot, ask, "`dr-ctl status` says what ends the open run; then: " if under_way else "") or source
 
 
-def _rehearsed(snapshot: Observation, ask: Ask) -> Finding | None:
-    """Refuse to rehearse where one site does not serve, or the other does not wait."""
+def _in_place(snapshot: Observation, ask: Ask) -> Finding | None:
+    """Refuse to rehearse where one site does not serve, or the other does not wait; to decide of copies at a site that
+    does not wait; and to put back, or to clean, where nobody answers."""
     source, summary = other(snapshot, ask.target), roles_text(snapshot)
-    source_role, target_role = snapshot.roles[source], snapshot.roles[ask.target]
-    if ask.operation == REHEARSE and (source_role, target_role) != (Role.SERVING, Role.STANDBY):
+    roles = snapshot.roles[source], snapshot.roles[ask.target]
+    if ask.operation == REHEARSE and roles != (Role.SERVING, Role.STANDBY):
         return found("DR-ROLE-009.rehearse", roles=summary)
-    if not {source_role, target_role} & {*_ANSWERING}:
-        return found("DR-ROLE-009.clean", roles=summary)
-    return None
-
-
-def _kept_aside(snapshot: Observation, ask: Ask) -> Finding | None:
-    """Refuse to decide of copies at a site that does not wait, or to put back where nobody answers."""
-    source, summary = other(snapshot, ask.target), roles_text(snapshot)
-    source_role, target_role = snapshot.roles[source], snapshot.roles[ask.target]
-    if ask.operation == KEEP_ASIDE and (source_role, target_role) != (Role.STANDBY, Role.SERVING):
+    if ask.operation == KEEP_ASIDE and roles != (Role.STANDBY, Role.SERVING):
         return found("DR-ROLE-009.keep_aside", roles=summary)
-    if source_role not in _ANSWERING:
+    if ask.operation == PUT_BACK and roles[0] not in _ANSWERING:
         return found("DR-ROLE-009.put_back", source=source, roles=summary)
-    return None
+    return None if {*roles} & {*_ANSWERING} else found("DR-ROLE-009.clean", roles=summary)
 
 
 def _of_both(snapshot: Observation, ask: Ask, first: str) -> Finding | None:
@@ -400,8 +379,13 @@ def _serving_beside(snapshot: Observation, ask: Ask, past: RunState | None, *, p
     half_way = past is not None and roles[ask.target] is Role.STANDBY
     if ask.operation == FAILBACK and (open_ or half_way) and roles[beside] is Role.STANDBY:
         return beside
+    if roles[beside] is Role.SERVING and open_ and parts and is_split(snapshot):
+        # Units were moved one by one: how those that the other site serves are brought there.
+        away = [unit.name for unit in snapshot.units if unit.serving not in (ask.target, None)]
+        one = f" --queues {quote(away[0])}" if len(away) == 1 else ""
+        return found("DR-ROLE-014.as_moved", away=some(away), to=ask.target, one=one, units=served_where(snapshot))
     if roles[beside] is Role.SERVING and open_:
-        return as_moved(snapshot, ask.target) if parts and is_split(snapshot) else both_open(snapshot)
+        return both_open(snapshot)
     return found("DR-ROLE-008", target=ask.target, roles=summary, beside=beside)
 
 

@@ -209,10 +209,6 @@ def _word(node: yaml.Node) -> str:
     return str(node.value) if isinstance(node, yaml.ScalarNode) else "(no word)"
 
 
-def _plain(node: yaml.Node) -> Any:
-    return yaml.SafeLoader("").construct_object(node, deep=True)
-
-
 def _runbook(root: yaml.Node | None, findings: _Findings, more: Sequence[Rule]) -> Runbook | None:
     if not isinstance(root, yaml.MappingNode):
         findings.add(1, "a runbook is a mapping with the keys runbook, about and steps")
@@ -259,7 +255,7 @@ def _step(node: yaml.Node, findings: _Findings) -> RunbookStep | None:
         for key in sorted({key for key in keys if keys.count(key) > 1}):
             findings.add(line, f"{verb}: {key} stands a second time")
     try:
-        values = _plain(needs)
+        values = yaml.SafeLoader("").construct_object(needs, deep=True)
     except (yaml.YAMLError, ValueError):
         findings.add(line, f"{verb}: what it needs cannot be read; put texts in quotes")
         return RunbookStep(verb, "both", line)
@@ -299,18 +295,14 @@ def _filled(verb: str, values: Mapping[Any, Any], line: int, findings: _Findings
     return RunbookStep(verb, site, line, limits, words)
 
 
-def _hooked(step: RunbookStep) -> str:
-    """How a rule names a step that is a hook of that name."""
-    return f"hook {step.words.get('name', '')}" if step.verb == "hook" else step.verb
-
-
 def _order(operation: str, rules: Sequence[Rule], steps: Sequence[RunbookStep], findings: _Findings, line: int) -> None:
     at: dict[str, RunbookStep] = {}
     place: dict[str, int] = {}
     for number, step in enumerate(steps):
         if step.verb in at and step.verb not in ("observe", "hook", "ask", "hold"):
             findings.put(step.line, found("DR-BOOK-002", line=findings.place(step.line), verb=step.verb))
-        for name in (step.verb, _hooked(step)):
+        # A rule may name a hook, too.
+        for name in (step.verb, f"hook {step.words.get('name', '')}" if step.verb == "hook" else step.verb):
             at.setdefault(name, step)
             place.setdefault(name, number)
     for first, then, because in rules:

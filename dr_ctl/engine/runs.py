@@ -234,7 +234,10 @@ class Runs:
         self._owner = owner
         self._namesakes = namesakes
         if owner is not None and (recorded := Owner.read(state / _OWNER)) is not None:
-            self._must_be_of(recorded, owner)
+            if not recorded.is_same(owner):
+                text = f"the runs in {state} are of {recorded.name}, whose brokers are not those of {owner.name}"
+                moved = f"Where its name and all its addresses have changed since: remove {state / _OWNER}."
+                raise Foreign(text, remedy=f"{Foreign.remedy} {moved}")
             if recorded != owner and (claimed or recorded.in_common(owner)):
                 with self._alone() as file:
                     if file is not None:
@@ -332,12 +335,6 @@ class Runs:
                     place.rename(place.with_name(f"{place.name}.{secrets.token_hex(4)}"))
                 private(place.parent)
                 kept.rename(place)
-
-    def _must_be_of(self, recorded: Owner, owner: Owner) -> None:
-        if not recorded.is_same(owner):
-            text = f"the runs in {self._state} are of {recorded.name}, whose brokers are not those of {owner.name}"
-            moved = f"Where its name and all its addresses have changed since: remove {self._state / _OWNER}."
-            raise Foreign(text, remedy=f"{Foreign.remedy} {moved}")
 
     @contextmanager
     def lock(self, what: str, *, held: bool = False) -> Iterator[None]:

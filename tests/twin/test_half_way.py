@@ -80,7 +80,7 @@ class Half:
     def dies(self) -> None:
         """The process ends once half of it is in."""
 
-        def die(*_: Any) -> None:
+        def die(*_: Any, **__: Any) -> None:
             until(lambda: self.left <= 0)
             raise Died
 

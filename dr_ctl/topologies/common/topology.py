@@ -29,7 +29,7 @@ from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot, V_co, started_since
 from dr_ctl.topologies.common.tools import Listeners, Sender, Tools
-from dr_ctl.topologies.common.verbs import activate, canary, fence, proving, quarantine, quiesce
+from dr_ctl.topologies.common.verbs import activate, canary, fence, proving, quiesce
 from dr_ctl.topologies.common.verbs.undoing import as_before, guarded, open_again
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import listeners_open_as_before
@@ -52,7 +52,7 @@ COMMON: Final[Procedure[Any, Any]] = {
     "check": Row(proving.draft_check, proving.check),
     "quiesce": Row(quiesce.draft, quiesce.act, quiesce.UNDO),
     "fence": Row(fence.draft, fence.act, fence.UNDO),
-    QUARANTINE: quarantine.row(),
+    QUARANTINE: fence.quarantine(),
     "settle": Row(proving.draft_settle, proving.settle),
     "verify": Row(proving.draft_verify, proving.verify),
     "activate": Row(activate.draft, activate.act, activate.UNDO),

@@ -29,8 +29,7 @@ from dr_ctl.topologies.common.calls import (
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, LiesThere
 from dr_ctl.topologies.common.link import Residue, total
 from dr_ctl.topologies.common.recipe import Undo
-from dr_ctl.topologies.common.verbs import quarantine
-from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
+from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other, quarantine
 from dr_ctl.topologies.common.wants import (
     DEBTS_CLEARED,
     SOURCE,
@@ -64,7 +63,7 @@ def commands(at: AtBroker) -> Iterator[Call]:
         yield resume(at.view, at.view.commands.out, "it is paused")
 
 
-QUARANTINE: Final = quarantine.row(_untold, about=", and what the plugin would tell it", undo=(commands,))
+QUARANTINE: Final = quarantine(_untold, about=", and what the plugin would tell it", undo=(commands,))
 
 
 def _held(at: AtBroker) -> list[Call]:

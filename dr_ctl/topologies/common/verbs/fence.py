@@ -1,5 +1,6 @@
 """`fence` and `unfence`: clients kept out of a site and proven to be, or let in again; for a lost site, a debt;
-a returned site that is closed first, and what it holds."""
+`quarantine`: no live consumer may get what a lost site still holds; a returned site that is closed first, and what it
+holds."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -14,10 +15,10 @@ from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepCon
 from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.topologies.common import receipts, wants
-from dr_ctl.topologies.common.calls import pause, resume, still
+from dr_ctl.topologies.common.calls import close_listener, pause, resume, still
 from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.reasons import came_back_open, paused_at
-from dr_ctl.topologies.common.recipe import Undo
+from dr_ctl.topologies.common.recipe import Row, Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
@@ -211,3 +212,30 @@ def held_for_the_other(
     text = about(total)
     context.notice(f"{move.target} still holds for the other site: {text}")
     return Done(text, total.figures(), tuple(findings))
+
+
+def shut(at: AtBroker) -> list[Call]:
+    """The listener that the lost site's link uses is closed, and rights keep the link out where they can: a restart
+    opens the listener again, and so does another node that takes over."""
+    closed = (close_listener(at.view, listener) for listener in at.view.link.listeners)
+    return at.missing([*closed, *at.view.link.barring(Goal.SHUT_OUT)])
+
+
+def quarantine(*more: Want, about: str = "", undo: tuple[Want, ...] = ()) -> Row[Any, Any]:
+    """What else keeps out what the lost site holds, and undoes it, is the topology's own."""
+    wanted = tuple((want, wants.TARGET) for want in (wants.debt_recorded(DebtKind.QUARANTINE), shut, *more))
+    about = f"what {{source}} still holds is kept out until it is asked for{about}"
+
+    def act(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+        if not step.calls:
+            return NotNeeded(step.about)
+        refused, views = tools.reach(wanted, move, context), tools.views(move.target)
+        # Without the rights it ends with a restart, as the debt says; while it holds, nothing else is missing of it.
+        if refused is not None and any(call.goal is not Goal.SHUT_OUT for call in tools.missing(wanted, move)[0]):
+            return refused
+        if open_to := [view.site for view in views if not view.link.can_be_shut]:
+            return Done.of(found("DR-RETURN-009", source=move.source, site=open_to[0]))
+        return Done(f"what {move.source} still holds cannot reach {move.target}")
+
+    undoes = Undo(target=(*undo, wants.link_access_as_before, wants.debts_as_before))
+    return Row(wants.planning(wants.SOURCE, about, *wanted), act, undoes)
