@@ -11,27 +11,7 @@ from typing import Any, Final
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.core.notation import duration
-from dr_ctl.engine.operations import (
-    ACTIVATE,
-    AT_SOURCE,
-    CLOSING,
-    DRAIN,
-    FAILBACK,
-    FAILOVER,
-    FENCE,
-    IN_PLACE,
-    KEEP_ASIDE,
-    PUT_BACK,
-    QUIESCE,
-    REHEARSE,
-    REHEARSE_CLEAN,
-    REINSTATE,
-    REINSTATING,
-    RESTART,
-    SWAPOVER,
-    TRIM,
-    UNFENCE,
-)
+from dr_ctl.engine import operations
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import CLOSED, by_site, option, with_queues
@@ -68,7 +48,8 @@ class Facts:
     @property
     def wanted(self) -> str:
         """The site that serves if all went well: the way back of a lost site ends where it began."""
-        return self.source if self.ask.operation in (REINSTATE, QUIESCE, UNFENCE, *IN_PLACE) else self.ask.target
+        stays = (operations.REINSTATE, operations.QUIESCE, operations.UNFENCE, *operations.IN_PLACE)
+        return self.source if self.ask.operation in stays else self.ask.target
 
     @property
     def other(self) -> str:
@@ -78,12 +59,12 @@ class Facts:
     def as_before(self) -> bool:
         """Say whether the same sites serve as before the run. Where no site served, the target must be seen closed. A
         returned site that was open beside the other must not be open again."""
-        if self.ask.operation in REINSTATING:
+        if self.ask.operation in operations.REINSTATING:
             return self.serving == [self.source]
         if self.before:
             return sorted(self.serving) == sorted(self.before)
         # A site that was taken for lost and serves after all is what a failover wishes for.
-        only = [[], [self.source]] if self.ask.operation == FAILOVER else [[]]
+        only = [[], [self.source]] if self.ask.operation == operations.FAILOVER else [[]]
         return self.serving in only and self.roles[self.ask.target] is Role.STANDBY
 
     @property
@@ -106,7 +87,7 @@ class Facts:
     def goes_on(self) -> str:
         """The units that nobody asked for, and their sites; of a fence also those that the other site serves, for it
         takes only their copies away from clients."""
-        is_fence = self.ask.operation == FENCE
+        is_fence = self.ask.operation == operations.FENCE
         served = [unit for unit in self.units if is_fence and unit.serving not in (self.source, None)]
         units = sorted((*served, *self.beside), key=lambda unit: unit.name) if self.beside else []
         return "".join(f"; {site} goes on serving {some(names)}" for site, names in by_site(units).items())
@@ -162,7 +143,7 @@ def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
         code, text = _success(facts)
     elif undone and facts.changed:
         if facts.as_before:
-            back = " as before" if facts.ask.operation in IN_PLACE else " again"
+            back = " as before" if facts.ask.operation in operations.IN_PLACE else " again"
             again = facts.serves(facts.serving[0], back) if len(facts.serving) == 1 else "no site serves, as before"
             text = f"{text}: {'as before' if len(facts.serving) > 1 else again}"
         else:
@@ -185,31 +166,31 @@ def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
 
 
 _IN_PLACE: Final[Mapping[str, str]] = {
-    RESTART: "the link of {} is attached",
-    TRIM: "what is known to be processed is removed at {}",
-    KEEP_ASIDE: "what nothing proves is kept aside at {}",
-    PUT_BACK: "what was kept aside at {} is back",
-    REHEARSE: "the rehearsal's messages went the whole path from {}",
-    REHEARSE_CLEAN: "no queue of a rehearsal is left",
+    operations.RESTART: "the link of {} is attached",
+    operations.TRIM: "what is known to be processed is removed at {}",
+    operations.KEEP_ASIDE: "what nothing proves is kept aside at {}",
+    operations.PUT_BACK: "what was kept aside at {} is back",
+    operations.REHEARSE: "the rehearsal's messages went the whole path from {}",
+    operations.REHEARSE_CLEAN: "no queue of a rehearsal is left",
 }
 
 
 _DID: Final[Mapping[str, str]] = {
-    SWAPOVER: "moved{named} from {source} to {target}",
-    FAILBACK: "moved{named} from {source} to {target}",
-    FAILOVER: "failed over{named} from {source} to {target}",
-    REINSTATE: "reinstated {target}",
-    QUIESCE: "quiesced {source}",
-    FENCE: "fenced {source}",
-    UNFENCE: "unfenced {source}",
-    DRAIN: "drained {source} to {target}",
-    ACTIVATE: "activated {target}",
-    RESTART: "restarted the link of {source}",
-    TRIM: "trimmed {source}",
-    KEEP_ASIDE: "kept aside at {source} what nothing proves",
-    PUT_BACK: "put back at {source} what was kept aside",
-    REHEARSE: "rehearsed from {source} to {target}",
-    REHEARSE_CLEAN: "removed what rehearsals had left",
+    operations.SWAPOVER: "moved{named} from {source} to {target}",
+    operations.FAILBACK: "moved{named} from {source} to {target}",
+    operations.FAILOVER: "failed over{named} from {source} to {target}",
+    operations.REINSTATE: "reinstated {target}",
+    operations.QUIESCE: "quiesced {source}",
+    operations.FENCE: "fenced {source}",
+    operations.UNFENCE: "unfenced {source}",
+    operations.DRAIN: "drained {source} to {target}",
+    operations.ACTIVATE: "activated {target}",
+    operations.RESTART: "restarted the link of {source}",
+    operations.TRIM: "trimmed {source}",
+    operations.KEEP_ASIDE: "kept aside at {source} what nothing proves",
+    operations.PUT_BACK: "put back at {source} what was kept aside",
+    operations.REHEARSE: "rehearsed from {source} to {target}",
+    operations.REHEARSE_CLEAN: "removed what rehearsals had left",
 }
 
 
@@ -220,15 +201,19 @@ def did(operation: str, source: str, target: str, named: str = "") -> str:
 
 def _success(facts: Facts) -> tuple[ExitCode, str]:
     operation = facts.ask.operation
-    if operation in CLOSING:
+    if operation in operations.CLOSING:
         return _closed(facts)
-    if operation in IN_PLACE and sorted(facts.serving) == sorted(facts.before):
-        text = facts.outcome if operation == TRIM and facts.outcome else _IN_PLACE[operation].format(facts.source)
+    if operation in operations.IN_PLACE and sorted(facts.serving) == sorted(facts.before):
+        text = (
+            facts.outcome
+            if operation == operations.TRIM and facts.outcome
+            else _IN_PLACE[operation].format(facts.source)
+        )
         return ExitCode.OK, f"{text}; {facts.roles_text}"
-    if operation == UNFENCE and facts.before == (facts.ask.target,) and facts.serving == [facts.ask.target]:
+    if operation == operations.UNFENCE and facts.before == (facts.ask.target,) and facts.serving == [facts.ask.target]:
         return ExitCode.OK, f"{facts.source} stays closed while {facts.ask.target} serves; its pauses are lifted"
     # A lost site is not shown to be closed where its fence is a debt; of a step at one site the other is just not open.
-    apart = operation == FAILOVER or operation in AT_SOURCE
+    apart = operation == operations.FAILOVER or operation in operations.AT_SOURCE
     if facts.serving != [facts.wanted] or not (apart or facts.roles[facts.other] in CLOSED):
         first = facts.other if facts.serving == [facts.wanted] else facts.wanted
         return ExitCode.UNKNOWN, f"every step succeeded, but {facts.roles_text}: look at {first} first"
@@ -239,13 +224,13 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     out += f", longer than the {limit_s:g} s allowed" if out and limit_s and (facts.outage_s or 0) > limit_s else ""
     of = f" of{facts.named}" if facts.named else ""
     sentences = {
-        FAILOVER: f"{facts.serves(facts.wanted)}; {bounds_text(facts.bounds or {})}",
-        REINSTATE: f"{facts.other} is reinstated; {facts.wanted} serves",
-        QUIESCE: f"{facts.wanted} delivers nothing{of}, and its clients hold nothing{of}",
-        UNFENCE: facts.serves(facts.wanted, " again"),
+        operations.FAILOVER: f"{facts.serves(facts.wanted)}; {bounds_text(facts.bounds or {})}",
+        operations.REINSTATE: f"{facts.other} is reinstated; {facts.wanted} serves",
+        operations.QUIESCE: f"{facts.wanted} delivers nothing{of}, and its clients hold nothing{of}",
+        operations.UNFENCE: facts.serves(facts.wanted, " again"),
     }
     sentence = sentences.get(operation, f"{facts.serves(facts.wanted)}; nothing{of} is under way{out}")
-    if operation in (SWAPOVER, FAILBACK, FAILOVER):
+    if operation in (operations.SWAPOVER, operations.FAILBACK, operations.FAILOVER):
         sentence = f"{did(operation, facts.source, facts.ask.target, facts.named)}; verified: {sentence}"
     return ExitCode.OK, f"{sentence}{facts.goes_on}"
 
@@ -254,7 +239,7 @@ def _closed(facts: Facts) -> tuple[ExitCode, str]:
     """A fence speaks of its own site, a drain of both."""
     site = facts.source
     out = facts.roles[site] in CLOSED or (facts.cut_off and facts.roles[site] is not Role.SERVING)
-    if facts.ask.operation == FENCE:
+    if facts.ask.operation == operations.FENCE:
         if out:
             clients = f"clients of{facts.named}" if facts.named else "clients"
             return ExitCode.OK, f"{clients} are kept out of {site}{facts.goes_on}"
@@ -280,7 +265,7 @@ def bounds_text(bounds: Mapping[str, Any]) -> str:
 
 def _by_hand(facts: Facts) -> Finding:
     source, target, serving = facts.source, facts.ask.target, facts.serving
-    if facts.ask.operation == FAILOVER:
+    if facts.ask.operation == operations.FAILOVER:
         return found("DR-RUN-001.failover", target=target, roles=facts.roles_text)
     if serving == [source] and facts.left_out:
         return found("DR-RUN-001.partly_served", source=source, left_out=", ".join(facts.left_out))

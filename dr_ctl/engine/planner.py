@@ -10,32 +10,9 @@ from typing import TypeVar
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, Weight, some
+from dr_ctl.engine import operations
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.journal import RunState
-from dr_ctl.engine.operations import (
-    ACTIVATE,
-    ALONE,
-    CATCHING_UP,
-    CLOSING_AGAIN,
-    DRAIN,
-    ESTIMATE,
-    FAILBACK,
-    FAILOVER,
-    FENCE,
-    FENCING,
-    FINISHING,
-    GENERAL,
-    HOLD,
-    HOOK,
-    KEEPING_OUT,
-    MOVING,
-    NO_RETURN,
-    QUESTION,
-    RECONCILE,
-    REINSTATE,
-    REJOINING,
-    SNAPSHOT,
-)
 from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Goal, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import LossExposure, Move, Observation, Recipe
 from dr_ctl.engine.roles import (
@@ -69,13 +46,13 @@ def plan(
 ) -> Decision:
     """Decide every step, in order, with the reason for each. A failover's loss bound is judged too. `anew`: plan a run
     although the wanted state holds, to replace another run."""
-    renamed = renamed_sites(snapshot) if ask.operation != FENCE else None
+    renamed = renamed_sites(snapshot) if ask.operation != operations.FENCE else None
     if (nothing := not_there(snapshot, ask) or renamed) is not None:
         return Refusal((nothing,))
     asked = part_of(snapshot, ask)
     source_reopened = past is not None and open_again(asked, past)
     cuts_off = bool(cutting_off(runbook.steps))
-    loses = ask.operation == FAILOVER and not source_reopened
+    loses = ask.operation == operations.FAILOVER and not source_reopened
     already_failed_over = loses and past is None and _keeps_out(asked, ask.target)
     if (
         loses
@@ -106,17 +83,18 @@ def plan(
         # Findings cannot stop a move that is already made, and the second site must be closed.
         findings = [replace(finding, severity=_milder(finding)) for finding in findings]
         findings = [found("DR-ROLE-018", source=source, target=ask.target), *findings]
-    missing = sorted({step.verb for step in runbook.steps} - recipe.verbs() - GENERAL)
+    missing = sorted({step.verb for step in runbook.steps} - recipe.verbs() - operations.GENERAL)
     if missing:
         findings = [found("DR-BOOK-004", runbook=runbook.path.name, steps=", ".join(missing)), *findings]
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Refusal(tuple(findings))
-    finishing = past is not None and ask.operation in MOVING and (source_reopened or _moved(asked, move))
+    finishing = past is not None and ask.operation in operations.MOVING and (source_reopened or _moved(asked, move))
     lines = _lines(runbook, asked, move, past)
     if finishing:
-        lines = [line for line in lines if line.verb in (CLOSING_AGAIN if source_reopened else FINISHING)]
+        verbs = operations.CLOSING_AGAIN if source_reopened else operations.FINISHING
+        lines = [line for line in lines if line.verb in verbs]
     if already_failed_over:
-        lines = [line for line in lines if line.verb in KEEPING_OUT]
+        lines = [line for line in lines if line.verb in operations.KEEPING_OUT]
     steps = _steps(lines, recipe, snapshot, move, past, finishing=finishing)
     not_asked = [unit for unit in snapshot.units if not ask.includes(unit.name)]
     decided = Plan(
@@ -147,12 +125,14 @@ def _basis(runbook: Runbook, recipe: Recipe[O], snapshot: O) -> Mapping[str, Jso
 
 def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere | None:
     target, operation = move.target, move.ask.operation
-    if operation == REINSTATE or (operation in ALONE and operation not in (ACTIVATE, DRAIN)):
+    if operation == operations.REINSTATE or (
+        operation in operations.ALONE and operation not in (operations.ACTIVATE, operations.DRAIN)
+    ):
         text = recipe.holds_already(snapshot, move)
         return AlreadyThere(f"{text}; nothing was changed", ()) if text is not None else None
-    if operation == DRAIN or not _moved(part_of(snapshot, move.ask), move):
+    if operation == operations.DRAIN or not _moved(part_of(snapshot, move.ask), move):
         return None
-    if operation == FAILOVER and recipe.holds_already(snapshot, move) is None:
+    if operation == operations.FAILOVER and recipe.holds_already(snapshot, move) is None:
         return None  # somebody else opened the target; the lost site's messages must still be kept out, at a price
     findings = [
         replace(finding, severity=_milder(finding))
@@ -189,22 +169,27 @@ def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: RunState |
     resumed failback does not reinstate a site twice. A site that answers is fenced at its listeners; only
     a silent site is cut off by a hook."""
     lines = runbook.steps
-    hooks = cutting_off(lines) if move.ask.operation in (FAILOVER, FENCE) else []
+    hooks = cutting_off(lines) if move.ask.operation in (operations.FAILOVER, operations.FENCE) else []
     if snapshot.roles[move.source] in (Role.SERVING, Role.STANDBY):
         lines = tuple(line for line in lines if line not in hooks)
     elif hooks:
         lines = tuple(
-            replace(line, words={**line.words, CUT_OFF: True}) if line.verb == FENCING else line for line in lines
+            replace(line, words={**line.words, CUT_OFF: True}) if line.verb == operations.FENCING else line
+            for line in lines
         )
-    if move.ask.operation == REINSTATE:
-        ends = [number for number, line in enumerate(lines, start=1) if line.verb == RECONCILE]
+    if move.ask.operation == operations.REINSTATE:
+        ends = [number for number, line in enumerate(lines, start=1) if line.verb == operations.RECONCILE]
         lines = lines[: ends[0]] if ends else lines
-    rejoined = past is not None and any(step.step.verb == RECONCILE and step.succeeded for step in past.steps)
+    rejoined = past is not None and any(
+        step.step.verb == operations.RECONCILE and step.succeeded for step in past.steps
+    )
     # A site that a failback has opened in part is not a returned site that came back open.
     has_debt = any(move.target == debt.about for debt in snapshot.debts)
-    half_way = move.ask.operation == FAILBACK and snapshot.roles[move.source] is not Role.SERVING and not has_debt
+    half_way = (
+        move.ask.operation == operations.FAILBACK and snapshot.roles[move.source] is not Role.SERVING and not has_debt
+    )
     if rejoined or half_way:
-        return [line for line in lines if line.verb not in REJOINING]
+        return [line for line in lines if line.verb not in operations.REJOINING]
     return lines
 
 
@@ -216,13 +201,13 @@ def _steps(
     undoable = not finishing
     for line in lines:
         number += 1
-        undoable = undoable and line.verb != NO_RETURN
-        if line.verb in GENERAL:
+        undoable = undoable and line.verb != operations.NO_RETURN
+        if line.verb in operations.GENERAL:
             steps.append(_general(number, line, undoable=undoable))
             continue
         draft = recipe.draft(line, snapshot, move)
         limits = draft.limits if draft.limits is not None else line.limits
-        if line.verb == CATCHING_UP and move.ask.timeout_s is not None and "within" in limits:
+        if line.verb == operations.CATCHING_UP and move.ask.timeout_s is not None and "within" in limits:
             # `--timeout` limits the catch-up too, where that may take longer.
             limits = {**limits, "within": min(limits["within"], move.ask.timeout_s)}
         steps.append(
@@ -245,7 +230,7 @@ def _general(number: int, line: RunbookStep, *, undoable: bool) -> PlannedStep:
     """A step that the executor does itself."""
     about = str(line.words.get("sentence", _ABOUT[line.verb]))
     calls: tuple[Call, ...] = ()
-    if line.verb == HOOK:
+    if line.verb == operations.HOOK:
         name = str(line.words["name"])
         about = f"the installation's own command {name}"
         calls = (Call("", "", Goal.HOOK, name, {}, about),)  # the name says it all: no broker is asked
@@ -258,10 +243,10 @@ def _milder(finding: Finding) -> Severity:
 
 
 _ABOUT = {
-    HOOK: "the installation's own command",
-    HOLD: "wait",
-    ESTIMATE: "estimate from the history how much a failure would lose now",
-    QUESTION: "go on?",
-    SNAPSHOT: "the last readings of the lost site, with the bounds of loss and duplicates",
-    NO_RETURN: "from here on the move is finished, not undone",
+    operations.HOOK: "the installation's own command",
+    operations.HOLD: "wait",
+    operations.ESTIMATE: "estimate from the history how much a failure would lose now",
+    operations.QUESTION: "go on?",
+    operations.SNAPSHOT: "the last readings of the lost site, with the bounds of loss and duplicates",
+    operations.NO_RETURN: "from here on the move is finished, not undone",
 }

@@ -14,25 +14,9 @@ from dr_ctl.core.errors import BrokerError, Passive, TimedOut, TooOld
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.core.notation import if_known
+from dr_ctl.engine import operations
 from dr_ctl.engine.debts import Debt, lost_alone
 from dr_ctl.engine.journal import RunState
-from dr_ctl.engine.operations import (
-    ALONE,
-    DRAIN,
-    FAILBACK,
-    FAILOVER,
-    FENCE,
-    KEEP_ASIDE,
-    MOVING,
-    PUT_BACK,
-    QUIESCE,
-    REHEARSE,
-    REHEARSE_CLEAN,
-    REINSTATING,
-    RESTART,
-    TRIM,
-    UNFENCE,
-)
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import NO_HINTS, Hints, Observation, UnitSnapshot
 
@@ -153,7 +137,7 @@ def whole_at(snapshot: Observation, site: str) -> bool:
 def open_again(snapshot: Observation, past: RunState) -> bool:
     """Say whether the site that a run has left lets clients in beside the one that it opened."""
     roles = {snapshot.roles.get(past.plan.source), snapshot.roles.get(past.plan.ask.target)}
-    return past.activation and past.plan.ask.operation in MOVING and roles == {Role.SERVING}
+    return past.activation and past.plan.ask.operation in operations.MOVING and roles == {Role.SERVING}
 
 
 def source_of(
@@ -171,15 +155,16 @@ def source_of(
     that the run has left is open again. `parts`: units move by themselves.
     """
     if past is not None:
-        has_moved = past.activation and past.plan.ask.operation in MOVING and whole_at(snapshot, past.plan.ask.target)
+        asked = past.plan.ask
+        has_moved = past.activation and asked.operation in operations.MOVING and whole_at(snapshot, asked.target)
         # The steps that are left open no site, so that the one which the run left may be down.
         if again or (has_moved and snapshot.roles[past.plan.source] is Role.DOWN):
             return unexpected(snapshot, ask) or past.plan.source
-    if ask.operation in ALONE:
+    if ask.operation in operations.ALONE:
         return _alone(snapshot, ask, cut_off=cut_off, under_way=past is not None)
-    if ask.operation == FAILOVER:
+    if ask.operation == operations.FAILOVER:
         return _lost(snapshot, ask, cut_off=cut_off)
-    if ask.operation in REINSTATING:
+    if ask.operation in operations.REINSTATING:
         return _serving_beside(snapshot, ask, past, parts=parts)
     if past is None:
         return _source(snapshot, ask, parts=parts)
@@ -230,16 +215,16 @@ def _alone(snapshot: Observation, ask: Ask, *, cut_off: bool, under_way: bool) -
     answers = snapshot.roles[source] in _ANSWERING
     if (surprise := unexpected(snapshot, ask)) is not None:
         return surprise
-    if ask.operation in (QUIESCE, RESTART) and not answers:
-        key = "DR-ROLE-009.quiesce" if ask.operation == QUIESCE else "DR-ROLE-009.restart"
+    if ask.operation in (operations.QUIESCE, operations.RESTART) and not answers:
+        key = "DR-ROLE-009.quiesce" if ask.operation == operations.QUIESCE else "DR-ROLE-009.restart"
         return found(key, source=source, roles=summary)
-    if ask.operation == FENCE and not answers and not cut_off:
+    if ask.operation == operations.FENCE and not answers and not cut_off:
         return found("DR-FENCE-003", site=source, summary=summary)
-    if ask.operation == TRIM and not (answers and snapshot.roles[ask.target] is Role.SERVING):
+    if ask.operation == operations.TRIM and not (answers and snapshot.roles[ask.target] is Role.SERVING):
         return found("DR-ROLE-009.trim", source=source, target=ask.target, roles=summary)
-    if ask.operation in (KEEP_ASIDE, PUT_BACK, REHEARSE, REHEARSE_CLEAN):
+    if ask.operation in (operations.KEEP_ASIDE, operations.PUT_BACK, operations.REHEARSE, operations.REHEARSE_CLEAN):
         return _in_place(snapshot, ask) or source
-    if ask.operation in (QUIESCE, FENCE, RESTART, TRIM):
+    if ask.operation in (operations.QUIESCE, operations.FENCE, operations.RESTART, operations.TRIM):
         return source
     return _of_both(snapshot, ask, "`dr-ctl status` says what ends the open run; then: " if under_way else "") or source
 
@@ -249,11 +234,11 @@ def _in_place(snapshot: Observation, ask: Ask) -> Finding | None:
     does not wait; and to put back, or to clean, where nobody answers."""
     source, summary = other(snapshot, ask.target), roles_text(snapshot)
     roles = snapshot.roles[source], snapshot.roles[ask.target]
-    if ask.operation == REHEARSE and roles != (Role.SERVING, Role.STANDBY):
+    if ask.operation == operations.REHEARSE and roles != (Role.SERVING, Role.STANDBY):
         return found("DR-ROLE-009.rehearse", roles=summary)
-    if ask.operation == KEEP_ASIDE and roles != (Role.STANDBY, Role.SERVING):
+    if ask.operation == operations.KEEP_ASIDE and roles != (Role.STANDBY, Role.SERVING):
         return found("DR-ROLE-009.keep_aside", roles=summary)
-    if ask.operation == PUT_BACK and roles[0] not in _ANSWERING:
+    if ask.operation == operations.PUT_BACK and roles[0] not in _ANSWERING:
         return found("DR-ROLE-009.put_back", source=source, roles=summary)
     return None if {*roles} & {*_ANSWERING} else found("DR-ROLE-009.clean", roles=summary)
 
@@ -263,20 +248,20 @@ def _of_both(snapshot: Observation, ask: Ask, first: str) -> Finding | None:
     before anything moves."""
     source, target, summary = other(snapshot, ask.target), ask.target, roles_text(snapshot)
     source_role, target_role = snapshot.roles[source], snapshot.roles[target]
-    opened, shut = (source, target) if ask.operation == UNFENCE else (target, source)
-    if ask.operation == DRAIN and source_role is Role.SERVING:
+    opened, shut = (source, target) if ask.operation == operations.UNFENCE else (target, source)
+    if ask.operation == operations.DRAIN and source_role is Role.SERVING:
         return found("DR-ROLE-010", source=source, first=first, target=target, roles=summary)
-    if ask.operation == UNFENCE and target_role is Role.SERVING and source_role is Role.STANDBY:
+    if ask.operation == operations.UNFENCE and target_role is Role.SERVING and source_role is Role.STANDBY:
         return None  # no listener is opened, but pauses that runs left there may be lifted
     if snapshot.roles[shut] is Role.SERVING:
         return found(
             "DR-ROLE-011", opened=opened, other=shut, roles=summary, way=f"{first}{moves_it(snapshot, opened)}"
         )
-    if ask.operation == UNFENCE and any({opened, shut} <= {*unit.closed_at} for unit in snapshot.units):
+    if ask.operation == operations.UNFENCE and any({opened, shut} <= {*unit.closed_at} for unit in snapshot.units):
         return None  # units that answer at both sites are enough; the result names the others
     if source_role not in _ANSWERING or target_role not in _ANSWERING:
         return found("DR-ROLE-006.both", opened=opened, roles=summary)
-    if ask.operation == DRAIN and target_role is Role.SERVING:
+    if ask.operation == operations.DRAIN and target_role is Role.SERVING:
         return found("DR-ROLE-012", target=target, roles=summary)
     return None
 
@@ -377,7 +362,7 @@ def _serving_beside(snapshot: Observation, ask: Ask, past: RunState | None, *, p
     if roles[beside] is Role.SERVING and (roles[ask.target] is Role.STANDBY or (open_ and was_lost)):
         return beside
     half_way = past is not None and roles[ask.target] is Role.STANDBY
-    if ask.operation == FAILBACK and (open_ or half_way) and roles[beside] is Role.STANDBY:
+    if ask.operation == operations.FAILBACK and (open_ or half_way) and roles[beside] is Role.STANDBY:
         return beside
     if roles[beside] is Role.SERVING and open_ and parts and is_split(snapshot):
         # Units were moved one by one: how those that the other site serves are brought there.

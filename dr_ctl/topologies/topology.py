@@ -396,9 +396,6 @@ class Topology(Protocol[S]):
         """Let go of everything that was opened."""
 
 
-class Opens(Protocol):
-    """The function `TOPOLOGY` of a topology's module."""
-
-    def __call__(self, installation: Installation, clock: Clock, timeouts: Timeouts, documents: Path) -> Topology[Any]:
-        """Make it ready for one command. No broker is asked yet. `documents` is where those are kept whose brokers can
-        keep none."""
+Opens = Callable[[Installation, Clock, Timeouts, Path], Topology[Any]]
+"""`TOPOLOGY` of a topology's module makes it ready for one command; no broker is asked yet. The path is where the
+documents of brokers are kept that can keep none."""

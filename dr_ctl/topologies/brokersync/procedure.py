@@ -32,6 +32,7 @@ from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.classic.ids import MOST, may_remove, moves, removes, shown
 from dr_ctl.topologies.classic.operations import MOVE_MATCHING
+from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import START, STOP, call, quarantine_queue, request
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Word
 from dr_ctl.topologies.common.gate import accepting, refused
@@ -45,17 +46,6 @@ from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_othe
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Wait, attached
-from dr_ctl.topologies.common.wants import (
-    DEBTS_CLEARED,
-    SOURCE,
-    TARGET,
-    AtBroker,
-    Wants,
-    debts_as_before,
-    link_access_as_before,
-    link_admitted,
-    planning,
-)
 from dr_ctl.topologies.topology import Keeper, Unproven
 
 NOT_CONNECTED: Final = "it is not connected"
@@ -82,7 +72,7 @@ def tries(view: BrokerView) -> list[Call]:
     return [replace(each, at_most=RESTARTS) for each in calls]
 
 
-def connects(at: AtBroker) -> list[Call]:
+def connects(at: wants.AtBroker) -> list[Call]:
     """What ships to the peer is connected."""
     return tries(at.view)
 
@@ -94,17 +84,17 @@ def may_move(view: BrokerView, queue: Queue, when: str | None = UNEXPLAINED, to:
     return call(view, Goal.MOVE, queue.name, asked, f"move them from {queue.name} to {name}", when, MOST)
 
 
-draft_catch_up: Final = planning(
-    SOURCE,
+draft_catch_up: Final = wants.planning(
+    wants.SOURCE,
     "{serving}the network connector connected, the copy queues small",
-    (connects, SOURCE),
+    (connects, wants.SOURCE),
     limits=Rules.catching_up,
 )
-SHIPPED: Final = planning(
-    TARGET,
+SHIPPED: Final = wants.planning(
+    wants.TARGET,
     "all copies shipped; copies of what was consumed removed; pauses lifted meanwhile",
     *LIFTED,
-    (connects, SOURCE),
+    (connects, wants.SOURCE),
     limits=Rules.draining,
 )
 
@@ -123,11 +113,11 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: M
 
 
 # A connected connector too: one that hangs may say that it is connected.
-draft_restart: Final = planning(
-    SOURCE,
+draft_restart: Final = wants.planning(
+    wants.SOURCE,
     "stop and start the network connector of {source}, until it is connected; clients stay where they are",
-    (lambda at: _switched(at.view, Goal.LINK_DOWN), SOURCE),
-    (lambda at: _switched(at.view, Goal.LINK_UP), SOURCE),
+    (lambda at: _switched(at.view, Goal.LINK_DOWN), wants.SOURCE),
+    (lambda at: _switched(at.view, Goal.LINK_UP), wants.SOURCE),
     limits=lambda _, __, move: {"within": move.ask.timeout_s or ATTACH_S},
 )
 
@@ -311,7 +301,7 @@ def restart(tools: SyncTools, step: PlannedStep, move: Move, context: StepContex
     return attached(tools, step, move, context, "the network connector", away)
 
 
-def connected(at: AtBroker) -> list[Call]:
+def connected(at: wants.AtBroker) -> list[Call]:
     """A stopped connector and an absent peer look the same: what a step stops is started, however it was before."""
     return _switched(at.view, Goal.LINK_UP, NOT_CONNECTED) if at.named(Goal.LINK_UP) else []
 
@@ -323,7 +313,7 @@ HERE: Final = "the serving site's counters prove that they were consumed there s
 UNPROVEN = "they do not lie at the other site, and nothing proves that they were consumed"
 
 
-def _kept_aside(at: AtBroker) -> list[Call]:
+def _kept_aside(at: wants.AtBroker) -> list[Call]:
     """At the returned site what it did not ship, at the other what that shipped and it had no more."""
     view = at.view
     if view.site == at.move.target:
@@ -331,26 +321,26 @@ def _kept_aside(at: AtBroker) -> list[Call]:
     return [may_move(view, view.named[name]) for name in view.copying if name in view.named]
 
 
-def _removed(at: AtBroker) -> list[Call]:
+def _removed(at: wants.AtBroker) -> list[Call]:
     """What was consumed meanwhile is removed, while both directions ship."""
     named = at.view.named
     return [may_remove(at.view, named[name], HERE) for name in at.view.copying if name in named]
 
 
-BOTH: Final = (SOURCE, TARGET)
-LISTENING: Final[Wants] = tuple((link_admitted, site) for site in BOTH)
+BOTH: Final = (wants.SOURCE, wants.TARGET)
+LISTENING: Final[wants.Wants] = tuple((wants.link_admitted, site) for site in BOTH)
 # An undo shuts the way again: no client has consumed what came in.
-draft_reinstate: Final = planning(
-    TARGET,
+draft_reinstate: Final = wants.planning(
+    wants.TARGET,
     "what was consumed before the loss is kept aside by id; the rest is let in, and both directions ship",
-    *((_kept_aside, site) for site in (TARGET, SOURCE)),
+    *((_kept_aside, site) for site in (wants.TARGET, wants.SOURCE)),
     *LISTENING,
     *((connects, site) for site in BOTH),
-    *DEBTS_CLEARED,
+    *wants.DEBTS_CLEARED,
     limits=Rules.while_moving,
 )
-draft_reconcile: Final = planning(
-    TARGET, "copies of what was consumed meanwhile removed; both sites compared", (_removed, TARGET)
+draft_reconcile: Final = wants.planning(
+    wants.TARGET, "copies of what was consumed meanwhile removed; both sites compared", (_removed, wants.TARGET)
 )
 
 
@@ -382,7 +372,7 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     for wait in (Wait(tools, back, context, UNDER_WAY), Wait(tools, forth, context, UNDER_WAY, SMALL)):
         if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
             return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
-    if (refused := tools.reach(DEBTS_CLEARED, move, context)) is not None:
+    if (refused := tools.reach(wants.DEBTS_CLEARED, move, context)) is not None:
         return refused
     return Done(tools.rejoined.text, document(tools.rejoined), tuple(findings))
 
@@ -483,21 +473,21 @@ def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
             yield found("DR-RECONCILE-001", queues=some([finding.text(move.source, move.target) for finding in wrong]))
 
 
-UNDO_REINSTATE: Final = Undo(source=(link_access_as_before, debts_as_before))
+UNDO_REINSTATE: Final = Undo(source=(wants.link_access_as_before, wants.debts_as_before))
 
 
-def _unproven(at: AtBroker) -> list[Call]:
+def _unproven(at: wants.AtBroker) -> list[Call]:
     queues = [queue for name, queue in at.view.business.items() if named(at.move, name) and queue.depth]
     return [may_move(at.view, queue, UNPROVEN) for queue in queues if queue.dead_letter_address is None]
 
 
-draft_keep_aside: Final = planning(
-    SOURCE, "copies at {source} that nothing proves are kept aside, by id", (_unproven, SOURCE)
+draft_keep_aside: Final = wants.planning(
+    wants.SOURCE, "copies at {source} that nothing proves are kept aside, by id", (_unproven, wants.SOURCE)
 )
-draft_put_back: Final = planning(
-    SOURCE,
+draft_put_back: Final = wants.planning(
+    wants.SOURCE,
     "what was kept aside at {source} goes where clients get it",
-    (lambda at: [may_move(at.view, each, None, to) for each, to in kept(at.view, at.move) if to is not None], SOURCE),
+    (lambda at: [may_move(at.view, each, None, to) for each, to in kept(at.view, at.move) if to], wants.SOURCE),
 )
 
 

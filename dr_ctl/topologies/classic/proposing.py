@@ -6,48 +6,36 @@ from typing import Final
 
 from dr_ctl.core.model import Json
 from dr_ctl.core.notation import if_known
+from dr_ctl.topologies import proposing
 from dr_ctl.topologies.classic.reading import NETWORKS
-from dr_ctl.topologies.proposing import (
-    Family,
-    Key,
-    Listener,
-    Place,
-    Probed,
-    Proposal,
-    Proposer,
-    clients,
-    joined,
-    pairs,
-    sites_with,
-)
 
 _OWN_LISTENER: Final = '<transportConnector name="{}" uri="tcp://0.0.0.0:61617"/>'
 _PRODUCERS: Final = re.compile(r"produc", re.IGNORECASE)
 
 
-def _brokersync(local: Place, remote: Place) -> Proposal | None:
+def _brokersync(local: proposing.Place, remote: proposing.Place) -> proposing.Proposal | None:
     """Recognized by a network connector."""
-    both = pairs(local, remote)
-    if not (linked := sites_with(both, NETWORKS)):
+    both = proposing.pairs(local, remote)
+    if not (linked := proposing.sites_with(both, NETWORKS)):
         return None
 
-    def more(place: Place, broker: Probed, taken: tuple[str, ...]) -> list[Key]:
+    def more(place: proposing.Place, broker: proposing.Probed, taken: tuple[str, ...]) -> list[proposing.Key]:
         peer = remote if place is local else local
         why = "the queue here that holds the copies of {queue}"
         others = [
             listener for listener in broker.listeners if listener.name not in taken and "STOMP" in listener.protocols
         ]
         return [
-            Key("copies", f"{{queue}}.to-{peer.site}", why, sure=False),
+            proposing.Key("copies", f"{{queue}}.to-{peer.site}", why, sure=False),
             *(_agent(place, other) for other in others[:1]),
         ]
 
     why = f"network connectors at {' and '.join(linked)}"
     about = "what the peer's network connector uses; no client may"
-    return joined("classic-brokersync", why, both, "OPENWIRE", _OWN_LISTENER, "bridge", about, more)
+    return proposing.joined("classic-brokersync", why, both, "OPENWIRE", _OWN_LISTENER, "bridge", about, more)
 
 
-def _agent(place: Place, listener: Listener) -> Key:
+def _agent(place: proposing.Place, listener: proposing.Listener) -> proposing.Key:
     secret: dict[str, Json] = {"env": f"{place.site.upper().replace('-', '_')}_SYNC_PASSWORD"}
     way: dict[str, Json] = {
         "stomp": f"stomp://{place.host}:{if_known(listener.port)}",
@@ -55,10 +43,10 @@ def _agent(place: Place, listener: Listener) -> Key:
         "password": secret,
         "connector": listener.name,
     }
-    return Key("sync", way, "the way in of the agent `dr-ctl sync`, open behind a fence", sure=False)
+    return proposing.Key("sync", way, "the way in of the agent `dr-ctl sync`, open behind a fence", sure=False)
 
 
-def _shared_store(local: Place, peer: Place) -> Proposal | None:
+def _shared_store(local: proposing.Place, peer: proposing.Place) -> proposing.Proposal | None:
     """Recognized by one broker that answers, and one that refuses connections: a broker that waits for the store has no
     port open."""
     known = [place.probed for place in (local, peer) if place.probed is not None]
@@ -67,28 +55,30 @@ def _shared_store(local: Place, peer: Place) -> Proposal | None:
     brokers = {}
     for place in (local, peer):
         name = place.probed.broker if place.probed is not None else place.site
-        own = Key("broker", name, "its brokerName, as the lock's row has it", sure=place.probed is not None)
-        brokers[place.site] = [own, clients(known[0])]
-    store = Key("store", {"lock": "/shared/kahadb/lock"}, "or {dsn: {env: STORE_DSN}} for a database", sure=False)
+        own = proposing.Key("broker", name, "its brokerName, as the lock's row has it", sure=place.probed is not None)
+        brokers[place.site] = [own, proposing.clients(known[0])]
+    store = proposing.Key(
+        "store", {"lock": "/shared/kahadb/lock"}, "or {dsn: {env: STORE_DSN}} for a database", sure=False
+    )
     why = "one broker answers, the other refuses connections: as a broker does that waits for a store"
-    return Proposal("classic-shared-store", why, brokers, (store,))
+    return proposing.Proposal("classic-shared-store", why, brokers, (store,))
 
 
-def _fanout(local: Place, peer: Place) -> Proposal | None:
+def _fanout(local: proposing.Place, peer: proposing.Place) -> proposing.Proposal | None:
     """Two brokers that know nothing of each other: so it is proposed where no other topology was recognized."""
-    if not (both := pairs(local, peer)):
+    if not (both := proposing.pairs(local, peer)):
         return None
     brokers = {}
     for place, broker, _ in both:
         named = [listener.name for listener in broker.listeners if _PRODUCERS.search(listener.name)]
         why = "the connectors of producers, open at both sites"
-        producers = Key("producers", [*(named or ("producers",))], why, bool(named))
+        producers = proposing.Key("producers", [*(named or ("producers",))], why, bool(named))
         about = "the connectors of consumers alone: a fence closes them"
-        brokers[place.site] = [replace(clients(broker, named), sure=False, why=about), producers]
-    header = Key("id_header", "UniqueMessageID", "the property by which producers name a message", sure=False)
-    return Proposal("classic-fanout", "two brokers that nothing joins", brokers, (header,))
+        brokers[place.site] = [replace(proposing.clients(broker, named), sure=False, why=about), producers]
+    header = proposing.Key("id_header", "UniqueMessageID", "the property by which producers name a message", sure=False)
+    return proposing.Proposal("classic-fanout", "two brokers that nothing joins", brokers, (header,))
 
 
-BROKERSYNC: Final = Proposer(Family.CLASSIC, (NETWORKS,), _brokersync)
-SHARED_STORE: Final = Proposer(Family.CLASSIC, (), _shared_store)
-FANOUT: Final = Proposer(Family.CLASSIC, (), _fanout)
+BROKERSYNC: Final = proposing.Proposer(proposing.Family.CLASSIC, (NETWORKS,), _brokersync)
+SHARED_STORE: Final = proposing.Proposer(proposing.Family.CLASSIC, (), _shared_store)
+FANOUT: Final = proposing.Proposer(proposing.Family.CLASSIC, (), _fanout)

@@ -19,16 +19,8 @@ from dr_ctl.engine.ports import Hints, Move, UnitSnapshot
 from dr_ctl.engine.roles import NODES, PAIRS
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.rpo.history.row import Row
+from dr_ctl.topologies.common import group
 from dr_ctl.topologies.common.calls import QUARANTINE_PREFIX, debts_of, is_debt, numbered
-from dr_ctl.topologies.common.group import (
-    Standing,
-    of_nodes,
-    of_obstacles,
-    standing,
-    state_of,
-    told_by,
-    unnamed_of,
-)
 from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.workloads import as_they_are
@@ -65,11 +57,11 @@ class Silent:
     def role(self) -> Role:
         """Down only when every port that is known refuses, nothing shows that it lives, and no other node of it can be
         the broker by now; sick when something lives there."""
-        states = [node.state for node in self.nodes] or [state_of(self.error, refuses=self.ports_refuse)]
-        is_down = self.ports_refuse and standing(states, self.left_s) is Standing.DOWN
+        states = [node.state for node in self.nodes] or [group.state_of(self.error, refuses=self.ports_refuse)]
+        is_down = self.ports_refuse and group.standing(states, self.left_s) is group.Standing.DOWN
         if is_down and not (self.unnamed or self.signs or self.taken):
             return Role.DOWN
-        return Role.SICK if NodeState.SICK in (*states, state_of(self.error, refuses=False)) else Role.UNKNOWN
+        return Role.SICK if NodeState.SICK in (*states, group.state_of(self.error, refuses=False)) else Role.UNKNOWN
 
 
 V_co = TypeVar("V_co", bound=Broker, covariant=True)
@@ -118,7 +110,7 @@ class Snapshot(Generic[V_co]):
         return Hints(
             nodes=tuple(str(node) for node in self.unnamed(site)),
             takeovers=tuple(
-                str(each.error) for each, of in states if standing(of, each.left_s) is Standing.TAKING_OVER
+                str(each.error) for each, of in states if group.standing(of, each.left_s) is group.Standing.TAKING_OVER
             ),
             signs=tuple(sign for each in silent for sign in each.signs),
             taken=tuple(text for each in silent for text in each.taken),
@@ -130,7 +122,7 @@ class Snapshot(Generic[V_co]):
         """The nodes of a site's brokers that the settings do not name."""
         unnamed: list[Node] = []
         for each in self.sites[site].values():
-            unnamed += each.unnamed if isinstance(each, Silent) else unnamed_of(each, self.peer(each))
+            unnamed += each.unnamed if isinstance(each, Silent) else group.unnamed_of(each, self.peer(each))
         return unnamed
 
     @property
@@ -218,9 +210,9 @@ class Snapshot(Generic[V_co]):
             for pair, each in brokers.items():
                 peer = self.view(other, pair)
                 if not isinstance(each, Silent):
-                    yield from unnamed_of(each, peer)
+                    yield from group.unnamed_of(each, peer)
                 elif peer is not None:
-                    yield from told_by(peer, site, len(each.nodes))
+                    yield from group.told_by(peer, site, len(each.nodes))
                     if each.signs and isinstance(each.error, Unreachable) and each.error.refused:
                         yield Node(site, pair, "", f"where the settings look nobody answered, and {each.signs[0]}")
 
@@ -289,7 +281,7 @@ class Snapshot(Generic[V_co]):
         for site, brokers in self.sites.items():
             for broker in brokers.values():
                 if not isinstance(broker, Silent):
-                    yield from of_nodes(broker, self.peer(broker), Severity.WARNING)
+                    yield from group.of_nodes(broker, self.peer(broker), Severity.WARNING)
                 elif broker.unnamed:
                     nodes = some([str(node) for node in broker.unnamed])
                     yield found("DR-NODE-001.silent", severity=Severity.WARNING, site=site, nodes=nodes)
@@ -302,7 +294,7 @@ class Snapshot(Generic[V_co]):
                 if queue.name.startswith(QUARANTINE_PREFIX) and queue.depth:
                     yield found(self.kept_aside, site=view.site, pair=view.pair, depth=queue.depth, queue=queue.name)
             severity = Severity.ERROR if view.role is Role.SERVING else Severity.WARNING
-            yield from of_obstacles(view, severity, unknown=False)
+            yield from group.of_obstacles(view, severity, unknown=False)
 
 
 def _broker(view: Broker | Silent, before: Broker | None, took_s: float) -> BrokerSnapshot:

@@ -16,6 +16,7 @@ from dr_ctl.topologies.classic import ids as by_ids
 from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.classic.ids import BATCH, MOST, removes
 from dr_ctl.topologies.classic.operations import PAUSES
+from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import batches, call, pause, resume
 from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.gate import accepting
@@ -27,18 +28,6 @@ from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import fence, quiesce
 from dr_ctl.topologies.common.verbs.fence import closed_first
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting, to_pause
-from dr_ctl.topologies.common.wants import (
-    DEBTS_CLEARED,
-    SOURCE,
-    TARGET,
-    AtBroker,
-    SiteOf,
-    Want,
-    Wants,
-    debts_as_before,
-    pauses_as_before,
-    planning,
-)
 from dr_ctl.topologies.fanout import ids, parity
 from dr_ctl.topologies.fanout.checks import CHECKS, nothing_owed, of_untold, possible_duplicates
 from dr_ctl.topologies.fanout.ids import Pace
@@ -59,7 +48,7 @@ def copies(view: BrokerView, queue: str, wanted: Collection[str]) -> Iterator[Ca
         yield call(view, Goal.COPY, queue, asked, f"copy {len(batch)} message(s) of {queue}")
 
 
-def _removed(at: AtBroker) -> list[Call]:
+def _removed(at: wants.AtBroker) -> list[Call]:
     """The run finds out which messages."""
     return [
         by_ids.may_remove(at.view, queue, CONSUMED, at.view.own.id_header)
@@ -68,7 +57,7 @@ def _removed(at: AtBroker) -> list[Call]:
     ]
 
 
-def _copied(at: AtBroker) -> list[Call]:
+def _copied(at: wants.AtBroker) -> list[Call]:
     return [
         call(at.view, Goal.COPY, name, {COPY: name, IDS: ["…"]}, f"copy them to {name} by their ids", LACKING, MOST)
         for name, queue in at.view.business.items()
@@ -76,7 +65,7 @@ def _copied(at: AtBroker) -> list[Call]:
     ]
 
 
-def _rests(at: AtBroker) -> list[Call]:
+def _rests(at: wants.AtBroker) -> list[Call]:
     """Dispatch stops while both are compared. Not where a store of ids tells what was consumed, or the console refuses
     pauses."""
     view = at.view
@@ -86,38 +75,40 @@ def _rests(at: AtBroker) -> list[Call]:
     return [pause(view, queue, when) for queue in to_pause(at)]
 
 
-def _goes_on(at: AtBroker) -> list[Call]:
+def _goes_on(at: wants.AtBroker) -> list[Call]:
     rested = at.named(Goal.PAUSE)
     return [resume(at.view, queue, "it is paused") for name, queue in at.view.business.items() if name in rested]
 
 
-def resting(site: SiteOf, *between: tuple[Want, SiteOf]) -> Wants:
+def resting(site: wants.SiteOf, *between: tuple[wants.Want, wants.SiteOf]) -> wants.Wants:
     """The serving site delivers nothing meanwhile."""
     return ((_rests, site), *between, (_goes_on, site))
 
 
-REMOVED: Final = (_removed, TARGET)
-COPIED: Final = (_copied, TARGET)
+REMOVED: Final = (_removed, wants.TARGET)
+COPIED: Final = (_copied, wants.TARGET)
 # Consumed messages, so that the drain has only those that are consumed in between.
-draft_catch_up: Final = planning(
-    TARGET,
+draft_catch_up: Final = wants.planning(
+    wants.TARGET,
     "{serving}what was consumed at {source} is removed at {target} by its ids",
     REMOVED,
     limits=Rules.catching_up,
 )
-draft_drain: Final = planning(
-    TARGET,
+draft_drain: Final = wants.planning(
+    wants.TARGET,
     "both compared by id: what was consumed is removed at {target}, what it lacks is copied there; pauses lifted "
     "meanwhile",
     *(*LIFTED, REMOVED, COPIED),
     limits=lambda rules, _, move: {"within": rules.within(move)},
 )
-draft_trim: Final = planning(
-    SOURCE, "what was consumed at {target} is removed at {source} by its ids", *resting(TARGET, (_removed, SOURCE))
+draft_trim: Final = wants.planning(
+    wants.SOURCE,
+    "what was consumed at {target} is removed at {source} by its ids",
+    *resting(wants.TARGET, (_removed, wants.SOURCE)),
 )
 # Before clients are let in: messages that the store of ids knows are removed and listed by id.
-draft_settle: Final = planning(
-    TARGET, "what consumers of {source} had done, as their store of ids says, is removed at {target}", REMOVED
+draft_settle: Final = wants.planning(
+    wants.TARGET, "what consumers of {source} had done, as their store of ids says, is removed at {target}", REMOVED
 )
 
 
@@ -299,15 +290,17 @@ def settle(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepCont
     return Done.of(finding, evidence=evening.evened.as_json())
 
 
-UNDO_TRIM: Final = Undo(target=(pauses_as_before,))
+UNDO_TRIM: Final = Undo(target=(wants.pauses_as_before,))
 # Messages stay copied and removed when it is undone: copies lie at both sites, and the rest was consumed.
-draft_reinstate: Final = planning(
-    TARGET,
+draft_reinstate: Final = wants.planning(
+    wants.TARGET,
     "compared by id: what was consumed since is removed at {target}, what came since is copied there",
-    *(*resting(SOURCE, REMOVED, COPIED), *DEBTS_CLEARED),
+    *(*resting(wants.SOURCE, REMOVED, COPIED), *wants.DEBTS_CLEARED),
     limits=Rules.while_moving,
 )
-draft_reconcile: Final = planning(TARGET, "what was consumed meanwhile removed; both sites compared", REMOVED, COPIED)
+draft_reconcile: Final = wants.planning(
+    wants.TARGET, "what was consumed meanwhile removed; both sites compared", REMOVED, COPIED
+)
 
 
 def residue(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -330,7 +323,7 @@ def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCo
     refused = (
         evening.all(copied=True)
         or evening.at_rest(step, move, copied=True)
-        or tools.reach(DEBTS_CLEARED, move, context)
+        or tools.reach(wants.DEBTS_CLEARED, move, context)
     )
     return refused or evening.done(*_alone(evening.evened, move))
 
@@ -354,7 +347,7 @@ def _alone(evened: Evened, move: Move) -> Iterator[Finding]:
         yield found("DR-FAN-006", count=sum(map(len, alone.values())), target=move.target, items=items)
 
 
-UNDO_REINSTATE: Final = Undo(source=(pauses_as_before, debts_as_before))
+UNDO_REINSTATE: Final = Undo(source=(wants.pauses_as_before, wants.debts_as_before))
 
 
 PROCEDURE: Final[Procedure[Snapshot[BrokerView], FanoutTools]] = {

@@ -35,7 +35,7 @@ from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
 from dr_ctl.topologies.common.rules import Rules, selected
 from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import fence
-from dr_ctl.topologies.common.verbs.fence import closed_first
+from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.verbs.undoing import as_before
 from dr_ctl.topologies.common.waiting import Wait, attached
@@ -400,12 +400,13 @@ def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: St
         counted = residue(access.reader(), access.read())
         # Where its clients were let in, what it wrote since its start may be their work.
         tools.residue[access.pair] = replace(counted, since={}) if findings else counted
-    total = Residue.together(tools.residue.values())
     since = sum(len(ids) for each in tools.residue.values() for ids in each.since.values())
-    text = f"{total.messages} message(s) and {total.acks} acknowledgement(s)"
-    text += f", {since} of these written since it is back" if since else ""
-    context.notice(f"{move.target} still holds for the other site: {text}")
-    return Done(text, total.figures(), tuple(findings))
+    late = f", {since} of these written since it is back" if since else ""
+
+    def about(total: Residue) -> str:
+        return f"{total.messages} message(s) and {total.acks} acknowledgement(s){late}"
+
+    return held_for_the_other(move, context, [*tools.residue.values()], about, findings)
 
 
 @dataclass
