@@ -53,7 +53,7 @@ class NotNeeded(_Came):
 @dataclass(frozen=True, slots=True)
 class Refused(_Came):
     """The goal was certainly not reached. `code` is the exit code that an undone run then ends with. `outdated`: what
-    the steps since the drain have proven was of another node, and they can be done again."""
+    the steps since the drain have proven holds no more, and they can be done again with the clients kept out."""
 
     word = "refused"
 

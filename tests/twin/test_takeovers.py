@@ -1,4 +1,5 @@
-"""Another node of a broker becomes active while a run is under way: no end is unclear, and one site serves."""
+"""What the gate had seen holds no more, as another node of a broker is active or a message came: no end is unclear, and
+one site serves."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -6,12 +7,12 @@ from typing import Any
 import pytest
 
 from dr_ctl.engine.executor import _Run
-from dr_ctl.engine.plan import Goal
-from dr_ctl.engine.ports import Refused
+from dr_ctl.engine.plan import Goal, PlannedStep
+from dr_ctl.engine.ports import Outcome, Refused
 from dr_ctl.topologies.common.tools import Sender
 from dr_ctl.topologies.common.topology import PairDriver
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, SHARED_STORE
 from dr_ctl_lab.twin.nodes import Layout
 from tests.conftest import Command
 from tests.twin.matrix import ACCEPTED, Death, Died, put, serving
@@ -85,6 +86,27 @@ def test_a_planned_move_ends_with_one_site_that_serves_and_has_all_messages(
     assert ended.code == 0, ended.document
     assert serving(twin) == ("paris",)
     assert twin.depth("paris", Q) == 20
+
+
+@pytest.mark.parametrize("topology", [MIRROR, BRIDGES, BROKERSYNC, CONTINUITY, SHARED_STORE])
+def test_a_message_that_is_counted_after_the_gate_is_moved_too(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Producers that write to both sites of a fan-out do so at every moment of a move."""
+    act, begun = PairDriver.apply, list[str]()
+
+    def acted(driver: PairDriver[Any], step: PlannedStep, *of: Any) -> Outcome:
+        begun.append(step.verb)
+        if step.verb == "activate" and begun.count("drain") == 1:
+            put(twin, "london", Q, 1)
+            twin.wait_mirrored()
+        return act(driver, step, *of)
+
+    monkeypatch.setattr(PairDriver, "apply", acted)
+    ended = dr_ctl("swapover", "--to", "paris", "--yes")
+
+    assert (ended.code, serving(twin), twin.depth("paris", Q)) == (0, ("paris",), 1), ended.document
+    assert [*begun[-7:]] == ["drain", "verify", "activate", "drain", "verify", "activate", "probe"]
 
 
 @BOTH_BOOTS

@@ -22,6 +22,7 @@ from dr_ctl.topologies.common.access import FOR_GATE, Access
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
 from dr_ctl.topologies.common.link import evidence
 from dr_ctl.topologies.common.observer import Observer, V
+from dr_ctl.topologies.common.receipts import changes
 from dr_ctl.topologies.common.snapshot import V_co, started_since
 from dr_ctl.topologies.common.view import Broker
 
@@ -121,12 +122,21 @@ class Verifier(ABC, Generic[V]):
         self.begun: dict[str, list[Sample[V]]] = {}
 
     @property
-    def outdated(self) -> bool:
-        """Say whether a node of a broker has become active since the gate was seen to hold."""
-        seen = [view for sample in self.samples.values() for view in (sample.source, sample.target)]
+    def _since(self) -> Iterator[tuple[V, V]]:
+        """Each broker as the gate was seen to hold, and by its newest reading."""
         now = {(each.site, each.pair): each.newest[1] for each in self.observer.all() if each.newest is not None}
-        newest = ((view, now.get((view.site, view.pair), view)) for view in seen if view.nodes)
-        return any(not same_start(was.start, view.start) for was, view in newest)
+        for sample in self.samples.values():
+            for view in (sample.source, sample.target):
+                yield view, now.get((view.site, view.pair), view)
+
+    @property
+    def of_another_node(self) -> bool:
+        """Say whether a node of a broker has become active since the gate was seen to hold."""
+        return any(was.nodes and not same_start(was.start, view.start) for was, view in self._since)
+
+    def moved_since(self, move: Move) -> bool:
+        """Say whether a message came or went since the gate was seen to hold, with the same brokers at work."""
+        return any(was.start == view.start and changes(was, view, move.moves) for was, view in self._since)
 
     def why_not_yet(self, now: Sample[V], before: Sample[V] | None, _move: Move) -> list[str]:
         """Everything that keeps the gate shut; `before` is the sample that began the window."""

@@ -117,9 +117,18 @@ class PairDriver(Generic[V_co]):
         is_kept = step.verb not in LOOKING and (sent or isinstance(outcome, Done | NotNeeded))
         self._last = (step.verb, context) if is_kept else None
         is_first = step.verb == ACTIVATING and not sent
-        if is_first and isinstance(outcome, Refused) and self._tools.gate.outdated:
+        if is_first and isinstance(outcome, Refused) and self._is_outdated(move):
             return replace(outcome, outdated=True)
         return outcome
+
+    def _is_outdated(self, move: Move) -> bool:
+        """Say whether the gate has to be proven again: it was of another node, or a message has come or gone at brokers
+        that let nobody in."""
+        gate, newest = self._tools.gate, [each.newest[1] for each in self._tools.observer.all() if each.newest]
+        if gate.of_another_node:
+            return True
+        is_open = self._tools.opened or any(self._tools.open_at(view, move) for view in newest)
+        return not is_open and gate.moved_since(move)
 
     def _noted(self, context: StepContext) -> None:
         self._turns, self._tools.steady_s = self._tools.observer.turns(), context.monotonic()

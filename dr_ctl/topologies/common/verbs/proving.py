@@ -144,7 +144,7 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
         for why in receipts.changes(was, now, move.ask.includes)
     ]
     if moved:
-        return Refused(some(moved))
+        return Refused(some(moved), outdated=True)
     written = {
         pair: receipts.of(sources[pair], targets[pair], tools.sender.epoch, move.ask) for pair in tools.gate.samples
     }
