@@ -78,7 +78,7 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     rehearsed = rehearsing.last(caller.runs())
     texts = [
         assessment.maintenance.text if assessment.maintenance is not None else "",
-        f"{site} serves" if site is not None and not any(broker.is_split for broker in snapshot.brokers) else "",
+        f"{site} serves" if site is not None and _is_served(snapshot, site) else "",
         f"both sites serve: {served_where(snapshot)}" if is_split(snapshot) else "",
         *(problem.text for problem in problems[:NAMED]),
         f"{len(problems) - NAMED} more by `dr-ctl status`" if len(problems) > NAMED else "",
@@ -101,6 +101,11 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     code = ExitCode.OK if health is Health.OK else ExitCode.UNKNOWN
     line = f"{health.name} - {'; '.join(filter(None, texts))}"
     return Result(code, line, problems, data, debts=debts, health=health, text=_figures(opened, snapshot, bounds))
+
+
+def _is_served(snapshot: Snapshot, site: str) -> bool:
+    """What else open listeners may mean stands among the problems."""
+    return not (lost_site.keeps_roles_out(snapshot, site) or any(broker.is_split for broker in snapshot.brokers))
 
 
 def _figures(opened: Opened, snapshot: Snapshot, bounds: Bounds | None) -> str:

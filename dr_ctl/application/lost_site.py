@@ -121,10 +121,15 @@ def behind_rights(snapshot: Snapshot) -> str | None:
     """The site whose listeners are open beside the one that serves, while a lasting fence keeps the clients' roles out
     at each of its brokers: a restart, or a node that takes over, opens them so. Other roles may work there, and the
     clients' own where the fence covers not all."""
-    opened = [broker for broker in snapshot.brokers if broker.role is Role.SERVING]
-    sites = {broker.site for broker in opened}
-    fenced = [site for site in sites if all(broker.kept_out for broker in opened if broker.site == site)]
+    sites = {broker.site for broker in snapshot.brokers if broker.role is Role.SERVING}
+    fenced = [site for site in sites if keeps_roles_out(snapshot, site)]
     return fenced[0] if len(sites) > 1 and len(fenced) == 1 else None
+
+
+def keeps_roles_out(snapshot: Snapshot, site: str) -> bool:
+    """Say whether a lasting fence keeps the clients' roles out behind all listeners that are open at a site."""
+    opened = [broker for broker in snapshot.brokers if broker.site == site and broker.role is Role.SERVING]
+    return bool(opened) and all(broker.kept_out for broker in opened)
 
 
 def serves_no_role(snapshot: Snapshot, site: str) -> bool:

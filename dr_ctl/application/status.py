@@ -127,6 +127,8 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
         code = ExitCode.UNKNOWN
     elif site is not None:
         summary, code = f"{site} serves", ExitCode.OK
+        if lost_site.keeps_roles_out(snapshot, site):
+            summary = f"clients can connect at {site}; its lasting fence keeps their roles out"
     elif is_split(snapshot):
         summary, code = f"both sites serve: {served_where(snapshot)}", ExitCode.OK
     else:
