@@ -129,14 +129,14 @@ def _pom(jars: Sequence[tuple[str, str, str, str]]) -> str:
 
 
 def need_java() -> None:
-    """EnvironmentFault where no Java that the brokers can use is on the PATH."""
+    """PartMissing where no Java that the brokers can use is on the PATH."""
     java = shutil.which("java")
     if java is None:
         raise no_java("the brokers of a lab run on it", ON_TWIN)
     told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     version = told.partition('"')[2].partition(".")[0]
     if version.isdigit() and int(version) < LEAST_JAVA:
-        raise EnvironmentFault(
+        raise PartMissing(
             f"Java {version} is too old for the brokers", remedy=f"Put a Java {LEAST_JAVA} or later first on the PATH."
         )
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dr_ctl.core.errors import EnvironmentFault, UsageError
+from dr_ctl.core.errors import UsageError
+from dr_ctl.core.machine import PartMissing
 from dr_ctl_lab.lab import settings_file, state
 from dr_ctl_lab.lab.artemis.continuity import JAR, KIND, find_jar
 from dr_ctl_lab.lab.classic import brokersync, create, sharedstore
@@ -126,7 +127,7 @@ def test_the_jar_that_is_told_goes_before_that_of_the_environment(
     told, other = tmp_path / "told.jar", tmp_path / "other.jar"
     monkeypatch.setenv(JAR, "")
     for asked, said in ((None, "none was named"), (told, "no plugin at")):
-        with pytest.raises(EnvironmentFault, match=said) as failed:
+        with pytest.raises(PartMissing, match=said) as failed:
             find_jar(asked)
         assert asked or "docs/artemis-continuity.md" in failed.value.remedy
     told.touch()

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import quoteattr
 
-from dr_ctl.core.errors import BrokerError, EnvironmentFault
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.machine import PartMissing
 from dr_ctl_lab.lab.artemis.admin import Admin
 from dr_ctl_lab.lab.artemis.create import PROTOCOLS, artemis, create, disk, forwarding, only, plain, queues
 from dr_ctl_lab.lab.clients.traits import Odd
@@ -35,16 +36,14 @@ OPENED: Final = " ".join(
 
 
 def find_jar(told: Path | None) -> Path:
-    """The plugin's jar: the one told, or that of the environment. EnvironmentFault, saying what to do, without one."""
+    """The plugin's jar: the one told, or that of the environment. PartMissing, saying what to do, without one."""
     named = str(told) if told is not None else os.environ.get(JAR, "")
     remedy = f"Build it from its public source (docs/artemis-continuity.md), then --plugin JAR or {JAR}=JAR."
     if not named:
-        raise EnvironmentFault(
-            "this topology needs the jar of the continuity plugin, and none was named", remedy=remedy
-        )
+        raise PartMissing("this topology needs the jar of the continuity plugin, and none was named", remedy=remedy)
     path = Path(named).resolve()
     if not path.is_file():
-        raise EnvironmentFault(f"there is no plugin at {path}", remedy=remedy)
+        raise PartMissing(f"there is no plugin at {path}", remedy=remedy)
     return path
 
 

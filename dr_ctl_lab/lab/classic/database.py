@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.machine import PartMissing
 from dr_ctl.engine.runs import write_text
 from dr_ctl_lab.lab import daemons
 from dr_ctl_lab.lab.cache import cache_dir, locked
@@ -89,7 +90,7 @@ def driver() -> Path:
 def _program(name: str) -> str:
     found = shutil.which(name) or next((str(path) for path in sorted(PACKAGED.glob(f"*/bin/{name}"))), None)
     if found is None:
-        raise EnvironmentFault(f"{name} is not on the PATH", remedy="Install PostgreSQL, or use a lab without it.")
+        raise PartMissing(f"{name} is not on the PATH", remedy="Install PostgreSQL, or use a lab without it.")
     return found
 
 
