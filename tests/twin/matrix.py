@@ -200,9 +200,12 @@ def let_in(broker: Broker, queues: Sequence[str]) -> set[str]:
 
 def open_at(twin: PlayedTwin, site: str, pair: str | None = None) -> set[str]:
     """The queues that clients reach at a site, whoever asks."""
+    return let_in(twin.host(site, pair).broker, twin.queues) if reached(twin, site, pair) else set()
+
+
+def reached(twin: PlayedTwin, site: str, pair: str | None = None) -> bool:
     broker = twin.host(site, pair).broker
-    reached = broker.alive and broker.acceptors[broker.clients_listener].started
-    return let_in(broker, twin.queues) if reached else set()
+    return bool(broker.alive and broker.acceptors[broker.clients_listener].started)
 
 
 def serving(twin: PlayedTwin) -> tuple[str, ...]:
@@ -293,12 +296,18 @@ class Died(BaseException):
     """The process ends here; nothing on the way may catch it."""
 
 
-class Death:
-    """Ends the process right before or right after its n-th request that changes a broker or a workload; `requests`
-    says of each before which of the calls it was made, and after which it was answered."""
+def die() -> None:
+    raise Died
 
-    def __init__(self, at: int | None, *, after: bool, calls: Sequence[object] = ()) -> None:
-        self.at, self.after = at, after
+
+class Death:
+    """Ends the process right before or right after its n-th request that changes a broker or a workload, or does `act`
+    there; `requests` says of each before which of the calls it was made, and after which it was answered."""
+
+    def __init__(
+        self, at: int | None, *, after: bool, calls: Sequence[object] = (), act: Callable[[], object] = die
+    ) -> None:
+        self.at, self.after, self._act = at, after, act
         self.requests = list[tuple[int, int]]()
         self._calls = calls
         self._counting = threading.Lock()
@@ -315,11 +324,11 @@ class Death:
                 self.requests.append((made, made))
             strikes = nth + 1 == self.at
             if strikes and not self.after:
-                raise Died
+                self._act()
             outcome = send(*given)
             self.requests[nth] = (made, len(self._calls))
-            if strikes:
-                raise Died
+            if strikes and self.after:
+                self._act()
             return outcome
 
         return mortal
@@ -377,10 +386,6 @@ def goals(patch: pytest.MonkeyPatch) -> list[list[Goal | None]]:
     return sent
 
 
-def die() -> None:
-    raise Died
-
-
 def dies(dr_ctl: Command, *words: str, once: Goal = Goal.OPEN, first: bool = False, by: Death | None = None) -> None:
     """A command whose process ends as soon as it has opened a site, or did something else."""
     with pytest.MonkeyPatch.context() as patch:
@@ -404,9 +409,9 @@ class Judge:
         self._twin = twin
         for site in twin.sites:
             for pair in twin.pairs:
-                host = twin.host(site, pair)
-                monkeypatch.setattr(host, "open", self._at_the_listener(host))
-                monkeypatch.setattr(host, "note", self._after(host))
+                for host in twin.nodes(site, pair).hosts:
+                    monkeypatch.setattr(host, "open", self._at_the_listener(host))
+                    monkeypatch.setattr(host, "note", self._after(host))
 
     def _at_the_listener(self, host: Host) -> Callable[[str], None]:
         opens, broker = host.open, host.broker
