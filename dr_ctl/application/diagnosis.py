@@ -78,6 +78,11 @@ def paged(assessment: Assessment, debts: Sequence[Debt], last_sample: LastSample
     return [finding for _, finding in sorted(ranked, key=lambda pair: pair[0], reverse=True)]
 
 
+def split_brain(findings: Sequence[Finding]) -> str | None:
+    """The first finding that says split brain. It is said before who serves, wherever it is seen."""
+    return next((finding.text for finding in findings if finding.text.startswith("split brain:")), None)
+
+
 def silent(snapshot: Snapshot) -> list[Finding]:
     """The brokers that did not answer, and how they failed."""
     return [finding for broker in snapshot.brokers for finding in silent_of(broker, snapshot)]

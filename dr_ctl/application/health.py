@@ -7,7 +7,7 @@ from typing import Final
 
 from dr_ctl.application import lost_site, rehearsing
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.diagnosis import paged
+from dr_ctl.application.diagnosis import paged, split_brain
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.maintenance import Maintenance
 from dr_ctl.application.result import Result
@@ -78,7 +78,9 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     rehearsed = rehearsing.last(caller.runs())
     texts = [
         assessment.maintenance.text if assessment.maintenance is not None else "",
-        f"{site} serves" if site is not None and _is_served(snapshot, site) else "",
+        f"{site} serves"
+        if site is not None and not (lost_site.keeps_roles_out(snapshot, site) or split_brain(problems))
+        else "",
         f"both sites serve: {served_where(snapshot)}" if is_split(snapshot) else "",
         *(problem.text for problem in problems[:NAMED]),
         f"{len(problems) - NAMED} more by `dr-ctl status`" if len(problems) > NAMED else "",
@@ -101,11 +103,6 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
     code = ExitCode.OK if health is Health.OK else ExitCode.UNKNOWN
     line = f"{health.name} - {'; '.join(filter(None, texts))}"
     return Result(code, line, problems, data, debts=debts, health=health, text=_figures(opened, snapshot, bounds))
-
-
-def _is_served(snapshot: Snapshot, site: str) -> bool:
-    """What else open listeners may mean stands among the problems."""
-    return not (lost_site.keeps_roles_out(snapshot, site) or any(broker.is_split for broker in snapshot.brokers))
 
 
 def _figures(opened: Opened, snapshot: Snapshot, bounds: Bounds | None) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from dr_ctl.application import lock, lost_site, verdicts
 from dr_ctl.application.caller import Caller
-from dr_ctl.application.diagnosis import diagnose
+from dr_ctl.application.diagnosis import diagnose, split_brain
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.maintenance import Maintenance
@@ -129,6 +129,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
         summary, code = f"{site} serves", ExitCode.OK
         if lost_site.keeps_roles_out(snapshot, site):
             summary = f"clients can connect at {site}; its lasting fence keeps their roles out"
+        summary = split_brain(findings) or summary
     elif is_split(snapshot):
         summary, code = f"both sites serve: {served_where(snapshot)}", ExitCode.OK
     else:

@@ -223,14 +223,22 @@ def _copy(unit: str, view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
     if peer.flow(unit) is None:
         yield found("DR-BRIDGE-006.not_back", broker=name, unit=unit, site=view.site, other_site=peer.site)
     if unit in peer.idle or (peer.units.get(unit) and view.units.get(unit)):
-        yield found("DR-BRIDGE-012", broker=name, unit=unit, site=peer.site, other_site=view.site, queue=quote(unit))
+        yield _open_copy(unit, view, peer)
     elif _takes_sends(unit, view, peer):
         yield _sends(unit, peer)
 
 
-def of_paused_copy(unit: str, view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
-    """Find a copy of what this site serves, to which clients may send at the other: only a pause closes it there."""
-    if peer.gated(unit) and _takes_sends(unit, view, peer):
+def _open_copy(unit: str, view: BrokerView, peer: BrokerView) -> Finding:
+    broker = f"{peer.site}/{peer.pair}"
+    return found("DR-BRIDGE-012", broker=broker, unit=unit, site=peer.site, other_site=view.site, queue=quote(unit))
+
+
+def of_loose_copy(unit: str, view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
+    """Find a copy of what this site serves that clients reach at the other: nobody works on it there yet, or only a
+    pause closes it, and they may send."""
+    if unit in peer.idle:
+        yield _open_copy(unit, view, peer)
+    elif peer.gated(unit) and _takes_sends(unit, view, peer):
         yield _sends(unit, peer)
 
 

@@ -166,13 +166,13 @@ class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
     def findings(self) -> Sequence[Finding]:
         views = [(view, self.peer(view)) for view in self._all()]
         ways = (finding for both in views for finding in checks.of_ways(*both))
-        paused = [
+        loose = [
             finding
             for view, peer in views
             for flow in (view.flows if peer is not None else ())
-            for finding in checks.of_paused_copy(flow.unit, view, peer)
+            for finding in checks.of_loose_copy(flow.unit, view, peer)
         ]
-        return [*snapshot.Snapshot.findings(self), *on_purpose(self, ways), *paused]
+        return [*snapshot.Snapshot.findings(self), *on_purpose(self, ways), *loose]
 
     def rows(self, at: datetime) -> Sequence[Row]:
         """Without dead letters and what has expired: no divert copies these, and a failover brings none of them."""
