@@ -54,7 +54,7 @@ def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Findin
 def not_followed(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
     """Find messages that a move would leave behind, or deliver once more: the drain refuses them behind the fence."""
     accepted = move.ask.accept_difference
-    if alone := {name: ids for name, ids in source.uncopied.items() if name not in accepted}:
+    if alone := {name: ids for name, ids in source.uncopied.items() if ids and name not in accepted}:
         yield found("DR-CONT-013.serving", source=source.site, target=target.site, messages=copies.named(alone))
     views = (source, target)
     unnamed = [f"{name}: {n} at {view.site}" for view in views for name, n in view.without_id.items()]
@@ -180,9 +180,7 @@ def _flows_read(view: SiteView) -> str | None:
 def _compared(view: SiteView) -> str | None:
     if not view.to_compare:
         return NO_CHECK
-    if view.compared is None:
-        return None
-    return f"{view.site} {len(view.compared)} queue(s) with messages compared by id"
+    return f"{view.site} {view.compared} queue(s) with messages compared by id" if view.compared is not None else None
 
 
 def _bridges(view: SiteView) -> str | None:

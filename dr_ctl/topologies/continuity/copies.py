@@ -144,14 +144,14 @@ def followed(local: Reader, peer: Reader, source: SiteView, target: SiteView) ->
     return (
         replace(
             source,
-            compared=frozenset(flow.queue for flow in flows),
+            compared=len(flows),
             left_out=left_out,
-            uncopied={queue: alone for queue, alone in still.items() if alone},
+            uncopied={flow.queue: still.get(flow.queue, frozenset()) for flow in flows},
             without_id={queue: count for queue, (_, count, _) in first.items() if count},
         ),
         replace(
             target,
-            compared=frozenset(flow.queue for flow in flows),
+            compared=len(flows),
             without_id={queue: count for queue, (_, _, count) in first.items() if count},
         ),
     )

@@ -287,7 +287,7 @@ class ContinuityLink(Link["SiteView"]):
             if peer is not None and other is not None and lying(peer, flow.queue) is not None:
                 remote = replace(other.in_mirror.row(view, at), delivering=None, added=None, removed=None)
                 yield replace(remote, kind="staged", name=flow.queue, depth=peer.lies(flow.queue))
-            if flow.queue in (view.compared or ()) and flow.queue not in view.without_id:
+            if flow.queue in view.uncopied and flow.queue not in view.without_id:
                 own = replace(flow.in_mirror.row(view, at), delivering=None, added=None, removed=None)
                 yield replace(own, kind="uncopied", name=flow.queue, depth=view.alone(flow.queue))
             for kind, queue, bridge in (
@@ -398,15 +398,15 @@ class Commands:
 @dataclass(frozen=True, slots=True)
 class SiteView(ArtemisBroker):
     """A broker as it answered. `service` is None where the plugin has not started. One that serves
-    beside a closed one is `to_compare` by id: the queues `compared` were, None where they could not be read; those
-    `left_out` hold too many messages; `uncopied` are ids, by queue, of which the other site has no copy; `without_id`
-    counts messages."""
+    beside a closed one is `to_compare` by id: `compared` queues were, and None where they could not be read; those
+    `left_out` hold too many messages; `uncopied` are ids of which the other site has no copy, by each queue that was
+    compared; `without_id` counts messages."""
 
     service: Service | None
     flows: tuple[Flow, ...]
     commands: Commands | None
     to_compare: bool = False
-    compared: frozenset[str] | None = None
+    compared: int | None = None
     left_out: Sequence[str] = ()
     uncopied: Mapping[str, frozenset[str]] = field(default_factory=dict)
     without_id: Mapping[str, int] = field(default_factory=dict)
@@ -470,8 +470,7 @@ class SiteView(ArtemisBroker):
         business = self.business.get(queue)
         if business is None or depth_of(business) == 0:
             return 0
-        is_known = queue in (self.compared or ()) and queue not in self.without_id
-        return len(self.uncopied.get(queue, ())) if is_known else None
+        return len(self.uncopied[queue]) if queue in self.uncopied and queue not in self.without_id else None
 
     def uncomparable(self) -> Iterator[str]:
         """The reasons why messages of both sites cannot be compared by id. Commands are left out: a command says
