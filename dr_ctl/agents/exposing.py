@@ -48,7 +48,7 @@ class Metric:
 @dataclass(frozen=True, slots=True)
 class Shown:
     """`well`: the agent does its work. `ready`: what it shows rests on a reading, of which `health` tells; it is recent
-    for `good_for_s`. `problems`: what is wrong with the sites."""
+    for `good_for_s` from `since_s` on. `problems`: what is wrong with the sites."""
 
     well: bool
     health: Mapping[str, Json]
@@ -56,6 +56,12 @@ class Shown:
     ready: bool = True
     good_for_s: float = inf
     problems: Sequence[Finding] | None = None
+    since_s: float = field(default_factory=growing_s, compare=False)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is ready now: an agent that hangs shows what it saw before it hung."""
+        return self.well and self.ready and growing_s() < self.since_s + self.good_for_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +113,6 @@ class Board:
 
     def __init__(self) -> None:
         self.shown = Shown(well=False, health={"phase": "starting"}, metrics=(), ready=False)
-
-    @property
-    def shown(self) -> Shown:
-        return self._shown
-
-    @shown.setter
-    def shown(self, shown: Shown) -> None:
-        self._until = growing_s() + shown.good_for_s
-        self._shown = shown
-
-    @property
-    def ready(self) -> bool:
-        """Whether it is ready now: an agent that hangs shows what it saw before it hung."""
-        return self._shown.well and self._shown.ready and growing_s() < self._until
 
 
 @contextmanager
@@ -196,7 +188,7 @@ def _handler(board: Board) -> type[BaseHTTPRequestHandler]:
             elif self.path in ("/health", "/ready"):
                 good, answer = shown.well, dict(shown.health)
                 if self.path == "/ready":
-                    good = board.ready
+                    good = shown.is_ready
                     answer |= {} if shown.problems is None else {"problems": document(shown.problems)}
                 self._answer(200 if good else 503, "application/json", json.dumps(answer).encode())
             else:

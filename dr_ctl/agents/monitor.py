@@ -6,7 +6,6 @@ and takes its memory with it.
 """
 
 import math
-import os
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,8 +37,6 @@ GAPS_OF_S: Final = 900.0
 ESTIMATE_EVERY_S: Final = 300.0
 ESTIMATE_SHARE: Final = 20
 """A long estimate is made so much more seldom that it takes no more than a twentieth of the time."""
-LEAST_MEMORY: Final = 4 << 30
-"""A machine with less has no room for a session of Spark that waits."""
 
 
 class AnotherMonitor(DrCtlError):
@@ -274,10 +271,6 @@ def _with_queues(row: Row, queues: Sequence[Row]) -> Row:
     return replace(
         row, queues_added=sum(queue.added or 0 for queue in queues), queues_acked=sum(count or 0 for count in acked)
     )
-
-
-def stays_by_default() -> bool:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >= LEAST_MEMORY
 
 
 class Refresher:

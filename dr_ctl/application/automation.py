@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from dr_ctl.agents.exposing import AutomaticRun
 from dr_ctl.application.caller import Caller
@@ -67,15 +67,9 @@ def served_after(snapshot: Snapshot, before: Served | None, now: datetime) -> Se
     if before is None or opened - {before.site}:
         return None
     # An attempt of a monitor to open that very site takes an epoch too.
-    own = lock is not None and lock.released and lock.what == _title(before.site) and lock.epoch == before.epoch + 1
+    title = f"{UNFENCE} of {before.site}"
+    own = lock is not None and lock.released and lock.what == title and lock.epoch == before.epoch + 1
     return replace(before, epoch=before.epoch + own, seen=now)
-
-
-def is_back_closed(snapshot: Snapshot, served: Served) -> bool:
-    """Say whether brokers of the site were restarted and keep clients out, and its others serve."""
-    closed = [broker for broker in _of(snapshot, served.site) if _is_closed(broker)]
-    others = [broker for broker in _of(snapshot, served.site) if not _is_closed(broker)]
-    return bool(closed) and all(map(_serves, others)) and not any(_as_it_served(broker, served) for broker in closed)
 
 
 def why_not_unfenced(snapshot: Snapshot, served: Served) -> str | None:
@@ -88,7 +82,8 @@ def why_not_unfenced(snapshot: Snapshot, served: Served) -> str | None:
         return f"{site} was lost before, and the other site served"
     if lock is not None and (lock.epoch != served.epoch or not lock.released):
         return f"a run took the lock since {site} was seen serving, or never ended: {lock.described}"
-    if lock is not None and all(lock.epoch not in _epochs(snapshot, broker) for broker in _of(snapshot, site)):
+    here = (document.epoch for look in snapshot.locks if look.site == site for document in look.documents)
+    if lock is not None and lock.epoch not in here:
         return f"the newest lock does not lie at {site}: {lock.described}"
     return None
 
@@ -111,16 +106,6 @@ def _as_it_served(broker: BrokerSnapshot, served: Served) -> bool:
     """Say whether it is not shown to have been restarted since."""
     before = served.starts.get(broker.pair)
     return broker.start is None or before is None or same_start(broker.start, before)
-
-
-def _epochs(snapshot: Snapshot, broker: BrokerSnapshot) -> set[int]:
-    at = (broker.site, broker.pair)
-    return {lock.epoch for look in snapshot.locks if (look.site, look.pair) == at for lock in look.documents}
-
-
-def _title(site: str) -> str:
-    """What the lock says of a run that opens that site."""
-    return f"{UNFENCE} of {site}"
 
 
 def reinstatable(snapshot: Snapshot) -> tuple[str, ...]:
@@ -154,7 +139,11 @@ def _certain(snapshot: Snapshot) -> list[Debt]:
 
 @dataclass
 class Automatic:
-    """Makes one kind of run. `runs` are those that it made, by name and outcome."""
+    """Makes one kind of run, of that operation and for that purpose. `runs` are those that it made, by name and
+    outcome."""
+
+    operation: ClassVar[str]
+    purpose: ClassVar[str]
 
     caller: Caller
     runs: list[AutomaticRun] = field(default_factory=list)
@@ -206,6 +195,8 @@ class Automatic:
 class AutoReinstate(Automatic):
     """Reinstates a lost site that is back."""
 
+    operation, purpose = REINSTATE, "reinstate a lost site"
+
     def act(self, snapshot: Snapshot) -> None:
         for site in reinstatable(snapshot):
             self._typed(site, Ask(REINSTATE, site), f"{site} is back", snapshot)
@@ -213,6 +204,8 @@ class AutoReinstate(Automatic):
 
 class AutoQuarantine(Automatic):
     """Makes the failover's quarantine again."""
+
+    operation, purpose = FAILOVER, "keep a lost site out"
 
     def act(self, snapshot: Snapshot) -> None:
         for site in let_in_again(snapshot):
@@ -225,6 +218,8 @@ class AutoQuarantine(Automatic):
 class AutoUnfence(Automatic):
     """Opens the site that served last again, where its broker was restarted and keeps clients out."""
 
+    operation, purpose = UNFENCE, "open a site again"
+
     _served: Served | None = None
     _kept: Served | None = None
     _seen_s: float | None = None
@@ -236,9 +231,13 @@ class AutoUnfence(Automatic):
 
     def act(self, snapshot: Snapshot) -> None:
         served = self._saw(snapshot)
-        if served is None or not is_back_closed(snapshot, served):
+        if served is None:
             return
         site, other = served.site, next(name for name in snapshot.roles if name != served.site)
+        closed = [broker for broker in _of(snapshot, site) if _is_closed(broker)]
+        is_restarted = closed and not any(_as_it_served(broker, served) for broker in closed)
+        if not is_restarted or not all(_is_closed(broker) or _serves(broker) for broker in _of(snapshot, site)):
+            return
         if (why := why_not_unfenced(snapshot, served)) is not None:
             text = f"{site} was restarted and is closed, and is not opened: {why}"
             self._tell(site, Result(ExitCode.PRECHECK_FAILED, text), UNFENCE)
@@ -287,3 +286,12 @@ class AutoUnfence(Automatic):
             private(self._path.parent)
             write(self._path, document(served) if served is not None else {})
             self._kept = served
+
+
+QUARANTINE_OPTION: Final = "--auto-quarantine"
+AUTOMATIC: Final[Mapping[str, type[Automatic]]] = {
+    "--auto-reinstate": AutoReinstate,
+    "--auto-unfence": AutoUnfence,
+    QUARANTINE_OPTION: AutoQuarantine,
+}
+"""By the options of the monitor that ask for it."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl import __version__
+from dr_ctl.application.automation import QUARANTINE_OPTION
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.init import InitData, new_folder
 from dr_ctl.application.installation import Opened
@@ -23,7 +24,6 @@ from dr_ctl.topologies.topology import NoKeeper
 USER: Final = "dr-ctl"
 STATE: Final = Path("/var/lib/dr-ctl")
 IMAGE: Final = f"dr-ctl:{__version__}"
-AUTO_QUARANTINE: Final = "--auto-quarantine"
 _UNITS: Final = ("monitor.service", "rehearsal.service", "rehearsal.timer", "unfence@.service")
 _STARTED: Final = ("monitor.service", "rehearsal.timer", "sync.service")
 
@@ -135,7 +135,7 @@ def _left_to_people(installation: Installation, does: Sequence[str]) -> tuple[Fi
     settings = installation.settings
     brokers = (broker for site in settings.sites.values() for broker in site.brokers)
     has_nodes = any(isinstance(broker, Grouped) and broker.nodes for broker in brokers)
-    if AUTO_QUARANTINE in does or not (settings.takeover_ends_quarantine and has_nodes):
+    if QUARANTINE_OPTION in does or not (settings.takeover_ends_quarantine and has_nodes):
         return ()
     return (found("DR-RETURN-004.monitor", severity=Severity.INFO),)
 

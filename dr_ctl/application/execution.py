@@ -194,18 +194,19 @@ class Run:
                 result = replace(result, data=data)
                 _seal(journal, self.files, result.envelope(self.caller.command))
             except StopAtOnce as stopped:
-                return replace(_stopped_at_once(stopped, self.files, journal), ended=about, signum=stopped.signum)
+                key = "DR-RUN-002.not_undone" if journal.changed else "DR-RUN-002.nothing_changed"
+                code, data = ExitCode(128 + stopped.signum), OperationData(undone=False)
+                result = Result.of(code, found(key, why=stopped.why), data=data, run=self.files.name)
+                return replace(result, ended=about, signum=stopped.signum)
             except NoRoom:
                 raise  # before the first call
             except Exception as error:
                 raise Broken(error, self.files, about) from error
             finally:
                 journal.close()
-        return self._traced(replace(_reported(result, self.files), ended=about, signum=stop.signum))
-
-    def _traced(self, result: Result) -> Result:
         from dr_ctl.report import trace  # noqa: PLC0415 - not before the clients are served
 
+        result = replace(_reported(result, self.files), ended=about, signum=stop.signum)
         lacking = trace.send(self.files, self.opened.installation.settings.traces)
         return result if lacking is None else replace(result, findings=(*result.findings, lacking))
 
@@ -263,11 +264,6 @@ def _reported(result: Result, files: RunFiles) -> Result:
     except Exception as error:  # noqa: BLE001 - how the run ended is known and said, whatever goes wrong in drawing it
         finding = found("DR-REPORT-001", kind=type(error).__name__, error=error, run=files.name)
         return replace(result, findings=(*result.findings, finding))
-
-
-def _stopped_at_once(stopped: StopAtOnce, files: RunFiles, journal: Journal) -> Result:
-    finding = found("DR-RUN-002.not_undone" if journal.changed else "DR-RUN-002.nothing_changed", why=stopped.why)
-    return Result.of(ExitCode(128 + stopped.signum), finding, data=OperationData(undone=False), run=files.name)
 
 
 def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None:

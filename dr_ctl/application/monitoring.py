@@ -1,6 +1,7 @@
 """The monitor as a command: samples both sites, keeps the stored estimate fresh, shows figures to Prometheus, and makes
 runs by itself where it is told to."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
@@ -10,9 +11,9 @@ from typing import Any, Final
 from dr_ctl import __version__
 from dr_ctl.agents import exposing as own_exposing
 from dr_ctl.agents.exposing import Metric, MonitorData, Sample, exposing
-from dr_ctl.agents.monitor import Monitor, Refresher, shown, stays_by_default
+from dr_ctl.agents.monitor import Monitor, Refresher, shown
 from dr_ctl.application import estimates, lost_site, maintenance, rehearsing
-from dr_ctl.application.automation import AutoQuarantine, AutoReinstate, AutoUnfence
+from dr_ctl.application.automation import AUTOMATIC, AutoQuarantine
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import paged
 from dr_ctl.application.estimates import request
@@ -27,7 +28,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.operations import ALL, FAILBACK, FAILOVER, REHEARSE, REINSTATE, SWAPOVER, UNFENCE
+from dr_ctl.engine.operations import ALL, FAILBACK, FAILOVER, REHEARSE, SWAPOVER
 from dr_ctl.engine.record import Record, record
 from dr_ctl.engine.runs import Runs
 from dr_ctl.rpo.bounds.result import Bound
@@ -46,25 +47,16 @@ _ESTIMATED: Final = {
     "drain_s": ("dr_ctl_estimate_drain_seconds", "time until all that is under way would have arrived"),
 }
 _READY: Final = {ExitCode.OK: True, ExitCode.PRECHECK_FAILED: False}
+LEAST_MEMORY: Final = 4 << 30
+"""A machine with less has no room for a session of Spark that waits."""
 
 
-def monitor(
-    caller: Caller,
-    lasting_s: float | None,
-    *,
-    auto_reinstate: bool,
-    auto_unfence: bool = False,
-    auto_quarantine: bool = False,
-    metrics: str | None = None,
-) -> Result:
-    """Look at least once, until the time is over or a signal ends it. `auto_reinstate`: take in a lost site that
-    is back; `auto_unfence`: open a site that served last and came back closed; `auto_quarantine`: close the link of a
-    lost site again."""
+def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, metrics: str | None) -> Result:
+    """Look at least once, until the time is over or a signal ends it. `does`: the options of `AUTOMATIC` that are
+    set."""
     installation, clock = caller.installation(), caller.clock
     until = clock.monotonic() + lasting_s if lasting_s is not None else None
-    unfencing = AutoUnfence(caller.called(UNFENCE)) if auto_unfence else None
-    reinstating = AutoReinstate(caller.called(REINSTATE)) if auto_reinstate else None
-    keeping_out = AutoQuarantine(caller.called(FAILOVER)) if auto_quarantine else None
+    automatics = [kind(caller.called(kind.operation)) if option in does else None for option, kind in AUTOMATIC.items()]
     recorded = Recorded(caller)
     with (
         exposing(metrics) as board,
@@ -85,23 +77,17 @@ def monitor(
                 caller.line(document(look), look.line)
                 going_on = maintenance.now(caller)
                 recorded.maintained(going_on)
-                for automatic in (unfencing, reinstating, keeping_out):
-                    if automatic is not None:
-                        automatic.held = going_on is not None and automatic is not keeping_out
-                        automatic.act(look.snapshot)
+                for automatic in filter(None, automatics):
+                    automatic.held = going_on is not None and not isinstance(automatic, AutoQuarantine)
+                    automatic.act(look.snapshot)
                 watching.wait(until)
         except Stopped:
             pass
     own_exposing.notify(own_exposing.STOPPING)
+    runs = [f"{len(automatic.runs)} run(s) to {automatic.purpose}" for automatic in automatics if automatic is not None]
     place = installation.history.shown
-    text = f"{watching.readings} reading(s), {watching.rows} row(s) written to {place}"
-    if reinstating is not None:
-        text += f"; {len(reinstating.runs)} run(s) to reinstate a lost site"
-    if unfencing is not None:
-        text += f"; {len(unfencing.runs)} run(s) to open a site again"
-    if keeping_out is not None:
-        text += f"; {len(keeping_out.runs)} run(s) to keep a lost site out"
-    made = (each.runs if each is not None else None for each in (reinstating, unfencing, keeping_out))
+    text = "; ".join([f"{watching.readings} reading(s), {watching.rows} row(s) written to {place}", *runs])
+    made = (None if automatic is None else automatic.runs for automatic in automatics)
     data = MonitorData(watching.readings, watching.rows, *made)
     return Result(ExitCode.OK, text, recorded.findings, data=data)
 
@@ -111,8 +97,8 @@ def _refreshing(installation: Installation) -> AbstractContextManager[Refresher 
     how = installation.settings.monitor.estimate
     if how == "off":
         return nullcontext()
-    stays = stays_by_default() if how is None else how == "resident"
-    return closing(Refresher(request(installation), stays=stays))
+    has_room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >= LEAST_MEMORY
+    return closing(Refresher(request(installation), stays=has_room if how is None else how == "resident"))
 
 
 @dataclass

@@ -128,18 +128,11 @@ def read(path: Path, asked: Ask) -> Saved:
     return saved
 
 
-def same(saved: Saved, decided: Plan) -> Plan | Refusal:
-    """The new plan, or a refusal that names every difference from the saved one."""
-    again = f"`dr-ctl plan {saved.ask.operation} --to {saved.ask.target} --out {saved.path}`"
-    return _same(saved.plan, decided, "saved", again)
-
-
-def unchanged(shown: Plan, decided: Plan) -> Plan | Refusal:
-    """The plan of the moment that a run has waited for, or a refusal that names every difference from the one shown."""
-    return _same(shown, decided, "shown", f"`dr-ctl plan {shown.ask.operation} --to {shown.ask.target}`")
-
-
-def _same(before: Plan, now: Plan, how: str, again: str) -> Plan | Refusal:
+def same(before: Plan, now: Plan, saved: Path | None = None) -> Plan | Refusal:
+    """The new plan, or a refusal that names every difference from the one before: of the file `saved`, else from the
+    one that was shown before its run waited for its moment."""
+    again, how = f"dr-ctl plan {before.ask.operation} --to {before.ask.target}", "shown" if saved is None else "saved"
+    again = f"`{again}`" if saved is None else f"`{again} --out {saved}`"
     was, is_ = (json.loads(json.dumps(dict(plan.basis))) for plan in (before, now))
     changes = list(_changes(was, is_))
     if not changes and [_shape(step) for step in before.steps] != [_shape(step) for step in now.steps]:
@@ -249,12 +242,6 @@ def permit(
     if (done := _carried_out(runs, approvals.plan_sha256)) is not None:
         return None, _refused(found("DR-APPROVAL-002", path=saved.path, run=done, ways=_ways(ask, wanted.needed)))
     return approvals, None
-
-
-def approval_options(installation: Installation, operation: str) -> tuple[str, ...]:
-    """The options without which a run is refused for want of signatures."""
-    wanted = installation.settings.approvals
-    return ("--plan FILE",) if wanted is not None and operation in wanted.of else ()
 
 
 def why_no_approval(installation: Installation) -> Finding | None:

@@ -89,18 +89,17 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         # The installation's own first.
         checks = [*_installed(assessment, forbidden), *opened.topology.recipe.checks(snapshot, move)]
         looked = lost_site.last_sample(opened.installation)
-        findings = list(
-            dict.fromkeys(
-                [
-                    *([assessment.maintenance.finding] if assessment.maintenance is not None else []),
-                    *_findings(assessment, verdicts, forbidden, move),
-                    *_exposures(snapshot, verdicts),
-                    *(finding for check in checks if check.where == SETTINGS for finding in check.found),
-                    *_without_greeting(opened, snapshot),
-                    *_unprepared(assessment, looked, caller.clock.now()),
-                ]
-            )
-        )
+        # Nobody has to agree to anything where a site is only not read for a reason that lies here.
+        is_unread = any(role is Role.UNKNOWN and not_read(snapshot, site) for site, role in snapshot.roles.items())
+        own = [
+            *([assessment.maintenance.finding] if assessment.maintenance is not None else []),
+            *_findings(assessment, verdicts, forbidden, move),
+            *(verdict.exposure for verdict in verdicts if verdict.exposure is not None and not is_unread),
+            *(finding for check in checks if check.where == SETTINGS for finding in check.found),
+            *_without_greeting(opened, snapshot),
+            *_unprepared(assessment, looked, caller.clock.now()),
+        ]
+        findings = list(dict.fromkeys(own))
     age_s = caller.clock.monotonic() - began
     data = ValidateData(
         operations={verdict.operation: verdict for verdict in verdicts},
@@ -137,12 +136,6 @@ def _since_the_loss(snapshot: Snapshot, findings: Sequence[Finding]) -> list[Fin
         else finding
         for finding in findings
     ]
-
-
-def _exposures(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
-    """What somebody has to agree to; nothing where a site is only not read for a reason that lies here."""
-    if not any(role is Role.UNKNOWN and not_read(snapshot, site) for site, role in snapshot.roles.items()):
-        yield from (verdict.exposure for verdict in verdicts if verdict.exposure is not None)
 
 
 def _unprepared(assessment: Assessment, looked: lost_site.LastSample, now: datetime) -> Iterator[Finding]:
@@ -328,38 +321,25 @@ def validate_offline(caller: Caller, *, verbose: bool = False) -> Result:
 
 def checked(installation: Installation) -> Iterator[Check]:
     """The checks of the settings by themselves, each with what it read."""
-    yield Check("the settings can be read", SETTINGS, str(installation.file))
-    yield _secrets(installation)
-    yield _addresses(installation)
+    settings, file = installation.settings, installation.file
+    yield Check("the settings can be read", SETTINGS, str(file))
+    secrets = dict(model.secrets(settings))
+    sources = some(list(dict.fromkeys(secret.source for secret in secrets.values())))
+    plain = [where for where, secret in secrets.items() if secret.plain is not None]
+    against = [found("DR-SETTINGS-003", where=where, file=file.name) for where in plain]
+    yield Check("no password stands in the settings", SETTINGS, sources or "no password", against)
+    count = f"{len(addresses(installation))} address(es)"
+    yield Check("each broker has addresses of its own", SETTINGS, count, shared_addresses(installation))
     yield _commands(installation)
     yield _files(installation)
     yield from _runbooks(installation)
-    if (wanted := installation.settings.approvals) is not None:
+    if (wanted := settings.approvals) is not None:
         what = f"{wanted.needed} of {wanted.signers}, before {', '.join(wanted.of)}"
-        yield Check("signatures of plans can be verified", SETTINGS, what, _listed(why_no_approval(installation)))
-    for site in installation.settings.sites:
-        against = unverified_at(installation, site)
-        yield Check("certificates are verified", site, "not verified" if against else "verified", _listed(against))
-
-
-def _listed(finding: Finding | None) -> Sequence[Finding]:
-    return [] if finding is None else [finding]
-
-
-def _secrets(installation: Installation) -> Check:
-    secrets = dict(model.secrets(installation.settings))
-    against = [
-        found("DR-SETTINGS-003", where=where, file=installation.file.name)
-        for where, secret in secrets.items()
-        if secret.plain is not None
-    ]
-    sources = list(dict.fromkeys(secret.source for secret in secrets.values()))
-    return Check("no password stands in the settings", SETTINGS, some(sources) or "no password", against)
-
-
-def _addresses(installation: Installation) -> Check:
-    name = "each broker has addresses of its own"
-    return Check(name, SETTINGS, f"{len(addresses(installation))} address(es)", shared_addresses(installation))
+        against = [*filter(None, [why_no_approval(installation)])]
+        yield Check("signatures of plans can be verified", SETTINGS, what, against)
+    for site in settings.sites:
+        against = [*filter(None, [unverified_at(installation, site)])]
+        yield Check("certificates are verified", site, "not verified" if against else "verified", against)
 
 
 def _commands(installation: Installation) -> Check:
@@ -407,19 +387,14 @@ def _files(installation: Installation) -> Check:
         path = installation.path(name)
         if not path.exists():
             problems.setdefault(_missing(name, path), []).append(where)
-        elif where.endswith(".tls.ca") and (why := _no_authority(path)) is not None:
-            finding = found("DR-SETTINGS-001.not_pem", path=path, why=why)
-            problems.setdefault(finding, []).append(where)
+        elif where.endswith(".tls.ca"):
+            try:
+                ssl.create_default_context(cafile=str(path))
+            except (OSError, ssl.SSLError) as error:
+                why = f"holds no certificates: {error.strerror or error}"
+                problems.setdefault(found("DR-SETTINGS-001.not_pem", path=path, why=why), []).append(where)
     name = "every file that is kept with the settings is there"
     return Check(name, SETTINGS, some([*files.values()]) or "no file", _placed(problems))
-
-
-def _no_authority(path: Path) -> str | None:
-    try:
-        ssl.create_default_context(cafile=str(path))
-    except (OSError, ssl.SSLError) as error:
-        return f"holds no certificates: {error.strerror or error}"
-    return None
 
 
 def _runbooks(installation: Installation) -> Iterator[Check]:

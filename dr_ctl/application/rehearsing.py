@@ -18,7 +18,6 @@ from dr_ctl.engine.operations import REHEARSE, REHEARSE_CLEAN
 from dr_ctl.engine.plan import Ask, RunOptions
 from dr_ctl.engine.roles import sites_serving
 from dr_ctl.engine.runs import Runs
-from dr_ctl.topologies.topology import Snapshot
 
 GROUP: Final = "dr_ctl.rehearsals"
 
@@ -44,14 +43,14 @@ class OnTwin(Protocol):
         """Play so many variations of moves on a twin of the caller's installation, each from its own seed."""
 
 
-def on_canary(caller: Caller, how: RunOptions, timeout_s: float | None = None) -> Result:
-    """A run from the site that serves to the one that waits, with a queue of dr-ctl's own."""
-    return run.run(caller, Ask(REHEARSE, _waiting(caller), reason=how.reason, timeout_s=timeout_s), how)
-
-
-def clean(caller: Caller, how: RunOptions) -> Result:
-    """Remove at both sites what rehearsals have left."""
-    return run.run(caller, Ask(REHEARSE_CLEAN, _waiting(caller), reason=how.reason), how)
+def on_brokers(caller: Caller, how: RunOptions, *, clean: bool, timeout_s: float | None) -> Result:
+    """A run from the site that serves (else the first of the settings) to the other one, with a queue of dr-ctl's own;
+    or one that removes at both sites what rehearsals have left."""
+    with Opened.of(caller) as opened:
+        serving = sites_serving(opened.topology.look())
+        target = opened.other(serving[0]) if len(serving) == 1 else opened.sites[1]
+    ask = Ask(REHEARSE_CLEAN if clean else REHEARSE, target, reason=how.reason, timeout_s=timeout_s)
+    return run.run(caller, ask, how)
 
 
 def on_twin(caller: Caller, *, variations: int, seed: int) -> Result:
@@ -71,11 +70,3 @@ def last(runs: Runs) -> datetime | None:
         if name[1:2] == [REHEARSE] and name[2:3] != ["clean"] and exit_code in (ExitCode.OK, ExitCode.WARNINGS):
             return datetime.strptime(name[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     return None
-
-
-def _waiting(caller: Caller) -> str:
-    """The site to which messages would go: the one that does not serve, else the second of the settings."""
-    with Opened.of(caller) as opened:
-        snapshot: Snapshot = opened.topology.look()
-        serving = sites_serving(snapshot)
-        return opened.other(serving[0]) if len(serving) == 1 else opened.sites[1]

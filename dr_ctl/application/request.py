@@ -131,7 +131,7 @@ class Request:
         if not isinstance(decided, Plan):
             return decided
         decided = self._based(decided)
-        return decided if self.saved is None else plans.same(self.saved, decided)
+        return decided if self.saved is None else plans.same(self.saved.plan, decided, self.saved.path)
 
     def _based(self, decided: Plan) -> Plan:
         """The plan, whose basis has the settings too."""

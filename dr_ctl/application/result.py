@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from dr_ctl.core.document import document, key
@@ -91,13 +91,6 @@ class Result:
     def exit_code(self) -> int:
         """What the process ends with; `check` alone has codes of its own."""
         return int(self.code) if self.health is None else self.health.code
-
-    def with_warn_exit(self) -> Result:
-        """Copy with code 30 if the command ended well with warnings or errors among its findings."""
-        warns = any(finding.severity in (Severity.WARNING, Severity.ERROR) for finding in self.findings)
-        if self.code is ExitCode.OK and self.health is None and warns:
-            return replace(self, code=ExitCode.WARNINGS)
-        return self
 
     def envelope(self, command: str) -> dict[str, Json]:
         outcome = self.code.outcome if self.health is None else self.health.value

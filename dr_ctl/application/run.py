@@ -200,20 +200,19 @@ def _again(caller: Caller, request: Request, how: RunOptions, lease: Lease, show
     if how.at is not None:
         if how.yes:
             caller.show(shown)
-        lock.wait(caller, lease, how.at, lambda: _lost_meanwhile(request))
+
+        def lost() -> str | None:  # then the lock is free for what that takes
+            down = [site for site, role in request.look().roles.items() if role is Role.DOWN]
+            return f"{' and '.join(down)} was seen down" if down else None
+
+        lock.wait(caller, lease, how.at, lost)
         snapshot = _measured(caller, request)
         decided = request.decide(snapshot)
-        return snapshot, plans.unchanged(shown, decided) if isinstance(decided, Plan) else decided
+        return snapshot, plans.same(shown, decided) if isinstance(decided, Plan) else decided
     snapshot = request.look()
     if how.after is not None and lease.epoch != how.after + 1:
         return snapshot, Refusal((found("DR-LOCK-006"),))
     return snapshot, request.decide(snapshot)
-
-
-def _lost_meanwhile(request: Request) -> str | None:
-    """Say that a site was lost while a planned move waits: the lock is free then for what that takes."""
-    down = [site for site, role in request.look().roles.items() if role is Role.DOWN]
-    return f"{' and '.join(down)} was seen down" if down else None
 
 
 def _measured(caller: Caller, request: Request) -> Snapshot:

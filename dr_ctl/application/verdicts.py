@@ -106,7 +106,7 @@ class Assessment:
             if operation != FAILOVER:
                 return _refused(ask, f"while the run {files.name} is open", still_open(files, ask).findings)
             ask, needs = replace(ask, reason="it takes the place of the open run"), (_REASON,)
-        exposure = self._exposed(ask)
+        exposure = self.exposure(self.opened.other(ask.target)) if ask.operation == FAILOVER else None
         granted, needs, decided = self._needed(ask, needs, exposure)
         judged = self._of(granted, needs, decided)
         if exposure is None and granted.accept_duplicates is not None:
@@ -165,11 +165,6 @@ class Assessment:
         granted = replace(ask, accept_duplicates=_ANYTHING)
         return granted, (*needs, f"--accept-duplicates {most}"), Request(granted, self.opened).decide(self.snapshot)
 
-    def _exposed(self, ask: Ask) -> LossBound | None:
-        if ask.operation != FAILOVER:
-            return None
-        return self.exposure(self.opened.other(ask.target))
-
     def exposure(self, lost: str) -> LossBound:
         """What a failover costs that leaves this site, as it was seen."""
         key = lost, self.snapshot.roles[lost]
@@ -206,7 +201,8 @@ class Assessment:
 
     def _ready(self, ask: Ask, needs: tuple[str, ...], decided: Plan) -> Verdict:
         """Ready by its checks; a move also needs a link that ships, and time to drain."""
-        needed = plans.approval_options(self.opened.installation, ask.operation)
+        wanted = self.opened.installation.settings.approvals
+        needed = ("--plan FILE",) if wanted is not None and ask.operation in wanted.of else ()
         if needed and (blind := plans.why_no_approval(self.opened.installation)) is not None:
             text, findings = f"not ready: {blind.text}", (blind, *decided.findings)
             return Verdict(ask.operation, ask.target, text, ExitCode.PRECHECK_FAILED, (), findings)
@@ -218,7 +214,9 @@ class Assessment:
             if away:
                 text = f"not ready: the link of {', '.join(away)} is not attached"
                 return Verdict(ask.operation, ask.target, text, ExitCode.PRECHECK_FAILED, (), decided.findings)
-            needs = (*needs, *self._longer())
+            takes = max((link.drain_s for link in self.links if link.drain_s is not None), default=0.0)
+            if takes > self.opened.installation.settings.drain.timeout:  # what is under way takes longer to drain
+                needs = (*needs, f"--timeout {math.ceil(takes * _ROOM / _MINUTE_S)}m")
         stuck = [link for link in self.links if link.site == decided.source and link.outflow and link.rate == 0]
         if unread and ask.operation != FAILOVER:
             text = f"unknown: not read at {unread[0].where}: {unread[0].name}"
@@ -252,14 +250,6 @@ class Assessment:
 
     def _has_debt(self, ask: Ask) -> bool:
         return any(ask.target in (debt.about, debt.kept_at) for debt in self.snapshot.debts)
-
-    def _longer(self) -> tuple[str, ...]:
-        """A longer time to drain where what is under way takes longer than the settings give."""
-        takes = [link.drain_s for link in self.links if link.drain_s is not None]
-        longest = max(takes, default=0.0)
-        if longest <= self.opened.installation.settings.drain.timeout:
-            return ()
-        return (f"--timeout {math.ceil(longest * _ROOM / _MINUTE_S)}m",)
 
     def _alive(self, ask: Ask, findings: Sequence[Finding]) -> Verdict:
         """Refused beside a site that lives; said too is what the command would answer if that site were lost."""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import compress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -85,10 +86,9 @@ def init(
         return init.write_examples(examples)
     if systemd is not None or kubernetes is not None:
         from dr_ctl.application import deploying  # noqa: PLC0415
+        from dr_ctl.application.automation import AUTOMATIC  # noqa: PLC0415
 
-        asked = {"--auto-reinstate": auto_reinstate, "--auto-unfence": auto_unfence}
-        asked[deploying.AUTO_QUARANTINE] = auto_quarantine
-        does = [name for name, is_asked in asked.items() if is_asked]
+        does = [*compress(AUTOMATIC, (auto_reinstate, auto_unfence, auto_quarantine))]
         if systemd is not None:
             return deploying.systemd(session, systemd, session.state_dir, does)
         assert kubernetes is not None
@@ -226,17 +226,12 @@ def monitor(
 
     machine.give_back()
     from dr_ctl.application import monitoring  # noqa: PLC0415
+    from dr_ctl.application.automation import AUTOMATIC  # noqa: PLC0415
     from dr_ctl.cli import asking  # noqa: PLC0415
 
     lasting_s = asking.seconds_of("--for", lasting) if lasting is not None else None
-    return monitoring.monitor(
-        session,
-        lasting_s,
-        auto_reinstate=auto_reinstate,
-        auto_unfence=auto_unfence,
-        auto_quarantine=auto_quarantine,
-        metrics=metrics,
-    )
+    does = [*compress(AUTOMATIC, (auto_reinstate, auto_unfence, auto_quarantine))]
+    return monitoring.monitor(session, lasting_s, does, metrics=metrics)
 
 
 @command(app, "maintenance", example='maintenance on --until 04:00 --reason "new disks, CHG-4711"')

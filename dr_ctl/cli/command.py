@@ -104,13 +104,12 @@ class Group(TyperGroup):
         return super().parse_args(ctx, ["--help"] if alone else args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        rows = self._rows(ctx)
+        del ctx
         with formatter.section("Commands"):
-            formatter.write_dl(list(rows.items()))
+            formatter.write_dl(list(self._rows().items()))
 
-    def _rows(self, ctx: Any) -> dict[str, str]:
-        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        return {name: command.get_short_help_str(_WHOLE) for name, command in commands.items() if command is not None}
+    def _rows(self) -> dict[str, str]:
+        return {name: command.get_short_help_str(_WHOLE) for name, command in self.commands.items()}
 
 
 class Whole(Group):
@@ -130,14 +129,9 @@ class Whole(Group):
             return own
         return get_command(commands)
 
-    def _rows(self, ctx: Any) -> dict[str, str]:
-        own = {name: super(Whole, self).get_command(ctx, name) for name in super().list_commands(ctx)}
-        return {
-            name: command.get_short_help_str(_WHOLE) for name, command in own.items() if command is not None
-        } | TEXTS
-
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        rows = self._rows(ctx)
+        del ctx
+        rows = self._rows() | TEXTS
         for title, names in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, rows[name]) for name in names if name in rows])

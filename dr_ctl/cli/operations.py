@@ -190,10 +190,8 @@ def rehearse(
     """The whole path with nothing at stake: with messages of its own, or on a twin with faults."""
     from dr_ctl.application import rehearsing  # noqa: PLC0415
 
-    if what == "clean":
-        return rehearsing.clean(session, how)
-    if on == "canary":
-        return rehearsing.on_canary(session, how, asked.timeout_s)
+    if what == "clean" or on == "canary":
+        return rehearsing.on_brokers(session, how, clean=what == "clean", timeout_s=asked.timeout_s)
     return rehearsing.on_twin(session, variations=variations, seed=seed)
 
 

@@ -22,7 +22,6 @@ from dr_ctl.core.notation import line, page
 
 if TYPE_CHECKING:
     from dr_ctl.cli.session import Session
-    from dr_ctl.engine.ports import Check
 
 _NAMES: Final = {"stdin": "r", "stdout": "w", "stderr": "w"}
 _USUAL: Final = 80
@@ -35,8 +34,9 @@ def end(result: Result, session: Session, *, changes: bool = False) -> int:
     """Write the result, return its exit code. Where standard output refuses it, standard error gets it: a run's always,
     another's unless a reader left, who had read enough. A full disk changes the exit code of no command that `changes`
     something; another one has not shown what it was asked for."""
-    if session.warn_exit:
-        result = result.with_warn_exit()
+    warns = any(finding.severity in (Severity.WARNING, Severity.ERROR) for finding in result.findings)
+    if session.warn_exit and warns and result.code is ExitCode.OK and result.health is None:
+        result = replace(result, code=ExitCode.WARNINGS)
     _write(result, session)
     refusal = _refusal()
     if refusal is None or (refusal.errno == errno.EPIPE and result.run is None):
@@ -225,24 +225,16 @@ def _wrapped(text: str, columns: int | None, first: str = "", then: str | None =
 def _group(group: Group, columns: int | None) -> Iterator[str]:
     yield f"{line(group.title)}:"
     for check in group.checks:
-        yield _check(check, columns)
+        ids = f"; {', '.join(dict.fromkeys(finding.id for finding in check.found))}" if check.found else ""
+        evidence = check.evidence if check.evidence is not None else "no answer"
+        yield _wrapped(f"{check.name} ({evidence}){ids}", columns, f"   {check.verdict:<8}  ")
     for finding in group.findings:
         named = finding.text.removeprefix(f"{group.title}: ")  # of which broker, the title says
-        yield from _finding(replace(finding, text=named), columns)
+        yield _wrapped(named, columns, f"{MARKS[finding.severity]} {finding.id}  ", " " * 6)
+        yield from (_wrapped(text, columns, " " * 6) for text in finding.more)
+        if finding.remedy:
+            yield _wrapped(finding.remedy, columns, "      -> ")
     yield ""
-
-
-def _finding(finding: Finding, columns: int | None) -> Iterator[str]:
-    yield _wrapped(finding.text, columns, f"{MARKS[finding.severity]} {finding.id}  ", " " * 6)
-    yield from (_wrapped(text, columns, " " * 6) for text in finding.more)
-    if finding.remedy:
-        yield _wrapped(finding.remedy, columns, "      -> ")
-
-
-def _check(check: Check, columns: int | None) -> str:
-    ids = f"; {', '.join(dict.fromkeys(finding.id for finding in check.found))}" if check.found else ""
-    evidence = check.evidence if check.evidence is not None else "no answer"
-    return _wrapped(f"{check.name} ({evidence}){ids}", columns, f"   {check.verdict:<8}  ")
 
 
 class LastingStream(io.TextIOWrapper):

@@ -1,9 +1,8 @@
 """Requests to Jolokia and its answers: one POST per broker and reading, every refusal a type of its own, reading and
 changing two types. How bytes travel is `http`.
 
-Only requests built here can go out: attributes are always named, operations carry their signature, and a request
-without a bean cannot be built (Jolokia would answer it with every bean there is). A `Reader` has no way to change
-anything.
+Only requests built here can go out: attributes are always named, operations carry their signature, and none goes out
+without a bean (Jolokia would answer it with every bean there is). A `Reader` has no way to change anything.
 """
 
 from __future__ import annotations
@@ -39,6 +38,13 @@ _MISWRITTEN: Final = re.compile(r"\\(?:u([0-9a-fA-F]{3})([:-?])|.)")
 _CONFIG: Final[dict[str, Json]] = {"ignoreErrors": True, "includeRequest": False, "canonicalNaming": True}
 
 
+def _body(kind: str, bean: str, **more: Json) -> dict[str, Json]:
+    """A request; of no bean there is none."""
+    if ":" not in bean or "=" not in bean:
+        raise ValueError(f"not the name of a bean: {bean!r}")
+    return {"type": kind, "mbean": bean, **more, "config": _CONFIG}
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """Named attributes of one bean, or of all that a pattern matches."""
@@ -46,13 +52,10 @@ class Read:
     bean: str
     attributes: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        _need_bean(self.bean)
+    def body(self) -> dict[str, Json]:
         if not self.attributes:
             raise ValueError(f"name the attributes to read of {self.bean}")
-
-    def body(self) -> dict[str, Json]:
-        return {"type": "read", "mbean": self.bean, "attribute": list(self.attributes), "config": _CONFIG}
+        return _body("read", self.bean, attribute=list(self.attributes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +64,8 @@ class Search:
 
     pattern: str
 
-    def __post_init__(self) -> None:
-        _need_bean(self.pattern)
-
     def body(self) -> dict[str, Json]:
-        return {"type": "search", "mbean": self.pattern, "config": _CONFIG}
+        return _body("search", self.pattern)
 
 
 class Listing(Enum):
@@ -96,11 +96,8 @@ class Ask:
     listing: Listing
     arguments: tuple[Json, ...] = ()
 
-    def __post_init__(self) -> None:
-        _need_bean(self.bean)
-
     def body(self) -> dict[str, Json]:
-        return _exec(self.bean, self.listing.value, self.arguments)
+        return _body("exec", self.bean, operation=self.listing.value, arguments=list(self.arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +108,10 @@ class Change:
     operation: str
     arguments: tuple[Json, ...] = ()
 
-    def __post_init__(self) -> None:
-        _need_bean(self.bean)
+    def body(self) -> dict[str, Json]:
         if not _SIGNED.fullmatch(self.operation):
             raise ValueError(f"{self.operation!r} lacks its signature, as in pause() or stop(java.lang.String)")
-
-    def body(self) -> dict[str, Json]:
-        return _exec(self.bean, self.operation, self.arguments)
+        return _body("exec", self.bean, operation=self.operation, arguments=list(self.arguments))
 
 
 # The part of a bean's name that no bean has: an operation asked of it changes nothing.
@@ -132,12 +126,10 @@ class MayCall:
     bean: str
     operation: str
 
-    def __post_init__(self) -> None:
+    def body(self) -> dict[str, Json]:
         if f"={NOBODY}" not in self.bean:
             raise ValueError(f"only of a bean that nobody has: {self.bean}")
-
-    def body(self) -> dict[str, Json]:
-        return _exec(self.bean, self.operation, ())
+        return _body("exec", self.bean, operation=self.operation, arguments=[])
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,16 +254,6 @@ class Changer:
         return self._wire.post([change.body() for change in changes], timeout_s)
 
 
-def _need_bean(bean: str) -> None:
-    if ":" not in bean or "=" not in bean:
-        raise ValueError(f"not the name of a bean: {bean!r}")
-
-
-def _exec(bean: str, operation: str, arguments: Sequence[Json]) -> dict[str, Json]:
-    values = list(arguments)
-    return {"type": "exec", "mbean": bean, "operation": operation, "arguments": values, "config": _CONFIG}
-
-
 def _answers(url: str, answered: HttpReply, wanted: int) -> list[Answer]:
     status, body = answered.status, answered.body
     if status == 429:  # noqa: PLR2004
@@ -307,14 +289,14 @@ def _answers(url: str, answered: HttpReply, wanted: int) -> list[Answer]:
 def _json(text: str) -> Any:
     """Read JSON, and control characters as Artemis 2.56 writes them: the last digit of the escape is not hexadecimal
     but the character that far above '0', so that U+001B stands there as `\\u001;`. No JSON has such an escape."""
+
+    def rewritten(escape: re.Match[str]) -> str:
+        return escape[0] if escape[2] is None else f"\\u{escape[1]}{ord(escape[2]) - ord('0'):x}"
+
     try:
         return json.loads(text)
     except ValueError:
-        return json.loads(_MISWRITTEN.sub(_rewritten, text))
-
-
-def _rewritten(escape: re.Match[str]) -> str:
-    return escape[0] if escape[2] is None else f"\\u{escape[1]}{ord(escape[2]) - ord('0'):x}"
+        return json.loads(_MISWRITTEN.sub(rewritten, text))
 
 
 def _answer(url: str, row: dict[str, Any]) -> Answer:
@@ -341,20 +323,13 @@ class Asked(Generic[R_co]):
     """One question of a post. Its answer is there once the post was sent."""
 
     def __init__(self, request: R_co) -> None:
-        self._request = request
-        self._answer: Answer | None = None
-
-    @property
-    def request(self) -> R_co:
-        return self._request
-
-    def answered(self, answer: Answer) -> None:
-        self._answer = answer
+        self.request = request
+        self.answered: Answer | None = None
 
     def answer(self) -> Answer:
-        if self._answer is None:
-            raise RuntimeError(f"asked and never sent: {self._request}")
-        return self._answer
+        if self.answered is None:
+            raise RuntimeError(f"asked and never sent: {self.request}")
+        return self.answered
 
     def value(self) -> Any:
         """Give the value; raises the error that stands in its place."""
@@ -365,7 +340,7 @@ class Asked(Generic[R_co]):
 
     def fields(self: Asked[Read]) -> Fields:
         """Give the attributes of the one bean that was read."""
-        return Fields(self._request.bean, self.value())
+        return Fields(self.request.bean, self.value())
 
 
 R = TypeVar("R", bound=Read | Search | Ask | MayCall)
@@ -386,4 +361,4 @@ class Post:
         """Send all in one POST; an answer that is an error is raised where it is read."""
         answers = reader.look([asked.request for asked in self._asked], timeout_s=timeout_s)
         for asked, answer in zip(self._asked, answers, strict=True):
-            asked.answered(answer)
+            asked.answered = answer

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -144,7 +144,7 @@ def run_page(material: Material) -> RunPage:
         else "The run has not ended: these are the findings of its plan; those of its steps are told with its end.",
         debts=tuple(text(mapping(debt).get("text")) for debt in items(mapping(material.result).get("debts"))),
         proofs=_proofs(story),
-        gates=_gates(story),
+        gates=tuple(_gates(story)),
         forecast=forecast,
         bounds=tuple(
             _bound(name, mapping(bounds.get(key)))
@@ -174,7 +174,10 @@ def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -
         return Verdict(Tone.OPEN, words, "open", "none yet", advice=advice, notes=notes)
     result, data = material.result, material.data
     code = number(result.get("exit_code"))
-    tone, words = _ended(code, text(result.get("command")), data.get("undone"), _did(material))
+    ask = material.ask
+    named = f" {text(ask.get('queues'))}" if ask.get("queues") else ""
+    what = did(text(ask.get("operation")), text(material.plan.get("source")), text(ask.get("target")), named)
+    tone, words = _ended(code, text(result.get("command")), data.get("undone"), what)
     costs = [*_exposure(result, mapping(data.get("bounds"))), *_missed(judged)]
     if tone is Tone.GOOD and costs:
         tone, words = Tone.COST, f"{words}; {', '.join(costs)}"
@@ -222,13 +225,6 @@ def _exposure(result: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]
     if debts := items(result.get("debts")):
         costs.append(f"{len(debts)} debt(s) are pending")
     return costs
-
-
-def _did(material: Material) -> str:
-    """What the run was for, as a thing done."""
-    ask = material.ask
-    named = f" {text(ask.get('queues'))}" if ask.get("queues") else ""
-    return did(text(ask.get("operation")), text(material.plan.get("source")), text(ask.get("target")), named)
 
 
 def _ended(code: float | None, command: str, undone: object, what: str) -> tuple[Tone, str]:
@@ -364,19 +360,17 @@ def _proofs(story: Story) -> tuple[Fact, ...]:
     )
 
 
-def _gates(story: Story) -> tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]:
+def _gates(story: Story) -> Iterator[tuple[str, str, tuple[tuple[str, str], ...]]]:
     acts = story.of("verify")
-    units = acts[-1].evidence if acts else {}
-    return tuple((unit, *_gate(row)) for unit, row in units.items() if isinstance(row, Mapping) and "depths" in row)
-
-
-def _gate(row: Mapping[str, Any]) -> tuple[str, tuple[tuple[str, str], ...]]:
-    depths = mapping(row.get("depths"))
-    sentence = (
-        f"The gate held in {count(row.get('samples'))} samples in a row; both sites were compared queue by queue, and "
-        f"{count(row.get('ids_compared'))} messages by id{'' if depths else '; all queues were empty'}."
-    )
-    return sentence, tuple((queue, count(depth)) for queue, depth in depths.items())
+    for unit, row in acts[-1].evidence.items() if acts else ():
+        if isinstance(row, Mapping) and "depths" in row:
+            depths = mapping(row["depths"])
+            sentence = (
+                f"The gate held in {count(row.get('samples'))} samples in a row; both sites were compared queue by "
+                f"queue, and {count(row.get('ids_compared'))} messages by id"
+                f"{'' if depths else '; all queues were empty'}."
+            )
+            yield unit, sentence, tuple((queue, count(depth)) for queue, depth in depths.items())
 
 
 def _bound(name: str, row: Mapping[str, Any]) -> tuple[str, str, str]:

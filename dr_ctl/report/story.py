@@ -153,14 +153,19 @@ class _Teller:
         undo_begins = entry.kind == "step" and entry.outcome == StepEvent.UNDO_STARTED.value
         if entry.kind == "run" or not self.parts:
             self.parts.append(Part("resumed" if self.parts else "begun", now, now))
-        elif undo_begins and self._by_another_process(entry):
-            self.parts.append(Part("aborted", now, now))
+        elif undo_begins:
+            # A run's own undo directly follows the end of a step or a signal; any other is another process's abort.
+            before = self._acts.get(entry.step or "")
+            if not self._step_ended or (before is not None and before.undo):
+                self.parts.append(Part("aborted", now, now))
         self.parts[-1].ended = max(self.parts[-1].ended, now)
         match entry.kind:
             case "step":
                 self._step(entry, now)
             case "intent":
-                self._intent(entry, now)
+                made = self._calls[entry.seq] = CallMade(entry.seq, now, mapping(entry.call))
+                if (act := self._acts.get(entry.step or "")) is not None:
+                    act.calls.append(made)
             case "result":
                 self._result(entry, now)
             case "sample" if act := self._acts.get(entry.step or ""):
@@ -169,12 +174,6 @@ class _Teller:
                 word = entry.outcome or "signal"
                 self.parts[-1].acts.append(Act("", word, "", "a stop was asked for", False, now, now, 0.0, Mark.SIGNAL))
         self._step_ended = entry.kind == "signal" or (entry.kind == "step" and entry.outcome not in _STARTS)
-
-    def _by_another_process(self, entry: Entry) -> bool:
-        """Say whether an undo is an abort by another process. A run's own undo directly follows the end of a step or a
-        signal."""
-        before = self._acts.get(entry.step or "")
-        return not self._step_ended or (before is not None and before.undo)
 
     def _step(self, entry: Entry, now: datetime) -> None:
         id_, event = entry.step or "", entry.outcome or ""
@@ -195,12 +194,6 @@ class _Teller:
             # The step's own measure is by a clock that only grows; the entries' times are for people.
             took = number(entry.evidence.get("took_s"))
             ended.took_s = took if took is not None else max(0.0, (now - ended.began).total_seconds())
-
-    def _intent(self, entry: Entry, now: datetime) -> None:
-        made = CallMade(entry.seq, now, mapping(entry.call))
-        self._calls[entry.seq] = made
-        if (act := self._acts.get(entry.step or "")) is not None:
-            act.calls.append(made)
 
     def _result(self, entry: Entry, now: datetime) -> None:
         seq = number(entry.evidence.get("intent"))

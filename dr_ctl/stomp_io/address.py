@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import socket
 import ssl
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,6 @@ from urllib.parse import urlsplit
 
 from dr_ctl.core.system import Stream, growing_s, in_background, system
 
-_SCHEMES = {"stomp": False, "stomp+ssl": True}
 CHUNK: Final = 64 * 1024
 
 
@@ -65,22 +63,11 @@ class TlsFiles:
 
 
 def parse_address(text: str) -> Address:
-    """Read `stomp://host:port` or `stomp+ssl://host:port`; ValueError says what is wrong with anything else."""
-    expected = "expected stomp://HOST:PORT or stomp+ssl://HOST:PORT"
-    try:
-        parts = urlsplit(text)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ValueError(f"{text!r} is not a STOMP address ({error}): {expected}") from error
-    if parts.scheme not in _SCHEMES:
-        raise ValueError(f"{text!r} is not a STOMP address (scheme {parts.scheme!r}): {expected}")
-    if not host or not port:
-        raise ValueError(f"{text!r} is not a STOMP address ({'port' if host else 'host'} is missing): {expected}")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError(f"a STOMP address carries no login; use username and password: {expected}")
-    if parts.path not in {"", "/"} or parts.query or parts.fragment:
-        raise ValueError(f"{text!r} is not a STOMP address (something follows the port): {expected}")
-    return Address(host, port, tls=_SCHEMES[parts.scheme])
+    """Read `stomp://host:port` or `stomp+ssl://host:port`, as the settings have it (`StompAddress`)."""
+    parts = urlsplit(text)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return Address(parts.hostname, parts.port, tls=parts.scheme == "stomp+ssl")
 
 
 Endpoint = tuple[socket.AddressFamily, tuple[str | int | bytes, ...]]
@@ -168,9 +155,12 @@ def connected(address: Address, tls: TlsFiles | None, *, within_s: float) -> Str
         return Sock(sock)
     secure = context.wrap_socket(sock, server_hostname=address.host, do_handshake_on_connect=False)
     try:
-        _shake_hands(secure, until)
-    except BaseException:
+        secure.settimeout(max(0.001, until - growing_s()))
+        secure.do_handshake()  # within that time, however many packets it takes
+    except BaseException as error:
         secure.close()
+        if isinstance(error, TimeoutError):
+            raise TimeoutError("no TLS within the time") from error
         raise
     return Sock(secure)
 
@@ -244,24 +234,3 @@ def _dialled(where: list[Endpoint], until: float) -> socket.socket:
             raise
         sock.close()
     raise refused
-
-
-def _shake_hands(sock: ssl.SSLSocket, until: float) -> None:
-    """Within the time, however many packets it takes."""
-    sock.setblocking(False)
-    while True:
-        try:
-            sock.do_handshake()
-        except ssl.SSLWantReadError:
-            _wait_for(sock, select.POLLIN, until)
-        except ssl.SSLWantWriteError:
-            _wait_for(sock, select.POLLOUT, until)
-        else:
-            return
-
-
-def _wait_for(sock: socket.socket, event: int, until: float) -> None:
-    poll = select.poll()
-    poll.register(sock, event)
-    if not poll.poll(max(0.0, until - growing_s()) * 1000):
-        raise TimeoutError("no TLS within the time")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import Stream, growing_s
@@ -32,20 +32,12 @@ from dr_ctl.stomp_io.address import (
     connected,
 )
 
-from stomp.utils import convert_frame, pack  # isort: skip
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dr_ctl.stomp_io.address import Address
-
 # Without this the import looks this machine's own name up, which blocks where the name server is gone.
 os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")
 
 from stomp.protocol import Protocol12
 from stomp.transport import BaseTransport
-from stomp.utils import Frame, parse_frame
+from stomp.utils import Frame, convert_frame, pack, parse_frame
 
 __all__ = ["HEART_BEAT", "Connection", "ConnectionLost", "Frame", "FrameReader", "NotStomp", "SaidError", "said"]
 
@@ -232,12 +224,16 @@ def probe(
     except NotStomp as error:
         greeting = Silent(str(error))
     else:
-        if frames is None:
-            greeting = Silent(f"{address}: no CONNECTED frame within {timeout_s:g} s")
-        else:
-            greeting = _greeting(address, frames[0])
-            if isinstance(greeting, Connected):
-                return greeting, Connection(address, stream, reader, frames[1:])
+        match frames:
+            case None:
+                greeting = Silent(f"{address}: no CONNECTED frame within {timeout_s:g} s")
+            case [first, *others] if first.cmd == "CONNECTED":
+                greeting = Connected(first.headers.get("server", ""), first.headers.get("version", "1.0"))
+                return greeting, Connection(address, stream, reader, others)
+            case [first, *_] if first.cmd == "ERROR":
+                greeting = Refused(said(first))
+            case [first, *_]:
+                greeting = Silent(f"{address}: a {first.cmd} frame instead of CONNECTED")
     stream.close()
     return greeting, None
 
@@ -250,14 +246,6 @@ def _first_frames(stream: Stream, reader: FrameReader, until: float) -> list[Fra
         if frames := reader.feed(data):
             return frames
     return None
-
-
-def _greeting(address: Address, frame: Frame) -> Greeting:
-    if frame.cmd == "CONNECTED":
-        return Connected(frame.headers.get("server", ""), frame.headers.get("version", "1.0"))
-    if frame.cmd == "ERROR":
-        return Refused(said(frame))
-    return Silent(f"{address}: a {frame.cmd} frame instead of CONNECTED")
 
 
 def _hello(address: Address, login: Login | None, headers: Mapping[str, str]) -> bytes:
@@ -282,41 +270,23 @@ def round_trip(
 
     Other messages of the queue are neither seen nor held: the subscription selects by the probe's own id.
     """
-    began = growing_s()
-    until = began + timeout_s
-    greeting, connection = probe(address, login, tls, timeout_s=timeout_s)
-    if connection is None:
-        return Failed(getattr(greeting, "because", "no connection"))
     token = uuid.uuid4().hex
-    try:
-        _send_and_receive(connection, queue, body, token, until)
-    except ConnectionLost as error:
-        return Failed(str(error))
-    except TimeoutError as error:
-        return Failed(f"{address}: {error} within {timeout_s:g} s")
-    finally:
-        connection.close()
-    return Passed(growing_s() - began)
 
+    def work(stomp: Protocol12, inbox: Inbox) -> None:
+        # Subscribed first: the message then never lies in the queue without somebody there to take it.
+        selecting = {"subscription-type": "ANYCAST", "selector": f"{PROBE_HEADER} = '{token}'", "receipt": "subscribed"}
+        stomp.subscribe(queue, "probe", "client-individual", selecting)
+        stomp.send(queue, body, headers={"destination-type": "ANYCAST", PROBE_HEADER: token, "receipt": "sent"})
+        inbox.wait(receipt("subscribed"), "the subscription was not confirmed")
+        inbox.wait(receipt("sent"), "the message was not confirmed")
+        message = inbox.wait(
+            lambda frame: frame.cmd == "MESSAGE" and frame.headers.get(PROBE_HEADER) == token,
+            "the message did not come back",
+        )
+        stomp.ack(message.headers["ack"], receipt="acked")
+        inbox.wait(receipt("acked"), "the acknowledgement was not confirmed")
 
-def _send_and_receive(connection: Connection, queue: str, body: str, token: str, until: float) -> None:
-    # Subscribed first: the message then never lies in the queue without somebody there to take it.
-    connection.stomp.subscribe(
-        queue,
-        "probe",
-        "client-individual",
-        {"subscription-type": "ANYCAST", "selector": f"{PROBE_HEADER} = '{token}'", "receipt": "subscribed"},
-    )
-    connection.stomp.send(queue, body, headers={"destination-type": "ANYCAST", PROBE_HEADER: token, "receipt": "sent"})
-    inbox = Inbox(connection, until)
-    inbox.wait(receipt("subscribed"), "the subscription was not confirmed")
-    inbox.wait(receipt("sent"), "the message was not confirmed")
-    message = inbox.wait(
-        lambda frame: frame.cmd == "MESSAGE" and frame.headers.get(PROBE_HEADER) == token,
-        "the message did not come back",
-    )
-    connection.stomp.ack(message.headers["ack"], receipt="acked")
-    inbox.wait(receipt("acked"), "the acknowledgement was not confirmed")
+    return _at_the_listener(address, login, tls, timeout_s, work)
 
 
 class Inbox:
@@ -348,11 +318,10 @@ def put(
 ) -> RoundTrip:
     """Send `count` durable messages that bear `token`; passed once the broker has confirmed each."""
 
-    def work(connection: Connection, until: float) -> None:
-        inbox = Inbox(connection, until)
+    def work(stomp: Protocol12, inbox: Inbox) -> None:
         for number in range(count):
             headers = {**_QUEUE, PROBE_HEADER: token, "persistent": "true", "receipt": f"put-{number}"}
-            connection.stomp.send(queue, f"dr-ctl rehearsal {number}", headers=headers)
+            stomp.send(queue, f"dr-ctl rehearsal {number}", headers=headers)
         for number in range(count):
             inbox.wait(receipt(f"put-{number}"), f"message {number + 1} of {count} was not confirmed")
 
@@ -372,17 +341,16 @@ def take(
     """Receive and acknowledge `count` messages that bear `token`, without one that bear any; passed once the broker has
     confirmed each acknowledgement."""
 
-    def work(connection: Connection, until: float) -> None:
-        inbox = Inbox(connection, until)
+    def work(stomp: Protocol12, inbox: Inbox) -> None:
         which = f"{PROBE_HEADER} = '{token}'" if token is not None else f"{PROBE_HEADER} IS NOT NULL"
         selecting = {**_QUEUE, "selector": which, "receipt": "subscribed"}
-        connection.stomp.subscribe(queue, "rehearsal", "client-individual", selecting)
+        stomp.subscribe(queue, "rehearsal", "client-individual", selecting)
         for number in range(count):
             message = inbox.wait(
                 lambda frame: frame.cmd == "MESSAGE" and token in (None, frame.headers.get(PROBE_HEADER)),
                 f"message {number + 1} of {count} did not come",
             )
-            connection.stomp.ack(message.headers["ack"], receipt=f"taken-{number}")
+            stomp.ack(message.headers["ack"], receipt=f"taken-{number}")
         for number in range(count):
             inbox.wait(receipt(f"taken-{number}"), f"acknowledgement {number + 1} of {count} was not confirmed")
 
@@ -394,14 +362,14 @@ def _at_the_listener(
     login: Login | None,
     tls: TlsFiles | None,
     timeout_s: float,
-    work: Callable[[Connection, float], None],
+    work: Callable[[Protocol12, Inbox], None],
 ) -> RoundTrip:
     began = growing_s()
     greeting, connection = probe(address, login, tls, timeout_s=timeout_s)
     if connection is None:
         return Failed(getattr(greeting, "because", "no connection"))
     try:
-        work(connection, began + timeout_s)
+        work(connection.stomp, Inbox(connection, began + timeout_s))
     except ConnectionLost as error:
         return Failed(str(error))
     except TimeoutError as error:

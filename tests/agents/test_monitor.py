@@ -201,7 +201,7 @@ def test_looks_at_everything_take_a_twentieth_of_the_time(
     board = Board()
     board.shown = shown(monitor, monitor.sample())
     assert registry_of(board).get_sample_value("dr_ctl_monitor_reading_seconds") == took_s
-    assert (board.shown.good_for_s, board.ready) == (60.0, True)
+    assert (board.shown.good_for_s, board.shown.is_ready) == (60.0, True)
     topology.clock.sleep(40)
     board.shown = shown(monitor, monitor.sample())
     assert 40 < registry_of(board).get_sample_value("dr_ctl_monitor_gap_seconds") < 43

@@ -24,7 +24,8 @@ from dr_ctl.application.documents import data_types, schema_of
 from dr_ctl.application.result import Group, Result
 from dr_ctl.cli.app import app, run
 from dr_ctl.cli.command import SECTIONS, TEXTS, added
-from dr_ctl.cli.output import drawn, groups_text
+from dr_ctl.cli.output import drawn, end, groups_text
+from dr_ctl.cli.session import Session
 from dr_ctl.core.findings import meanings
 from dr_ctl.core.model import ExitCode, Finding, Severity
 from dr_ctl.engine.ports import Check
@@ -369,7 +370,7 @@ def test_every_path_ends_with_one_document(dr_ctl: Shell, nobody: str, words: st
 def test_an_error_among_the_findings_is_no_less_than_a_warning(severity: Severity, code: ExitCode) -> None:
     ended = Result(ExitCode.OK, "both sites let clients in", (Finding("DR-X-001", severity, "text", ""),))
 
-    assert ended.with_warn_exit().code is code
+    assert end(ended, Session(warn_exit=True)) == code
 
 
 LONG = " ".join(f"word{number}" for number in range(60))

@@ -177,28 +177,6 @@ def test_an_address_is_read(text: str, expected: Address) -> None:
     assert parse_address(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("tcp://london:61613", "scheme 'tcp'"),
-        ("stomp://london", "port is missing"),
-        ("stomp://:61613", "host is missing"),
-        ("stomp://london:99999", "Port out of range"),
-        ("stomp://london:stomp", "Port could not be cast"),
-        ("stomp://me:secret@london:61613", "carries no login"),
-        ("stomp://london:61613/orders", "something follows the port"),
-        ("london:61613", "scheme 'london'"),
-        ("", "scheme ''"),
-    ],
-)
-def test_anything_else_is_refused_with_the_reason(text: str, says: str) -> None:
-    with pytest.raises(ValueError, match="expected stomp://HOST:PORT") as refused:
-        parse_address(text)
-
-    assert says in str(refused.value)
-    assert "secret" not in str(refused.value)
-
-
 @given(st.integers(1, 65535), st.booleans(), st.sampled_from(["london-1", "10.0.0.1", "::1"]))
 def test_an_address_reads_back_from_its_text(port: int, tls: bool, host: str) -> None:
     address = Address(host, port, tls)
