@@ -16,7 +16,7 @@ from typing import Any, Final
 from dr_ctl.agents.exposing import Metric, Sample, Shown
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
-from dr_ctl.core.model import ExitCode, Finding
+from dr_ctl.core.model import ExitCode, Finding, total
 from dr_ctl.core.system import Clock, Work, growing_s, in_background
 from dr_ctl.rpo.estimate.request import Estimating, Request
 from dr_ctl.rpo.history.row import GLANCED, Row, Takeover
@@ -114,7 +114,9 @@ class Monitor:
     def sample(self) -> Sample:
         """Look at both sites once and add the rows of what answered."""
         snapshot, at, _ = self._look_at_everything()
-        outflows = {site: _outflow(snapshot, site) for site in snapshot.roles}
+        outflows = {
+            site: total(broker.to_ship for broker in snapshot.brokers if broker.site == site) for site in snapshot.roles
+        }
         trouble = self._writer.trouble or self._upkeep.trouble
         takeovers, self._untold = self._untold, []
         waiting, dropped = self._writer.waiting, self._writer.dropped
@@ -238,12 +240,6 @@ def shown(
 def _state(snapshot: Snapshot) -> object:
     """The state whose change must be recorded: which brokers answer, and in which role."""
     return snapshot.roles, {(broker.site, broker.pair): broker.silent is None for broker in snapshot.brokers}
-
-
-def _outflow(snapshot: Snapshot, site: str) -> int | None:
-    depths = [broker.to_ship for broker in snapshot.brokers if broker.site == site]
-    known = [depth for depth in depths if depth is not None]
-    return sum(known) if len(known) == len(depths) else None
 
 
 def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[Row]:

@@ -17,7 +17,7 @@ from dr_ctl.application.lost_site import OutOfLost, missing_package, out_of_lost
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, Role, Severity, some
+from dr_ctl.core.model import Finding, Json, Role, Severity, some, total
 from dr_ctl.core.notation import matches
 from dr_ctl.core.system import Clock, in_background, stamp
 from dr_ctl.engine.ending import bounds_text
@@ -133,8 +133,12 @@ class LossBound:
         now, limits = self.now(), objectives(self._installation)
         reasons = now.exceeds(limits, self._accepted("lost", now.lost, ask.accept_loss))
         doubles = now.doubles(limits, self._accepted("duplicates", now.duplicates, ask.accept_duplicates))
+        if not reasons and doubles is None:
+            return None
         if not reasons:
-            return self._doubled(now, doubles) if doubles is not None else None
+            accepting = f"{_accepting(now, lost=False, duplicates=True)}{self._holds(now)}"
+            beneath = (f"      {bounds_text(document(now))}", *_beneath(now, doubled=True))
+            return found("DR-LOSS-005", more=beneath, why=doubles, instead=self._instead(), accepting=accepting)
         at_most, accepting = now.lost.at_most, _accepting(now, lost=True, duplicates=doubles is not None)
         over = ""
         if isinstance(ask.accept_loss, int) and at_most is not None:
@@ -220,11 +224,6 @@ class LossBound:
             f" With {most} accepted {self.lost} must have ended by {stamp(ended)}: its own log tells, and the first "
             "refused connection or the last confirmed send in the logs of its clients."
         )
-
-    def _doubled(self, now: Bounds, why: str) -> Finding:
-        accepting = f"{_accepting(now, lost=False, duplicates=True)}{self._holds(now)}"
-        more = (f"      {bounds_text(document(now))}", *_beneath(now, doubled=True))
-        return found("DR-LOSS-005", more=more, why=why, instead=self._instead(), accepting=accepting)
 
     def out(self, let_in: datetime) -> OutOfLost:
         """For how long clients were out until they were let in, as far as readings tell."""
@@ -320,8 +319,8 @@ class _Closed:
 
     def bounds(self) -> Bounds:
         limits, apart, depths = objectives(self.installation), self._apart(), self._depths()
-        held_lost = _total([stake.lost for stake in self.held])
-        held_duplicates = _total([stake.duplicates for stake in self.held])
+        held_lost = total([stake.lost for stake in self.held])
+        held_duplicates = total([stake.duplicates for stake in self.held])
         # One stream for all queues says of none of them what it holds: the queues themselves do.
         is_stream = any(stake.queues is None for stake in self.held)
         more_at_site = {name: count for name, count in apart.items() if count > 0}
@@ -347,7 +346,7 @@ class _Closed:
         classes = tuple(
             ClassBound(
                 loss_class.queues,
-                _least(lost, _total([n for name, n in depths.items() if matches(loss_class.queues, name)])),
+                _least(lost, total([n for name, n in depths.items() if matches(loss_class.queues, name)])),
                 loss_class.loss.messages,
             )
             for loss_class in (limits.classes if limits is not None else ())
@@ -363,14 +362,14 @@ class _Closed:
         if any(queues is None for queues in own):
             return _least(lost, depths.get(name, 0)), duplicates
         counts = [queues.get(name, (0, 0)) for queues in own if queues is not None]
-        return sum(loss for loss, _ in counts), _total([doubles for _, doubles in counts])
+        return sum(loss for loss, _ in counts), total([doubles for _, doubles in counts])
 
     def _depths(self) -> Mapping[str, int | None]:
         depths: dict[str, int | None] = {}
         for broker in self.snapshot.brokers:
             for name, depth in broker.depths.items() if broker.site == self.site else ():
                 if self._is_selected(name):
-                    depths[name] = _total([depths.get(name, 0), depth])
+                    depths[name] = total([depths.get(name, 0), depth])
         return depths
 
     def _apart(self) -> Mapping[str, int]:
@@ -414,10 +413,6 @@ def _more(counts: Mapping[str, int], under_way: int | None) -> set[str]:
 
 def _at_least(bound: int | None, count: int) -> int | None:
     return None if bound is None else max(bound, count)
-
-
-def _total(parts: Sequence[int | None]) -> int | None:
-    return None if None in parts else sum(part or 0 for part in parts)
 
 
 def _least(lost: int | None, lying: int | None) -> int | None:

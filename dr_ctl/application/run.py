@@ -21,7 +21,7 @@ from dr_ctl.application.standing import pending_debts
 from dr_ctl.core.document import document, optional
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Role, Severity, some
+from dr_ctl.core.model import ExitCode, Role, Severity, some, total
 from dr_ctl.core.notation import duration, if_known, page
 from dr_ctl.engine import executor
 from dr_ctl.engine.context import Onlooker
@@ -419,7 +419,8 @@ def _time(plan: Plan, snapshot: Snapshot, runs: Runs) -> str:
         between = f"{duration(min(took))} to {duration(max(took))}" if len(took) > 1 else duration(took[0])
         return f"about {duration(median(took))} ({moves}: {between})"
     ships = [link.outflow for link in snapshot.links() if link.site == plan.source]
-    now = "" if None in ships or not ships else f" ({sum(count or 0 for count in ships)} to ship now)"
+    to_ship = total(ships)
+    now = "" if to_ship is None or not ships else f" ({to_ship} to ship now)"
     return f"unknown, no move from here was measured yet{now}"
 
 

@@ -16,7 +16,7 @@ from dr_ctl.application.standing import pending_debts
 from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.document import MOMENT, key, optional
 from dr_ctl.core.errors import LoginRefused, Throttled
-from dr_ctl.core.model import ExitCode, Role, some
+from dr_ctl.core.model import ExitCode, Role, some, total
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import by_site, is_split, role_text, served_where, sites_serving
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
@@ -150,8 +150,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
 
 def _at_work(snapshot: Snapshot, site: str, role: Role, bounds: Bounds | None, now: datetime) -> SiteAtWork:
     brokers = [broker for broker in snapshot.brokers if broker.site == site]
-    clients = [broker.clients for broker in brokers]
     traffic = [broker.traffic for broker in brokers]
     come, go = (None if None in traffic else sum(rates[at] for rates in traffic if rates is not None) for at in (0, 1))
     last = now if role is Role.SERVING and (come or go) else bounds.last_message if bounds is not None else None
-    return SiteAtWork(role, None if None in clients else sum(count or 0 for count in clients), come, go, last)
+    return SiteAtWork(role, total(broker.clients for broker in brokers), come, go, last)

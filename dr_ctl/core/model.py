@@ -1,6 +1,6 @@
 """Sites' roles, findings and exit codes: the nouns that every layer shares."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, Flag, IntEnum, auto
 from typing import TYPE_CHECKING, Any, Final
@@ -117,6 +117,12 @@ class ExitCode(IntEnum):
 
 
 _NAMED = 5
+
+
+def total(figures: Iterable[int | None]) -> int | None:
+    """The sum; a figure that is not known makes it unknown."""
+    listed = list(figures)
+    return None if None in listed else sum(figure or 0 for figure in listed)
 
 
 def some(items: Sequence[str]) -> str:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.rpo.core.cut import READ, Columns, Outflows
 from dr_ctl.rpo.core.hour import HourQuery
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.step_functions import LagSeries
-from dr_ctl.rpo.history.files import Sources, without
+from dr_ctl.rpo.history.files import Sources
 
 
 def usable_files(
@@ -24,7 +25,7 @@ def usable_files(
     sites = sorted({each.name.removeprefix("site=") for each in root.glob("date=*/site=*")})
     named = [each for site in sites for each in Sources(root).newest_first(site, since, until)][::-1]
     whys = [each.read(())[1] for each in named]
-    findings = [without(each.name, why) for each, why in zip(named, whys, strict=True) if why]
+    findings = [found("DR-RPO-002", name=each.name, why=why) for each, why in zip(named, whys, strict=True) if why]
     return [each.path for each, why in zip(named, whys, strict=True) if not why], findings
 
 

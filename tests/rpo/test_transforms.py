@@ -50,7 +50,7 @@ def bounds(
     for number, name in enumerate(["total", *(f"class:{place}" for place in range(len(classes)))]):
         steps, now = lag.steps(number), lag.now(number)
         for flow, key in enumerate(lag.flows.keys):
-            here = now.of_flow(flow)
+            here = now.only(now.flow == flow)
             if len(here.flow):
                 found[(*key, name, NOW)] = bound(lag, here.bound, 0, covered=True, is_floor=False)
             mine = steps.take(np.flatnonzero(steps.flow == flow))

@@ -23,11 +23,11 @@ from typing import Final, TypeVar
 import numpy as np
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role, Severity, some
+from dr_ctl.core.model import Finding, Role, Severity, some, total
 from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import stamp
 from dr_ctl.rpo.bounds.direction import Apart, Part, Selected, added, at_most
-from dr_ctl.rpo.bounds.pair import Pair, likely, total
+from dr_ctl.rpo.bounds.pair import Pair, likely
 from dr_ctl.rpo.bounds.readings import LONGEST_US
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, QueueBound
 from dr_ctl.rpo.estimate.result import Objectives
@@ -68,11 +68,6 @@ class Death:
     def grows(self) -> bool:
         """Whether who asks later gets a later moment."""
         return self.how in (How.OPEN, How.UNWATCHED)
-
-    def or_earlier(self, word_us: int, recorded: Recent) -> Death:
-        """The operator's moment, if earlier. Only the time after the last reading is shortened; counts already read
-        stay."""
-        return Death(max(word_us, last_read_us(recorded)), How.WORD) if word_us < self.us else self
 
 
 def latest(recorded: Recent, now_us: int, *, is_down: bool, supposed: bool = False, fence_ends: bool = False) -> Death:
@@ -260,8 +255,9 @@ def bounds(
     end_us = now_us if down_at is None else max(min(now_us, micros(down_at)), last_read_us(recorded))
     death = latest(recorded, end_us, is_down=down_at is not None, supposed=supposed, fence_ends=fence_ends)
     unsaid = death
-    if silent_since is not None:
-        death = death.or_earlier(micros(silent_since), recorded)
+    if silent_since is not None and micros(silent_since) < death.us:
+        # Only the time after the last reading is shortened; counts already read stay.
+        death = Death(max(micros(silent_since), last_read_us(recorded)), How.WORD)
     selected = Selected(include, exclude, differ)
     bounded = [Pair.of(name, recorded, death.us, selected, live) for name in sorted(recorded.pairs)]
     names = sorted({name for pair in bounded for name in (*pair.delivering, *pair.apart.queues) if name in selected})
@@ -273,6 +269,7 @@ def bounds(
         unsaid_lost = total(at_most(pair.until(unsaid.us).lost) for pair in bounded)
         unsaid_text = "an unknown number" if unsaid_lost is None else f"at most {unsaid_lost}"
         why = f"{if_known(why)}; without that word {unsaid_text}"
+    ages = [pair.age_us for pair in bounded]
     return Bounds(
         site=site,
         lost=replace(lost, because=why),
@@ -293,7 +290,7 @@ def bounds(
             *recorded.findings,
             *findings(sites, bounded, death, later=recorded.later, is_summed=why is not None),
         ),
-        age_s=_oldest(pair.age_us for pair in bounded),
+        age_s=max(age_us or 0 for age_us in ages) / US if ages and None not in ages else None,
         growing=(_rate(pair.lost for pair in bounded), _rate(pair.acknowledgements.whole for pair in bounded))
         if death.grows
         else (0.0, 0.0),
@@ -349,9 +346,3 @@ def _bound(kind: type[B], of_pairs: Sequence[tuple[int | None, int | None]], lik
     most, moments = total([count for count, _ in of_pairs] or [None]), [us for _, us in of_pairs if us is not None]
     of_likely = None if most is None or likely_count is None else min(most, likely_count)
     return kind(most, moment(min(moments)) if moments else None, likely=of_likely)
-
-
-def _oldest(ages: Iterable[int | None]) -> float | None:
-    """The greatest age of all pairs, in seconds; an unknown age makes the answer unknown."""
-    listed = list(ages)
-    return max(age_us or 0 for age_us in listed) / US if listed and None not in listed else None

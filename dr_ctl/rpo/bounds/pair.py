@@ -17,7 +17,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from dr_ctl.core.model import Role
+from dr_ctl.core.model import Role, total
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.direction import NOTHING_COMPARED, Comparison, Direction, Part, Selected, added, at_most
 from dr_ctl.rpo.bounds.readings import Grids, Readings, evened
@@ -58,13 +58,9 @@ def done_and_there(readings: Readings, name: str, serving: Ints) -> int | None:
     alone = readings.alone(name)
     copied = here[read] - out[read] - alone if alone is not None else np.zeros_like(read)
     copies = np.maximum(0, there[read] - np.maximum(0, copied))
-    return int(copies[_last_few(us[read])].max() + acked - before)
-
-
-def _last_few(us: Ints) -> slice:
-    """As far back as `READINGS` readings that are apart."""
-    rounds = (us[-1] - us) // LEAST_APART_US
-    return slice(int(np.flatnonzero((rounds < READINGS) | (np.arange(len(us)) >= len(us) - READINGS))[0]), None)
+    rounds = (us[then] - us[read]) // LEAST_APART_US
+    last_few = (rounds < READINGS) | (np.arange(len(read)) >= len(read) - READINGS)
+    return int(copies[last_few].max() + acked - before)
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,7 @@ class Pair:
         left = {flow: done_and_there(readings, flow, recorded.saw(Role.SERVING)) for flow in own}
         known = {flow: count for flow, count in left.items() if count is not None}
         messages, acknowledgements = _both(readings, evened(readings.grids), end_us, known)
-        delivering = {queue: _most_delivering(readings, place) for queue, place in readings.place.items()}
+        delivering = {queue: readings.most_delivering(place) for queue, place in readings.place.items()}
         apart, overtaken = NOTHING_COMPARED, None
         then = recorded.compared.get(name)
         if then is not None and len((both := Readings.of(name, then)).us):
@@ -210,18 +206,6 @@ def _beside(apart: tuple[int, int], at_most: int) -> int:
 
 def _with(at_most: int | None, apart: tuple[int, int] | None) -> int | None:
     return None if at_most is None or apart is None else at_most + _beside(apart, at_most)
-
-
-def _most_delivering(readings: Readings, place: int) -> int | None:
-    """None where the last reading that read the queue did not read it."""
-    counts, read = readings.queues.delivering[place], np.flatnonzero(readings.queues.depth[place] != NA)
-    return None if not len(read) or counts[read[-1]] == NA else max(0, int(counts.max()))
-
-
-def total(parts: Iterable[int | None]) -> int | None:
-    """The sum; an unknown part makes the sum unknown."""
-    figures = list(parts)
-    return None if None in figures else sum(figure or 0 for figure in figures)
 
 
 BACK_US: Final = tuple(round(each * US) for each in (0, 1, 2, 5, 10, 20, 40, 60))

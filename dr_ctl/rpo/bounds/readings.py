@@ -382,6 +382,11 @@ class Readings:
         """The place of each queue by its name."""
         return {name: place for place, (_, name) in enumerate(self.queues.names)}
 
+    def most_delivering(self, place: int) -> int | None:
+        """The most of a queue that clients had; None where the last reading that read the queue did not read it."""
+        counts, read = self.queues.delivering[place], np.flatnonzero(self.queues.depth[place] != NA)
+        return None if not len(read) or counts[read[-1]] == NA else max(0, int(counts.max()))
+
     @cached_property
     def cuts(self) -> tuple[Ints, Ints]:
         """By outflow and reading the place of the reading that cuts history, -1 where none is known, and the likely

@@ -74,7 +74,7 @@ class Columns(Rows):
     def of(cls, table: pa.Table) -> Self:
         """Take an Arrow table with the columns `READ`, `ts` in microseconds. A thing that was not read whole was not
         read."""
-        chunks = [[_encoded(chunk) for chunk in table[column].chunks] for column in ("kind", "pair", "name", "start")]
+        chunks = [[c.dictionary_encode() for c in table[column].chunks] for column in ("kind", "pair", "name", "start")]
         # In one order, whatever the order of the rows.
         every = sorted({word for of_column in chunks for chunk in of_column for word in chunk.dictionary.to_pylist()})
         words = {word: place for place, word in enumerate(every)}
@@ -91,10 +91,6 @@ class Columns(Rows):
 
     def by_time(self) -> Self:
         return self if (self.us[1:] >= self.us[:-1]).all() else self.take(np.argsort(self.us, kind="stable"))
-
-
-def _encoded(chunk: pa.Array) -> pa.DictionaryArray:
-    return chunk if pa.types.is_dictionary(chunk.type) else pc.dictionary_encode(chunk)
 
 
 def _coded(chunks: Sequence[pa.DictionaryArray], words: Mapping[str, int]) -> Ints:

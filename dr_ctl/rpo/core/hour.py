@@ -38,20 +38,16 @@ from dr_ctl.rpo.core.cut import (
 )
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.rows import MILLI, SCHEMA, TOTAL, UNKNOWN, Gathered, bucket, bucket_of, class_name, flow_name
-from dr_ctl.rpo.core.step_functions import METRICS, Figures, Gaps, LagSeries, Steps, arrival_rates, fold
+from dr_ctl.rpo.core.step_functions import METRICS, Figures, Gaps, LagSeries, Steps, fold
 
 LEAST_MOMENTS: Final = 30
 
 
-def level(loss: int) -> int:
-    """The magnitude of a loss: 0 for none, else its number of binary digits."""
-    return loss.bit_length()
-
-
 @dataclass(frozen=True, slots=True)
 class Changes(Rows):
-    """Changes of a figure one horizon later: by moment its `begin`, the magnitude of the loss and whether it
-    stalled, by how much it had changed, and for how long the moment counts; `count` moments that are alike."""
+    """Changes of a figure one horizon later: by moment its `begin`, the magnitude of the loss (its binary digits, 0 for
+    none) and whether it stalled, by how much it had changed, and for how long the moment counts; `count` moments that
+    are alike."""
 
     flow: Ints
     begin: Ints
@@ -102,10 +98,6 @@ class Window:
     def figures_us(self) -> int:
         """How long the cells of the total and of classes are."""
         return self.cell_us or self.fineness.figures_us
-
-    @property
-    def changes_us(self) -> int:
-        return self.cell_us or HOUR
 
     def within(self, us: Ints) -> Ints:
         return np.flatnonzero((us >= self.from_us) & (us < self.to_us))
@@ -180,7 +172,7 @@ class _Summary:
                 changes = changes.only(changes.begin < window.to_us)
                 level: dict[str, Any] = {"level": changes.level, "stalled": changes.stalled, "horizon_us": horizon_us}
                 counted: dict[str, Any] = {"weight": changes.weight, "count": changes.count, "most": changes.change}
-                cell = changes.begin - changes.begin % window.changes_us
+                cell = changes.begin - changes.begin % (window.cell_us or HOUR)
                 add(
                     "change",
                     scope=changes.flow,
@@ -234,10 +226,12 @@ class _Summary:
             rate = (drained.rate[at] * MILLI).astype(np.int64)
             keys: dict[str, Any] = {"acks": acks > 0, "level": drained.level[at], "bucket": bucket_of(rate)}
             gathered.add("drained", names, drained.flow[at], count=drained.more[at], least=rate, **keys)
-        flow, ends, put = arrival_rates(flows)
-        at = window.within(ends)
-        rate = np.ceil(put[at] * MILLI).astype(np.int64)
-        gathered.add("put", names, flow[at], bucket=bucket_of(rate), count=np.ones_like(at), most=rate)
+        known = flows.sends.known
+        at = np.flatnonzero(flows.goes_on[1:] & known[1:] & known[:-1]) + 1
+        at = at[(flows.us[at] >= window.from_us) & (flows.us[at] < window.to_us)]
+        put, took_us = flows.sends.added[at] - flows.sends.added[at - 1], flows.us[at] - flows.us[at - 1]
+        rate = np.ceil(put * 1e6 / took_us * MILLI).astype(np.int64)
+        gathered.add("put", names, flows.flow[at], bucket=bucket_of(rate), count=np.ones_like(at), most=rate)
         put_in, accounted = lag.accounted((window.from_us, window.to_us))
         at = np.flatnonzero(put_in)
         gathered.add("told", names, at, weight=put_in[at], count=accounted[at])
@@ -270,13 +264,6 @@ SUMS: Final = ("covered", "was", "excess", "bias", "error")
 """What is told of the moments that were left out, in thousandths: at how many the bound was not below what was likely
 there; what that was, and how far the bound lay above it; how far what was likely by the readings around them lay off,
 with its sign and without."""
-
-
-def every_other(flows: Outflows, queues: Queues) -> int:
-    """How long the windows are of which every second one is left out: as readings of queues are apart."""
-    read = queues.likely.queues[0] > 0
-    gaps = np.diff(flows.us[read])[np.diff(flows.flow[read]) == 0]
-    return max(1, int(np.median(gaps))) if len(gaps) else 1
 
 
 def check(gathered: Gathered, whole: Steps, said: Steps, window: Window) -> None:
@@ -375,8 +362,10 @@ def _sampled(
 
     whole = queues(0, 1 + len(query.classes), (window.from_us, window.to_us))
     yield rows, flows, whole
-    if query.cell_us:
-        long_us = every_other(flows, whole)
+    if query.cell_us:  # of windows as long as readings of queues are apart every second one is left out
+        read = whole.likely.queues[0] > 0
+        gaps = np.diff(flows.us[read])[np.diff(flows.flow[read]) == 0]
+        long_us = max(1, int(np.median(gaps))) if len(gaps) else 1
         rows = _left(rows, long_us)
         flows = Outflows.of(rows)
         yield rows, flows, queues(long_us, 1, (0, 0))

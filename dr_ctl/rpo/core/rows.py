@@ -207,7 +207,8 @@ def quantity(now: int | None, bound: Histogram, likely_now: int | None, likely: 
     """Put together a figure, in the unit that people read: `per` of the histogram's own make one. What is likely is no
     more than the bound: a quantile is the largest that was seen in its bucket, and of the two either may be larger."""
     at_most, likely_ones = (
-        {name: scaled(value, per) for name, value in {"now": last, "max": hist.max, **_quantiles(hist)}.items()}
+        {"now": scaled(last, per), "max": scaled(hist.max, per)}
+        | {name: scaled(hist.quantile(p), per) for name, p in PROBABILITIES.items()}
         for last, hist in ((now, bound), (likely_now, likely))
     )
     for name, value in likely_ones.items():
@@ -215,10 +216,6 @@ def quantity(now: int | None, bound: Histogram, likely_now: int | None, likely: 
         likely_ones[name] = value if value is None or most is None else min(value, most)
     ci95 = {name: _interval(interval(bound, p), per) for name, p in PROBABILITIES.items()}
     return Quantity(ci95=ci95, likely=Quantiles(**likely_ones), **at_most)
-
-
-def _quantiles(histogram: Histogram) -> dict[str, int | None]:
-    return {name: histogram.quantile(p) for name, p in PROBABILITIES.items()}
 
 
 def scaled(value: Number | None, per: float) -> Number | None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dr_ctl.rpo.core.cut import DAY, HOUR, NA, SECOND, Flags, Floats, Ints, Rows, fineness
-from dr_ctl.rpo.core.hour import Changes, level
+from dr_ctl.rpo.core.hour import Changes
 from dr_ctl.rpo.core.quantities import PROBABILITIES, UNITS, Figures, Horizon, Number, Quantity
 from dr_ctl.rpo.core.rows import (
     CLASS,
@@ -268,10 +268,10 @@ class Scope:
         ask, stalled = self._ask, self._now("loss")[1]
         come = self._arrival_rates if stalled and not self._is_class else None
         more = None if come is None else [int(-(-rate * ask.horizon_s // 1)) for rate in come]
-        at = level(self._since("loss") or 0)
+        level = (self._since("loss") or 0).bit_length()
 
         def figure(metric: str, fallback: Sequence[int] | None) -> Quantity:
-            similar = self.changes(metric, ask.horizon_us, ask.since_us).similar(at, stalled=stalled)
+            similar = self.changes(metric, ask.horizon_us, ask.since_us).similar(level, stalled=stalled)
             # From the bound of the last interval on: the changes are those of such bounds.
             now, since = self._now(metric)[0], self._since(metric)
             return ahead(now, since, similar, fallback, UNITS[metric])

@@ -89,14 +89,6 @@ def drain_ms(most: Ints, of: Floats) -> Ints:
     return np.where(most == 0, 0, np.where(known, np.where(known, took, 0), NA)).astype(np.int64)
 
 
-def arrival_rates(flows: Outflows) -> tuple[Ints, Ints, Floats]:
-    """At which rates things were put in, a second: the outflow, the end of the interval, the rate."""
-    known = flows.sends.known
-    good = np.flatnonzero(flows.goes_on[1:] & known[1:] & known[:-1])
-    more = flows.sends.added[good + 1] - flows.sends.added[good]
-    return flows.flow[good + 1], flows.us[good + 1], more * 1e6 / (flows.us[good + 1] - flows.us[good])
-
-
 METRICS: Final = ("loss", "age_ms", "duplicates")
 GAP_POLLS: Final = 5
 """An interval longer than this many usual ones is a gap: not covered time."""
@@ -148,9 +140,6 @@ class Steps(Rows):
     @property
     def weight(self) -> Ints:
         return self.end - self.begin
-
-    def of_flow(self, flow: int) -> Self:
-        return self.take(np.flatnonzero(self.flow == flow))
 
     def clipped(self, from_us: int, to_us: int) -> Self:
         """Cut it to that time."""

@@ -190,11 +190,6 @@ class Coverage:
         whole = self.covered_us + self.late_us + self.unseen_us
         return (self.late_us + self.unseen_us) / whole if whole else 0.0
 
-    @property
-    def is_hardly_any(self) -> bool:
-        """Whether less than half of the time was looked at."""
-        return self.unseen_us > MOST_UNSEEN * (self.covered_us + self.late_us + self.unseen_us)
-
 
 def judged(scope: OfScope, seen: Coverage, limit: LossLimit) -> Verdict:
     """Judge by the 99th percentiles. `met` needs an hour, or an interval whose upper end keeps the limit, and to hold
@@ -203,14 +198,12 @@ def judged(scope: OfScope, seen: Coverage, limit: LossLimit) -> Verdict:
     verdict = verdict_of(scope.figures, limit)
     if verdict is not Verdict.MET or (limit.messages is None and limit.age_s is None):
         return verdict
-    holds = scope.above_us + seen.late_us <= MOST_ABOVE * (seen.covered_us + seen.late_us)
-    is_enough = seen.covered_us >= LEAST_US or all(_is_settled(*figure) for figure in limited(scope.figures, limit))
-    return verdict if holds and is_enough and not seen.is_hardly_any else Verdict.UNKNOWN
-
-
-def _is_settled(quantity: Quantity, most: Number) -> bool:
-    ends = quantity.ci95.get("p99")
-    return ends is not None and ends[1] is not None and ends[1] <= most
+    looked_us = seen.covered_us + seen.late_us
+    holds = scope.above_us + seen.late_us <= MOST_ABOVE * looked_us
+    is_looked_at = seen.unseen_us <= MOST_UNSEEN * (looked_us + seen.unseen_us)
+    ends = [(quantity.ci95.get("p99") or (None, None), most) for quantity, most in limited(scope.figures, limit)]
+    is_enough = seen.covered_us >= LEAST_US or all(high is not None and high <= most for (_, high), most in ends)
+    return verdict if holds and is_enough and is_looked_at else Verdict.UNKNOWN
 
 
 BINS: Final = 200

@@ -160,11 +160,6 @@ def begun(base: str) -> datetime | None:
         return None
 
 
-def without(name: str, why: str) -> Finding:
-    """The finding about a file that is left out."""
-    return found("DR-RPO-002", name=name, why=why)
-
-
 def day_us(name: str) -> int:
     """When the day of a file begins, by its folder; 0 where that is no day."""
     try:
@@ -362,7 +357,7 @@ class Source:
     ) -> pa.Table:
         """Its rows; none where it cannot be read, which a finding then says. Raises FileNotFoundError."""
         rows, why = self.read(columns, where)
-        if why is not None and (finding := without(self.name, why)) not in findings:
+        if why is not None and (finding := found("DR-RPO-002", name=self.name, why=why)) not in findings:
             findings.append(finding)
         return rows
 

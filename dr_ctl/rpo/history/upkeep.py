@@ -48,12 +48,6 @@ LIVES_NS: Final = 150 * 1_000_000_000
 _BEGIN: Final = "_monitor-"
 
 
-def mark_of(place: Place) -> str:
-    """The name of this machine's mark: two monitors that write to one folder of one machine have one lock."""
-    folder = hashlib.sha256(str(place.near).encode()).hexdigest()[:8]
-    return f"{_BEGIN}{socket.gethostname()}-{folder}.json"
-
-
 def renew(store: Store, mark: str) -> None:
     """Say that a monitor lives. Raises OSError."""
     text = json.dumps({"host": socket.gethostname()}).encode()
@@ -97,7 +91,9 @@ class Upkeep:
     def __init__(self, history: Path | Place, *, keep_s: float) -> None:
         self._place = Place.at(history) if isinstance(history, Path) else history
         self._keep_days = math.ceil(keep_s / _DAY_S) + 1
-        self._mark = mark_of(self._place)
+        # Two monitors that write to one folder of one machine have one lock, and one mark.
+        folder = hashlib.sha256(str(self._place.near).encode()).hexdigest()[:8]
+        self._mark = f"{_BEGIN}{socket.gethostname()}-{folder}.json"
         self._given_up: set[tuple[str, str]] = set()
         self.trouble: str | None = None
 
@@ -163,7 +159,10 @@ class Upkeep:
             by_site[folder.partition("/site=")[2]].append(folder)
         old = [folder for folders in by_site.values() for folder in folders[self._keep_days :]]
         for name in there:
-            if old and name.startswith(f"{old[-1]}/") and _is_own(name.rpartition("/")[2]):
+            base = name.rpartition("/")[2]
+            # Also a file that a monitor was killed over.
+            is_own = (base.startswith(".") and base.endswith(".part")) or fnmatch(base, TAILS) or OWN.fullmatch(base)
+            if old and name.startswith(f"{old[-1]}/") and is_own:
                 store.remove(name)
         return bool(old)
 
@@ -225,12 +224,6 @@ def _alone(root: Path) -> Iterator[bool]:
 
 def _is_file(name: str) -> bool:
     return NAMED.fullmatch(name) is not None and OWN.fullmatch(name.rpartition("/")[2]) is not None
-
-
-def _is_own(base: str) -> bool:
-    """Whether the history made that file; also one that a monitor was killed over."""
-    begun = base.startswith(".") and base.endswith(".part")
-    return begun or fnmatch(base, TAILS) or OWN.fullmatch(base) is not None
 
 
 def _days(there: Iterable[str]) -> dict[str, _Hours]:

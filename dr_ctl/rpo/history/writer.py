@@ -225,13 +225,11 @@ class Writer:
             held.unsaved.append(reading)
         if self._clock.monotonic() - self._tail_at >= TAIL_EVERY_S:
             self._save()
-        return self._write(whole_minute=False) if self._is_due() else []
-
-    def _is_due(self) -> bool:
         passed_s = self._clock.monotonic() - self._tried_at
+        is_due = passed_s >= self._every_s or self.waiting >= MOST_WAITING
         if self.trouble is not None:
-            return passed_s >= AGAIN_S
-        return passed_s >= self._every_s or self.waiting >= MOST_WAITING
+            is_due = passed_s >= AGAIN_S
+        return self._write(whole_minute=False) if is_due else []
 
     def flush(self) -> list[Path]:
         """Write all waiting rows now, and the last minute whole; rows that the disk refuses keep waiting."""

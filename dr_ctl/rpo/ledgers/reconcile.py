@@ -39,8 +39,6 @@ from dr_ctl.rpo.pipeline import sql
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from dr_ctl.rpo.ledgers.files import Ledger
-
 SENDS: Final = {"sent", "send-in-doubt"}
 _QUEUES: Final = pa.schema([("queue", pa.string()), ("sends", pa.bool_()), ("consumption", pa.bool_())])
 
@@ -56,7 +54,7 @@ class Snapshot(NamedTuple):
 
 def read(spark: SparkSession, number: int, ledger: Ledger) -> DataFrame:
     """The events of one ledger. Unreadable lines and rows with an empty column are `bad`."""
-    named = sql.files(ledger.paths)
+    named = [sql.escaped(sql.url(path)) for path in ledger.paths]
     if ledger.is_parquet:
         # Given, because finding the schema out takes Spark a job.
         words = COLUMNS if ledger.ts_is_text else [column for column in COLUMNS if column != "ts"]

@@ -178,19 +178,13 @@ class Summing:
 
 
 class Hours:
-    """Hours to sum up, of a site's files, by so many tasks; there are at least so many where there are as many
-    hours."""
+    """Hours to sum up, of a site's files, by so many tasks: at least as many as run side by side, where there are as
+    many hours."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        history: str,
-        files: Sequence[File],
-        query: HourQuery,
-        hours: Sequence[int],
-        least: int,
+        self, spark: SparkSession, history: str, files: Sequence[File], query: HourQuery, hours: Sequence[int]
     ) -> None:
-        rows = _rows_of(files, hours)
+        rows, least = _rows_of(files, hours), int(spark.conf.get("spark.sql.shuffle.partitions", "8") or 8)
         pieces = {hour_us: int(rows[hour_us] // AT_ONCE) + 1 for hour_us in hours if rows[hour_us] > AT_ONCE}
         long = 1 if pieces else max(1, -(-len(hours) // max(least, int(sum(rows.values())) // ROWS_OF_A_TASK)))
         self._blocks: list[list[int]] = []

@@ -28,7 +28,7 @@ from dr_ctl.rpo.history.files import NAMED, Source, Store, listed_anew, rows_of
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.pipeline import sql
 from dr_ctl.rpo.pipeline.hours import UNREADABLE, UNSEEN, Hours, facts_of, figures_of, tested_of
-from dr_ctl.rpo.pipeline.session import master, parallel, session
+from dr_ctl.rpo.pipeline.session import master, session
 from dr_ctl.rpo.pipeline.sql import REACH, SUMMED, folder
 from dr_ctl.rpo.pipeline.tables import AHEAD_US, Files, Gold, History
 
@@ -140,7 +140,7 @@ class _Question:
         kept = gold.cached() if is_usual else {}
         touched = files.touched(query.begin_us, query.end_us, {us: summary.reach_us for us, summary in kept.items()})
         todo = [hour_us for hour_us in span if hour_us in touched or hour_us not in kept or is_cut(hour_us)]
-        hours = Hours(self._spark, asked.history, files.read, query, todo, self._cores)
+        hours = Hours(self._spark, asked.history, files.read, query, todo)
         with counted(self._spark, self._say, len(todo), hours.tasks):
             fresh = hours.rows() if todo else None
         others = gold.hours({hour_us: kept[hour_us] for hour_us in set(span) & kept.keys() - {*todo}})
@@ -152,7 +152,10 @@ class _Question:
         facts = facts_of(rows)
         if facts.flows and asked.horizon_s * SECOND != HORIZON_US and not asked.tested:
             rows = rows.unionByName(self._custom_horizon(files, query, facts))
-        findings = [file.finding() for file in files.all if file.why and file.touches(query.from_us, query.to_us)]
+        torn = (
+            file for file in files.all if file.why and file.first_us < query.to_us and query.from_us <= file.last_us
+        )
+        findings = [found("DR-RPO-002", name=file.name, why=file.why) for file in torn]
         whose = partial(figures_of, rows, facts, len(self._classes)), partial(tested_of, rows)
         ahead = (len(files.ahead), max(file.last_us for file in files.ahead)) if files.ahead else None
         return Made(site, serving, query.end_us, facts, *whose, tuple(findings), ahead)
@@ -163,13 +166,7 @@ class _Question:
         from_us = max(first, last - DAY - horizon_us)
         day = replace(query, from_us=from_us, horizons_us=(horizon_us,))
         hours = [*range(from_us - from_us % HOUR, query.to_us, HOUR)]
-        return (
-            Hours(self._spark, self._asked.history, files.read, day, hours, self._cores).rows().where("kind = 'change'")
-        )
-
-    @property
-    def _cores(self) -> int:
-        return parallel(self._spark)
+        return Hours(self._spark, self._asked.history, files.read, day, hours).rows().where("kind = 'change'")
 
     def _query(self, files: Files) -> tuple[HourQuery, Callable[[int], bool]]:
         """What is asked of each hour, and which hours are cut by that."""

@@ -93,11 +93,6 @@ def master(named: str) -> str:
     return "the session of spark-submit" if is_submitted() else address(named)
 
 
-def parallel(spark: SparkSession) -> int:
-    """How many tasks run side by side."""
-    return int(spark.conf.get("spark.sql.shuffle.partitions", "8") or 8)
-
-
 @contextmanager
 def session(
     *, master: str = "local[*]", conf: Mapping[str, str] | None = None, is_busy: bool = True

@@ -50,10 +50,8 @@ def union(frames: Iterable[DataFrame]) -> DataFrame:
     return whole
 
 
-def text(value: str | None) -> str:
-    """A word as a literal, or NULL for None."""
-    if value is None:
-        return "CAST(NULL AS STRING)"
+def text(value: str) -> str:
+    """A word as a literal."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n") + "'"
 
 
@@ -83,10 +81,6 @@ def settings(path: str) -> dict[str, str]:
 def escaped(path: str) -> str:
     """A name to read: names are patterns to Spark, so what could be taken for one is escaped."""
     return _PATTERN.sub(r"\\\g<0>", path)
-
-
-def files(paths: Iterable[str]) -> list[str]:
-    return [escaped(url(path)) for path in paths]
 
 
 _TYPES: Final = {pa.string(): "STRING", pa.int64(): "BIGINT", pa.bool_(): "BOOLEAN", pa.float64(): "DOUBLE"}

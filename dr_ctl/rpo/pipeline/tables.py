@@ -8,6 +8,7 @@ a write that was cut off, or made twice, changes nothing.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,10 +22,10 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 
-from dr_ctl.core.model import Finding, Role
+from dr_ctl.core.model import Role
 from dr_ctl.core.system import together
 from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR
-from dr_ctl.rpo.history.files import NAMED, Source, Store, day_us, without
+from dr_ctl.rpo.history.files import NAMED, Source, Store, day_us
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.pipeline import sql
 from dr_ctl.rpo.pipeline.sql import FILES, HOURS, REACH, ddl
@@ -114,22 +115,13 @@ class File:
     why: str = ""
     is_new: bool = False
 
-    def touches(self, from_us: int, to_us: int) -> bool:
-        return self.first_us < to_us and self.last_us >= from_us
-
     @property
     def is_read(self) -> bool:
         return self.rows > 0 and not self.why
 
-    def is_as(self, other: File) -> bool:
-        return (self.length, self.modified) == (other.length, other.modified)
-
     def torn(self, why: str) -> File:
         begin_us = day_us(self.name)
         return replace(self, why=why, first_us=begin_us, last_us=begin_us + DAY - 1)
-
-    def finding(self) -> Finding:
-        return without(self.name, self.why)
 
 
 @dataclass(slots=True)
@@ -147,7 +139,8 @@ class Files:
         store, rows = history.store, [] if ledger is None else sql.over(_NEWEST, ledger=ledger).collect()
         known = {row.file: File(row.file, *row.was) for row in rows if row.was.length > GONE and not anew}
         listed = {name: File(name, info.size, info.mtime_ns // 1000) for name, info in history.files(site).items()}
-        same = {name for name, file in listed.items() if name in known and known[name].is_as(file)}
+        states = {name: (file.length, file.modified) for name, file in known.items()}
+        same = {name for name, file in listed.items() if states.get(name) == (file.length, file.modified)}
         new = [name for name in listed if name not in same or name in torn]
         asked = [partial(_noted, store, listed[name], is_torn=name in torn) for name in new]
         read = {file.name: file for file in together(asked, "footers", most=READERS)}
@@ -251,7 +244,9 @@ class Gold:
         return reader.parquet(f"{self._root}/{name}").selectExpr("*", "_metadata.file_path AS path")
 
     def _names(self, table: str) -> list[str]:
-        return [name for name in self._store.listed(f"{self._folder}/{table}") if _is_whole(name)]
+        """The files of a table, without those that are being written."""
+        names = (name for name in self._store.listed(f"{self._folder}/{table}") if "/_temporary/" not in name)
+        return [name for name in names if re.fullmatch(r"[^._].*\.parquet", name.rpartition("/")[2])]
 
     def keep(self, rows: DataFrame | None, files: Files, now_us: int) -> None:
         """Append a run, the ledger last; nothing where another did so meanwhile, whose files may be newer."""
@@ -310,10 +305,3 @@ class Gold:
         for names in keys.values():
             if max(names.values()) < now_ns - UNUSED_NS:
                 self._remove([*names])
-
-
-def _is_whole(name: str) -> bool:
-    """Whether a file is one of a table, and not one that is being written."""
-    return (
-        name.endswith(".parquet") and "/_temporary/" not in name and not name.rpartition("/")[2].startswith((".", "_"))
-    )

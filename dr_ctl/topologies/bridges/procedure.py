@@ -13,7 +13,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.model import Finding, Json, some, total
 from dr_ctl.engine.plan import Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
@@ -26,7 +26,6 @@ from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen, whole
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import START, STOP, call, pause, request, resume
 from dr_ctl.topologies.common.idstore import NotRead
-from dr_ctl.topologies.common.link import total
 from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot

@@ -8,14 +8,14 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
-from dr_ctl.core.model import Json, Role
+from dr_ctl.core.model import Json, Role, total
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.artemis.broker import ArtemisBroker, ArtemisRequests, ListenersAndRoles, nodes, others
 from dr_ctl.topologies.common import snapshot
 from dr_ctl.topologies.common.calls import Request
-from dr_ctl.topologies.common.link import Link, ReplicationScope, Residue, said, total
+from dr_ctl.topologies.common.link import Link, ReplicationScope, Residue, said
 from dr_ctl.topologies.common.snapshot import paused_by_runs
 from dr_ctl.topologies.common.view import Acceptor, Connection, Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
+from dr_ctl.core.model import total
 from dr_ctl.core.notation import duration
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.classic.broker import ClassicBroker, Network
 from dr_ctl.topologies.common import snapshot
-from dr_ctl.topologies.common.link import Link, ReplicationScope, Residue, said, total
+from dr_ctl.topologies.common.link import Link, ReplicationScope, Residue, said
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import Json
+from dr_ctl.core.model import Json, total
 from dr_ctl.engine.plan import Call, Goal
 
 
@@ -40,11 +40,6 @@ def _of(mine: list[AnyLink | BrokerError]) -> dict[str, Json]:
 def said(count: int | None) -> str:
     """A count in a sentence."""
     return "an unknown number of" if count is None else str(count)
-
-
-def total(figures: Iterable[int | None]) -> int | None:
-    listed = list(figures)
-    return None if None in listed else sum(each or 0 for each in listed)
 
 
 def every(flags: Iterable[bool | None]) -> bool | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.errors import BrokerError, Passive, Unreachable
+from dr_ctl.core.model import total
 from dr_ctl.core.system import Clock, Work, all_ended, in_background, stamp, together
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.ports import Move
@@ -20,7 +21,6 @@ from dr_ctl.stomp_io.address import Address, speaks_amqp, takes_connections
 from dr_ctl.topologies.common import rules
 from dr_ctl.topologies.common.access import EVERYTHING, FOR_HISTORY, FOR_PEOPLE, Access, Part
 from dr_ctl.topologies.common.group import told_by
-from dr_ctl.topologies.common.link import total
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot, V_co
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Glance, Node

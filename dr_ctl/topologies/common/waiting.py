@@ -6,13 +6,13 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, some
+from dr_ctl.core.model import ExitCode, some, total
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused, StepContext
 from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.access import EVERYTHING, Access, Part
-from dr_ctl.topologies.common.link import evidence, said, total
+from dr_ctl.topologies.common.link import evidence, said
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 

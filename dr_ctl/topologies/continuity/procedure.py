@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, some
+from dr_ctl.core.model import ExitCode, Finding, Json, some, total
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan, Unknown
@@ -21,7 +21,7 @@ from dr_ctl.engine.waiting import Waited, until
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.topologies.common.consumed import NotWhole
 from dr_ctl.topologies.common.gate import Sample, clients_of, moved, why_not_yet
-from dr_ctl.topologies.common.link import evidence, total
+from dr_ctl.topologies.common.link import evidence
 from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.topology import COMMON, Kind

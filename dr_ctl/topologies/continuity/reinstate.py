@@ -7,7 +7,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity, some, total
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep, in_part
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext
@@ -27,7 +27,7 @@ from dr_ctl.topologies.common.calls import (
     resume,
 )
 from dr_ctl.topologies.common.consumed import Consumed, Evidence, LiesThere
-from dr_ctl.topologies.common.link import Residue, total
+from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other, quarantine
 from dr_ctl.topologies.common.wants import (

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
-from dr_ctl.core.model import Json, Role
+from dr_ctl.core.model import Json, Role, total
 from dr_ctl.core.notation import duration
 from dr_ctl.engine.plan import ALL, Call, Goal
 from dr_ctl.jolokia.values import Fields, parts
@@ -28,7 +28,7 @@ from dr_ctl.topologies.artemis.broker import (
     others,
 )
 from dr_ctl.topologies.common.calls import OWN, call, request, resume
-from dr_ctl.topologies.common.link import Link, Residue, said, total
+from dr_ctl.topologies.common.link import Link, Residue, said
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Acceptor, Connection, Peer, Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s

@@ -18,7 +18,7 @@ from typing import Final
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.model import Finding, Json, some, total
 from dr_ctl.engine.plan import ALL, Call, Goal, PlannedStep
 from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepContext, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
@@ -29,7 +29,7 @@ from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.calls import call, pause_lasting, quarantine_queue, request
 from dr_ctl.topologies.common.consumed import Acknowledged, Consumed
-from dr_ctl.topologies.common.link import Residue, total
+from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.reasons import nothing_owed
 from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
 from dr_ctl.topologies.common.rules import Rules, selected

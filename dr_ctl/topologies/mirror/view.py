@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from urllib.parse import urlsplit
 
-from dr_ctl.core.model import Role
+from dr_ctl.core.model import Role, total
 from dr_ctl.core.notation import duration
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.rpo.history.row import Row
@@ -16,7 +16,7 @@ from dr_ctl.settings.model import Queues
 from dr_ctl.stomp_io.address import Address
 from dr_ctl.topologies.artemis.broker import LET_IN, SHUT_OUT, ArtemisBroker
 from dr_ctl.topologies.common.calls import OUTFLOW_PREFIX, call
-from dr_ctl.topologies.common.link import Link, total
+from dr_ctl.topologies.common.link import Link
 from dr_ctl.topologies.common.rules import Counts, at_both
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Connection, Queue
