@@ -147,7 +147,14 @@ class Monitor:
         self._gaps.append((now, now - self._gaps[-1][0] if self._gaps else 0.0))
         while now - self._gaps[0][0] >= GAPS_OF_S:
             self._gaps.popleft()
-        self._note_takeovers(rows)
+        for row in rows:
+            if row.kind != "site" or row.start is None:
+                continue
+            before = self._active.get((row.site, row.pair), row)
+            self._active[row.site, row.pair] = row
+            if (seen := Takeover.between(before, row)) is not None:
+                self._untold.append(seen)
+                self.takeovers.setdefault((seen.site, seen.pair), []).append(seen)
         if self._writer.add(rows) and (self._tidying is None or self._tidying.wait(0)):
             self._tidied()
             self._tidying = in_background(partial(self._upkeep.step, at), "upkeep")  # to join an hour takes seconds
@@ -157,16 +164,6 @@ class Monitor:
         if is_new:
             self._writer.flush()
         return is_new
-
-    def _note_takeovers(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            if row.kind != "site" or row.start is None:
-                continue
-            before = self._active.get((row.site, row.pair), row)
-            self._active[row.site, row.pair] = row
-            if (seen := Takeover.between(before, row)) is not None:
-                self._untold.append(seen)
-                self.takeovers.setdefault((seen.site, seen.pair), []).append(seen)
 
     def _tidied(self) -> None:
         """Raise an unexpected error of the last tidying here, because its thread would swallow it."""
@@ -178,19 +175,18 @@ class Monitor:
         began = self._clock.monotonic()
         self._next = max(self._next + self.every_s, began)
         moment = self._next if until is None else min(self._next, until)
-        while (at := self._due_at()) <= moment - LEAST_S / 2:
+        while True:
+            # At everything, unless there is room for a reading of the outflows alone before it.
+            is_alone = self._outflow_s is not None and self._glance_at + self._outflow_s / 2 < self._whole_at
+            at = self._glance_at if is_alone else self._whole_at
+            if at > moment - LEAST_S / 2:
+                break
             self._clock.sleep(max(0.0, at - self._clock.monotonic()))
             is_new = self._look_at_everything()[2] if at == self._whole_at else self._glance()
             if is_new:
                 self._next = self._clock.monotonic()
                 return  # who asked for samples is to hear of a change
         self._clock.sleep(max(0.0, moment - self._clock.monotonic()))
-
-    def _due_at(self) -> float:
-        """When the next reading is due: at everything, unless there is room for one at the outflows alone before it."""
-        if self._outflow_s is None or self._glance_at + self._outflow_s / 2 >= self._whole_at:
-            return self._whole_at
-        return self._glance_at
 
     def _glance(self) -> bool:
         """Look at the outflows alone; whether that told of a change."""
@@ -251,22 +247,22 @@ def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[
             start=broker.start, took_ms=took_ms)
         for broker in snapshot.brokers
     ]  # fmt: skip
-    rows = snapshot.rows(at)
     counted: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
+    rows = snapshot.rows(at)
     for row in rows:
         if row.kind == "queue":
             counted[row.site, row.pair].append(row)
-    return [*roles, *(_with_queues(row, counted.get((row.site, row.pair), ())) for row in rows)]
 
+    def with_queues(row: Row) -> Row:
+        """Beside what was put into a mixed outflow what its queues count together: files keep that of each reading."""
+        queues = counted.get((row.site, row.pair), ())
+        added = total(queue.added for queue in queues)
+        if row.kind != "mixed" or not queues or added is None:
+            return row
+        acked = (queue.removed if queue.acked is None else queue.acked for queue in queues)
+        return replace(row, queues_added=added, queues_acked=sum(count or 0 for count in acked))
 
-def _with_queues(row: Row, queues: Sequence[Row]) -> Row:
-    """Beside what was put into a mixed outflow, what its queues count together: files keep that of every reading."""
-    if row.kind != "mixed" or not queues or any(queue.added is None for queue in queues):
-        return row
-    acked = [queue.removed if queue.acked is None else queue.acked for queue in queues]
-    return replace(
-        row, queues_added=sum(queue.added or 0 for queue in queues), queues_acked=sum(count or 0 for count in acked)
-    )
+    return [*roles, *map(with_queues, rows)]
 
 
 class Refresher:

@@ -76,7 +76,7 @@ class SyncAgent:
         self._last = self._keeper.step(self.held)
         # Where a run cuts clients off, one may be counted as acknowledged and not as delivered.
         if self._last.vanished and self._runs.unfinished() is None:
-            self._hold_itself(self._last)
+            self._hold_itself()
         if self._last.over is not None:
             return self.end(self._last.over)
         held, run = self.held(), self._runs.unfinished()
@@ -95,11 +95,10 @@ class SyncAgent:
         hold = self._notes.hold()
         return hold.text if hold is not None else None
 
-    def _hold_itself(self, kept: Kept) -> None:
+    def _hold_itself(self) -> None:
         """A first reading may meet somebody in the middle of a removal: the count grows with the readings."""
-        losses = "; ".join(
-            f"{queue.vanished} message(s) left {queue.name} by no client" for queue in kept.queues if queue.vanished
-        )
+        vanished = [queue for queue in self._last.queues if queue.vanished]
+        losses = "; ".join(f"{queue.vanished} message(s) left {queue.name} by no client" for queue in vanished)
         hold = self._notes.hold()
         if hold is None:
             self._notes.put_hold(BY_AGENT, losses, self._clock.now())

@@ -37,6 +37,7 @@ from dr_ctl.engine.runs import RunFiles, write_bytes
 from dr_ctl.processes.secrets import SecretMissing, resolve
 from dr_ctl.report.html import render
 from dr_ctl.report.run_page import run_page
+from dr_ctl.settings import model
 from dr_ctl.settings.loader import SettingsError
 from dr_ctl.settings.model import Installation, SparkSettings
 from dr_ctl.settings.parts import Part, Secret
@@ -193,17 +194,18 @@ def texts(installation: Installation) -> frozenset[bytes]:
     """Each password of the settings that can be had without a command, in every form that a file may hold it in. One
     that is also an open word of the settings, as `admin` of a user, cannot be told from that word."""
     settings = installation.settings
-    secrets = [part for part in _parts_of(settings) if isinstance(part, Secret)]
-    values = {value for secret in secrets if secret.command is None if (value := _value(secret, installation))}
+    secrets = [secret for _, secret in model.secrets(settings) if secret.command is None]
+    values = {value for secret in secrets if (value := _value(secret, installation))}
     open_words = {*_words(redacted(settings))}
-    users = {user for user in (getattr(part, "username", None) for part in _parts_of(settings)) if user}
+    users = {user for user in (getattr(part, "username", None) for _, part in model.parts(settings)) if user}
     forms = {form for value in values - open_words if len(value) >= _LEAST for form in _forms(value, sorted(users))}
     return frozenset(forms)
 
 
 def _shown(name: str, value: object) -> Json:
     if isinstance(value, Secret):
-        return _form(value)
+        [(form, given)] = value.model_dump(exclude_none=True).items()
+        return {form: MASK if form == "plain" else _shown(form, given)}
     if isinstance(value, Part):
         return redacted(value)
     if isinstance(value, dict):
@@ -215,16 +217,6 @@ def _shown(name: str, value: object) -> Json:
     if isinstance(value, str):
         return address(value)
     return value if value is None or isinstance(value, bool | int | float) else str(value)
-
-
-def _form(secret: Secret) -> dict[str, Json]:
-    if secret.env is not None:
-        return {"env": secret.env}
-    if secret.file is not None:
-        return {"file": secret.file}
-    if secret.command is not None:
-        return {"command": _shown("command", secret.command)}
-    return {"plain": MASK}
 
 
 def _value(secret: Secret, installation: Installation) -> str | None:
@@ -244,23 +236,6 @@ def _forms(value: str, users: list[str]) -> Iterator[bytes]:
     yield base64.b64encode(value.encode())
     for user in users:
         yield base64.b64encode(f"{user}:{value}".encode())
-
-
-def _parts_of(part: Part) -> Iterator[Part]:
-    yield part
-    for _, value in part:
-        yield from _within(value)
-
-
-def _within(value: object) -> Iterator[Part]:
-    if isinstance(value, Part):
-        yield from _parts_of(value)
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _within(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _within(inner)
 
 
 def _words(value: Json) -> Iterator[str]:

@@ -19,7 +19,6 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Severity, some
 from dr_ctl.engine.runs import write_text
 from dr_ctl.settings.model import Grouped, Installation, files, secrets
-from dr_ctl.topologies.topology import NoKeeper
 
 USER: Final = "dr-ctl"
 STATE: Final = Path("/var/lib/dr-ctl")
@@ -46,7 +45,8 @@ def systemd(caller: Caller, out: Path, state: Path | None, does: Sequence[str] =
         "java_home": os.environ.get("JAVA_HOME", ""),
         "estimates": installation.settings.monitor.estimate != "off",
     }
-    names = [*_UNITS, *(["sync.service"] if _has_agent(caller) else [])]
+    with Opened.of(caller) as opened:
+        names = [*_UNITS, *(["sync.service"] if opened.has_agent else [])]
     written = _written(out, {f"dr-ctl-{name}": f"dr-ctl-{name}" for name in names}, values)
     read = " ".join(map(str, (installation.file, *handed.values())))
     units = " ".join(name for name in written if name.removeprefix("dr-ctl-") in _STARTED)
@@ -103,15 +103,6 @@ def _program() -> Path:
     """The command of this installation of dr-ctl, where the units find it."""
     beside = Path(sys.executable).parent / "dr-ctl"
     return beside if beside.exists() else Path(sys.argv[0]).absolute()
-
-
-def _has_agent(caller: Caller) -> bool:
-    with Opened.of(caller) as opened:
-        try:
-            opened.topology.keeper(next(iter(opened.sites)), {}).close()
-        except NoKeeper:
-            return False
-    return True
 
 
 def _written(out: Path, names: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:

@@ -8,18 +8,9 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Final
 
-from dr_ctl.application import lock
+from dr_ctl.application import lock, lost_site
 from dr_ctl.application.estimates import with_age
-from dr_ctl.application.lost_site import (
-    LastSample,
-    behind_rights,
-    lost_pairs,
-    never_watched,
-    not_read,
-    serves_no_role,
-    unwatched,
-    without_rights,
-)
+from dr_ctl.application.lost_site import LastSample, not_read
 from dr_ctl.application.recovery_options import open_run_findings
 from dr_ctl.application.standing import of_agent
 from dr_ctl.application.verdicts import Assessment
@@ -40,10 +31,7 @@ from dr_ctl.engine.roles import (
     unserved,
 )
 from dr_ctl.engine.roles import silent as no_answer
-from dr_ctl.topologies.topology import (
-    BrokerSnapshot,
-    Snapshot,
-)
+from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
 
 OVERDUE: Final = timedelta(days=1)
 
@@ -64,7 +52,7 @@ def diagnose(assessment: Assessment, last_sample: LastSample, now: datetime) -> 
         *_pauses(snapshot),
         *_links(assessment),
         *serving_problems(assessment),
-        *unwatched(opened.installation, last_sample, now),
+        *lost_site.unwatched(opened.installation, last_sample, now),
     ]
 
 
@@ -117,7 +105,7 @@ def unready(assessment: Assessment, last_sample: LastSample) -> Iterator[Finding
         yield found("DR-ROLE-004.no_failover", state=role_text(assessment.snapshot, other), target=other)
     elif (refused := assessment.if_lost(site).refused_today(Ask(FAILOVER, other))) is not None:
         yield refused
-    yield from never_watched(last_sample)
+    yield from lost_site.never_watched(last_sample)
     estimate, _, _ = with_age(installation, site)
     if estimate is not None and estimate.data.get("verdict") == "missed":
         yield found("DR-RPO-027")
@@ -154,8 +142,8 @@ def serving_problems(assessment: Assessment) -> Iterator[Finding]:
     lost = [debt.about for debt in snapshot.debts if debt.kind is DebtKind.FENCE]
     if run is None:
         yield from unserved(snapshot, parts=assessment.opened.topology.recipe.moves_parts)
-        yield from lost_pairs(snapshot)
-        yield from without_rights(snapshot)
+        yield from lost_site.lost_pairs(snapshot)
+        yield from lost_site.without_rights(snapshot)
     if any(len(unit.open_at) > 1 for unit in snapshot.units) and not {*lost} & {*serving}:
         sites = snapshot.roles if run is None else ()  # beside an open run a fence is judged by itself
         against = [
@@ -163,10 +151,10 @@ def serving_problems(assessment: Assessment) -> Iterator[Finding]:
             for site in sites
         ]
         refused = against and all(against)
-        fenced = behind_rights(snapshot)
+        fenced = lost_site.behind_rights(snapshot)
         if refused:
             yield found("DR-ROLE-001.fence_refused", roles=roles_text(snapshot))
-        elif fenced is not None and serves_no_role(snapshot, fenced):
+        elif fenced is not None and lost_site.serves_no_role(snapshot, fenced):
             yield found("DR-ROLE-022", site=fenced)
         else:
             yield both_open(snapshot) if fenced is None else found("DR-ROLE-001.rights", site=fenced)

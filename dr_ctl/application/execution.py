@@ -41,7 +41,7 @@ from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.processes.hooks import HookRunner, Place
 from dr_ctl.processes.secrets import variables
 from dr_ctl.rpo.bounds.result import Bounds
-from dr_ctl.settings.model import DEBT, After, Installation
+from dr_ctl.settings.model import DEBT, Installation
 from dr_ctl.topologies.topology import Snapshot, WorkloadSnapshot
 
 
@@ -310,24 +310,19 @@ def _notified(caller: Caller, opened: Opened, result: Result) -> tuple[list[Find
         try:
             while waiting:
                 caller.say(f"telling {waiting[0].run[0]}")
-                if (why := _why_not(place, waiting[0], facts, document, stop)) is not None:
-                    findings.append(found("DR-HOOK-002", run=run, why=why))
+                command, why = waiting[0], ""
+                try:
+                    outcome = place.run(command.run[0], command.run, command.timeout, facts, document, stop)
+                    why = "" if isinstance(outcome, Done) else outcome.text
+                except (OSError, ValueError) as error:  # no room for its input, or a word that no variable can hold
+                    why = f"{command.run[0]} could not be started: {error}"
+                findings += [found("DR-HOOK-002", run=run, why=why)] if why else []
                 waiting.pop(0)
         except Stopped as stopped:
             stop.over()
             late = ", ".join(command.run[0] for command in waiting)
             findings.append(found("DR-HOOK-002.stopped", run=run, why=stopped, late=late))
     return findings, stop.signum
-
-
-def _why_not(
-    place: Place, command: After, facts: dict[str, Json], document: dict[str, Json], stop: StopRequest
-) -> str | None:
-    try:
-        outcome = place.run(command.run[0], command.run, command.timeout, facts, document, stop)
-    except (OSError, ValueError) as error:  # no room for its input, or a word that no variable can hold
-        return f"{command.run[0]} could not be started: {error}"
-    return None if isinstance(outcome, Done) else outcome.text
 
 
 def installation_facts(installation: Installation) -> dict[str, Json]:

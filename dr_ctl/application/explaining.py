@@ -72,10 +72,8 @@ def explain(word: str) -> Result:
     entry = _named(word.strip().upper())
     if entry is None:
         return _defined(word)
-    summary = f"{entry.name}: {entry.what}"
     parts = {"To do:  ": entry.do, "Effect: ": entry.costs, "Undo:   ": entry.undo}
-    lines = [_wrapped(summary, ""), "", *(_wrapped(f"{name} {text}", " " * 9) for name, text in parts.items())]
-    return Result(ExitCode.OK, summary, data=entry, closing="\n".join(lines))
+    return _explained(f"{entry.name}: {entry.what}", parts, entry)
 
 
 def _defined(word: str) -> Result:
@@ -86,14 +84,15 @@ def _defined(word: str) -> Result:
             "the exit codes, docs/glossary.md the words."
         )
         raise UsageError(f"{word} is no exit code, no finding and no word of the glossary", remedy=remedy)
-    summary = f"{of.word}: {of.meaning}"
-    parts = {"In the field: ": of.field, "Seen in:      ": of.where}
-    lines = [_wrapped(summary, ""), "", *(_wrapped(f"{name} {text}", " " * 15) for name, text in parts.items())]
-    return Result(ExitCode.OK, summary, data=of, closing="\n".join(lines))
+    return _explained(f"{of.word}: {of.meaning}", {"In the field: ": of.field, "Seen in:      ": of.where}, of)
 
 
-def _wrapped(text: str, indent: str) -> str:
-    return textwrap.fill(text, _COLUMNS, subsequent_indent=indent, break_on_hyphens=False)
+def _explained(summary: str, parts: Mapping[str, str], data: Entry | Word) -> Result:
+    def wrapped(text: str, indent: int = 0) -> str:
+        return textwrap.fill(text, _COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
+
+    lines = [wrapped(summary), "", *(wrapped(f"{name} {text}", len(name) + 1) for name, text in parts.items())]
+    return Result(ExitCode.OK, summary, data=data, closing="\n".join(lines))
 
 
 def _named(word: str) -> Entry | None:

@@ -88,7 +88,8 @@ def _judged(caller: Caller, opened: Opened, snapshot: Snapshot) -> Result:
         f"newest sample {duration(round(sample_s, 1))} old"
         if sample_s is not None and sample_s <= lost_site.LATE_S
         else "",
-        _rehearsed(rehearsed, now) if rehearsed is not None else "",
+        f"rehearsed {(now - rehearsed).days} d ago" if rehearsed is not None and (now - rehearsed).days else "",
+        "rehearsed today" if rehearsed is not None and not (now - rehearsed).days else "",
     ]
     data = CheckData(
         {site: SiteRole(role) for site, role in snapshot.roles.items()},
@@ -125,8 +126,3 @@ def _figures(opened: Opened, snapshot: Snapshot, bounds: Bounds | None) -> str:
         f"{name}={'U' if value is None else value};{'' if limit is None else limit};;0"
         for name, (value, limit) in rows.items()
     )
-
-
-def _rehearsed(at: datetime, now: datetime) -> str:
-    days = (now - at).days
-    return f"rehearsed {days} d ago" if days else "rehearsed today"

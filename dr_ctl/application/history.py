@@ -255,17 +255,12 @@ def _ends(records: Sequence[Record], spells: Sequence[Spell]) -> Iterator[Turn]:
         end = after[0].first
         if any(spell.site != was.site and spell.first <= end <= spell.last for spell in serving(spells)):
             continue
-        if any(_under_way(run, was.last, end) for run in records):
+        # A run that may have kept clients out then; a failover comes after the loss that it is for.
+        began = [run for run in records if run.operation != FAILOVER and run.began and run.began <= end + _CLOCKS]
+        if any(run.ended is None or run.ended >= was.last - _CLOCKS for run in began):
             continue
         text = f"{was.site} was seen {after[0].role}; it was last seen serving at {stamp(was.last)}"
         yield Turn(end, None, text, about=True)
-
-
-def _under_way(run: Record, begin: datetime, end: datetime) -> bool:
-    """Whether a run may have kept clients out in this time. A failover comes after the loss that it is for."""
-    if run.operation == FAILOVER or run.began is None or run.began > end + _CLOCKS:
-        return False
-    return run.ended is None or run.ended >= begin - _CLOCKS
 
 
 def _closed_between(spells: Sequence[Spell], was: Spell, now: Spell) -> Spell | None:

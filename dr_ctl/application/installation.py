@@ -21,7 +21,7 @@ from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, HOOK, REINSTATE, RE
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.topology import Snapshot, Topology
+from dr_ctl.topologies.topology import NoKeeper, Snapshot, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,15 @@ class Opened:
                 text = f"{book.path.name}:{step.line}: the settings have no hook {name}"
                 raise UsageError(text, remedy=f"Name it under `hooks:` in {self.installation.file.name}.")
         return book
+
+    @property
+    def has_agent(self) -> bool:
+        """Whether the topology needs the agent of `sync`. Raises `UsageError` where that could not be used here."""
+        try:
+            self.topology.keeper(self.sites[0], {}).close()
+        except NoKeeper:
+            return False
+        return True
 
     def unverified(self) -> list[Finding]:
         """The sites whose certificates nobody checks: every command says so."""

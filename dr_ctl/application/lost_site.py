@@ -291,19 +291,15 @@ def links(
     for link in down:
         of_link = (installation.history, link.site, link.pair)
         at = None if isinstance(newest, Finding) else newest.link_lost(*of_link)
-        since[link.site, link.pair] = _of(at, link.site, kept.get(link.site))
+        moment = None if at is None else stamp(at)
+        text = f"the link is down: {'not known since when' if moment is None else f'last seen attached at {moment}'}"
+        if (kept_by := kept.get(link.site)) is not None:
+            text = (
+                f"{kept_by} blocks it on purpose until `dr-ctl reinstate {link.site}`; it grows by echoes of what "
+                f"{kept_by} does, which is harmless"
+            )
+        since[link.site, link.pair] = Since(moment, text)
     return since
-
-
-def _of(at: datetime | None, site: str, kept_by: str | None) -> Since:
-    moment = None if at is None else stamp(at)
-    text = f"the link is down: {'not known since when' if moment is None else f'last seen attached at {moment}'}"
-    if kept_by is not None:
-        text = (
-            f"{kept_by} blocks it on purpose until `dr-ctl reinstate {site}`; it grows by echoes of what {kept_by} "
-            "does, which is harmless"
-        )
-    return Since(moment, text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from dr_ctl.engine.record import Record, record
 from dr_ctl.engine.runs import Runs
 from dr_ctl.rpo.bounds.result import Bound
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import NoKeeper, Snapshot
+from dr_ctl.topologies.topology import Snapshot
 
 SELDOM_S: Final = 15.0
 """How often files, debts and readiness are looked at: what they tell changes in minutes."""
@@ -207,14 +207,8 @@ class Figures:
             yield Metric("dr_ctl_debts", "debts that are pending", len(since), labels)
             yield Metric("dr_ctl_debt_oldest_timestamp_seconds", "since when the oldest is pending", oldest, labels)
         text = "1 if the agent of `sync` does its work; NaN without one"
-        yield Metric("dr_ctl_agent_healthy", text, self._agent(snapshot))
-
-    def _agent(self, snapshot: Snapshot) -> bool | None:
-        try:
-            self.opened.topology.keeper(next(iter(snapshot.roles)), {}).close()
-        except NoKeeper:
-            return None
-        return not of_agent(self.opened, snapshot)
+        is_healthy = not of_agent(self.opened, snapshot) if self.opened.has_agent else None
+        yield Metric("dr_ctl_agent_healthy", text, is_healthy)
 
     def _estimate(self, assessment: Assessment) -> Iterator[Metric]:
         site = assessment.served_by

@@ -65,7 +65,6 @@ class Request:
         move. From here on a lost site is waited for within bounds."""
         opened.must_know(ask.target, ask.expect_serving, ask.presume_down)
         _must_be_able(ask, opened)
-        _must_move_parts(ask, opened)
         return cls(ask, opened, _exposure(ask, opened, past), past, saved)
 
     @property
@@ -187,21 +186,13 @@ _INSTEAD: Final = {
 
 
 def _must_be_able(ask: Ask, opened: Opened) -> None:
-    """Raise `UsageError` where this topology has no such step."""
-    if ask.operation not in ALONE:
-        return
-    own = {step.verb for step in single_step(ask.operation).steps}
-    if own - opened.topology.recipe.verbs() - GENERAL:
-        text = f"{ask.operation}: {opened.installation.settings.topology} has nothing that dr-ctl could do this with"
+    """Raise `UsageError` where this topology has no such step, or moves whole sites and queues were named."""
+    recipe, kind = opened.topology.recipe, opened.installation.settings.topology
+    own = {step.verb for step in single_step(ask.operation).steps} if ask.operation in ALONE else set()
+    if own - recipe.verbs() - GENERAL:
+        text = f"{ask.operation}: {kind} has nothing that dr-ctl could do this with"
         raise UsageError(text, remedy=_INSTEAD.get(ask.operation, "`dr-ctl --help` has the others."))
-
-
-def _must_move_parts(ask: Ask, opened: Opened) -> None:
-    """Raise `UsageError` where queues were named and this topology moves whole sites."""
-    if ask.operation in (KEEP_ASIDE, PUT_BACK):
-        return
-    if ask.queues is not None and not opened.topology.recipe.moves_parts:
-        kind = opened.installation.settings.topology
+    if ask.queues is not None and not recipe.moves_parts and ask.operation not in (KEEP_ASIDE, PUT_BACK):
         text = f"--queues {ask.queues}: with {kind} all queues of a pair move together"
         raise UsageError(text, remedy="Leave --queues out: what ships between the sites cannot tell queues apart.")
 

@@ -18,7 +18,7 @@ from dr_ctl.core.notation import if_known
 from dr_ctl.engine.debts import Debt, known, merged, remember
 from dr_ctl.engine.roles import sites_serving
 from dr_ctl.engine.runs import DEBTS
-from dr_ctl.topologies.topology import NoKeeper, Snapshot
+from dr_ctl.topologies.topology import Snapshot
 
 START: Final = "`dr-ctl sync` on the machine of this STATE, best as a service."
 GONE: Final = timedelta(seconds=10)
@@ -58,9 +58,8 @@ def of_agent(opened: Opened, snapshot: Snapshot) -> list[Finding]:
     last = opened.notes.read()
     site = serving[0] if len(serving) == 1 else last.get("primary")
     try:
-        opened.topology.keeper(next(iter(snapshot.roles)), {}).close()
-    except NoKeeper:
-        return []
+        if not opened.has_agent:
+            return []
     except UsageError as error:
         return [found("DR-AGENT-008.unusable", remedy=error.remedy, why=error)]
     if site is None:  # nobody serves, and no agent has ever worked

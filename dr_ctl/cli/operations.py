@@ -7,24 +7,9 @@ from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from dr_ctl.cli import options
 from dr_ctl.cli.command import app, command, group
-from dr_ctl.cli.options import (
-    AT,
-    CHANGE,
-    DRAIN,
-    FAILOVER,
-    LINK,
-    MOVE,
-    NO_DRAIN,
-    PLAN,
-    REINSTATE,
-    STEP,
-    STEPWISE,
-    WHOLE,
-    argument,
-    of,
-    option,
-)
+from dr_ctl.cli.options import argument, of, option
 
 if TYPE_CHECKING:
     from dr_ctl.application.result import Result
@@ -34,7 +19,7 @@ if TYPE_CHECKING:
 link_app = group("link", "The link between the sites: restart it.")
 
 
-@command(app, "plan", example="plan failover --to paris --as-if-lost london", asks=PLAN)
+@command(app, "plan", example="plan failover --to paris --as-if-lost london", asks=options.PLAN)
 def plan(
     session: Session,
     asked: Ask,
@@ -73,7 +58,7 @@ def plan_approve(
 
 
 def _operation(
-    name: str, about: str, example: str, asks: Sequence[Parameter], changes: Sequence[Parameter] = CHANGE
+    name: str, about: str, example: str, asks: Sequence[Parameter], changes: Sequence[Parameter] = options.CHANGE
 ) -> None:
     """Declare an operation. Of a name of two words the first is its group."""
 
@@ -91,51 +76,51 @@ _operation(
     "swapover",
     "Move the service, or some queues, to the other site, without loss or duplicates.",
     "swapover --to paris --max-outage 10s",
-    MOVE,
-    AT,
+    options.MOVE,
+    options.AT,
 )
 _operation(
     "failover",
     "The serving site is lost: serve at the other now, and say what is lost.",
     'failover --to paris --silent-since 03:02 --reason "power cut, seen on the PDU"',
-    FAILOVER,
-    WHOLE,
+    options.FAILOVER,
+    options.WHOLE,
 )
 _operation(
     "reinstate",
     "Make a lost site that is back the standby again, without the move back.",
     "reinstate london --dry-run",
-    REINSTATE,
-    WHOLE,
+    options.REINSTATE,
+    options.WHOLE,
 )
 _operation(
     "failback",
     "The lost site is back: reinstate it, ask, then move the service back to it (as `swapover`).",
     "failback --to london --dry-run",
-    MOVE,
-    AT,
+    options.MOVE,
+    options.AT,
 )
 _operation(
     "quiesce",
     "One step: let the clients of a site finish what they hold. `unfence` undoes it.",
     "quiesce london",
-    STEP,
+    options.STEP,
 )
 _operation(
     "fence",
     "One step: keep clients out of a site, proven; a silent one is cut off by a hook. `unfence` undoes it.",
     "fence london --yes",
-    STEP,
+    options.STEP,
 )
 _operation(
     "drain",
     "One step: wait until both sites hold the same, and write the receipt. The other site must be fenced.",
     "drain --to paris --accept-difference orders.in=3",
-    DRAIN,
+    options.DRAIN,
 )
 
 
-@command(app, "verify", example="verify --to paris", asks=DRAIN)
+@command(app, "verify", example="verify --to paris", asks=options.DRAIN)
 def verify(session: Session, asked: Ask) -> Result:
     """Check whether activating SITE now would be safe: 0 yes, 10 no, 22 unknown. Changes nothing."""
     from dr_ctl.application import readiness  # noqa: PLC0415
@@ -147,19 +132,19 @@ _operation(
     "activate",
     "One step: make a site serve, proven. Needs the receipt of a drain, or outflows that are read as empty.",
     "activate paris",
-    STEP,
+    options.STEP,
 )
 _operation(
     "unfence",
     "One step: undo a fence where nothing has moved since, and lift what runs have paused.",
     "unfence london",
-    STEP,
+    options.STEP,
 )
 _operation(
     "link restart",
     "One step: stop and start the link of a site's brokers, and see that it attaches. Clients stay where they are.",
     "link restart london",
-    LINK,
+    options.LINK,
 )
 
 
@@ -167,11 +152,11 @@ _operation(
     "trim",
     "Remove from a waiting site the copies of what both sites have processed; say --dry-run first.",
     "trim paris --dry-run",
-    STEP,
+    options.STEP,
 )
 
 
-@command(app, "rehearse", example="rehearse --on canary", asks=of("timeout_s"), changes=CHANGE)
+@command(app, "rehearse", example="rehearse --on canary", asks=of("timeout_s"), changes=options.CHANGE)
 def rehearse(
     session: Session,
     asked: Ask,
@@ -195,7 +180,7 @@ def rehearse(
     return rehearsing.on_twin(session, variations=variations, seed=seed)
 
 
-@command(app, "resume", example="resume --dry-run", asks=of("timeout_s"), changes=STEPWISE)
+@command(app, "resume", example="resume --dry-run", asks=of("timeout_s"), changes=options.STEPWISE)
 def resume(session: Session, asked: Ask, how: RunOptions) -> Result:
     """Go on with the run that was interrupted."""
     from dr_ctl.application import run  # noqa: PLC0415
@@ -203,7 +188,7 @@ def resume(session: Session, asked: Ask, how: RunOptions) -> Result:
     return run.resume(session, asked.timeout_s, how)
 
 
-@command(app, "abort", example="abort", asks=NO_DRAIN, changes=CHANGE)
+@command(app, "abort", example="abort", asks=options.NO_DRAIN, changes=options.CHANGE)
 def abort(
     session: Session,
     asked: Ask,
@@ -225,7 +210,7 @@ def abort(
     "escalate",
     example="escalate --accept-loss 200",
     asks=of("timeout_s", "accept_loss", "accept_duplicates"),
-    changes=STEPWISE,
+    changes=options.STEPWISE,
 )
 def escalate(
     session: Session,

@@ -1,7 +1,7 @@
 """The answers of `rpo`: the estimate as a table and as a page, its backtest, and what ledgers of message ids show."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,28 +47,21 @@ _NAMES: Final = (
 _LEGEND: Final = "at most: an upper bound; p99: not exceeded 99 % of the time"
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The site and the period, as typed."""
-
-    site: str | None
-    since: str | None
-    until: str | None
-
-    def asked(self, session: Session) -> Request:
-        if self.site is not None:
-            must_be_site(session, self.site)
-        since = moment(session, "--since", self.since) if self.since is not None else None
-        until = moment(session, "--until", self.until) if self.until is not None else None
-        return replace(request(session.installation()), site=self.site, since=since, until=until)
+def asked_of(session: Session, site: str | None, since: str | None, until: str | None) -> Request:
+    """What is asked of the history, of the site and the period as typed."""
+    if site is not None:
+        must_be_site(session, site)
+    began = moment(session, "--since", since) if since is not None else None
+    ended = moment(session, "--until", until) if until is not None else None
+    return replace(request(session.installation()), site=site, since=began, until=ended)
 
 
-def estimate(session: Session, window: Window, horizon: str, report: Path | None, *, full: bool) -> Result:
+def estimate(session: Session, asked: Request, horizon: str, report: Path | None, *, full: bool) -> Result:
     asked = replace(
-        window.asked(session),
+        asked,
         horizon_s=seconds_of("--horizon", horizon),
         # A failover needs an estimate of the whole history.
-        store=window.since is None and window.until is None,
+        store=asked.since is None and asked.until is None,
         settled=not full,
     )
     with status_line(color=session.color, quiet=session.quiet) as say, reading(say) as make:
@@ -101,8 +94,7 @@ def _write(report: Path, installation: Installation, answer: EstimateAnswer, obj
         write_text(report, render(made))
 
 
-def backtest(session: Session, window: Window, horizons: list[str] | None) -> Result:
-    asked = window.asked(session)
+def backtest(session: Session, asked: Request, horizons: list[str] | None) -> Result:
     ahead_s = [seconds_of("--horizon", ahead) for ahead in horizons] if horizons else calculation.HORIZONS_S
     with status_line(color=session.color, quiet=session.quiet) as say, reading(say) as make:
         answer = calculation.backtest(asked, make, horizons_s=ahead_s)

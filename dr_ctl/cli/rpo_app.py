@@ -32,7 +32,7 @@ def rpo_estimate(
     """How many messages, and how many seconds of them, a failure would lose. Contacts no broker."""
     from dr_ctl.cli import rpo  # noqa: PLC0415
 
-    return rpo.estimate(session, rpo.Window(site, since, until), horizon, report, full=full)
+    return rpo.estimate(session, rpo.asked_of(session, site, since, until), horizon, report, full=full)
 
 
 @command(rpo_app, "backtest", example="rpo backtest --since 30d --horizon 5m")
@@ -50,7 +50,7 @@ def rpo_backtest(
     """Compare the estimates that past moments would have given with the truth. Contacts no broker."""
     from dr_ctl.cli import rpo  # noqa: PLC0415
 
-    return rpo.backtest(session, rpo.Window(site, since, until), horizon)
+    return rpo.backtest(session, rpo.asked_of(session, site, since, until), horizon)
 
 
 @command(rpo_app, "reconcile", example="rpo reconcile london.jsonl paris.jsonl --out ids")

@@ -106,11 +106,7 @@ def runs_verify(
     """Check that journals and results are as they were written: 10 when one was altered, naming the line."""
     from dr_ctl.application.history import VerifiedData  # noqa: PLC0415
     from dr_ctl.core.findings import found  # noqa: PLC0415
-    from dr_ctl.engine.record import (  # noqa: PLC0415
-        CheckedRun,
-        Verdict,
-        check,
-    )
+    from dr_ctl.engine.record import CheckedRun, Verdict, check  # noqa: PLC0415
 
     runs = session.past()
     chosen = [runs.find(run)] if run is not None else runs.all()

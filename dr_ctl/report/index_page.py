@@ -3,11 +3,11 @@
 Each run says what its own report says. Figures of a run are held against the objectives that held when it was made.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from dr_ctl.core.document import items, mapping, moment, number, of_file, text
 from dr_ctl.core.findings import Tone
@@ -132,24 +132,22 @@ def _on_twins(folder: Path) -> tuple[list[Row], int]:
     for path in sorted(folder.glob("*.json")):
         document = of_file(path) or {}
         at, variations = moment(document.get("at")), items(document.get("variations"))
-        if at is not None and variations:
-            rows.append(_on_twin(at, variations, mapping(document.get("outage_s"))))
-        elif "variations" in document or not document:
-            torn += 1
+        if at is None or not variations:
+            torn += "variations" in document or not document
+            continue
+        wrong = sum(bool(items(mapping(variation).get("wrong"))) for variation in variations)
+        median, most = (number(mapping(document.get("outage_s")).get(key)) for key in ("median", "most"))
+        outage = "" if most is None else f"{seconds(median)}, at most {seconds(most)}"
+        row = Row(
+            at=at.astimezone(UTC),
+            kind=_REHEARSAL,
+            what=f"Rehearsal on simulated brokers: {many(len(variations), 'variation')}",
+            words=f"{wrong} judged badly" if wrong else "All were judged well",
+            tone=Tone.BAD if wrong else Tone.GOOD,
+            out=Measured(RECOVERY, result=outage),
+        )
+        rows.append(row)
     return rows, torn
-
-
-def _on_twin(at: datetime, variations: Sequence[Any], out: Mapping[str, Any]) -> Row:
-    wrong = sum(bool(items(mapping(variation).get("wrong"))) for variation in variations)
-    most = number(out.get("most"))
-    return Row(
-        at=at.astimezone(UTC),
-        kind=_REHEARSAL,
-        what=f"Rehearsal on simulated brokers: {many(len(variations), 'variation')}",
-        words=f"{wrong} judged badly" if wrong else "All were judged well",
-        tone=Tone.BAD if wrong else Tone.GOOD,
-        out=Measured(RECOVERY, result="" if most is None else f"{seconds(out.get('median'))}, at most {seconds(most)}"),
-    )
 
 
 def _since(files: RunFiles, since: datetime) -> bool:

@@ -349,7 +349,7 @@ class Installation(Part):
 
 def commands(settings: Settings) -> Iterator[tuple[str, Sequence[str]]]:
     """The words of each command, with its place."""
-    for where, part in _parts(settings, ""):
+    for where, part in parts(settings):
         for key in part.commands:
             if (words := getattr(part, key)) is not None:
                 yield f"{where}.{key}", words
@@ -358,30 +358,30 @@ def commands(settings: Settings) -> Iterator[tuple[str, Sequence[str]]]:
 def files(settings: Settings) -> Iterator[tuple[str, str]]:
     """The files and folders that are kept beside the settings, with their places: none that only the operators' host
     has, as keys and passwords."""
-    for where, part in _parts(settings, ""):
+    for where, part in parts(settings):
         for key in part.files:
             if (path := getattr(part, key)) is not None:
                 yield f"{where}.{key}".removeprefix("."), path
 
 
 def secrets(settings: Settings) -> Iterator[tuple[str, Secret]]:
-    for where, part in _parts(settings, ""):
+    for where, part in parts(settings):
         if isinstance(part, Secret):
             yield where, part
 
 
-def _parts(value: object, where: str) -> Iterator[tuple[str, Part]]:
+def parts(value: object, where: str = "") -> Iterator[tuple[str, Part]]:
     """Every part of the settings, with the keys that lead to it; an item of a list is called by its name."""
     if isinstance(value, Part):
         yield where, value
         for key, inner in value:
-            yield from _parts(inner, f"{where}.{key}" if where else key)
+            yield from parts(inner, f"{where}.{key}" if where else key)
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _parts(inner, f"{where}.{key}")
+            yield from parts(inner, f"{where}.{key}")
     elif isinstance(value, tuple):
         for number, inner in enumerate(value):
-            yield from _parts(inner, f"{where}.{getattr(inner, 'name', number)}")
+            yield from parts(inner, f"{where}.{getattr(inner, 'name', number)}")
 
 
 LEAST: Final = 2

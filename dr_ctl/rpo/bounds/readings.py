@@ -357,14 +357,22 @@ class Readings:
         there = there.filter(pc.and_(pc.equal(there["pair"], pair), pc.is_valid(there["start"])))
         there = there.filter(pc.is_in(there["us"], pa.array(whole_us)))
         outflows = Counts.of(outer, OUTFLOWS, us)
+        # The other site's queues as `staged` rows: what a reading told itself of a queue there counts before these.
+        beside = there.filter(pc.equal(there["kind"], "queue"))
+        kinds = pa.repeat(pa.scalar("staged", pa.string()), beside.num_rows)
+        beside = beside.set_column(beside.schema.get_field_index("kind"), "kind", kinds).select(inner.column_names)
+        answered = rows.filter(pc.and_(pc.equal(rows["kind"], "site"), pc.is_valid(rows["took_ms"])))
+        answered = answered.filter(pc.is_in(answered["us"], pa.array(us)))
+        took_us = np.full(len(us), UNTOLD_US)
+        took_us[np.searchsorted(us, answered["us"].to_numpy())] = answered["took_ms"].to_numpy() * 1000
         return cls(
             us,
-            us - _took_us(rows, us),
+            us - took_us,
             _eras(outer, us, outflows),
             outflows,
             whole,
             Counts.of(inner, ("queue",), whole_us),
-            Counts.of(pa.concat_tables([_staged(there, inner), inner]), ("staged",), whole_us),
+            Counts.of(pa.concat_tables([beside, inner]), ("staged",), whole_us),
             np.flatnonzero(np.isin(whole_us, there["us"].to_numpy())),
             Counts.of(there, OUTFLOWS, whole_us),
             Counts.of(inner, ("uncopied",), whole_us),
@@ -408,25 +416,9 @@ class Readings:
         return Grids(self.us, self.asked, self.era, self.whole, flows, queues)
 
 
-def _staged(there: pa.Table, inner: pa.Table) -> pa.Table:
-    """The other site's queues as `staged` rows: what a reading told itself of a queue there counts before these."""
-    queues = there.filter(pc.equal(there["kind"], "queue"))
-    kind = pa.array(["staged"] * queues.num_rows, pa.string())
-    return queues.set_column(queues.schema.get_field_index("kind"), "kind", kind).select(inner.column_names)
-
-
 def _codes(encoded: pa.DictionaryArray) -> Ints:
     codes: Ints = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes
-
-
-def _took_us(rows: pa.Table, us: Ints) -> Ints:
-    """How long each reading waited for its answer."""
-    answered = rows.filter(pc.and_(pc.equal(rows["kind"], "site"), pc.is_valid(rows["took_ms"])))
-    answered = answered.filter(pc.is_in(answered["us"], pa.array(us)))
-    took = np.full(len(us), UNTOLD_US)
-    took[np.searchsorted(us, answered["us"].to_numpy())] = answered["took_ms"].to_numpy() * 1000
-    return took
 
 
 def _eras(outer: pa.Table, us: Ints, outflows: Counts) -> Ints:
