@@ -21,6 +21,7 @@ from dr_ctl.core.document import derived_of, key
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.debts import Debt
+from dr_ctl.engine.operations import ACTIVATE, ALL, DRAIN, FENCE, QUIESCE, RESTART, TRIM, UNFENCE
 from dr_ctl.settings.loader import schema as of_settings
 
 GROUP: Final = "dr_ctl.documents"
@@ -44,24 +45,7 @@ DATA: Final[Mapping[str, str]] = {
     "verify": "application.readiness:VerifyData",
     "plan": "application.plans:PlanData",
     "plan approve": "application.plans:ApproveData",
-    **dict.fromkeys(
-        (
-            "swapover",
-            "failover",
-            "failback",
-            "reinstate",
-            "quiesce",
-            "fence",
-            "drain",
-            "activate",
-            "unfence",
-            "link restart",
-            "trim",
-            "resume",
-            "escalate",
-        ),
-        _RUN,
-    ),
+    **dict.fromkeys((*ALL, QUIESCE, FENCE, DRAIN, ACTIVATE, UNFENCE, RESTART, TRIM, "resume", "escalate"), _RUN),
     "abort": "application.run:AbortData",
     "rehearse": f"{_RUN} application.rehearsing:TwinData",
     "sync": "application.syncing:SettleData",

@@ -114,10 +114,6 @@ class LossBound:
         bounds: Mapping[str, Json] = document(self.now())
         return bounds
 
-    def quoted(self) -> tuple[str, str]:
-        """What to type for the loss, and for what comes twice; good for minutes where they grow."""
-        return self.now().quoted()
-
     def findings(self) -> Sequence[Finding]:
         bounds = self.now()
         because = [] if bounds.because is None else [found("DR-LOSS-002", because=bounds.because)]
@@ -351,7 +347,10 @@ class _Closed:
             )
             for loss_class in (limits.classes if limits is not None else ())
         )
-        findings = tuple(self._differ(untold))
+        findings: tuple[Finding, ...] = ()
+        if untold:
+            names, key = some(sorted(untold)), "DR-PARITY-001.at_lost_site"
+            findings = (found(key, severity=Severity.WARNING, site=self.site, differences=names),)
         return Bounds(self.site, Loss(lost, self.at), Bound(duplicates, self.at), queues, classes, findings)
 
     def _of_queue(
@@ -396,15 +395,6 @@ class _Closed:
     def _is_selected(self, name: str) -> bool:
         queues = self.installation.settings.queues
         return matches(queues.include, name) and not matches(queues.exclude, name)
-
-    def _differ(self, untold: set[str]) -> Iterator[Finding]:
-        if untold:
-            yield found(
-                "DR-PARITY-001.at_lost_site",
-                severity=Severity.WARNING,
-                site=self.site,
-                differences=some(sorted(untold)),
-            )
 
 
 def _more(counts: Mapping[str, int], under_way: int | None) -> set[str]:

@@ -274,33 +274,27 @@ def _installed(assessment: Assessment, forbidden: Mapping[tuple[str, str], Findi
     for broker in snapshot.brokers:
         read = broker.role.value if broker.silent is None else None
         yield Check("the broker answers", f"{broker.site}/{broker.pair}", read, silent_of(broker, snapshot))
-    yield from _as_a_whole(assessment)
-    for site in snapshot.roles:
-        yield Check("a fence can be made", site, snapshot.fence_strength(site))
+    opened, run, site = assessment.opened, assessment.open_run, assessment.served_by
+    name, roles = opened.installation.settings.name, roles_text(snapshot)
+    known = all(role in (Role.SERVING, Role.STANDBY, Role.DOWN) for role in snapshot.roles.values())
+    yield Check("the roles of both sites are known", name, roles if known else None)
+    moved = opened.topology.recipe.moves_parts and is_split(snapshot)
+    who = f"each queue at one site: {served_where(snapshot)}" if moved else roles
+    yield Check("one site serves", name, who if site is not None or known else None, list(serving_problems(assessment)))
+    yield Check("no run is open", name, run.files.name if run else "none", open_run_findings(run))
+    yield Check("no run holds the lock", name, assessment.held or "nobody does", lock.holders(snapshot))
+    yield Check("no debt is pending", name, "; ".join(debt.text for debt in snapshot.debts) or "no debt")
+    if site is not None:
+        estimate, line, findings = with_age(opened.installation, site)
+        yield Check("an estimate is stored, and fresh", name, line if estimate is not None else None, findings)
+    for name in snapshot.roles:
+        yield Check("a fence can be made", name, snapshot.fence_strength(name))
     for broker in snapshot.brokers:
         where = f"{broker.site}/{broker.pair}"
         against = [forbidden[broker.site, broker.pair]] if (broker.site, broker.pair) in forbidden else []
         answered = broker.silent is None
         yield Check("a lock can be created", where, ("no" if against else "yes") if answered else None, against)
     yield from checked(assessment.opened.installation)
-
-
-def _as_a_whole(assessment: Assessment) -> Iterator[Check]:
-    opened, snapshot = assessment.opened, assessment.snapshot
-    name, roles, site = opened.installation.settings.name, roles_text(snapshot), assessment.served_by
-    known = all(role in (Role.SERVING, Role.STANDBY, Role.DOWN) for role in snapshot.roles.values())
-    yield Check("the roles of both sites are known", name, roles if known else None)
-    moved = opened.topology.recipe.moves_parts and is_split(snapshot)
-    who = f"each queue at one site: {served_where(snapshot)}" if moved else roles
-    yield Check("one site serves", name, who if site is not None or known else None, list(serving_problems(assessment)))
-    run = assessment.open_run
-    yield Check("no run is open", name, run.files.name if run else "none", open_run_findings(run))
-    yield Check("no run holds the lock", name, assessment.held or "nobody does", lock.holders(snapshot))
-    debts = [debt.text for debt in snapshot.debts]
-    yield Check("no debt is pending", name, "; ".join(debts) or "no debt")
-    if site is not None:
-        estimate, line, findings = with_age(opened.installation, site)
-        yield Check("an estimate is stored, and fresh", name, line if estimate is not None else None, findings)
 
 
 def validate_offline(caller: Caller, *, verbose: bool = False) -> Result:

@@ -4,13 +4,14 @@ somebody holds it, and what it said itself."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.agents.sync import Phase
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
+from dr_ctl.core.document import moment
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity
@@ -64,7 +65,9 @@ def of_agent(opened: Opened, snapshot: Snapshot) -> list[Finding]:
         return [found("DR-AGENT-008.unusable", remedy=error.remedy, why=error)]
     if site is None:  # nobody serves, and no agent has ever worked
         return [found("DR-AGENT-008.never")]
-    return [*_stands(opened, last, site), *_said(last, site)]
+    said = last.get("findings", []) if last.get("primary") == site else []  # by the agent itself, as of its last word
+    own = [Finding(row["id"], Severity(row["severity"]), row["text"], row["remedy"]) for row in said]
+    return [*_stands(opened, last, site), *own]
 
 
 def _stands(opened: Opened, last: Mapping[str, Any], site: str) -> Iterator[Finding]:
@@ -73,22 +76,7 @@ def _stands(opened: Opened, last: Mapping[str, Any], site: str) -> Iterator[Find
     elif last.get("phase") == Phase.FINISHED.value:
         ended, why = if_known(last.get("at")), if_known(last.get("why"))
         yield found("DR-AGENT-008.ended", site=site, ended=ended, why=why)
-    elif opened.clock.now() - _at(last) > GONE:
+    elif (at := moment(last.get("at"))) is None or opened.clock.now() - at > GONE:
         yield found("DR-AGENT-008.gone", site=site, since=if_known(last.get("at")))
     if (hold := opened.notes.hold()) is not None:
         yield found("DR-AGENT-008.held", hold=hold.text)
-
-
-def _said(last: Mapping[str, Any], site: str) -> Iterator[Finding]:
-    """The findings of the agent itself, as of its last word."""
-    if last.get("primary") != site:
-        return
-    for row in last.get("findings", []):
-        yield Finding(row["id"], Severity(row["severity"]), row["text"], row["remedy"])
-
-
-def _at(last: Mapping[str, Any]) -> datetime:
-    try:
-        return datetime.fromisoformat(str(last.get("at")))
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)

@@ -138,14 +138,14 @@ class Assessment:
         if exposure is None:
             return self._with_duplicates(ask, needs, decided)
         if decided.findings[0].id == "DR-LOSS-005" and ask.accept_duplicates is None:
-            duplicates = exposure.quoted()[1]
+            duplicates = exposure.now().quoted()[1]
             return self._needed(
                 replace(ask, accept_duplicates=_anything(duplicates)),
                 (*needs, f"--accept-duplicates {duplicates}"),
                 exposure,
             )
         if decided.code is ExitCode.LOSS_REFUSED and ask.accept_loss is None:
-            lost = exposure.quoted()[0]
+            lost = exposure.now().quoted()[0]
             # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.
             return self._needed(replace(ask, accept_loss=_anything(lost)), (*needs, f"--accept-loss {lost}"), exposure)
         silent = decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
@@ -185,19 +185,17 @@ class Assessment:
         return replace(self, snapshot=self.snapshot.as_if_lost(site), without=site)
 
     def _of(self, ask: Ask, needs: tuple[str, ...], decided: Decision) -> Verdict:
-        findings = decided.findings
-        if isinstance(decided, AlreadyThere):
-            text = f"nothing to do: {decided.text.partition(';')[0]}"
-            return Verdict(ask.operation, ask.target, text, ExitCode.OK, (), findings)
         if isinstance(decided, Plan):
             return self._ready(ask, needs, decided)
-        if decided.code is ExitCode.SERVING_SITE_ALIVE:
-            return self._alive(ask, findings)
-        if any(role in _UNANSWERED for role in self.snapshot.roles.values()):
-            text = f"unknown: {_first(decided)}"
-            return Verdict(ask.operation, ask.target, text, ExitCode.UNKNOWN, (), findings)
-        text = f"not ready: {_first(decided)}"
-        return Verdict(ask.operation, ask.target, text, ExitCode.PRECHECK_FAILED, (), findings)
+        if isinstance(decided, AlreadyThere):
+            text, code = f"nothing to do: {decided.text.partition(';')[0]}", ExitCode.OK
+        elif decided.code is ExitCode.SERVING_SITE_ALIVE:
+            return self._alive(ask, decided.findings)
+        elif any(role in _UNANSWERED for role in self.snapshot.roles.values()):
+            text, code = f"unknown: {_first(decided)}", ExitCode.UNKNOWN
+        else:
+            text, code = f"not ready: {_first(decided)}", ExitCode.PRECHECK_FAILED
+        return Verdict(ask.operation, ask.target, text, code, (), decided.findings)
 
     def _ready(self, ask: Ask, needs: tuple[str, ...], decided: Plan) -> Verdict:
         """Ready by its checks; a move also needs a link that ships, and time to drain."""

@@ -107,15 +107,9 @@ def measured(material: Material, out: Outage) -> tuple[Measured, ...]:
 
 def _recovery(limit: float | None, out: Outage, *, put_back: bool) -> Measured:
     """A move that was put back kept no objective, however short clients were out for it."""
-    judged, sign = "cannot tell", "open"
-    if limit is None:
-        judged, sign = "no objective", "info"
-    elif put_back:
+    judged, sign = _judged(limit, out.at_most_s, out.at_least_s)
+    if put_back and limit is not None:
         judged, sign = f"{NOT_KEPT}: undone", "cost"
-    elif out.at_most_s is not None and out.at_most_s <= limit:
-        judged, sign = "kept", "good"
-    elif out.at_least_s is not None and out.at_least_s > limit:
-        judged, sign = NOT_KEPT, "cost"
     objective = f"within {seconds(limit)}" if limit is not None else "none is set"
     return Measured(RECOVERY, objective, out.figure, judged, sign)
 
@@ -124,17 +118,20 @@ def _bounded(name: str, limit: float | None, accepted: object, bound: Mapping[st
     at_most, likely = number(bound.get("at_most")), number(bound.get("likely"))
     result = f"at most {count(at_most)}" if at_most is not None else NOT_KNOWN
     result += f", likely {count(likely)}" if likely is not None and likely != at_most else ""
-    judged, sign = "cannot tell", "open"
-    if limit is None:
-        judged, sign = "no objective", "info"
-    elif at_most is not None and at_most <= limit:
-        judged, sign = "kept", "good"
-    elif likely is not None and likely > limit:
-        judged, sign = NOT_KEPT, "cost"
+    judged, sign = _judged(limit, at_most, likely)
     if accepted is not None and judged != "kept":
         figure = number(accepted)
         judged += f"; a person accepted {accepted if figure is None else many(int(figure), 'message')}"
     return Measured(name, f"at most {count(limit)}" if limit is not None else "none is set", result, judged, sign)
+
+
+def _judged(limit: float | None, at_most: float | None, least: float | None) -> tuple[str, str]:
+    """How a figure stands to its limit, by what it is at most, and at least or likely; and the sign of that."""
+    if limit is None:
+        return "no objective", "info"
+    if at_most is not None and at_most <= limit:
+        return "kept", "good"
+    return (NOT_KEPT, "cost") if least is not None and least > limit else ("cannot tell", "open")
 
 
 def outage(story: Story, material: Material) -> Outage:

@@ -192,28 +192,21 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
         yield found("DR-RPO-003.at_end", where=where, age=f"{elapsed_us / US:.0f}", end=death.text)
     untold = any(None in (queue.lost, queue.duplicates) for queue in pair.apart.queues.values())
     if (pair.lost is None or pair.duplicates is None) and not untold:
-        yield _unbounded(pair, pair.lost_read_us, where, elapsed_us)
+        why = (
+            "too few readings before it show the rate, or readings are missing after a quiet time, or a figure was not "
+            "read"
+        )
+        why = "it lies in the future of this machine's clock" if elapsed_us < 0 else why
+        if pair.overtaken is not None:
+            why = f"{pair.overtaken} message(s) came to the other site since, more than the rate before explains"
+        yield found("DR-RPO-011", where=where, moment=stamp(moment(pair.lost_read_us)), why=why)
     elif pair.lost is not None and not is_summed:
         yield found("DR-RPO-010", where=where, at=stamp(moment(pair.lost.us)), arrived=_came(pair.lost, death))
-    yield from _left(pair, site)
-
-
-def _left(pair: Pair, site: str) -> Iterator[Finding]:
-    """Findings on copies of processed messages that lost acknowledgements left at the other site."""
+    # Copies of processed messages that lost acknowledgements left at the other site.
     if unread := [name for name, number in pair.left.items() if number is None]:
         yield found("DR-RPO-021", pair=pair.name, site=site, unread=some(unread))
     if left := [f"{name}: {number}" for name, number in pair.left.items() if number]:
         yield found("DR-RPO-022", pair=pair.name, site=site, left=some(left))
-
-
-def _unbounded(pair: Pair, read_us: int, where: str, elapsed_us: int) -> Finding:
-    why = (
-        "too few readings before it show the rate, or readings are missing after a quiet time, or a figure was not read"
-    )
-    why = "it lies in the future of this machine's clock" if elapsed_us < 0 else why
-    if pair.overtaken is not None:
-        why = f"{pair.overtaken} message(s) came to the other site since, more than the rate before explains"
-    return found("DR-RPO-011", where=where, moment=stamp(moment(read_us)), why=why)
 
 
 AHEAD_US: Final = 60 * US

@@ -18,7 +18,7 @@ from dr_ctl.rpo.core.calibration import Tested
 from dr_ctl.rpo.core.cut import SECOND
 from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantity
 from dr_ctl.rpo.core.rows import TOTAL, class_name
-from dr_ctl.rpo.core.scope import Ask, Facts, OfScope, Peak, pair_of
+from dr_ctl.rpo.core.scope import Ask, Facts, OfScope, pair_of
 from dr_ctl.rpo.estimate.request import Request, store
 from dr_ctl.rpo.estimate.result import (
     BINS,
@@ -29,7 +29,6 @@ from dr_ctl.rpo.estimate.result import (
     Estimate,
     EstimateAnswer,
     FlowEstimate,
-    LossLimit,
     Objectives,
     Outage,
     QueueShare,
@@ -66,35 +65,25 @@ def shares(facts: Facts) -> tuple[QueueShare, ...]:
 
 def advice(
     scopes: Mapping[str, OfScope], facts: Facts, queues: Sequence[QueueShare], objectives: Objectives | None
-) -> tuple[str, ...]:
+) -> Iterator[str]:
     """In the order of worth."""
     total = scopes[TOTAL]
-    if not queues and not _is_wide(total.figures):
-        return ()
-    limit = objectives.loss.messages if objectives is not None else None
-    when = [] if total.peak is None else [_when(total.peak, limit)]
-    return (*when, *_link(scopes, facts), *_queue(queues), *_readings(total.figures, facts))
-
-
-def _when(peak: Peak, limit: int | None) -> str:
-    """When it was above the limit, by what was likely; without one, when it was most."""
-    if not peak.times:
-        return (
-            f"Worst moment: about {stamp(moment(peak.at_us))}. A failure then would likely lose {peak.most} message(s)."
+    bound, likely, peak = total.figures.loss.p99, total.figures.loss.likely.p99, total.peak
+    is_wide = bound is not None and likely is not None and bound > WIDE * max(likely, 1)
+    if not queues and not is_wide:
+        return
+    if peak is not None and not peak.times:
+        at = stamp(moment(peak.at_us))
+        yield f"Worst moment: about {at}. A failure then would likely lose {peak.most} message(s)."
+    elif peak is not None:  # when it was above the limit, by what was likely
+        limit = objectives.loss.messages if objectives is not None else None
+        times = "once" if peak.times == 1 else f"{peak.times} times"
+        yield (
+            f"A failure would likely have lost more than {if_known(limit)} {times} in the history, the longest time "
+            f"for about {duration(float(peak.longest_us) / SECOND)} from {stamp(moment(peak.from_us))} on: check link "
+            "and consumers at that time."
         )
-    times = "once" if peak.times == 1 else f"{peak.times} times"
-    return (
-        f"A failure would likely have lost more than {if_known(limit)} {times} in the history, the "
-        "longest time for about "
-        f"{duration(float(peak.longest_us) / SECOND)} from {stamp(moment(peak.from_us))} on: check link "
-        "and consumers at "
-        "that time."
-    )
-
-
-def _link(scopes: Mapping[str, OfScope], facts: Facts) -> Iterator[str]:
-    """Links that carried less than came while something waited."""
-    for flow in facts.flows:
+    for flow in facts.flows:  # links that carried less than came while something waited
         scope = scopes[flow]
         if scope.shipped is not None and scope.came is not None and scope.shipped < scope.came:
             yield (
@@ -102,25 +91,13 @@ def _link(scopes: Mapping[str, OfScope], facts: Facts) -> Iterator[str]:
                 f"for a tenth of the time, while up to {scope.came:.0f} a second arrived: a faster link "
                 "reduces the loss."
             )
-
-
-def _queue(queues: Sequence[QueueShare]) -> Iterator[str]:
     if queues and queues[0].share >= MOST:
         first = queues[0]
         yield (
             f"{first.share:.0%} of what was likely lost lay in {first.name} of pair {first.pair}, at most {first.most} "
             "in one sample: faster consumers there reduce it, because a consumed message is not lost."
         )
-
-
-def _is_wide(figures: Figures) -> bool:
-    bound, likely = figures.loss.p99, figures.loss.likely.p99
-    return bound is not None and likely is not None and bound > WIDE * max(likely, 1)
-
-
-def _readings(figures: Figures, facts: Facts) -> Iterator[str]:
-    """What narrows the bound and not the loss."""
-    if _is_wide(figures) and facts.spacing_us >= NEAR_US:
+    if is_wide and facts.spacing_us >= NEAR_US:  # what narrows the bound and not the loss
         yield (
             "The bound is far above the likely value because samples are "
             f"{duration(facts.spacing_us / SECOND)} apart: a "
@@ -139,91 +116,6 @@ def nothing_of(site: str | None, known: set[str]) -> Finding:
     if site is None:
         return found("DR-RPO-004", others=others)
     return found("DR-RPO-005.nothing_of_site", site=site, others=others)
-
-
-def waiting(site: str, serving: str | None) -> list[Finding]:
-    """Tell of a site that does not serve: things in its outflow came from the other, since that serves."""
-    if serving in (None, site):
-        return []
-    return [found("DR-RPO-023", serving=serving, site=site)]
-
-
-def stale(facts: Facts, stale_s: float) -> list[Finding]:
-    limit_s = max(STALE_AT_LEAST_S, STALE_POLLS * facts.spacing_us / 1e6)
-    newest_us = facts.span_us[1]
-    findings = []
-    if stale_s > limit_s:
-        findings.append(found("DR-RPO-003.newest", age=f"{stale_s:.0f}", at=stamp(moment(newest_us))))
-    for pair, flows in sorted(facts.pairs.items()):
-        last_us = max(flow.last_us for flow in flows)
-        behind_s = (newest_us - last_us) / 1e6
-        if behind_s > limit_s:
-            findings.append(found("DR-RPO-006", pair=pair, behind=f"{behind_s:.0f}", at=stamp(moment(last_us))))
-    return findings
-
-
-def ahead(newest_us: int, now_us: int, files: tuple[int, int] | None) -> list[Finding]:
-    """Tell of readings in the future of this machine's clock: of those that are left out (how many files, and the
-    last), or else of the newest."""
-    if files is not None:
-        return [found("DR-RPO-020.left_out", files=files[0], last=stamp(moment(files[1])))]
-    ahead_s = (newest_us - now_us) / 1e6
-    if ahead_s <= STALE_AT_LEAST_S:
-        return []
-    return [found("DR-RPO-020.newest", ahead=f"{ahead_s:.0f}", at=stamp(moment(newest_us)))]
-
-
-def uncertain(total: OfScope) -> list[Finding]:
-    findings = []
-    if total.floor_us:
-        findings.append(found("DR-RPO-007", time=duration(total.floor_us / 1000000.0)))
-    if total.taken_over_us:
-        findings.append(found("DR-RPO-033", time=duration(total.taken_over_us / 1e6)))
-    unexplained = total.figures.unexplained
-    if unexplained is not None and unexplained > UNEXPLAINED:
-        findings.append(found("DR-RPO-019", unexplained=f"{unexplained:.1%}"))
-    return findings
-
-
-def uncovered(seen: Coverage) -> list[Finding]:
-    """Time for which nobody can say what was under way: often that in which most was."""
-    if seen.uncovered <= UNCOVERED or seen.late_us + seen.unseen_us <= STALE_AT_LEAST_S * 1e6:
-        return []
-    late = f", for {duration(seen.late_us / 1e6)} because samples came late" if seen.late_us else ""
-    return [found("DR-RPO-024", uncovered=f"{seen.uncovered:.0%}", late=late)]
-
-
-def without_queues(objectives: Objectives | None, facts: Facts) -> list[Finding]:
-    """Classes that no queue of the history belongs to."""
-    classes = objectives.classes if objectives is not None else ()
-    names = [", ".join(of.queues) for number, of in enumerate(classes) if class_name(number) not in facts.classes]
-    return [found("DR-RPO-025", queues=name) for name in names]
-
-
-def inside(estimated: Estimate, objectives: Objectives | None) -> list[Finding]:
-    """Limits that the history does not settle: the 99th percentile keeps them, its interval does not."""
-    if objectives is None:
-        return []
-    limits = [("in total", estimated.total, objectives.loss)]
-    limits += [(", ".join(e.queues), f.figures, e.loss) for e, f in zip(objectives.classes, estimated.classes, strict=True)]  # fmt: skip  # noqa: E501
-    return [
-        found("DR-RPO-026", name=name, what=what)
-        for name, figures, limit in limits
-        for what in _open(figures, limit)
-    ]  # fmt: skip
-
-
-def _open(figures: Figures, limit: LossLimit) -> list[str]:
-    asked = (("the loss", figures.loss, limit.messages), ("the age", figures.age_s, limit.age_s))
-    undecided = []
-    for what, figure, most in asked:
-        ends = figure.ci95.get("p99")
-        if most is None or ends is None or figure.p99 is None or figure.p99 > most:
-            continue
-        top = ends[1] if ends[1] is not None else figure.max
-        if top is None or top > most:
-            undecided.append(what)
-    return undecided
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,20 +175,65 @@ def _answer(asked: Request, made: Made, now_us: int, charted: bool) -> EstimateA
         tuple(_flows(made.site, scopes, facts)),
         classes,
         queues,
-        advice(scopes, facts, queues, objectives),
+        tuple(advice(scopes, facts, queues, objectives)),
         _outage(facts),
     )
-    findings = [
-        *waiting(made.site, made.serving),
-        *stale(facts, stale_s),
-        *ahead(facts.span_us[1], now_us, made.ahead),
-        *uncertain(total),
-        *uncovered(coverage),
-        *without_queues(objectives, facts),
-        *inside(estimated, objectives),
-    ]
+    findings = (*_of_readings(made, stale_s, now_us), *_of_figures(total, coverage, estimated, facts, objectives))
     drawn = None if total.drawn is None else curves_of(total.drawn, facts.span_us)
     return EstimateAnswer(estimated, (*made.findings, *findings), drawn)
+
+
+def _of_readings(made: Made, stale_s: float, now_us: int) -> Iterator[Finding]:
+    """Where and when it was read."""
+    facts, newest_us = made.facts, made.facts.span_us[1]
+    if made.serving not in (None, made.site):  # things in its outflow came from the other, since that serves
+        yield found("DR-RPO-023", serving=made.serving, site=made.site)
+    limit_s = max(STALE_AT_LEAST_S, STALE_POLLS * facts.spacing_us / 1e6)
+    if stale_s > limit_s:
+        yield found("DR-RPO-003.newest", age=f"{stale_s:.0f}", at=stamp(moment(newest_us)))
+    for pair, flows in sorted(facts.pairs.items()):
+        last_us = max(flow.last_us for flow in flows)
+        behind_s = (newest_us - last_us) / 1e6
+        if behind_s > limit_s:
+            yield found("DR-RPO-006", pair=pair, behind=f"{behind_s:.0f}", at=stamp(moment(last_us)))
+    ahead_s = (newest_us - now_us) / 1e6
+    if made.ahead is not None:
+        yield found("DR-RPO-020.left_out", files=made.ahead[0], last=stamp(moment(made.ahead[1])))
+    elif ahead_s > STALE_AT_LEAST_S:
+        yield found("DR-RPO-020.newest", ahead=f"{ahead_s:.0f}", at=stamp(moment(newest_us)))
+
+
+def _of_figures(
+    total: OfScope, seen: Coverage, estimated: Estimate, facts: Facts, objectives: Objectives | None
+) -> Iterator[Finding]:
+    """What the figures leave open."""
+    if total.floor_us:
+        yield found("DR-RPO-007", time=duration(total.floor_us / 1e6))
+    if total.taken_over_us:
+        yield found("DR-RPO-033", time=duration(total.taken_over_us / 1e6))
+    unexplained = total.figures.unexplained
+    if unexplained is not None and unexplained > UNEXPLAINED:
+        yield found("DR-RPO-019", unexplained=f"{unexplained:.1%}")
+    # Time for which nobody can say what was under way is often that in which most was.
+    if seen.uncovered > UNCOVERED and seen.late_us + seen.unseen_us > STALE_AT_LEAST_S * 1e6:
+        late = f", for {duration(seen.late_us / 1e6)} because samples came late" if seen.late_us else ""
+        yield found("DR-RPO-024", uncovered=f"{seen.uncovered:.0%}", late=late)
+    if objectives is None:
+        return
+    for number, loss_class in enumerate(objectives.classes):
+        if class_name(number) not in facts.classes:
+            yield found("DR-RPO-025", queues=", ".join(loss_class.queues))
+    limits = [("in total", estimated.total, objectives.loss)]
+    for of_class, loss_class in zip(estimated.classes, objectives.classes, strict=True):
+        limits.append((", ".join(loss_class.queues), of_class.figures, loss_class.loss))
+    for name, figures, limit in limits:
+        for what, figure, most in (("the loss", figures.loss, limit.messages), ("the age", figures.age_s, limit.age_s)):
+            ends = figure.ci95.get("p99")
+            if most is None or ends is None or figure.p99 is None or figure.p99 > most:
+                continue
+            top = ends[1] if ends[1] is not None else figure.max
+            if top is None or top > most:  # the 99th percentile keeps the limit, its interval does not
+                yield found("DR-RPO-026", name=name, what=what)
 
 
 def ask_of(asked: Request, made: Made, bins: int, horizons_s: tuple[float, ...] = ()) -> Ask:

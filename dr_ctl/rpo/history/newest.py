@@ -348,20 +348,20 @@ def nodes(history: Path | Place, site: str) -> Sequence[tuple[str, str, datetime
     """Other nodes of a site's brokers than the settings name: pair, name and latest moment of each that was told with
     the last whole reading of its broker, or since. What an earlier reading told, and a later one of the same broker did
     not, is over."""
-    return read(history, lambda files: _nodes(files, site))[0]
 
+    def listed(files: Sources) -> Sequence[tuple[str, str, datetime]]:
+        latest: dict[tuple[str, str], datetime] = {}
+        read_at: dict[str, datetime] = {}
+        for rows in _newest(files, site, ("ts", "pair", "kind", "name")):
+            for (pair, name), at in _latest(rows, "node", "name").items():
+                latest[pair, name] = max(at, latest.get((pair, name), at))
+            for (pair,), at in _latest(rows, "queue").items():
+                read_at[pair] = max(at, read_at.get(pair, at))
+            if read_at:
+                break  # earlier files tell of earlier readings
+        return [(*key, at) for key, at in latest.items() if at >= read_at.get(key[0], at)]
 
-def _nodes(files: Sources, site: str) -> Sequence[tuple[str, str, datetime]]:
-    latest: dict[tuple[str, str], datetime] = {}
-    read_at: dict[str, datetime] = {}
-    for rows in _newest(files, site, ("ts", "pair", "kind", "name")):
-        for (pair, name), at in _latest(rows, "node", "name").items():
-            latest[pair, name] = max(at, latest.get((pair, name), at))
-        for (pair,), at in _latest(rows, "queue").items():
-            read_at[pair] = max(at, read_at.get(pair, at))
-        if read_at:
-            break  # earlier files tell of earlier readings
-    return [(*key, at) for key, at in latest.items() if at >= read_at.get(key[0], at)]
+    return read(history, listed)[0]
 
 
 def _latest(rows: pa.Table, kind: str, *by: str) -> dict[tuple[str, ...], datetime]:
@@ -400,30 +400,27 @@ def spells(
 ) -> tuple[list[Spell], list[Finding]]:
     """The spells of each site, in the order of their first readings; findings name what could not be read. `since`
     leaves out earlier readings."""
-    (listed, findings), silent = read(history, lambda files: _spells(files, sites, since), within_s=_WITHIN_S)
-    return listed, [*silent, *findings]
-
-
-def _spells(files: Sources, sites: Sequence[str], since: datetime | None) -> tuple[list[Spell], list[Finding]]:
-    findings: list[Finding] = []
     is_role = pc.field("kind") == "site"
     if since is not None:
         is_role &= pc.field("ts") >= moment(micros(since))
-    listed: list[Spell] = []
-    for site in sites:
+
+    def of_site(files: Sources, site: str, findings: list[Finding]) -> Iterator[Spell]:
         # The last minute's readings may stand in a file already: the same readings twice are the same spells.
         sources = chain(files.newest_first(site, since), files.tails(site))
-        listed += _of_site(site, rows_of(sources, findings, ["ts", "name"], is_role).sort_by("ts"))
-    return sorted(listed, key=lambda spell: spell.first), findings
+        readings = rows_of(sources, findings, ["ts", "name"], is_role).sort_by("ts")
+        names = readings["name"].combine_chunks().dictionary_encode()
+        codes, at = names.indices.to_numpy(), readings["ts"].cast(pa.int64()).to_numpy()
+        begins = [0, *(np.flatnonzero(np.diff(codes)) + 1)] if len(at) else []
+        for begin, end in zip(begins, [*begins[1:], len(codes)], strict=False):
+            role = names.dictionary[int(codes[begin])].as_py()
+            yield Spell(site, role, moment(int(at[begin])), moment(int(at[end - 1])))
 
+    def listed(files: Sources) -> tuple[list[Spell], list[Finding]]:
+        findings: list[Finding] = []
+        return [spell for site in sites for spell in of_site(files, site, findings)], findings
 
-def _of_site(site: str, readings: pa.Table) -> Iterator[Spell]:
-    names = readings["name"].combine_chunks().dictionary_encode()
-    codes, at = names.indices.to_numpy(), readings["ts"].cast(pa.int64()).to_numpy()
-    begins = [0, *(np.flatnonzero(np.diff(codes)) + 1)] if len(at) else []
-    for begin, end in zip(begins, [*begins[1:], len(codes)], strict=False):
-        role = names.dictionary[int(codes[begin])].as_py()
-        yield Spell(site, role, moment(int(at[begin])), moment(int(at[end - 1])))
+    (listed_spells, findings), silent = read(history, listed, within_s=_WITHIN_S)
+    return sorted(listed_spells, key=lambda spell: spell.first), [*silent, *findings]
 
 
 def takeovers(history: Path | Place, sites: Sequence[str], since: datetime) -> list[Takeover]:
@@ -457,26 +454,24 @@ def excerpt(
     history: Path | Place, sites: Sequence[str], since: datetime, until: datetime
 ) -> tuple[dict[str, bytes], list[Finding]]:
     """The files by their names below a root of their own, one a site; findings name what could not be read."""
-    (written, findings), silent = read(history, lambda files: _excerpt(files, sites, since, until), within_s=_WITHIN_S)
-    return written, [*silent, *findings]
-
-
-def _excerpt(
-    files: Sources, sites: Sequence[str], since: datetime, until: datetime
-) -> tuple[dict[str, bytes], list[Finding]]:
-    findings: list[Finding] = []
     within = (pc.field("ts") >= moment(micros(since))) & (pc.field("ts") <= moment(micros(until)))
-    written = {}
-    for site in sites:
-        rows = rows_of(files.newest_first(site, since, until), findings, where=within).sort_by("ts")
-        newest = pc.max(rows["ts"]).as_py()
-        # What stands in a tail comes into a file later, and fewer of it.
-        later = within if newest is None else within & (pc.field("ts") > newest)
-        rows = pa.concat_tables([rows, rows_of(files.tails(site), findings, where=later)])
-        if rows.num_rows:
-            first = pc.min(rows["ts"]).as_py()
-            buffer = pa.BufferOutputStream()
-            pq.write_table(rows, buffer, **WRITTEN)
-            name = folder_of((first.date(), site), Path()) / name_of(first)
-            written[name.as_posix()] = bytes(buffer.getvalue().to_pybytes())
-    return written, findings
+
+    def packed(files: Sources) -> tuple[dict[str, bytes], list[Finding]]:
+        findings: list[Finding] = []
+        written = {}
+        for site in sites:
+            rows = rows_of(files.newest_first(site, since, until), findings, where=within).sort_by("ts")
+            newest = pc.max(rows["ts"]).as_py()
+            # What stands in a tail comes into a file later, and fewer of it.
+            later = within if newest is None else within & (pc.field("ts") > newest)
+            rows = pa.concat_tables([rows, rows_of(files.tails(site), findings, where=later)])
+            if rows.num_rows:
+                first = pc.min(rows["ts"]).as_py()
+                buffer = pa.BufferOutputStream()
+                pq.write_table(rows, buffer, **WRITTEN)
+                name = folder_of((first.date(), site), Path()) / name_of(first)
+                written[name.as_posix()] = bytes(buffer.getvalue().to_pybytes())
+        return written, findings
+
+    (written, findings), silent = read(history, packed, within_s=_WITHIN_S)
+    return written, [*silent, *findings]
