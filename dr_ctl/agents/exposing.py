@@ -141,33 +141,26 @@ def exposing(address: str | None) -> Iterator[Board]:
         thread.join()
 
 
-class _Collector:
-    """The board's figures as prometheus_client takes them: a family for each name."""
-
-    def __init__(self, board: Board) -> None:
-        self._board = board
-
-    def collect(self) -> Iterator[Family]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - as below
-
-        metrics = self._board.shown.metrics
-        for name in dict.fromkeys(figure.name for figure in metrics):
-            same = [figure for figure in metrics if figure.name == name]
-            labels = [label for label, _ in same[0].labels]
-            counts = name.endswith(_COUNTS)
-            family = CounterMetricFamily if counts else GaugeMetricFamily
-            made = family(name.removesuffix(_COUNTS) if counts else name, same[0].help, labels=labels)
-            for figure in same:
-                made.add_metric([value for _, value in figure.labels], _number(figure.value))
-            yield made
-
-
 def registry_of(board: Board) -> CollectorRegistry:
-    """A registry of these figures alone: none of the process's own."""
+    """A registry of these figures alone, a family for each name: none of the process's own."""
     from prometheus_client import CollectorRegistry  # noqa: PLC0415 - only who serves figures pays for it
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
+
+    class Figures:
+        def collect(self) -> Iterator[Family]:
+            metrics = board.shown.metrics
+            for name in dict.fromkeys(figure.name for figure in metrics):
+                same = [figure for figure in metrics if figure.name == name]
+                labels = [label for label, _ in same[0].labels]
+                counts = name.endswith(_COUNTS)
+                family = CounterMetricFamily if counts else GaugeMetricFamily
+                made = family(name.removesuffix(_COUNTS) if counts else name, same[0].help, labels=labels)
+                for figure in same:
+                    made.add_metric([value for _, value in figure.labels], _number(figure.value))
+                yield made
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(board))
+    registry.register(Figures())
     return registry
 
 

@@ -113,15 +113,11 @@ def _parts(files: RunFiles, installation: Installation | None) -> tuple[dict[str
     if installation is None:
         findings.append(found("DR-BUNDLE-001.no_settings"))
         return parts, findings
-    parts["settings.yaml"] = _settings(installation)
-    looks, more = _looks(installation, about)
-    return {**parts, **looks}, [*findings, *more]
-
-
-def _settings(installation: Installation) -> bytes:
     head = f"# {installation.file.name} as dr-ctl read it, without comments, defaults, secrets and words of commands\n"
     text = yaml.safe_dump(redacted(installation.settings), sort_keys=False, allow_unicode=True, width=120)
-    return (head + text).encode()
+    parts["settings.yaml"] = (head + text).encode()
+    looks, more = _looks(installation, about)
+    return {**parts, **looks}, [*findings, *more]
 
 
 def _looks(installation: Installation, about: Record) -> tuple[dict[str, bytes], list[Finding]]:

@@ -34,8 +34,9 @@ def systemd(caller: Caller, out: Path, state: Path | None, does: Sequence[str] =
     state = (state or STATE).absolute()
     handed = credentials(installation)
     writable = [path for path in dict.fromkeys((state, installation.history.near)) if not path.is_relative_to(STATE)]
+    program = Path(sys.executable).parent / "dr-ctl"  # of this installation of dr-ctl, where the units find it
     values = {
-        "program": _program(),
+        "program": program if program.exists() else Path(sys.argv[0]).absolute(),
         "config": installation.file,
         "state": state,
         "user": USER,
@@ -97,12 +98,6 @@ def credentials(installation: Installation) -> Mapping[str, Path]:
     if twice := [name for name, count in Counter(path.name for path in paths).items() if count > 1]:
         raise UsageError(f"several files of passwords have one name: {some(twice)}", remedy="Name them differently.")
     return {path.name: path for path in paths}
-
-
-def _program() -> Path:
-    """The command of this installation of dr-ctl, where the units find it."""
-    beside = Path(sys.executable).parent / "dr-ctl"
-    return beside if beside.exists() else Path(sys.argv[0]).absolute()
 
 
 def _written(out: Path, names: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@ its checks, and the sentences on them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from dr_ctl.application.plans import StoredFigures
@@ -55,30 +55,22 @@ def of_site(installation: Installation, site: str) -> Found:
     return stored(installation.history, site)
 
 
-def _lines(estimate: Stored, now: datetime, limits: Objectives | None) -> str:
-    """The figures that are seldom exceeded, how old they are, and which objectives they miss. What a failover would
-    cost now is no estimate's to say: `if_lost` has it."""
-    total, age = estimate.data["total"], duration(round(estimate.age_s(now)))
-    worst = f"{figures(total, 'p99')}; {verdict(estimate.data, limits)}"
-    first = f"estimate of {estimate.data['site']}, {age} old: p99 of all readings: {worst}"
-    before = as_of(estimate.data)
-    return "\n".join([first, *([f"  {before}"] if before else [])])
-
-
 def figure(value: Json) -> str:
     return "not known" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def with_age(installation: Installation, site: str) -> tuple[AgedEstimate | None, str, list[Finding]]:
-    """The estimate of a site for `status` and plans, the lines on it, the findings."""
+    """The estimate of a site for `status` and plans; the figures that are seldom exceeded, how old they are, and which
+    objectives they miss; the findings. What a failover would cost now is no estimate's to say: `if_lost` has it."""
     answer, now = of_site(installation, site), system().now()
     if answer.stored is None:
         return None, "", list(answer.findings)
-    line = _lines(answer.stored, now, objectives(installation))
-    stale = []
-    if answer.stored.age_s(now) > FRESH_S:
-        stale.append(found("DR-RPO-018", site=site, age=duration(round(answer.stored.age_s(now)))))
-    return answer.stored.as_of(now), line, stale
+    data, age = answer.stored.data, duration(round(answer.stored.age_s(now)))
+    worst = f"{figures(data['total'], 'p99')}; {verdict(data, objectives(installation))}"
+    lines = [f"estimate of {data['site']}, {age} old: p99 of all readings: {worst}"]
+    lines += [f"  {before}"] if (before := as_of(data)) else []
+    stale = [found("DR-RPO-018", site=site, age=age)] if answer.stored.age_s(now) > FRESH_S else []
+    return answer.stored.as_of(now), "\n".join(lines), stale
 
 
 def beside_plan(installation: Installation, result: Result) -> Result:
@@ -247,8 +239,12 @@ class Preflight:
             self._estimating = Estimating(request(self._installation))
 
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
+        limits = objectives(self._installation)
         if self._stored is not None:
-            return _stored(self._stored, objectives(self._installation))
+            now = system().now()
+            age = duration(round(self._stored.age_s(now)))
+            text = f"{_summary({'data': self._stored.data}, limits)}; as stored {age} ago"
+            return Done(text, {"estimate": document(self._stored.as_of(now))}, _findings(self._stored.findings))
         if self._lacking is not None:  # a shape of the installation, which no move waits for
             return NotNeeded.of(found("DR-PART-002", remedy=self._lacking.remedy))
         estimating = self._estimating
@@ -261,24 +257,13 @@ class Preflight:
         self.abandon()
         if is_late:
             return NotNeeded.of(found("DR-RPO-008", within=f"{within_s:g}"))
-        return _outcome(answer, objectives(self._installation))
+        if "error" in answer:
+            return NotNeeded.of(found("DR-RPO-009", remedy=str(answer.get("remedy", "")), why=answer["error"]))
+        return Done(_summary(answer, limits), {"estimate": answer["data"]}, _findings(answer["findings"]))
 
     def abandon(self) -> None:
         if self._estimating is not None:
             self._estimating.end()
-
-
-def _stored(estimate: Stored, limits: Objectives | None) -> Outcome:
-    now = system().now()
-    text = _summary({"data": estimate.data}, limits)
-    text = f"{text}; as stored {duration(round(estimate.age_s(now)))} ago"
-    return Done(text, {"estimate": document(estimate.as_of(now))}, _findings(estimate.findings))
-
-
-def _outcome(answer: dict[str, Any], limits: Objectives | None) -> Outcome:
-    if "error" in answer:
-        return NotNeeded.of(found("DR-RPO-009", remedy=str(answer.get("remedy", "")), why=answer["error"]))
-    return Done(_summary(answer, limits), {"estimate": answer["data"]}, _findings(answer["findings"]))
 
 
 def _findings(rows: Iterable[Mapping[str, Any]]) -> tuple[Finding, ...]:

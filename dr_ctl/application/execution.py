@@ -31,7 +31,7 @@ from dr_ctl.engine.context import StopAtOnce, StopRequest, stoppable
 from dr_ctl.engine.disk import NoRoom
 from dr_ctl.engine.executor import Callbacks, RunResult
 from dr_ctl.engine.holding import Lease
-from dr_ctl.engine.journal import Entry, Journal, JournalDamaged, RunState, fenced_at, let_in_at, outage_s
+from dr_ctl.engine.journal import Journal, JournalDamaged, RunState, fenced_at, let_in_at, outage_s
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
 from dr_ctl.engine.plan import Plan, RunOptions
 from dr_ctl.engine.ports import Done, Estimator, UnitSnapshot
@@ -95,6 +95,14 @@ class Run:
         lock.note_pauses(self.lease, decided.baseline)
         decided = replace(decided, findings=(*decided.findings, *self.lease.findings()))
 
+        def estimator(journal: Journal) -> Estimator:
+            """The maker of the run's estimate, by the journal before this process."""
+            entries, installation = journal.entries(), self.opened.installation
+            if exposure is not None:
+                return NoEstimating(installation, exposure.lost)
+            is_out = fenced_at(entries) is not None and outage_s(entries) is None
+            return NoEstimating(installation) if is_out else Preflight(installation, decided.source)
+
         def act(journal: Journal, stop: StopRequest) -> RunResult[Snapshot]:
             def begun() -> None:
                 """Close the interrupted run that this one replaces, without undoing its changes."""
@@ -107,7 +115,7 @@ class Run:
                 decided,
                 self.opened.topology.driver(self.lease),
                 journal,
-                estimator=self._estimator(decided, exposure, journal.entries()),
+                estimator=estimator(journal),
                 stop=stop,
                 clock=self.opened.clock,
                 listener=listener,
@@ -140,15 +148,6 @@ class Run:
             "about": installation_facts(self.opened.installation),
             **approved,
         }
-
-    def _estimator(self, decided: Plan, exposure: LossBound | None, entries: Sequence[Entry]) -> Estimator:
-        """The maker of the run's estimate; `entries` are the journal before this process."""
-        installation = self.opened.installation
-        if exposure is not None:
-            return NoEstimating(installation, exposure.lost)
-        if fenced_at(entries) is not None and outage_s(entries) is None:
-            return NoEstimating(installation)
-        return Preflight(installation, decided.source)
 
     def _callbacks(self, begun: Callable[[], None]) -> Callbacks:
         installation, people = self.opened.installation, self.caller.people

@@ -315,19 +315,14 @@ def _value(value: Json) -> str:
     return text.removesuffix("\n").removesuffix("\n...").strip()
 
 
-def example(topology: str) -> str:
-    """The example of a topology, which came with dr-ctl. Raises `UsageError`."""
-    registry.PROPOSERS.named(topology)
-    return (machine.shipped("examples") / f"{topology}.yaml").read_text(encoding="utf-8")
-
-
 def write_example(topology: str, out: Path) -> Result:
-    """Write the example of a topology, for installations whose brokers cannot be asked yet."""
-    text = example(topology)
+    """Write the example of a topology, which came with dr-ctl, for installations whose brokers cannot be asked yet.
+    Raises `UsageError`."""
+    registry.PROPOSERS.named(topology)
     if out.exists():
         raise UsageError(f"{out} is there already", remedy="Name another file: --out FILE. Nothing was written.")
     with writing(out, "Name another file: --out FILE."):
-        write_text(out, text)
+        write_text(out, (machine.shipped("examples") / f"{topology}.yaml").read_text(encoding="utf-8"))
     text = f"{out}: the example of {topology}; adapt it, then `dr-ctl validate`"
     return Result(ExitCode.OK, text, data=InitData(out, topology))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -59,11 +60,8 @@ def past(files: RunFiles, clock: Clock, how: RunOptions) -> RunState:
     """Read what the interrupted run wrote. Opening the journal for writing shows that its process is gone."""
     if how.dry_run:
         return replay(read_entries(files.journal))
-    journal = Journal(files.journal, clock)
-    try:
+    with closing(Journal(files.journal, clock)) as journal:
         return journal.replay()
-    finally:
-        journal.close()
 
 
 def no_open_run() -> Result:

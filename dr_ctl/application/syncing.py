@@ -72,7 +72,10 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
             except LoginRefused as error:
                 agent.end(str(error))
                 return _not_let_in(error)
-    return _ended(standing)
+    kept = standing.kept
+    deleted, left = _sum(kept, "deleted"), _sum(kept, "waiting") + _sum(kept, "unconfirmed")
+    text = f"{standing.why}; {deleted} copies deleted, {left} announced and not deleted"
+    return Result(ExitCode.OK, text, kept.findings, SettleData(deleted=deleted, left=left, queues=kept.queues))
 
 
 def hold(caller: Caller, reason: str) -> Result:
@@ -142,13 +145,6 @@ def _followed(caller: Caller, agent: SyncAgent, board: Board | None, until: floa
             return standing
         if until is not None and clock.monotonic() >= until:
             return agent.end("the time is over")
-
-
-def _ended(standing: Standing) -> Result:
-    kept = standing.kept
-    deleted, left = _sum(kept, "deleted"), _sum(kept, "waiting") + _sum(kept, "unconfirmed")
-    text = f"{standing.why}; {deleted} copies deleted, {left} announced and not deleted"
-    return Result(ExitCode.OK, text, kept.findings, SettleData(deleted=deleted, left=left, queues=kept.queues))
 
 
 def _refused(finding: Finding) -> Result:

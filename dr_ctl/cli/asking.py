@@ -23,7 +23,9 @@ _OTHERS: Final = {FAILOVER: ("max_outage_s", "cut_in_flight"), REINSTATE: ("max_
 
 def asked(session: Session, operation: str, given: Mapping[str, Any], reason: str | None) -> Ask:
     """Make the question out of the options; raises `UsageError` where one is not well formed."""
-    operation = _whole(given["operation"]) if "operation" in given else operation
+    operation = given.get("operation", operation)
+    if "operation" in given and operation not in ALL:
+        raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(ALL)}.")
     without = (*_NAMING, *(_OTHERS.get(operation, _LOSS) if "operation" in given else ()))
     read = {name: _read(session, name, value) for name, value in given.items() if name not in without}
     options = {"reason": reason} | read
@@ -74,13 +76,6 @@ def must_be_site(session: Session, named: str) -> list[str]:
     if named not in sites:
         raise UsageError(f"no site {named} in the settings", remedy=f"The sites are {' and '.join(sites)}.")
     return sites
-
-
-def _whole(operation: str) -> str:
-    """The operation that was named, where it is a whole one; raises `UsageError`."""
-    if operation not in ALL:
-        raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(ALL)}.")
-    return operation
 
 
 def run_options(session: Session, given: Mapping[str, Any]) -> RunOptions:

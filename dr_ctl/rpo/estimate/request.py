@@ -10,10 +10,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -218,44 +219,32 @@ def store(history: Place, answer: EstimateAnswer, now: datetime) -> None:
 
 def stored(history: Path | Place, site: str) -> Found:
     """Read what is kept of a site: on this machine; where that is nothing or old, where the history is."""
-    if isinstance(history, Path):
-        return _read(history, site)
-    near = _read(history.near, site)
-    now = system().now()
+    history = Place.at(history) if isinstance(history, Path) else history
+    path, now = place(history.near, site), system().now()
+    near = _kept(partial(path.read_text, encoding="utf-8"), path, site)
     if history.folder is not None or (near.stored is not None and near.stored.age_s(now) < FRESH_S):
         return near
     from dr_ctl.rpo.history.files import read  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
     text, _ = read(history, lambda files: files.text(_NAME.format(site=site)))
-    there = _parsed(text, history.shown, site) if text is not None else Found()
+    there = _kept(lambda: text, history.shown, site)
     return max(near, there, key=lambda kept: kept.stored.made_at if kept.stored is not None else _NEVER)
 
 
-def _read(folder: Path, site: str) -> Found:
-    path = place(folder, site)
+def _kept(text_of: Callable[[], str | None], where: Path | str, site: str) -> Found:
+    """What a file keeps; nothing where there is none. The finding says that it cannot be read, is of another site, or
+    lacks what a reader shows."""
     try:
-        return _parsed(path.read_text(encoding="utf-8"), path, site)
+        if (text := text_of()) is None:
+            return Found()
+        kept = json.loads(text)
+        estimate = Stored(datetime.fromisoformat(kept["made_at"]), dict(kept["data"]), tuple(kept["findings"]))
+        shown = [estimate.data["total"][key].keys() for key in ("loss", "age_s")]
+        is_whole = estimate.data["site"] == site and all({"now", "p99"} <= keys for keys in shown)
     except FileNotFoundError:
         return Found()
-    except OSError as error:
-        return _unreadable(path, error)
-
-
-def _parsed(text: str, where: Path | str, site: str) -> Found:
-    try:
-        return Found(_checked(json.loads(text), site))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return _unreadable(where, error)
-
-
-def _unreadable(where: Path | str, error: Exception) -> Found:
-    return Found(None, (found("DR-RPO-017", where=where, error=error),))
-
-
-def _checked(kept: dict[str, Any], site: str) -> Stored:
-    """Raises where something is missing that a reader shows, or of another site."""
-    estimate = Stored(datetime.fromisoformat(kept["made_at"]), dict(kept["data"]), tuple(kept["findings"]))
-    total = estimate.data["total"]
-    if estimate.data["site"] != site or not all({"now", "p99"} <= total[key].keys() for key in ("loss", "age_s")):
-        raise ValueError(f"it is no estimate of {site}")
-    return estimate
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return Found(None, (found("DR-RPO-017", where=where, error=error),))
+    if not is_whole:
+        return Found(None, (found("DR-RPO-017", where=where, error=f"it is no estimate of {site}"),))
+    return Found(estimate)

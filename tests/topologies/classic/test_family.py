@@ -41,7 +41,7 @@ def test_names_and_ids_are_encoded_as_the_broker_does() -> None:
 def test_whether_an_operation_may_be_called_is_asked_of_a_bean_that_nobody_has() -> None:
     assert all("dr-ctl.nobody" in may.bean for each in EVERY for may in each.asked("b"))
     with pytest.raises(ValueError, match="nobody has"):
-        MayCall(CONNECTOR, "stop()")
+        MayCall(CONNECTOR, "stop()").body()
     # Only a refusal by the policy denies, of the name alone too, and says the line of the policy to change.
     no, none = Answer(PolicyRefused("no")), Answer(NoSuchBean("none"))
     for both in ((no, no), (none, no), (no, none)):
