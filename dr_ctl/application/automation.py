@@ -164,7 +164,13 @@ class Automatic:
         if site not in self._told:
             at = f"--to {site}" if asked.operation == FAILOVER else site
             self.caller.say(f"{about}: `dr-ctl {asked.operation} {at}`")
-        result = self._run(asked, lock.epoch if lock is not None else 0)
+        how = RunOptions(yes=True, after=lock.epoch if lock is not None else 0, expect_serving=asked.expect_serving)
+        try:
+            result = run(self.caller, asked, how)
+        except Stopped:
+            raise
+        except DrCtlError as error:
+            result = of_error(error)
         is_own = result.run is not None and all(finding.id != "DR-RUN-003" for finding in result.findings)
         if is_own:  # refused beside an open run, a result names that one
             self.runs.append(AutomaticRun(result.run, result.code.outcome, int(result.code)))
@@ -182,14 +188,6 @@ class Automatic:
         if self._told.get(site) != text:
             self._told[site] = text
             self.caller.line(result.envelope(operation), text)
-
-    def _run(self, asked: Ask, epoch: int) -> Result:
-        try:
-            return run(self.caller, asked, RunOptions(yes=True, after=epoch, expect_serving=asked.expect_serving))
-        except Stopped:
-            raise
-        except DrCtlError as error:
-            return of_error(error)
 
 
 class AutoReinstate(Automatic):

@@ -317,7 +317,18 @@ def out_of_lost(
 ) -> OutOfLost:
     """From the last reading that saw the site serve, at most; from the first of the run or the monitor that saw it down
     or closed since then, at least. None of either is null: it is not known."""
-    served, gone = _looks(installation, lost, pairs, let_in)
+    served = gone = None
+    try:
+        from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
+
+        looks = recent(installation.history, lost, pairs, until_us=micros(let_in))
+    except (ModuleNotFoundError, DrCtlError):
+        pass  # the figure is for the report: the run has ended as it has
+    else:  # a reading without an answer saw the site neither serve nor serve no more
+        if len(serving := looks.saw(Role.SERVING)):
+            served = moment(int(serving[-1]))
+            after = [times[times > serving[-1]] for times in map(looks.saw, (Role.DOWN, Role.STANDBY))]
+            gone = min((moment(int(times[0])) for times in after if len(times)), default=None)
     if seen_down is not None and seen_down <= let_in and (served is None or seen_down > served):
         gone = seen_down if gone is None else min(gone, seen_down)
     return OutOfLost(
@@ -326,26 +337,6 @@ def out_of_lost(
         served,
         gone,
     )
-
-
-def _looks(
-    installation: Installation, lost: str, pairs: list[str], let_in: datetime
-) -> tuple[datetime | None, datetime | None]:
-    """The last reading that saw the site serve, and the first after it that saw it serve no more; a reading without an
-    answer is neither."""
-    try:
-        from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
-
-        looks = recent(installation.history, lost, pairs, until_us=micros(let_in))
-    except (ModuleNotFoundError, DrCtlError):
-        return None, None  # the figure is for the report: the run has ended as it has
-    serving = looks.saw(Role.SERVING)
-    if not len(serving):
-        return None, None
-    served_us = int(serving[-1])
-    later = [looks.saw(role) for role in (Role.DOWN, Role.STANDBY)]
-    gone = [int(times[times > served_us][0]) for times in later if len(times) and times[-1] > served_us]
-    return moment(served_us), moment(min(gone)) if gone else None
 
 
 def samples() -> ModuleType | Finding:

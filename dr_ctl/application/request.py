@@ -122,7 +122,10 @@ class Request:
             decided = offered_for_what_is_lost(decided, ask, snapshot)
         if self.past is None and ask.operation in (SWAPOVER, FAILBACK, FAILOVER):
             decided = _without_mistakes(decided, shared_addresses(opened.installation), ask)
-        beside = (*self._differ(decided), *opened.unverified(), *of_agent(opened, snapshot))
+        is_above = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
+        is_judged = is_above or isinstance(decided, Plan)
+        against = self.exposure.differ() if self.exposure is not None and is_judged else ()  # against its bounds
+        beside = (*against, *opened.unverified(), *of_agent(opened, snapshot))
         decided = replace(decided, findings=with_queues((*decided.findings, *beside), ask))
         if isinstance(decided, Refusal) and decided.plan is not None:
             findings = with_queues((*decided.plan.findings, *beside), ask)
@@ -145,11 +148,6 @@ class Request:
             return decided
         contradiction = self.exposure.contradiction()
         return decided if contradiction is None else Refusal((contradiction,))
-
-    def _differ(self, decided: Decision) -> Sequence[Finding]:
-        """What speaks against the bounds of a failover."""
-        is_above = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
-        return self.exposure.differ() if self.exposure is not None and (is_above or isinstance(decided, Plan)) else ()
 
     def residue(self, snapshot: Snapshot) -> Mapping[str, Json] | None:
         """The messages that a lost site brings back, and how many may be duplicates. None for other operations, and

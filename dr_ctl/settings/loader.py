@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from functools import cache, reduce
 from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Final, get_args
 
 import yaml
 from platformdirs import user_config_path
@@ -22,9 +22,22 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.notation import composed
+from dr_ctl.core.registry import Registry
 from dr_ctl.settings.model import Installation, Settings
 from dr_ctl.settings.parts import ONE_OF
-from dr_ctl.settings.topologies import TOPOLOGIES
+
+TOPOLOGIES: Final[Registry[type[Settings]]] = Registry(
+    {
+        "artemis-mirror": "dr_ctl.settings.artemis:ArtemisMirror",
+        "artemis-continuity": "dr_ctl.settings.artemis:ArtemisContinuity",
+        "artemis-bridges": "dr_ctl.settings.artemis:ArtemisBridges",
+        "classic-brokersync": "dr_ctl.settings.classic:ClassicBrokerSync",
+        "classic-shared-store": "dr_ctl.settings.classic:ClassicSharedStore",
+        "classic-fanout": "dr_ctl.settings.classic:ClassicFanout",
+    },
+    unknown="there is no topology",
+)
+"""A settings class for each topology, loaded when a file names a topology of its family of brokers."""
 
 
 class SettingsError(UsageError):

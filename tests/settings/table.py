@@ -13,8 +13,8 @@ from typing import Any, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from dr_ctl.settings.loader import TOPOLOGIES
 from dr_ctl.settings.parts import Part, Secret
-from dr_ctl.settings.topologies import TOPOLOGIES
 
 DOCS = Path(__file__).parents[2] / "docs"
 _MADE = re.compile(r"(<!-- made: keys -->\n).*?(<!-- end -->)", re.DOTALL)

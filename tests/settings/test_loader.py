@@ -18,10 +18,9 @@ from dr_ctl.processes import secrets
 from dr_ctl.processes.secrets import SecretMissing, resolve, variables
 from dr_ctl.settings import loader
 from dr_ctl.settings.artemis import MirrorBroker
-from dr_ctl.settings.loader import SettingsError, find, load
+from dr_ctl.settings.loader import TOPOLOGIES, SettingsError, find, load
 from dr_ctl.settings.model import Installation, Place, Settings
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, Secret, SystemdUnit
-from dr_ctl.settings.topologies import TOPOLOGIES
 from tests.settings.registered import FolderBroker
 from tests.settings.table import pages, rewritten
 

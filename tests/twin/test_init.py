@@ -16,8 +16,7 @@ import yaml
 from dr_ctl.application import init
 from dr_ctl.application.documents import data_types, schema_of
 from dr_ctl.core import machine
-from dr_ctl.settings.loader import load
-from dr_ctl.settings.topologies import TOPOLOGIES
+from dr_ctl.settings.loader import TOPOLOGIES, load
 from dr_ctl_lab.lab.kinds import KINDS
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.played import PlayedTwin

@@ -213,7 +213,7 @@ def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Rec
     """Do the same in a session that is there already."""
     events = sql.union([read(spark, number, ledger) for number, ledger in enumerate(given)])
     tally = _tallied(facts(events).collect(), given)
-    findings = [*_bad_lines(tally, given), *_left_out(given), *_gaps(tally)]
+    findings = [*_bad_lines(tally, given), *_gaps(tally, given)]
     fates = judged(events, tally.snapshots, tally.newest, tally.queues)
     # Into one partition: to cut what is sorted into several, Spark would judge everything twice.
     rows = fates.repartition(1).sortWithinPartitions("kind", "queue", "id").toLocalIterator()
@@ -250,15 +250,12 @@ def _bad_lines(tally: _Tally, given: Sequence[Ledger]) -> Iterable[Finding]:
         yield found("DR-RPO-012", place=place)
 
 
-def _left_out(given: Sequence[Ledger]) -> Iterable[Finding]:
-    """The finding on messages that brokers keep for themselves, which count as held by no queue."""
+def _gaps(tally: _Tally, given: Sequence[Ledger]) -> Iterable[Finding]:
+    """Findings on messages that brokers keep for themselves, which count as held by no queue, and on gaps in the
+    ledgers."""
     if counts := sum((Counter(ledger.left_out) for ledger in given), Counter[str]()):
         listed = some([f"{count} of {name}" for name, count in sorted(counts.items())])
         yield found("DR-LEDGER-001", listed=listed)
-
-
-def _gaps(tally: _Tally) -> Iterable[Finding]:
-    """Findings on gaps in the ledgers."""
     sends = {name for name, events in tally.queues.items() if events & SENDS}
     consumed = {name for name, events in tally.queues.items() if "consumed" in events}
     if unsent := sorted(tally.queues.keys() - sends):
