@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Final
 
 from dr_ctl.core.document import document, key
 from dr_ctl.core.model import Json
@@ -18,8 +17,6 @@ from dr_ctl.core.system import Clock, stamp
 from dr_ctl.engine.debts import BY_AGENT, Notes
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Keeper, Kept
-
-WRITE_EVERY_S: Final = 1.0
 
 
 class Phase(Enum):
@@ -111,5 +108,5 @@ class SyncAgent:
         now = self._clock.monotonic()
         if standing.state != self._written or now >= self._write_at:
             self._notes.write(document(standing))
-            self._written, self._write_at = standing.state, now + WRITE_EVERY_S
+            self._written, self._write_at = standing.state, now + 1.0
         return standing

@@ -36,7 +36,6 @@ UNWATCHED: Final = timedelta(minutes=15)
 """After a longer gap between two readings nobody knows what was done meanwhile."""
 CLOSED_S: Final = 10.0
 """A broker that ends may show closed listeners for a moment; one that goes on so was closed by somebody."""
-WRITTEN_EVERY: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +275,7 @@ class AutoUnfence(Automatic):
 
     def _keep(self) -> None:
         served, kept = self._served, self._kept
-        if served is not None and kept is not None and served.seen - kept.seen < WRITTEN_EVERY:
+        if served is not None and kept is not None and served.seen - kept.seen < timedelta(minutes=1):
             kept = replace(kept, seen=served.seen)
         if served == kept:
             return

@@ -22,9 +22,6 @@ from dr_ctl.engine.roles import is_split, served_where
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.topologies.topology import Snapshot
 
-READ_WITHIN: Final = 0.6
-"""The part of the time that reading both sites may take; history is read in the rest."""
-
 
 @dataclass(frozen=True, slots=True)
 class SiteRole:
@@ -52,7 +49,7 @@ def check(caller: Caller, within_s: float) -> Result:
     try:
         with Opened.of(caller) as opened:
             for site in opened.sites:
-                opened.topology.spend_at_most(within_s * READ_WITHIN, site)
+                opened.topology.spend_at_most(within_s * 0.6, site)  # history is read in the rest
             snapshot: Snapshot = opened.topology.observe()
             return _judged(caller, opened, snapshot)
     except DrCtlError as error:

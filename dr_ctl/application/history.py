@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _CLOCKS: Final = timedelta(seconds=5)
 """How far the clocks of a run's machine and of the monitor's may be apart."""
 _HEADING: Final = ("since (UTC)", "serves", "clients out", "epoch", "by", "what, and why")
-NO_RUN: Final = "no run of this STATE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,13 @@ class Turn:
     @property
     def cells(self) -> tuple[str, ...]:
         run = self.run
-        by = "-" if self.serving is None and run is None else NO_RUN if run is None else run.by or "not known"
+        by = (
+            "-"
+            if self.serving is None and run is None
+            else "no run of this STATE"
+            if run is None
+            else run.by or "not known"
+        )
         return (
             f"{self.at:%Y-%m-%d %H:%M:%S}{' about' if self.about else ''}",
             self.serves,

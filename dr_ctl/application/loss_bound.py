@@ -4,13 +4,13 @@ of the history. Contacts no broker, needs neither Java nor Spark."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Final, TypedDict
+from typing import Final
 
 from dr_ctl.application.estimates import objectives
 from dr_ctl.application.lost_site import OutOfLost, missing_package, out_of_lost
@@ -22,7 +22,7 @@ from dr_ctl.core.notation import matches
 from dr_ctl.core.system import Clock, in_background, stamp
 from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.plan import Accepted, Ask
-from dr_ctl.rpo.bounds.result import QUOTED_FOR_S, Bound, Bounds, ClassBound, Loss, QueueBound
+from dr_ctl.rpo.bounds.result import QUOTED_FOR_S, Bound, Bounds, ClassBound, Loss, LostSite, QueueBound
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot, Stake
@@ -35,18 +35,6 @@ def _load_bounds() -> None:
     with suppress(ModuleNotFoundError):
         if find_spec("numpy") and find_spec("pyarrow"):
             import_module("dr_ctl.rpo.bounds.bounds")
-
-
-class Asked(TypedDict):
-    """What the bounds are asked of."""
-
-    site: str
-    now: datetime
-    include: Sequence[str]
-    exclude: Sequence[str]
-    differ: Collection[str]
-    pairs: Sequence[str]
-    other: str
 
 
 class LossBound:
@@ -213,7 +201,7 @@ class LossBound:
             return True, ""
         from dr_ctl.rpo.bounds.bounds import latest_end  # noqa: PLC0415 - as above
 
-        ended = latest_end(self._installation.history, **self._asked(), most=most)
+        ended = latest_end(self._installation.history, self._asked(), most)
         if ended is None:
             return False, f" Even if {self.lost} had ended right after the last reading, more than {most} may be lost."
         return True, (
@@ -261,7 +249,7 @@ class LossBound:
             return Bounds(self.lost, Loss(None, None), Bound(None, None), findings=(missing_package(error),))
         return bounds(
             self._installation.history,
-            **self._asked(),
+            self._asked(),
             down_at=self._down_since + self._ahead if self._down_since is not None else None,
             supposed=self._supposed,
             fence_ends=self._fence_ends,
@@ -270,18 +258,17 @@ class LossBound:
             live=self._live,
         )
 
-    def _asked(self) -> Asked:
-        """Of which site, by which clock, and beside what."""
+    def _asked(self) -> LostSite:
         settings = self._installation.settings
-        return {
-            "site": self.lost,
-            "now": self._clock.now() + self._ahead,
-            "include": settings.queues.include,
-            "exclude": settings.queues.exclude,
-            "differ": self._differing,
-            "pairs": self._pairs(),
-            "other": next(site for site in settings.sites if site != self.lost),
-        }
+        return LostSite(
+            site=self.lost,
+            now=self._clock.now() + self._ahead,
+            include=settings.queues.include,
+            exclude=settings.queues.exclude,
+            differ=self._differing,
+            pairs=self._pairs(),
+            other=self._installation.other(self.lost),
+        )
 
     def _pairs(self) -> list[str]:
         return [broker.name for broker in self._installation.settings.sites[self.lost].brokers]

@@ -28,8 +28,6 @@ from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
 LATELY: Final = timedelta(minutes=10)
 LATE_S: Final = 60.0
-LATE_LOOKS: Final = 3
-"""A monitor that lives looks several times within `history.every`."""
 SO_MANY: Final = 10  # single steps that follow a fence
 
 
@@ -259,7 +257,8 @@ def last_takeovers(installation: Installation, snapshot: Snapshot, now: datetime
 def unwatched(installation: Installation, looked: LastSample, now: datetime) -> Iterator[Finding]:
     """That no monitor looks any more, or that nobody can tell; nothing while one lives, or where none has ever
     looked (`never_watched`)."""
-    late_s = max(LATE_S, LATE_LOOKS * installation.settings.history.every)
+    # A monitor that lives looks several times within `history.every`.
+    late_s = max(LATE_S, 3 * installation.settings.history.every)
     if looked.at is not None and (now - looked.at).total_seconds() <= late_s:
         return
     yield from looked.silent

@@ -25,8 +25,6 @@ from dr_ctl.engine.roles import alive, open_again, part_of, sites_serving, sourc
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
-_UNDO_S = 2
-
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
@@ -183,7 +181,7 @@ class Interrupted:
         serves = past.plan.source if snapshot.roles.get(past.plan.source) is Role.SERVING else _one(past.plan.serving)
         if undone:
             steps = to_undo(past)
-            cost = f"about {_UNDO_S} s, {len(steps)} step(s) are undone" if steps else "nothing is to be undone"
+            cost = f"about 2 s, {len(steps)} step(s) are undone" if steps else "nothing is to be undone"
             if silent := unreached(past, snapshot):
                 cost = f"only once {' and '.join(silent)} answers again: {len(steps)} step(s) are to be undone"
             yield RecoveryOption("abort", None if silent else serves, cost, recommended=not onward and not silent)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from dr_ctl.application import run
 from dr_ctl.application.caller import Caller
@@ -36,13 +36,6 @@ class TwinData:
     evidence: Path
 
 
-class OnTwin(Protocol):
-    """What another package does for `rehearse --on twin`."""
-
-    def __call__(self, caller: Caller, *, variations: int, seed: int) -> Result:
-        """Play so many variations of moves on a twin of the caller's installation, each from its own seed."""
-
-
 def on_brokers(caller: Caller, how: RunOptions, *, clean: bool, timeout_s: float | None) -> Result:
     """A run from the site that serves (else the first of the settings) to the other one, with a queue of dr-ctl's own;
     or one that removes at both sites what rehearsals have left."""
@@ -54,10 +47,11 @@ def on_brokers(caller: Caller, how: RunOptions, *, clean: bool, timeout_s: float
 
 
 def on_twin(caller: Caller, *, variations: int, seed: int) -> Result:
-    """Hand over to the package that has twins. Raises `UsageError` without one."""
+    """Have the package that has twins play so many variations of moves on one of the caller's installation, each from
+    its own seed. Raises `UsageError` without such a package."""
     for entry_point in entry_points(group=GROUP, name="twin"):
-        play: OnTwin = entry_point.load()
-        return play(caller, variations=variations, seed=seed)
+        played: Result = entry_point.load()(caller, variations=variations, seed=seed)
+        return played
     remedy = "Install the whole distribution of dr-ctl, or rehearse on the real brokers: `dr-ctl rehearse --on canary`."
     raise UsageError("no package here has a twin to rehearse on", remedy=remedy)
 

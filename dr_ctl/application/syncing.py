@@ -25,7 +25,6 @@ from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Kept
 
 LINE_EVERY_S: Final = 5.0
-BY_OPERATOR: Final = "an operator"
 FIGURES: Final = (
     ("deleted_total", "copies deleted at the waiting site", "deleted"),
     ("absent_total", "copies of consumed messages that lie at neither site", "absent"),
@@ -81,7 +80,7 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
 def hold(caller: Caller, reason: str) -> Result:
     """Keep the agent from deleting, whether it runs now or later."""
     notes = Notes(_own(caller))
-    notes.put_hold(BY_OPERATOR, reason, caller.clock.now())
+    notes.put_hold("an operator", reason, caller.clock.now())
     text = "the agent deletes nothing until `dr-ctl sync --go-on`; wait for `held` in sync.json before you purge"
     return Result(ExitCode.OK, text, data=SettleData(standing=notes.standing))
 

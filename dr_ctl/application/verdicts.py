@@ -37,7 +37,6 @@ from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 _UNANSWERED: Final = (Role.UNKNOWN, Role.SICK, Role.DOWN)
 _REASON: Final = "--reason TEXT"
 _ROOM: Final = 1.5  # a drain is slower than what was seen a moment ago, with clients out or not
-_MINUTE_S: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +213,7 @@ class Assessment:
                 return Verdict(ask.operation, ask.target, text, ExitCode.PRECHECK_FAILED, (), decided.findings)
             takes = max((link.drain_s for link in self.links if link.drain_s is not None), default=0.0)
             if takes > self.opened.installation.settings.drain.timeout:  # what is under way takes longer to drain
-                needs = (*needs, f"--timeout {math.ceil(takes * _ROOM / _MINUTE_S)}m")
+                needs = (*needs, f"--timeout {math.ceil(takes * _ROOM / 60)}m")
         stuck = [link for link in self.links if link.site == decided.source and link.outflow and link.rate == 0]
         if unread and ask.operation != FAILOVER:
             text = f"unknown: not read at {unread[0].where}: {unread[0].name}"

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 for added in (runs_app, runbook_app, rpo_app, link_app):
     app.add_typer(added, name=str(added.info.name))
 
-_SELDOM = 50_000  # objects more than when garbage was looked for last; the default is 700
-
 METRICS = Annotated[str | None, option("--metrics HOST:PORT", "Serve /metrics, /health and /ready there.")]
 AUTO_REINSTATE = Annotated[
     bool, option("--auto-reinstate", "The monitor reinstates a lost site once it is back, under the lock.")
@@ -298,7 +296,7 @@ def main() -> None:
     make_lasting()
     # Hundreds of modules are loaded and none is ever garbage: to look among them for cycles, again and again while they
     # come and once more at the end, is a seventh of the time that a short command takes.
-    gc.set_threshold(_SELDOM)
+    gc.set_threshold(50_000)  # objects more than when it was looked for last; the default is 700
     code = run(sys.argv[1:])
     gc.freeze()
     sys.exit(code)

@@ -15,7 +15,6 @@ from dr_ctl.core.notation import seconds
 from dr_ctl.engine.operations import ALL, AT_SOURCE, FAILBACK, FAILOVER, KEEP_ASIDE, PUT_BACK, REINSTATE, SWAPOVER
 from dr_ctl.engine.plan import Accepted, Ask, RunOptions
 
-_NAMING: Final = ("operation", "to", "site")
 _LOSS: Final = ("accept_loss", "presume_down", "silent_since")
 _OTHERS: Final = {FAILOVER: ("max_outage_s", "cut_in_flight"), REINSTATE: ("max_outage_s", *_LOSS)}
 """What `plan` takes for other operations than this one."""
@@ -26,7 +25,7 @@ def asked(session: Session, operation: str, given: Mapping[str, Any], reason: st
     operation = given.get("operation", operation)
     if "operation" in given and operation not in ALL:
         raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(ALL)}.")
-    without = (*_NAMING, *(_OTHERS.get(operation, _LOSS) if "operation" in given else ()))
+    without = ("operation", "to", "site", *(_OTHERS.get(operation, _LOSS) if "operation" in given else ()))
     read = {name: _read(session, name, value) for name, value in given.items() if name not in without}
     options = {"reason": reason} | read
     if options.get("presume_down") is not None and not options["reason"]:

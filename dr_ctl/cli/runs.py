@@ -16,7 +16,6 @@ from dr_ctl.core.notation import page, table
 
 runs_app = group("runs", "Past runs: list, show, report, verify, bundle.")
 RUN = Annotated[str | None, argument("[RUN]", "A run's name or its beginning; default: the last.")]
-_YEAR: Final = timedelta(days=365)
 _HEADING: Final = ("began (UTC)", "took", "clients out", "by", "outcome", "run", "why, or how it ended")
 
 
@@ -143,7 +142,7 @@ def runs_report(
 
         now = session.clock.now()
         path = (out or runs.index).absolute()
-        began = asking.moment(session, "--since", since) if since is not None else now - _YEAR
+        began = asking.moment(session, "--since", since) if since is not None else now - timedelta(days=365)
         made = index_page(runs.all(), runs.rehearsals, began, now, beside=path.parent)
         with writing(path, "Name a file that can be written: --out FILE."):
             write_text(path, render(made))

@@ -101,7 +101,6 @@ def status_line(*, color: bool, quiet: bool) -> Iterator[Callable[[str], None]]:
 
 EVERY_S: Final = 2.0
 _REFRESHED: Final = 4  # times a second: the age of a reading is seen to grow while the next one takes long
-_CHANGES: Final = 3
 _MARKED: Final = {MARKS[Severity.ERROR]: "bold red", MARKS[Severity.WARNING]: "yellow", " $": "yellow"}
 
 
@@ -133,7 +132,7 @@ class _Watched:
         self._about = session.installation().settings.name
         self._session, self._every_s = session, every_s
         self._last: tuple[Result, datetime] | None = None
-        self._changes: deque[str] = deque(maxlen=_CHANGES)
+        self._changes: deque[str] = deque(maxlen=3)
         self._console = Console(file=sys.stdout, no_color=not session.color, highlight=False, markup=False)
         self._live = Live(
             console=self._console, screen=True, refresh_per_second=_REFRESHED, get_renderable=self._screenful

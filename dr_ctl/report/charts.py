@@ -29,7 +29,6 @@ _STEPS_S: Final = (
     *(1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800),
 )
 _MOST_TICKS: Final = 6
-_LEAST_SPAN_S: Final = 0.001
 _LEAST_SAMPLES: Final = 3
 _LEAST_FOR_RATE_S: Final = 1.0
 _MOST_POINTS: Final = 400
@@ -62,7 +61,7 @@ class TimeAxis(NamedTuple):
 
     @property
     def _span_s(self) -> float:
-        return max(_LEAST_SPAN_S, (self.ended - self.began).total_seconds())
+        return max(0.001, (self.ended - self.began).total_seconds())
 
     def at(self, when: datetime) -> float:
         share = (when - self.began).total_seconds() / self._span_s

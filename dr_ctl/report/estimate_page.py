@@ -29,7 +29,6 @@ _FIGURES: Final[Mapping[str, tuple[str, Callable[[object], str]]]] = {
     "duplicates": ("Duplicates, messages", count),
     "drain_s": ("Time to drain", seconds),
 }
-_AHEAD: Final = ("loss", "age_s")
 _CHARTS: Final = (
     ("loss", "Loss over time", "messages", "loss"),
     ("age_ms", "Age of the oldest lost over time", "seconds", "age_s"),
@@ -128,7 +127,7 @@ def as_words(estimate: Mapping[str, Any], limits: Limits = NO_LIMITS) -> Forecas
     figures = [_figure(key, name, total, limits.get((), {})) for key, (name, _) in _FIGURES.items()]
     if horizon:
         within = f" within the next {seconds(horizon.get('seconds'))}"
-        figures += [_figure(key, f"{_FIGURES[key][0]}{within}", horizon, {}) for key in _AHEAD]
+        figures += [_figure(key, f"{_FIGURES[key][0]}{within}", horizon, {}) for key in ("loss", "age_s")]
     figures += [
         _figure(key, f"{', '.join(queues)}: {name[0].lower()}{name[1:]}", row, limits[queues])
         for queues, row in classes

@@ -6,17 +6,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
+from dr_ctl.rpo.bounds.bounds import bounds
+from dr_ctl.rpo.bounds.result import Bounds, LostSite
 from dr_ctl.rpo.core.cut import READ, Columns, Outflows
 from dr_ctl.rpo.core.hour import HourQuery
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.step_functions import LagSeries
 from dr_ctl.rpo.history.files import Sources
+from dr_ctl.settings.model import Place
 
 
 def usable_files(
@@ -27,6 +31,11 @@ def usable_files(
     whys = [each.read(())[1] for each in named]
     findings = [found("DR-RPO-002", name=each.name, why=why) for each, why in zip(named, whys, strict=True) if why]
     return [each.path for each, why in zip(named, whys, strict=True) if not why], findings
+
+
+def bounds_of(where: Path | Place, **asked: Any) -> Bounds:
+    own = {name: asked.pop(name) for name in LostSite.__dataclass_fields__ if name in asked}
+    return bounds(where, LostSite(**{"site": "london", **own}), **asked)
 
 
 def newest_first(root: Path, site: str) -> list[Path]:

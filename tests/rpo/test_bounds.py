@@ -13,15 +13,15 @@ import pytest
 
 from dr_ctl.core.document import document
 from dr_ctl.core.model import Severity
-from dr_ctl.rpo.bounds.bounds import bounds, latest_end
+from dr_ctl.rpo.bounds.bounds import latest_end
 from dr_ctl.rpo.bounds.pair import READINGS
-from dr_ctl.rpo.bounds.result import Bound, Bounds, Loss
+from dr_ctl.rpo.bounds.result import Bound, Bounds, Loss, LostSite
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.writer import TAIL_EVERY_S, Writer
 from tests.rpo.fifo import FifoSite, at
-from tests.rpo.files import FixedClock
+from tests.rpo.files import FixedClock, bounds_of
 
 ONE, TWO = "orders-1", "orders-2"
 
@@ -56,7 +56,7 @@ def came(seconds: int) -> int:
 
 
 def asked(folder: Path, seconds: float, **more: object) -> Bounds:
-    return bounds(folder, site="london", now=at(seconds), **more)
+    return bounds_of(folder, now=at(seconds), **more)
 
 
 def ids(found: Bounds) -> list[str]:
@@ -392,7 +392,7 @@ def test_a_link_that_is_cut_just_after_the_queues_were_read_has_a_likely_figure(
             rows.append(role("serving", now))
     write([*rows, role("down", died_s + 0.2)], tmp_path)
 
-    found = bounds(tmp_path, site="london", now=at(died_s + 1))
+    found = bounds_of(tmp_path, now=at(died_s + 1))
 
     truth = site.truth(died_s)
     assert (truth.loss, truth.duplicates) == (158, 96)
@@ -635,7 +635,7 @@ def look_at_both(
 def asked_of_both(folder: Path, rows: list[Row], **more: Any) -> Bounds:
     down = Row(site="london", ts=at(DIED_S + 0.2), pair=PAIR, kind="site", name="down", took_ms=1)
     write([*rows, down], folder)
-    return bounds(folder, site="london", other="paris", now=at(DIED_S + 1), pairs=[PAIR], **more)
+    return bounds_of(folder, other="paris", now=at(DIED_S + 1), pairs=[PAIR], **more)
 
 
 def at_rest(depths: Depths, flows: Mapping[tuple[str, str], int], **more: Any) -> list[Row]:
@@ -799,7 +799,7 @@ def test_a_difference_is_one_until_both_sites_are_read_again(tmp_path: Path) -> 
             [row for each in moments for row in look_at_both(each, {"audit.log": (30, 0)}, MIRROR, met=False)], tmp_path
         )
 
-    found = bounds(tmp_path, site="london", other="paris", now=at(90 * 60), down_at=at(90 * 60), pairs=[PAIR])
+    found = bounds_of(tmp_path, other="paris", now=at(90 * 60), down_at=at(90 * 60), pairs=[PAIR])
 
     assert found.lost.at_most is None
     assert "at least 30: audit.log: 30 at london, 0 at paris" in (found.because or "")
@@ -823,6 +823,6 @@ def test_where_more_came_to_the_other_site_since_than_the_pace_explains_nothing_
 def test_no_end_of_the_service_keeps_a_loss_within_a_limit_that_nobody_knows(tmp_path: Path) -> None:
     write(at_rest({"audit.log": (30, 0)}, MIRROR), tmp_path)
 
-    asked_for: dict[str, Any] = {"site": "london", "now": at(60), "pairs": [PAIR], "most": 1000}
-    assert latest_end(tmp_path, **asked_for, other="paris") is None
-    assert latest_end(tmp_path, **asked_for) is not None
+    lost = LostSite(site="london", now=at(60), pairs=[PAIR])
+    assert latest_end(tmp_path, replace(lost, other="paris"), 1000) is None
+    assert latest_end(tmp_path, lost, 1000) is not None

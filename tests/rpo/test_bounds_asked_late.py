@@ -13,14 +13,14 @@ import pytest
 
 from dr_ctl.core.document import document
 from dr_ctl.core.model import Role
-from dr_ctl.rpo.bounds.bounds import bounds, latest_end
-from dr_ctl.rpo.bounds.result import Bounds
+from dr_ctl.rpo.bounds.bounds import latest_end
+from dr_ctl.rpo.bounds.result import Bounds, LostSite
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import Writer
 from tests.rpo.fifo import FifoSite, at
-from tests.rpo.files import FixedClock
+from tests.rpo.files import FixedClock, bounds_of
 
 PAIR, QUEUE = "orders-1", "orders"
 DIED_S, STEP_S, PACE = 130.0, 0.05, 40
@@ -88,7 +88,7 @@ class Recorder:
 
 
 def asked(folder: Path, second: float, **more: Any) -> Bounds:
-    return bounds(folder, site="london", now=at(second), pairs=[PAIR], **more)
+    return bounds_of(folder, now=at(second), pairs=[PAIR], **more)
 
 
 Change = Callable[[list[Look]], list[Look]]
@@ -233,7 +233,7 @@ def test_with_an_end_by_the_moment_that_is_told_the_loss_is_within_what_is_allow
     Recorder(tmp_path, FixedClock(at(0))).take(lived())
     now_s = DIED_S + 43_200
 
-    ended = latest_end(tmp_path, site="london", now=at(now_s), pairs=[PAIR], most=most)
+    ended = latest_end(tmp_path, LostSite(site="london", now=at(now_s), pairs=[PAIR]), most)
 
     ends = ended, ended + timedelta(seconds=0.2)
     then, later = (asked(tmp_path, now_s, silent_since=each).lost.at_most for each in ends)
@@ -243,8 +243,8 @@ def test_with_an_end_by_the_moment_that_is_told_the_loss_is_within_what_is_allow
 def test_where_more_lay_there_than_is_allowed_no_moment_is_told(tmp_path: Path) -> None:
     Recorder(tmp_path, FixedClock(at(0))).take(lived())
 
-    assert latest_end(tmp_path, site="london", now=at(DIED_S + 600), pairs=[PAIR], most=10) is None
-    assert latest_end(tmp_path, site="london", now=at(DIED_S + 600), pairs=[PAIR, "orders-2"], most=10**6) is None
+    assert latest_end(tmp_path, LostSite(site="london", now=at(DIED_S + 600), pairs=[PAIR]), 10) is None
+    assert latest_end(tmp_path, LostSite(site="london", now=at(DIED_S + 600), pairs=[PAIR, "orders-2"]), 10**6) is None
 
 
 PAIR, QUEUE, OUTFLOW = "orders-1", "orders", ("mixed", "*")
@@ -289,7 +289,7 @@ def unseen(
 
 
 def most_lost(folder: Path, died_s: float, **more: Any) -> int:
-    found = bounds(folder, site="london", now=at(died_s + 1), **more)
+    found = bounds_of(folder, now=at(died_s + 1), **more)
     assert found.lost.at_most is not None
     assert found.duplicates.at_most is not None
     return found.lost.at_most

@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.rpo.history.files import SCHEMA, write_table
 from tests.rpo.fifo import EPOCH, at
+from tests.rpo.files import bounds_of
 
 Ints = npt.NDArray[np.int64]
 Event = Literal["restart", "late", "move", "failover"]
@@ -310,7 +310,7 @@ class Judged:
     def of(cls, life: Life, folder: Path) -> Judged:
         down_s = life.seen_down_s
         write_table(life.table(down_s), (EPOCH.date(), "london"), folder)
-        said = bounds(folder, site="london", now=at(down_s + 5))
+        said = bounds_of(folder, now=at(down_s + 5))
         truths = [each.truth(life.died) for each in life.pairs]
         lost, duplicates = (sum(int(each[of].sum()) for each in truths) for of in (0, 1))
         return cls(life, said, lost, duplicates)

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.rpo.history.files import Store, write
 from dr_ctl.rpo.history.newest import spells
 from dr_ctl.rpo.history.row import Row
@@ -26,6 +25,7 @@ from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.pipeline.sql import version
 from dr_ctl.settings.model import Place
 from tests.rpo.elsewhere import MORE, OTHER
+from tests.rpo.files import bounds_of
 from tests.rpo.object_store import KEYS, s3_server, s3a
 from tests.rpo.simulator import EPOCH, LOADS, history
 from tests.rpo.test_reconcile import as_lines, lives
@@ -153,7 +153,7 @@ def test_two_workers_read_a_history_in_s3_and_keep_its_summaries_there(
     write(old, life / "near")
 
     def without_spark(place: Path | Place) -> Any:
-        return bounds(place, site="london", now=EPOCH + timedelta(hours=3)), spells(place, ["london"])
+        return bounds_of(place, now=EPOCH + timedelta(hours=3)), spells(place, ["london"])
 
     with s3_server() as (url, _), standalone(life / "spark") as address:
         upkeep = Upkeep(Place(url, life / "near"), keep_s=86_400)

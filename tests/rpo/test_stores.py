@@ -16,7 +16,7 @@ from pyarrow import fs
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Role
-from dr_ctl.rpo.bounds.bounds import Bounds, bounds
+from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.rpo.estimate.estimate import Make, estimate
 from dr_ctl.rpo.estimate.request import Request, stored
 from dr_ctl.rpo.history import files
@@ -27,7 +27,7 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.settings.model import Place
 from tests.rpo import by_hand
-from tests.rpo.files import full_disk, tear
+from tests.rpo.files import bounds_of, full_disk, tear
 from tests.rpo.object_store import KEYS, s3_server
 from tests.rpo.simulator import EPOCH, LOADS, history
 
@@ -83,7 +83,7 @@ def all_rows(place: Place) -> int:
 
 
 def asked(where: Path | Place, now: datetime = NOW) -> Bounds:
-    return bounds(where, site="london", now=now)
+    return bounds_of(where, now=now)
 
 
 def same(here: Any, there: Any) -> bool:

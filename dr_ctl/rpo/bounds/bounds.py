@@ -13,7 +13,7 @@ says. Pairs add up; a figure not read for one pair makes the total unknown, neve
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
@@ -29,7 +29,7 @@ from dr_ctl.core.system import stamp
 from dr_ctl.rpo.bounds.direction import Apart, Part, Selected, added, at_most
 from dr_ctl.rpo.bounds.pair import Pair, likely
 from dr_ctl.rpo.bounds.readings import LONGEST_US
-from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, QueueBound
+from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, LostSite, QueueBound
 from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.rpo.history.newest import US, Recent, last_message, recent
 from dr_ctl.rpo.history.row import Row, micros, moment
@@ -215,33 +215,24 @@ AHEAD_US: Final = 60 * US
 
 def bounds(
     history: Path | Place,
+    of: LostSite,
     *,
-    site: str,
-    now: datetime,
     objectives: Objectives | None = None,
-    include: Sequence[str] = ("#",),
-    exclude: Sequence[str] = (),
-    differ: Collection[str] = (),
-    pairs: Sequence[str] = (),
-    other: str | None = None,
     down_at: datetime | None = None,
     supposed: bool = False,
     fence_ends: bool = False,
     silent_since: datetime | None = None,
     live: Sequence[Row] = (),
 ) -> Bounds:
-    """Bound the messages lost and doubled if the service goes on without `site` now.
+    """Bound the messages lost and doubled if the service goes on without that site now.
 
     `down_at`: when the caller itself saw the site down, or with `supposed` takes it to be down while it lives.
     `fence_ends`: nothing can be sent to a site that is fenced. `silent_since`: when its service ended, by the word of
-    somebody who knows. `live`: what the `other` site's queues count now, while clients are out there. `pairs`: all
-    pairs of the settings; a pair that the history does not know makes the total unknown. The patterns narrow the queues
-    and classes in the answer, and which queues are compared with those of the `other` site; never what an outflow takes
-    with it, which does not tell its queues apart. `differ`: queues whose content may rightly differ.
+    somebody who knows. `live`: what the other site's queues count now, while clients are out there.
     """
-    now_us = micros(now)
-    recorded = recent(history, site, pairs, until_us=now_us + AHEAD_US, other=other)
-    sites = site, other or "the other site"
+    now_us = micros(of.now)
+    recorded = recent(history, of.site, of.pairs, until_us=now_us + AHEAD_US, other=of.other)
+    sites = of.site, of.other or "the other site"
     # The clock that stamped the readings may be ahead of this one, and what it saw was seen.
     now_us = max([now_us, *(int(moments[-1]) for moments in recorded.roles.values() if len(moments))])
     # What a monitor read meanwhile was read: a site that is only taken for lost goes on.
@@ -251,7 +242,7 @@ def bounds(
     if silent_since is not None and micros(silent_since) < death.us:
         # Only the time after the last reading is shortened; counts already read stay.
         death = Death(max(micros(silent_since), last_read_us(recorded)), How.WORD)
-    selected = Selected(include, exclude, differ)
+    selected = Selected(of.include, of.exclude, of.differ)
     bounded = [Pair.of(name, recorded, death.us, selected, live) for name in sorted(recorded.pairs)]
     names = sorted({name for pair in bounded for name in (*pair.delivering, *pair.apart.queues) if name in selected})
     of_lost, of_duplicates = likely(bounded, death.us)
@@ -264,7 +255,7 @@ def bounds(
         why = f"{if_known(why)}; without that word {unsaid_text}"
     ages = [pair.age_us for pair in bounded]
     return Bounds(
-        site=site,
+        site=of.site,
         lost=replace(lost, because=why),
         duplicates=duplicates,
         queues=tuple(
@@ -275,9 +266,12 @@ def bounds(
         ),
         classes=tuple(
             ClassBound(
-                of.queues, total([p.class_lost(of.queues) for p in bounded] or [None]), of.loss.messages, of.loss.age_s
+                limits.queues,
+                total([p.class_lost(limits.queues) for p in bounded] or [None]),
+                limits.loss.messages,
+                limits.loss.age_s,
             )
-            for of in (() if objectives is None else objectives.classes)
+            for limits in (() if objectives is None else objectives.classes)
         ),
         findings=(
             *recorded.findings,
@@ -291,23 +285,12 @@ def bounds(
     )
 
 
-def latest_end(
-    history: Path | Place,
-    *,
-    site: str,
-    now: datetime,
-    most: int,
-    include: Sequence[str] = ("#",),
-    exclude: Sequence[str] = (),
-    differ: Collection[str] = (),
-    pairs: Sequence[str] = (),
-    other: str | None = None,
-) -> datetime | None:
+def latest_end(history: Path | Place, of: LostSite, most: int) -> datetime | None:
     """The latest end of the site's service, to a tenth of a second, with which no more than `most` are lost; None where
     there is none after its last reading, or the loss is not known."""
-    now_us = micros(now)
-    recorded = recent(history, site, pairs, until_us=now_us + AHEAD_US, other=other)
-    selected = Selected(include, exclude, differ)
+    now_us = micros(of.now)
+    recorded = recent(history, of.site, of.pairs, until_us=now_us + AHEAD_US, other=of.other)
+    selected = Selected(of.include, of.exclude, of.differ)
     bounded = [Pair.of(name, recorded, now_us, selected) for name in sorted(recorded.pairs)]
 
     def lost(end_us: int) -> Part | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Literal
@@ -14,9 +15,23 @@ from dr_ctl.rpo.estimate.result import Objectives
 
 QUOTED_FOR_S: Final = 300.0
 """So long a figure that was quoted covers what it is said to cover."""
-_ROUND_S: Final = 60.0
-"""A bound grows by whole windows of a minute."""
 IF_LOST: Final = "of a failover, had the serving site been lost by now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostSite:
+    """Whose bounds are asked for, by which clock, and beside what. `pairs`: all pairs of the settings; a pair that the
+    history does not know makes the total unknown. The patterns narrow the queues and classes in the answer, and
+    which queues are compared with those of the `other` site; never what an outflow takes with it, which does not tell
+    its queues apart. `differ`: queues whose content may rightly differ."""
+
+    site: str
+    now: datetime
+    include: Sequence[str] = ("#",)
+    exclude: Sequence[str] = ()
+    differ: Collection[str] = ()
+    pairs: Sequence[str] = ()
+    other: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +180,6 @@ class Bounds:
 def _quoted(bound: Bound, rate: float) -> str:
     if bound.at_most is None or not rate:
         return "unknown" if bound.at_most is None else str(bound.at_most)
-    by_then = math.ceil(bound.at_most + rate * (QUOTED_FOR_S + _ROUND_S))
+    by_then = math.ceil(bound.at_most + rate * (QUOTED_FOR_S + 60))  # it grows by whole windows of a minute
     step = 10 ** max(0, len(str(by_then)) - 2)
     return str(-(-by_then // step) * step)

@@ -29,8 +29,6 @@ from dr_ctl.engine.runs import write
 from dr_ctl.rpo.estimate.result import EstimateAnswer, Objectives
 from dr_ctl.settings.model import Place
 
-_END_S: Final = 3.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -142,7 +140,7 @@ class Estimating:
                 break
             try:
                 os.killpg(self._process.pid, signum)
-                self._process.wait(_END_S)
+                self._process.wait(3)
             except ProcessLookupError:
                 break
             except subprocess.TimeoutExpired:

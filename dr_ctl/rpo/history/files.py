@@ -181,10 +181,6 @@ def wrong_columns(schema: pa.Schema, wanted: pa.Schema = SCHEMA) -> str:
     return f"columns missing or of another type: {', '.join(wrong)}" if wrong else ""
 
 
-OBJECTS: Final = ("s3", "gcs")
-"""File systems without folders."""
-
-
 @dataclass(frozen=True, slots=True)
 class Store:
     """A file system of PyArrow, and the folder in it."""
@@ -264,7 +260,7 @@ class Store:
         folder, _, base = self.url(name).rpartition("/")
         begun = f"{folder}/.{base}.{uuid.uuid4().hex}.part"
         try:
-            if self.files.type_name not in OBJECTS:
+            if self.files.type_name not in ("s3", "gcs"):  # which have no folders
                 self.files.create_dir(folder, recursive=True)
             with self.files.open_output_stream(begun) as sink:
                 shutil.copyfileobj(whole, sink, 1 << 20)

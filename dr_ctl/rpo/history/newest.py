@@ -43,10 +43,6 @@ from dr_ctl.settings.model import Place
 
 Stamps = npt.NDArray[np.int64]
 """Moments in microseconds after 1970."""
-_TIMES: Final = 4
-"""A time between two readings that is so many times the usual one is a gap."""
-_LEAST_US: Final = 1_000_000
-"""A shorter time is none."""
 
 
 def gaps(us: Stamps) -> npt.NDArray[np.bool_]:
@@ -57,8 +53,8 @@ def gaps(us: Stamps) -> npt.NDArray[np.bool_]:
 
 
 def longest_us(us: Stamps) -> int:
-    """The longest time between two readings that is no gap."""
-    return max(_LEAST_US, _TIMES * usual_us(us))
+    """The longest time between two readings that is no gap: four times the usual one, and no less than a second."""
+    return max(1_000_000, 4 * usual_us(us))
 
 
 def usual_us(us: Stamps) -> int:

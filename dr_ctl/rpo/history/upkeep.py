@@ -79,8 +79,6 @@ ORDER: Final = [(column, "ascending") for column in ("kind", "pair", "name", "ts
 _QUEUES: Final = ("queue", "staged", "uncopied")
 LOCK: Final = "_upkeep.lock"
 _PARTS: Final = b"dr-ctl.parts"
-_HOUR: Final = "%Y%m%dT%H"
-_DAY_S: Final = 86_400.0
 _Hours = dict[str, list[str]]
 
 
@@ -90,7 +88,7 @@ class Upkeep:
 
     def __init__(self, history: Path | Place, *, keep_s: float) -> None:
         self._place = Place.at(history) if isinstance(history, Path) else history
-        self._keep_days = math.ceil(keep_s / _DAY_S) + 1
+        self._keep_days = math.ceil(keep_s / 86_400) + 1
         # Two monitors that write to one folder of one machine have one lock, and one mark.
         folder = hashlib.sha256(str(self._place.near).encode()).hexdigest()[:8]
         self._mark = f"{_BEGIN}{socket.gethostname()}-{folder}.json"
@@ -146,7 +144,7 @@ class Upkeep:
         days = _days(there)
         names = [name for hours in days.values() for hour in hours.values() for name in hour]
         newest = max((name.rpartition("/")[2] for name in names), default="")
-        current = f"{min(begun(newest) or now, now) - LATE:{_HOUR}}"
+        current = f"{min(begun(newest) or now, now) - LATE:%Y%m%dT%H}"
         # A monitor has a new file at each step: what was brought does not put off what else there is to do.
         did = self._place.folder is None and _brought(Store.of(self._place.near), store, there, current)
         return self._remove(store, there, days) or self._join(store, days, current) or did

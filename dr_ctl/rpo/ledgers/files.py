@@ -214,7 +214,6 @@ def _no_id(place: str, property_name: str | None) -> UsageError:
 COLUMNS: Final = ("id", "queue", "event", "site", "ts")
 EVENTS: Final = ("sent", "stored", "consumed", "send-in-doubt", "received", "ack-in-doubt")
 _REMEDY: Final = f"A ledger is Parquet or JSON lines with {', '.join(COLUMNS)}."
-_EXPORT_REMEDY: Final = "Write SITE=FILE@MOMENT: an export or a snapshot does not say whose it is."
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +270,8 @@ def _ledger(argument: str, scratch: Path, property_name: str | None) -> Ledger:
         return Ledger(argument, paths, is_parquet=False, site=site)
     if kinds == {"export"} and len(files) == 1:
         if site is None:
-            raise UsageError(f"{path}: whose messages are these?", remedy=_EXPORT_REMEDY)
+            remedy = "Write SITE=FILE@MOMENT: an export or a snapshot does not say whose it is."
+            raise UsageError(f"{path}: whose messages are these?", remedy=remedy)
         held = to_ledger(files[0], scratch, site=site, moment=moment, property_name=property_name)
         return Ledger(argument, (str(scratch),), True, False, site, held.at, held.blur_us, held.left_out)
     raise UsageError(f"{path}: files of several kinds in one ledger: {', '.join(sorted(kinds))}", remedy=_REMEDY)

@@ -55,8 +55,6 @@ LOCAL_CONF: Final = {
     "spark.driver.memory": "2g",
     "spark.python.daemon.module": "dr_ctl.rpo.pipeline.daemon",
 }
-SHORT_CONF: Final = {"spark.sql.shuffle.partitions": "4"}
-"""To start a task takes longer than short work has."""
 IDLE_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Where Java has work of seconds, and Python the rest, the first compiler alone is faster; for long work it loses."""
 BUSY_JAVA: Final = ("-XX:+UseParallelGC",)
@@ -243,7 +241,8 @@ def _settings(
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         **SESSION_CONF,
         **(LOCAL_CONF if is_local else {}),
-        **(SHORT_CONF if is_local and not is_busy else {}),
+        # To start a task takes longer than short work has.
+        **({"spark.sql.shuffle.partitions": "4"} if is_local and not is_busy else {}),
         **conf,
         "spark.driver.extraJavaOptions": " ".join(java).strip(),
     }
