@@ -136,7 +136,7 @@ def our(folder: Path, **more: Any) -> None:
 
 
 def our_full(folder: Path) -> None:
-    our(folder, settled=False)
+    our(folder, from_summaries=False)
 
 
 def our_settled(folder: Path) -> None:
@@ -153,7 +153,7 @@ def our_plugins(folder: Path) -> None:
     from dr_ctl.rpo.pipeline.make import reading  # noqa: PLC0415
 
     with reading() as make:
-        answer = estimate(Request(history=str(folder), master="local[2]", settled=False), make)
+        answer = estimate(Request(history=str(folder), master="local[2]", from_summaries=False), make)
     assert answer.estimate is not None
     loss = answer.estimate.total.loss
     print([(loss.p50, loss.p95, loss.p99, loss.max, 0, 0)])

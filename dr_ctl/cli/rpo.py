@@ -62,7 +62,7 @@ def estimate(session: Session, asked: Request, horizon: str, report: Path | None
         horizon_s=seconds_of("--horizon", horizon),
         # A failover needs an estimate of the whole history.
         store=asked.since is None and asked.until is None,
-        settled=not full,
+        from_summaries=not full,
     )
     with status_line(color=session.color, quiet=session.quiet) as say, reading(say) as make:
         answer = calculation.estimate(asked, make, charted=report is not None)

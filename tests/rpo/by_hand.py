@@ -43,13 +43,13 @@ def made(asked: Request, now_us: int) -> Made | Finding:
     until_us = until_us if asked.until is None else min(until_us, micros(asked.until))
     since_us = since_us if asked.since is None else max(since_us, micros(asked.since))
     classes = () if asked.objectives is None else tuple(each.queues for each in asked.objectives.classes)
-    cell_us = max(SECOND, (until_us + 1 - max(since_us, int(us[0]))) // 192) if asked.tested else 0
+    cell_us = max(SECOND, (until_us + 1 - max(since_us, int(us[0]))) // 192) if asked.is_backtest else 0
     horizons = tuple(int(each * SECOND) for each in asked.horizons_s)
     span = int(us[0]), until_us + 1, since_us, until_us + 1
     orders = HourQuery(*span, asked.include, asked.exclude, classes, horizons, cell_us)
     rows = together([*hours(looks, orders)])
     facts = facts_of(rows)
-    if facts.flows and int(asked.horizon_s * SECOND) != HORIZON_US and not asked.tested:  # of the last day
+    if facts.flows and int(asked.horizon_s * SECOND) != HORIZON_US and not asked.is_backtest:  # of the last day
         horizon_us = int(asked.horizon_s * SECOND)
         from_us = max(facts.span_us[0], facts.span_us[1] - DAY - horizon_us)
         far = hours(looks, replace(orders, from_us=from_us, horizons_us=(horizon_us,)))

@@ -330,17 +330,17 @@ def test_of_two_that_end_at_once_one_keeps_what_it_made(root: Path, make: Make) 
     """The other began before a late file came, and ends after the one that has read it."""
     from dr_ctl.rpo.pipeline import make as module  # noqa: PLC0415 - the fast tests do without Spark
 
-    def meanwhile(gold: Any, *given: Any) -> None:
+    def meanwhile(tables: Any, *given: Any) -> None:
         with pytest.MonkeyPatch.context() as first:
-            first.setattr(module.Gold, "keep", keep)
+            first.setattr(module.SummaryTables, "keep", keep)
             late(root)
             both(make, root)
-        keep(gold, *given)
+        keep(tables, *given)
 
-    keep = module.Gold.keep
+    keep = module.SummaryTables.keep
     append(root, 5 * HOUR_S, 5.2 * HOUR_S)
     with pytest.MonkeyPatch.context() as second:
-        second.setattr(module.Gold, "keep", meanwhile)
+        second.setattr(module.SummaryTables, "keep", meanwhile)
         told(make, asked(root, store=True))
 
     both(make, root)

@@ -293,7 +293,8 @@ def backtest(
     asked: Request, make: Make, *, horizons_s: Sequence[float] = HORIZONS_S, clock: Clock | None = None
 ) -> BacktestAnswer:
     """Test the estimate that is asked for on its own past, whatever its objectives. Contacts no broker."""
-    asked = replace(asked, objectives=None, settled=False, store=False, tested=True, horizons_s=tuple(horizons_s))
+    asked = replace(asked, objectives=None, from_summaries=False, store=False, is_backtest=True)
+    asked = replace(asked, horizons_s=tuple(horizons_s))
     made = make(asked, micros((clock or SystemClock()).now()))
     if isinstance(made, Finding):
         return BacktestAnswer(None, (made,))

@@ -33,10 +33,10 @@ from dr_ctl.settings.model import Place
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A question to a history (a folder or a URL), by an estimate or a backtest. `near`: the folder on this machine
-    where its last estimate is kept too; None where the history is one. `site` defaults to the one serving at
-    the end; with `store` the answer is kept beside the history too, and the summaries that it was made from; without
-    `settled` those that are there are not read. `tested` has every second reading left out too; `horizons_s` are those
-    over which changes are gathered, `horizon_s` is the one to tell."""
+    where its last estimate is kept too; None where the history is one. `site` defaults to the one serving at the end;
+    with `store` the answer is kept beside the history too, and the summaries that it was made from; without
+    `from_summaries` those that are there are not read. `is_backtest` has every second reading left out too;
+    `horizons_s` are those over which changes are gathered, `horizon_s` is the one to tell."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -52,8 +52,8 @@ class Request:
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     store: bool = False
-    settled: bool = True
-    tested: bool = False
+    from_summaries: bool = True
+    is_backtest: bool = False
     horizons_s: tuple[float, ...] = (300,)
 
     def __post_init__(self) -> None:

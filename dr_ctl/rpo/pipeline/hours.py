@@ -258,7 +258,7 @@ def figures_of(rows: DataFrame, facts: Facts, classes: int, ask: Ask) -> Mapping
     return {name: of_scopes.get(name) or figures(name, SCHEMA.empty_table(), ask) for name in (*scopes, *facts.flows)}
 
 
-def tested_of(rows: DataFrame, ask: Ask) -> Tested:
+def backtest_of(rows: DataFrame, ask: Ask) -> Tested:
     """The test of the total on its own past. Its cells are not those of the calendar."""
     of_total = rows.where(f"is_total OR scope IN ({sql.text(TOTAL)}, '') OR kind IN ({_OWN})")
     parts = _parts(of_total, [TOTAL], ask, "cell", 0).where(f"of = {sql.text(TOTAL)}")

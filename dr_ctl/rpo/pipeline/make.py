@@ -27,10 +27,10 @@ from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history.files import NAMED, Source, Store, listed_anew, rows_of
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.pipeline import sql
-from dr_ctl.rpo.pipeline.hours import UNREADABLE, UNSEEN, Hours, facts_of, figures_of, tested_of
+from dr_ctl.rpo.pipeline.hours import UNREADABLE, UNSEEN, Hours, backtest_of, facts_of, figures_of
 from dr_ctl.rpo.pipeline.session import master, session
 from dr_ctl.rpo.pipeline.sql import REACH, SUMMED, folder
-from dr_ctl.rpo.pipeline.tables import AHEAD_US, Files, Gold, History
+from dr_ctl.rpo.pipeline.tables import AHEAD_US, Files, History, SummaryTables
 
 Say = Callable[[str], None]
 _EVERY_S: Final = 0.5
@@ -127,36 +127,36 @@ class _Question:
         if site is None or site not in history.sites:
             return nothing_of(site, set(history.sites))
         self._say(f"looking through the files of {site}")
-        is_usual = asked.settled and not asked.tested
-        gold = Gold(self._spark, asked.history, folder([asked.include, asked.exclude, self._classes], site))
-        files = Files.of(history, site, gold.ledger(), self._torn, anew=not is_usual)
+        is_usual = asked.from_summaries and not asked.is_backtest
+        tables = SummaryTables(self._spark, asked.history, folder([asked.include, asked.exclude, self._classes], site))
+        files = Files.of(history, site, tables.known_files(), self._torn, anew=not is_usual)
         if not files.read:
             return nothing_of(site, set(history.sites))
         query, is_cut = self._query(files)
-        is_kept = asked.store and asked.since is None and asked.until is None and not asked.tested
+        is_kept = asked.store and asked.since is None and asked.until is None and not asked.is_backtest
         if is_kept:
-            gold.tidy(query.begin_us, query.end_us, self._now_us)
+            tables.tidy(query.begin_us, query.end_us, self._now_us)
         span = range(query.from_us - query.from_us % HOUR, query.to_us, HOUR)
-        kept = gold.cached() if is_usual else {}
+        kept = tables.cached() if is_usual else {}
         touched = files.touched(query.begin_us, query.end_us, {us: summary.reach_us for us, summary in kept.items()})
         todo = [hour_us for hour_us in span if hour_us in touched or hour_us not in kept or is_cut(hour_us)]
         hours = Hours(self._spark, asked.history, files.read, query, todo)
         with counted(self._spark, self._say, len(todo), hours.tasks):
             fresh = hours.rows() if todo else None
-        others = gold.hours({hour_us: kept[hour_us] for hour_us in set(span) & kept.keys() - {*todo}})
+        others = tables.hours({hour_us: kept[hour_us] for hour_us in set(span) & kept.keys() - {*todo}})
         parts = [part for part in (fresh, others) if part is not None]
         rows = sql.union(part.select(*SUMMED.names).where(f"kind <> '{REACH}'") for part in parts)
         if is_kept:
-            gold.keep(fresh, files, self._now_us)
+            tables.keep(fresh, files, self._now_us)
         self._say("adding up")
         facts = facts_of(rows)
-        if facts.flows and asked.horizon_s * SECOND != HORIZON_US and not asked.tested:
+        if facts.flows and asked.horizon_s * SECOND != HORIZON_US and not asked.is_backtest:
             rows = rows.unionByName(self._custom_horizon(files, query, facts))
         torn = (
             file for file in files.all if file.why and file.first_us < query.to_us and query.from_us <= file.last_us
         )
         findings = [found("DR-RPO-002", name=file.name, why=file.why) for file in torn]
-        whose = partial(figures_of, rows, facts, len(self._classes)), partial(tested_of, rows)
+        whose = partial(figures_of, rows, facts, len(self._classes)), partial(backtest_of, rows)
         ahead = (len(files.ahead), max(file.last_us for file in files.ahead)) if files.ahead else None
         return Made(site, serving, query.end_us, facts, *whose, tuple(findings), ahead)
 
@@ -186,7 +186,7 @@ class _Question:
         until_us = last_us if asked.until is None else min(last_us, micros(asked.until))
         first_us = begin_us - begin_us % HOUR
         since_us = first_us if asked.since is None else max(first_us, micros(asked.since))
-        cell_us = max(SECOND, (until_us + 1 - max(since_us, begin_us)) // CELLS) if asked.tested else 0
+        cell_us = max(SECOND, (until_us + 1 - max(since_us, begin_us)) // CELLS) if asked.is_backtest else 0
         query = HourQuery(
             begin_us,
             until_us + 1,
@@ -238,4 +238,4 @@ def _unread(asked: Request) -> int | None:
         raise store.fault(error) from error
     there = [info.size for name, info in files.items() if NAMED.fullmatch(name)]
     is_summed = any(name.startswith("summary/") for name in files)
-    return (0 if is_summed and asked.settled and not asked.tested else sum(there)) if there else None
+    return (0 if is_summed and asked.from_summaries and not asked.is_backtest else sum(there)) if there else None

@@ -204,7 +204,7 @@ class CachedSummary(NamedTuple):
     reach_us: int
 
 
-class Gold:
+class SummaryTables:
     """The tables of one site, by code and patterns."""
 
     def __init__(self, spark: SparkSession, history: str, folder: str) -> None:
@@ -214,7 +214,7 @@ class Gold:
             spark.conf.set(name, value)
         self._before = self._names("files")
 
-    def ledger(self) -> DataFrame | None:
+    def known_files(self) -> DataFrame | None:
         return self._read("files", FILES, torn=True) if self._names("files") else None
 
     def cached(self, days: Sequence[str] | None = None) -> dict[int, CachedSummary]:
@@ -283,7 +283,7 @@ class Gold:
             if day < first or day in many:
                 self._remove(names)
         names = self._names("files")
-        if len(names) > MOST_FILES and (ledger := self.ledger()) is not None:
+        if len(names) > MOST_FILES and (ledger := self.known_files()) is not None:
             text = "SELECT newest.* FROM (SELECT max_by(struct(*), run) AS newest FROM {ledger} GROUP BY file)"
             self._note(sql.over(text, ledger=ledger))
             self._remove(names)
