@@ -72,7 +72,7 @@ class Lease:
 
     def __init__(self, stores: Iterable[Store], who: LockDocument, clock: Clock) -> None:
         """`who` is the document to be, without its times and its epoch."""
-        self._slots = [BrokerLock(store) for store in sorted(stores, key=lambda store: (store.site, store.pair))]
+        self.slots = [BrokerLock(store) for store in sorted(stores, key=lambda store: (store.site, store.pair))]
         self._who, self._clock = who, clock
         self.facts: Callable[[], tuple[str, int]] = lambda: ("", 0)  # the journal's last hash and count
         self._lost: tuple[str, LockDocument] | None = None
@@ -80,19 +80,15 @@ class Lease:
         self.broken: list[LockDocument] = []
 
     @property
-    def slots(self) -> Sequence[BrokerLock]:
-        return self._slots
-
-    @property
     def epoch(self) -> int:
         return self._who.epoch
 
     def findings(self) -> list[Finding]:
         """Say where the lock could not be had because the broker does not let this user create it."""
-        return [per_machine(slot.name, slot.forbidden) for slot in self._slots if slot.forbidden is not None]
+        return [per_machine(slot.name, slot.forbidden) for slot in self.slots if slot.forbidden is not None]
 
     def held_at(self) -> list[str]:
-        return [slot.name for slot in self._slots if slot.held is not None]
+        return [slot.name for slot in self.slots if slot.held is not None]
 
     def take(self, among: Collection[tuple[str, str]] | None = None, *, break_lock: bool = False) -> None:
         """Take it at every broker that answers, of those named by site and pair where they are; raises `Locked` naming
@@ -146,7 +142,7 @@ class Lease:
 
     def _looks(self, among: Collection[tuple[str, str]] | None) -> list[tuple[BrokerLock, Look]]:
         looks = []
-        for slot in self._slots:
+        for slot in self.slots:
             with slot.mutex:
                 slot.held, slot.looked_at = None, float("-inf")
                 if among is not None and slot.key not in among:
@@ -189,7 +185,7 @@ class Lease:
     def why_not(self, site: str, pair: str, timeout_s: float) -> str | None:
         """Say why no call may go out to that broker now, or return None if a call that takes `timeout_s` may. An old
         look is made anew; a lock with too little time left is renewed."""
-        slot = next(slot for slot in self._slots if slot.key == (site, pair))
+        slot = next(slot for slot in self.slots if slot.key == (site, pair))
         try:
             if slot.forbidden is None and (self._old(slot) or self._left_s(slot) < timeout_s):
                 with slot.mutex:
@@ -200,7 +196,7 @@ class Lease:
                         self._tend(slot)
         except BrokerError as error:
             return f"the lock at {slot.name} could not be looked at: {error}"
-        for other in self._slots:
+        for other in self.slots:
             if other is not slot and other.held is not None and self._old(other):
                 self._glance(other)
         if (lost := self.lost()) is not None:
@@ -240,7 +236,7 @@ class Lease:
 
     def paused(self, site: str, pair: str, names: Iterable[str]) -> str | None:
         """Write down which queues are about to be paused; says why not where that cannot be done."""
-        slot = next(slot for slot in self._slots if slot.key == (site, pair))
+        slot = next(slot for slot in self.slots if slot.key == (site, pair))
         with slot.mutex:
             slot.own = tuple(sorted({*slot.own, *names}))
             if slot.held is None:
@@ -253,7 +249,7 @@ class Lease:
 
     def still_paused(self, site: str, pair: str, names: Collection[str]) -> None:
         """Note which queues of a broker were seen paused at the end: the lock forgets what runs have lifted."""
-        slot = next(slot for slot in self._slots if slot.key == (site, pair))
+        slot = next(slot for slot in self.slots if slot.key == (site, pair))
         with slot.mutex:
             slot.own = tuple(name for name in slot.own if name in names)
             if slot.held is not None:
@@ -264,7 +260,7 @@ class Lease:
 
     def before(self, site: str, pair: str, names: Iterable[str]) -> None:
         """Note which queues were paused before the run; written with the next change of the lock."""
-        for slot in self._slots:
+        for slot in self.slots:
             if slot.key == (site, pair):
                 slot.before = tuple(sorted(names))
 
@@ -283,7 +279,7 @@ class Lease:
 
     def release(self) -> None:
         """Mark it as released wherever it is held; where a broker does not answer it runs out by itself."""
-        for slot in self._slots:
+        for slot in self.slots:
             with slot.mutex:
                 held, slot.held = slot.held, None
                 if held is not None:

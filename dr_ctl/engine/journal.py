@@ -207,26 +207,18 @@ class StepEvent(Enum):
     UNDO_FAILED = "undo-failed"
 
 
-MOVES: Final = {
-    (StepState.PENDING, StepEvent.STARTED): StepState.RUNNING,
-    (StepState.RUNNING, StepEvent.SUCCEEDED): StepState.DONE,
-    (StepState.RUNNING, StepEvent.UNNEEDED): StepState.UNNEEDED,
-    (StepState.RUNNING, StepEvent.FAILED): StepState.FAILED,
-    (StepState.RUNNING, StepEvent.LOST): StepState.UNKNOWN,
-    (StepState.DONE, StepEvent.STARTED): StepState.RUNNING,
-    (StepState.UNNEEDED, StepEvent.STARTED): StepState.RUNNING,
-    (StepState.FAILED, StepEvent.STARTED): StepState.RUNNING,
-    # A process that died left its step running; the next process undoes that step.
-    (StepState.RUNNING, StepEvent.UNDO_STARTED): StepState.UNDOING,
-    (StepState.DONE, StepEvent.UNDO_STARTED): StepState.UNDOING,
-    (StepState.UNNEEDED, StepEvent.UNDO_STARTED): StepState.UNDOING,
-    (StepState.FAILED, StepEvent.UNDO_STARTED): StepState.UNDOING,
-    (StepState.UNKNOWN, StepEvent.UNDO_STARTED): StepState.UNDOING,
-    (StepState.UNDOING, StepEvent.UNDONE): StepState.UNDONE,
-    (StepState.UNDOING, StepEvent.UNDO_FAILED): StepState.STUCK,
-    # A second `abort` tries again what the first could not, also after dying in the middle.
-    (StepState.UNDOING, StepEvent.UNDO_STARTED): StepState.UNDOING,
-    (StepState.STUCK, StepEvent.UNDO_STARTED): StepState.UNDOING,
+# What each event makes of a step, and of which states.
+_AFTER: Final[Mapping[StepEvent, tuple[StepState, set[StepState]]]] = {
+    StepEvent.STARTED: (StepState.RUNNING, {StepState.PENDING, StepState.DONE, StepState.UNNEEDED, StepState.FAILED}),
+    StepEvent.SUCCEEDED: (StepState.DONE, {StepState.RUNNING}),
+    StepEvent.UNNEEDED: (StepState.UNNEEDED, {StepState.RUNNING}),
+    StepEvent.FAILED: (StepState.FAILED, {StepState.RUNNING}),
+    StepEvent.LOST: (StepState.UNKNOWN, {StepState.RUNNING}),
+    # A process that died left its step running, and the next one undoes it; a second `abort` tries again what the
+    # first could not, also after dying in the middle.
+    StepEvent.UNDO_STARTED: (StepState.UNDOING, {*StepState} - {StepState.PENDING, StepState.UNDONE}),
+    StepEvent.UNDONE: (StepState.UNDONE, {StepState.UNDOING}),
+    StepEvent.UNDO_FAILED: (StepState.STUCK, {StepState.UNDOING}),
 }
 
 
@@ -236,10 +228,10 @@ class IllegalMove(DrCtlError):
 
 def after(state: StepState, event: StepEvent) -> StepState:
     """Say the state that follows; raises `IllegalMove` where the table has no row."""
-    moved = MOVES.get((state, event))
-    if moved is None:
+    then, states = _AFTER[event]
+    if state not in states:
         raise IllegalMove(f"a step that is {state.value} cannot be {event.value}")
-    return moved
+    return then
 
 
 @dataclass(frozen=True, slots=True)

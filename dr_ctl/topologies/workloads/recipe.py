@@ -117,11 +117,6 @@ class Beside:
     roles: Mapping[str, Role]
     already: bool
 
-    def against(self, workloads: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
-        yield from self.twice(workloads)
-        for workload in workloads:
-            yield from self.of(workload)
-
     def twice(self, workloads: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
         goes_on = self.already or self.move.ask.operation in _SAFE
         return twice(workloads, Severity.WARNING if goes_on else Severity.ERROR)
@@ -200,7 +195,12 @@ class RecipeWithWorkloads(Generic[S]):
         """The parts of each workload that ran stand beside the brokers, under a name that no broker has."""
         states: dict[str, Any] = {**self._bare.baseline(snapshot)}
         for site in snapshot.roles:
-            if ran := {each.name: _running(each) for each in _at(snapshot, site) if each.runs is not None}:
+            ran = {
+                each.name: [part for part, state in each.parts.items() if state is PartState.RUNNING]
+                for each in _at(snapshot, site)
+                if each.runs is not None
+            }
+            if ran:
                 states[site] = {**states.get(site, {}), OF_SITE: {"workloads": ran}}
         return states
 
@@ -213,7 +213,8 @@ class RecipeWithWorkloads(Generic[S]):
         return sorted(findings, key=lambda each: each.severity is not Severity.ERROR)
 
     def against(self, snapshot: S, move: Move) -> Sequence[Finding]:
-        return list(self._beside(snapshot, move).against(self._moving(snapshot, move.ask)))
+        beside, moving = self._beside(snapshot, move), self._moving(snapshot, move.ask)
+        return [*beside.twice(moving), *(finding for each in moving for finding in beside.of(each))]
 
     def checks(self, snapshot: S, move: Move) -> Sequence[Check]:
         mine = self._beside(snapshot, move).named(self._moving(snapshot, move.ask))
@@ -314,10 +315,6 @@ def _by_itself(call: Call, state: PartState | None) -> Call:
 
 def _at(snapshot: Snapshot, site: str) -> list[WorkloadSnapshot]:
     return [workload for workload in snapshot.workloads if workload.site == site]
-
-
-def _running(each: WorkloadSnapshot) -> list[str]:
-    return [part for part, state in each.parts.items() if state is PartState.RUNNING]
 
 
 def _first(draft: StepPlan, stops: list[Call], inverse: list[Call]) -> StepPlan:
