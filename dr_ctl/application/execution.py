@@ -361,11 +361,15 @@ def next_steps(plan: Plan, *, one_store: bool = False) -> list[str]:
             f"Standby: {source}, by the store that both sites share: it can take it while its broker runs and waits."
         )
     if plan.ask.operation in (SWAPOVER, FAILBACK):
+        come_back = f"To come back: `dr-ctl swapover --to {source}{which}`."
+        if any(finding.id == "DR-LINK-009" for finding in plan.findings):
+            standby = f"Standby: none: no link leads from {target} to {source}; new messages lie at {target} alone."
+            come_back = "To come back: configure that link first (`dr-ctl explain DR-LINK-009`)."
         return [
             standby,
             unconfirmed,
             f"Outage: ends when {target} accepts clients; the time to reconnect is not included.",
-            f"To come back: `dr-ctl swapover --to {source}{which}`.",
+            come_back,
         ]
     if plan.ask.operation == FAILOVER:
         back = f"`dr-ctl failback --to {source}` once {source} is up, or `dr-ctl reinstate {source}`, then a swapover."

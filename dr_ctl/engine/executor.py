@@ -233,13 +233,17 @@ class _Run(Generic[O]):
         """Undo the steps before the question, except a site that was reinstated: people wanted that for itself."""
         if not step.undoable:
             return self._ended(ExitCode.INCOMPLETE, text)
-        past = self._journal.replay()
-        if not to_undo(past):
-            if any(done.step.verb == operations.RECONCILE and done.succeeded for done in past.steps):
-                to = self._move.target
-                text = f"{text}; {to} stays reinstated: `dr-ctl swapover --to {to}` moves the service when it is wanted"
+        if not to_undo(self._journal.replay()):
+            if kept := self._kept():
+                text += f"{kept}: `dr-ctl swapover --to {self._move.target}` moves the service when it is wanted"
             return self._ended(ExitCode.DECLINED, text)
         return self.back(Refused(text, code=ExitCode.DECLINED))
+
+    def _kept(self) -> str:
+        """Say that a site stays reinstated, whatever is undone."""
+        steps = self._journal.replay().steps
+        is_in = any(done.step.verb == operations.RECONCILE and done.succeeded for done in steps)
+        return f"; {self._move.target} stays reinstated" if is_in else ""
 
     def _may_go_back(self, step: PlannedStep, outcome: Refused | Unknown) -> bool:
         """Say whether undoing is still safe: no activating call went out, or it is proven to have had no effect."""
@@ -383,7 +387,9 @@ class _Run(Generic[O]):
         code = ExitCode.REVERTED if before_anything else cause.code
         code = ExitCode.STRANDED if failed else code
         left = "; ".join(f"{', '.join(verbs)}: {why}" for why, verbs in failed.items())
-        text = f"{cause.text}; not everything could be undone: {left}" if failed else f"{cause.text}; undone"
+        text = (
+            f"{cause.text}; not everything could be undone: {left}" if failed else f"{cause.text}{self._kept()}; undone"
+        )
         if stranded_by and len(failed) == 1:  # what came of the rest is a consequence of that
             text = f"{stranded_by}; so not undone: {', '.join(failed[stranded_by])}; before that: {cause.text}"
             if self._plan.serving == (

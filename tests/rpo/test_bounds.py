@@ -687,9 +687,11 @@ def test_messages_without_a_copy_and_copies_left_over_do_not_cancel_each_other_o
 ) -> None:
     """With the plugin: two of the queue's messages are to be shipped, and ids tell the rest."""
     rows = at_rest({"orders.in": (22, 20)}, {("mirror", "orders.in"): 2, ("acks", "orders.in"): 0})
-    by_id = [replace(row, depth=uncopied) if row.kind == "uncopied" else row for row in rows]
+    name = "*" if uncopied is None else "orders.in"
 
-    found = asked_of_both(tmp_path, [row for row in by_id if row.kind != "uncopied" or uncopied is not None])
+    found = asked_of_both(
+        tmp_path, [replace(row, depth=uncopied, name=name) if row.kind == "uncopied" else row for row in rows]
+    )
 
     assert (found.lost.at_most, found.duplicates.at_most) == (lost, duplicates)
     of_queue = 22 if uncopied is None else lost  # all that lies here, what is to ship among it

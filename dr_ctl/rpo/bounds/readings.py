@@ -380,7 +380,9 @@ class Readings:
 
     def alone(self, name: str) -> int | None:
         """How many messages of a queue had no copy at the other site when ids were compared last; None where they were
-        not."""
+        not. Where nobody compares by id, counts alone tell."""
+        if not self.uncopied.names:
+            return 0
         depths = [self.uncopied.depth[row] for row in self.uncopied.rows.get(name, ())]
         read = [int(depth[depth != NA][-1]) for depth in depths if (depth != NA).any()]
         return read[-1] if read else None

@@ -282,6 +282,8 @@ class ContinuityLink(Link["SiteView"]):
         bound. Messages at the peer are shown too: lost acknowledgements show nowhere else.
         """
         view = self.view
+        if view.flows:  # says that ids are compared, whether any were
+            yield Row(site=view.site, ts=at, pair=view.pair, kind="uncopied", name="*", start=view.start)
         for flow in view.flows:
             other = peer.flow(flow.queue) if peer is not None else None
             if peer is not None and other is not None and lying(peer, flow.queue) is not None:
