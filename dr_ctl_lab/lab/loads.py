@@ -36,7 +36,7 @@ def running(directory: Path) -> Iterator[None]:
 
 def end_all(directory: Path) -> None:
     """End whoever loads the lab. A note that says nothing names nobody."""
-    for note in sorted((directory / FOLDER).glob("*")):
+    for note in sorted((directory / FOLDER).glob("[0-9]*")):
         try:
             process = TypeAdapter(Process).validate_json(note.read_bytes())
         except (OSError, ValidationError):
