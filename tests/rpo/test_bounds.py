@@ -13,6 +13,7 @@ import pytest
 
 from dr_ctl.core.document import document
 from dr_ctl.core.model import Severity
+from dr_ctl.rpo.bounds import readings
 from dr_ctl.rpo.bounds.bounds import latest_end
 from dr_ctl.rpo.bounds.pair import READINGS
 from dr_ctl.rpo.bounds.result import Bound, Bounds, Loss, LostSite
@@ -675,28 +676,49 @@ def test_where_sites_differ_and_nothing_is_on_its_way_nobody_can_say_how_much_is
 
 
 @pytest.mark.parametrize(
-    ("uncopied", "lost", "duplicates", "why"),
+    ("compared", "last", "lost", "duplicates", "why"),
     [
-        (0, 2, 0, "2 = 2 neither shipped"),
-        (3, None, 3, "at least 3: orders.in: 22 at london, 3 of them without a copy, 20 at paris: more may have lost"),
-        (None, 24, 20, "+ 22 perhaps at london alone (orders.in: 22 at london, 20 at paris, not compared by id)"),
+        (0, ("orders.in", 0), 2, 0, "2 = 2 neither shipped"),
+        (
+            0,
+            ("orders.in", 3),
+            None,
+            3,
+            "at least 3: orders.in: 22 at london, 3 of them without a copy, 20 at paris: more",
+        ),
+        (None, ("*", None), 24, 20, "+ 22 perhaps at london alone (orders.in: 22 at london, 20 at paris, not compared"),
+        # Left out of the last comparison, which had another queue.
+        (0, ("audit.log", 0), 24, 20, "+ 22 perhaps at london alone"),
     ],
 )
 def test_messages_without_a_copy_and_copies_left_over_do_not_cancel_each_other_out(
-    tmp_path: Path, uncopied: int | None, lost: int | None, duplicates: int, why: str
+    tmp_path: Path, compared: int | None, last: tuple[str, int | None], lost: int | None, duplicates: int, why: str
 ) -> None:
     """With the plugin: two of the queue's messages are to be shipped, and ids tell the rest."""
     rows = at_rest({"orders.in": (22, 20)}, {("mirror", "orders.in"): 2, ("acks", "orders.in"): 0})
-    name = "*" if uncopied is None else "orders.in"
+    end = max(row.ts for row in rows)
+    told = {True: last, False: ("*" if compared is None else "orders.in", compared)}
+    by_id = {is_last: {"name": name, "depth": depth} for is_last, (name, depth) in told.items()}
 
     found = asked_of_both(
-        tmp_path, [replace(row, depth=uncopied, name=name) if row.kind == "uncopied" else row for row in rows]
+        tmp_path, [replace(row, **by_id[row.ts == end]) if row.kind == "uncopied" else row for row in rows]
     )
 
     assert (found.lost.at_most, found.duplicates.at_most) == (lost, duplicates)
-    of_queue = 22 if uncopied is None else lost  # all that lies here, what is to ship among it
+    of_queue = 22 if lost == 24 else lost  # all that lies here, what is to ship among it
     assert [(each.lost, each.duplicates) for each in found.queues] == [(of_queue, duplicates)]
     assert why in (found.because or "")
+
+
+def test_an_old_comparison_of_ids_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = at_rest({"orders.in": (22, 20)}, {("mirror", "orders.in"): 2, ("acks", "orders.in"): 0})
+    end = max(row.ts for row in rows)
+    rows = [replace(row, depth=0) if row.kind == "uncopied" else row for row in rows]
+    early = [row for row in rows if row.kind != "uncopied" or row.ts < end - timedelta(seconds=10)]
+
+    assert asked_of_both(tmp_path / "young", early).lost.at_most == 2
+    monkeypatch.setattr(readings, "COMPARED_US", 5_000_000)
+    assert asked_of_both(tmp_path / "old", early).lost.at_most == 24
 
 
 def test_a_queue_that_nothing_ships_is_lost_with_its_site(tmp_path: Path) -> None:

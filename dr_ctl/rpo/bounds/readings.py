@@ -273,6 +273,8 @@ class _Evening:
         return shown
 
 
+COMPARED_US: Final = 120 * US
+"""An older comparison of ids tells nothing of what lies there now."""
 UNTOLD_US: Final = US
 """What a reading is taken to have waited for its answer, where no row says it: a broker that is later is not
 waited for."""
@@ -379,13 +381,15 @@ class Readings:
         )
 
     def alone(self, name: str) -> int | None:
-        """How many messages of a queue had no copy at the other site when ids were compared last; None where they were
-        not. Where nobody compares by id, counts alone tell."""
+        """How many messages of a queue had no copy at the other site by the last comparison of ids; None where it left
+        that queue out, or where none was lately. Where nobody compares by id, counts alone tell."""
         if not self.uncopied.names:
             return 0
-        depths = [self.uncopied.depth[row] for row in self.uncopied.rows.get(name, ())]
-        read = [int(depth[depth != NA][-1]) for depth in depths if (depth != NA).any()]
-        return read[-1] if read else None
+        compared, whole_us = np.flatnonzero((self.uncopied.depth != NA).any(axis=0)), self.us[self.whole]
+        if not len(compared) or whole_us[-1] - whole_us[compared[-1]] > COMPARED_US:
+            return None
+        depths = [int(self.uncopied.depth[row, compared[-1]]) for row in self.uncopied.rows.get(name, ())]
+        return None if not depths or depths[-1] == NA else depths[-1]
 
     @cached_property
     def place(self) -> Mapping[str, int]:

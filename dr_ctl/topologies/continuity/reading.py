@@ -378,7 +378,7 @@ class _Compares(observer.Beside[SiteView]):
 
     def close(self) -> None:
         if self._work is not None:
-            self._work.wait()
+            self._work.wait(READ_S)
 
     @staticmethod
     def _timed(observer: Observer, snapshot: ContinuitySnapshot) -> tuple[Views, float]:

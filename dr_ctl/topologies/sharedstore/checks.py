@@ -15,7 +15,7 @@ from dr_ctl.topologies.classic.checks import BY_CONSOLE
 from dr_ctl.topologies.classic.operations import STOPS
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.checks import Case, Checks, Named, of_listeners, of_queues
-from dr_ctl.topologies.sharedstore.view import BrokerView
+from dr_ctl.topologies.sharedstore.view import BrokerView, both_serve
 
 SKEW_S: Final = 2.0
 # Findings that a return itself mends.
@@ -82,13 +82,10 @@ def _holder(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.lock is None:
         yield found("DR-STORE-001.of_broker", broker=name, why=view.unread)
     elif view.others is not None:
-        lock, peer = view.lock.text, view.config.peer
         if view.peer_serves:
-            yield found(
-                "DR-STORE-002.both_serve", broker=name, lock=lock, holder=view.others, peer=peer, site=view.site
-            )
+            yield from both_serve(view)
         else:
-            yield found("DR-STORE-002.taking", broker=name, lock=lock, peer=peer)
+            yield found("DR-STORE-002.taking", broker=name, lock=view.lock.text, peer=view.config.peer)
     elif view.stranger is not None:
         yield from _stranger(name, view, view.stranger)
     elif not view.lock.written:

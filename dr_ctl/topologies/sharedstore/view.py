@@ -205,11 +205,26 @@ class BrokerView(ClassicBroker):
         return self.own.lease_s * (2 if self.own.by_row else 1)
 
 
+def both_serve(view: BrokerView) -> Iterator[Finding]:
+    """Find that a broker answers as if it held the store, while the one that the lock names serves too."""
+    if view.others is not None and view.lock is not None and view.peer_serves:
+        lock, peer = view.lock.text, view.config.peer
+        yield found(
+            "DR-STORE-002.both_serve",
+            broker=f"{view.site}/{view.pair}",
+            lock=lock,
+            holder=view.others,
+            peer=peer,
+            site=view.site,
+        )
+
+
 class StoreSnapshot(snapshot.Snapshot[BrokerView]):
     """A look at both brokers."""
 
     def findings(self) -> Sequence[Finding]:
-        return [*self._not_read(), *self._nobody(), *super().findings()]
+        both = (finding for view in self._all() for finding in both_serve(view))
+        return [*both, *self._not_read(), *self._nobody(), *super().findings()]
 
     def _not_read(self) -> Iterator[Finding]:
         brokers = [each for site in self.sites.values() for each in site.values()]

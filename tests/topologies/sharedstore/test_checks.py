@@ -198,6 +198,9 @@ def test_a_process_is_to_be_ended_only_where_the_other_site_is_seen_to_serve() -
     assert "end the process" not in alone.remedy
     assert "`lease_holder:`" in alone.remedy
     assert "end the process of its broker" in beside.remedy
+    others = broker("paris"), waiting(runs=True, lock=london.lock)
+    shown = ["DR-STORE-002" in {each.id for each in snapshot(london, other).findings()} for other in others]
+    assert shown == [True, False]  # by `status` and `check`
 
 
 def test_the_refusal_says_which_keys_to_write(tmp_path: Path) -> None:

@@ -137,14 +137,14 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
     sources, targets = (
         {view.pair: view for view in tools.observer.look_at(site)} for site in (move.source, move.target)
     )
-    moved = [
-        why
+    since = [
+        both
         for pair, sample in tools.gate.samples.items()
-        for was, now in ((sample.source, sources[pair]), (sample.target, targets[pair]))
-        for why in receipts.changes(was, now, move.ask.includes)
+        for both in ((sample.source, sources[pair]), (sample.target, targets[pair]))
     ]
-    if moved:
-        return Refused(some(moved), outdated=True)
+    if moved := [why for was, now in since for why in receipts.changes(was, now, move.ask.includes)]:
+        # A broker that was restarted, and no other node of it, may have let clients in.
+        return Refused(some(moved), outdated=all(was.start == now.start or was.nodes for was, now in since))
     written = {
         pair: receipts.of(sources[pair], targets[pair], tools.sender.epoch, move.ask) for pair in tools.gate.samples
     }
