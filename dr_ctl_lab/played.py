@@ -9,7 +9,7 @@ from dr_ctl_lab.lab.dialect import ARTEMIS, CLASSIC, Dialect
 from dr_ctl_lab.lab.fanout import LEAST_FILE, FanOut
 from dr_ctl_lab.lab.ids import SHARED, Ids, store_at
 from dr_ctl_lab.lab.kinds import KINDS
-from dr_ctl_lab.lab.make import Admin
+from dr_ctl_lab.lab.spec import Admin
 from dr_ctl_lab.lab.stage import Played
 from dr_ctl_lab.lab.state import SiteState
 from dr_ctl_lab.lab.status import LabStatus, LinkStatus, SiteStatus

@@ -16,7 +16,7 @@ from dr_ctl.core.model import Json
 from dr_ctl.core.system import Clock, stamp
 from dr_ctl.engine.debts import BY_AGENT, Notes
 from dr_ctl.engine.runs import Runs
-from dr_ctl.topologies.topology import Keeper, Kept
+from dr_ctl.topologies.topology import Cleaner, Progress
 
 
 class Phase(Enum):
@@ -34,7 +34,7 @@ class Standing:
     phase: Phase
     why: str = field(metadata=key(blank=True))
     run: str | None = field(metadata=key("held_by"))
-    kept: Kept = field(metadata=key(flat=True))
+    kept: Progress = field(metadata=key(flat=True))
 
     @property
     def state(self) -> object:
@@ -53,9 +53,9 @@ class Standing:
 
 
 class SyncAgent:
-    def __init__(self, keeper: Keeper, runs: Runs, notes: Notes, clock: Clock, sites: Mapping[str, str]) -> None:
+    def __init__(self, cleaner: Cleaner, runs: Runs, notes: Notes, clock: Clock, sites: Mapping[str, str]) -> None:
         """`sites`: which is `primary` and which `standby`."""
-        self._keeper, self._runs, self._notes, self._clock = keeper, runs, notes, clock
+        self._cleaner, self._runs, self._notes, self._clock = cleaner, runs, notes, clock
         self._agent: dict[str, Json] = {
             **sites,
             "pid": os.getpid(),
@@ -64,13 +64,13 @@ class SyncAgent:
         }
         self._written: object = None
         self._write_at = 0.0
-        self._last: Kept = Kept()
+        self._last: Progress = Progress()
 
     def step(self) -> Standing:
         """Go on for a moment."""
         if self._notes.take_go_on():
-            self._keeper.go_on()
-        self._last = self._keeper.step(self.held)
+            self._cleaner.go_on()
+        self._last = self._cleaner.step(self.held)
         # Where a run cuts clients off, one may be counted as acknowledged and not as delivered.
         if self._last.vanished and self._runs.unfinished() is None:
             self._hold_itself()

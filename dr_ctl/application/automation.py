@@ -81,8 +81,8 @@ def why_not_unfenced(snapshot: Snapshot, served: Served) -> str | None:
         return f"{site} was lost before, and the other site served"
     if lock is not None and (lock.epoch != served.epoch or not lock.released):
         return f"a run took the lock since {site} was seen serving, or never ended: {lock.described}"
-    here = (document.epoch for look in snapshot.locks if look.site == site for document in look.documents)
-    if lock is not None and lock.epoch not in here:
+    epochs = (document.epoch for look in snapshot.locks if look.site == site for document in look.documents)
+    if lock is not None and lock.epoch not in epochs:
         return f"the newest lock does not lie at {site}: {lock.described}"
     return None
 

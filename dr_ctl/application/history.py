@@ -155,11 +155,11 @@ def _with_takeovers(turns: Sequence[Turn], installation: Installation, since: da
     from dr_ctl.rpo.history.newest import takeovers  # noqa: PLC0415 - as above
 
     found = []
-    for each in takeovers(installation.history, tuple(installation.settings.sites), since):
-        serves = next((turn.serving for turn in reversed(turns) if turn.at <= each.first), None)
-        out = Out(None, each.at_most_s) if serves == each.site else None
-        found.append(Turn(each.first, serves, each.text, out, known=serves is not None))
-    return sorted([*turns, *found], key=lambda each: each.at)
+    for takeover in takeovers(installation.history, tuple(installation.settings.sites), since):
+        serves = next((turn.serving for turn in reversed(turns) if turn.at <= takeover.first), None)
+        out = Out(None, takeover.at_most_s) if serves == takeover.site else None
+        found.append(Turn(takeover.first, serves, takeover.text, out, known=serves is not None))
+    return sorted([*turns, *found], key=lambda turn: turn.at)
 
 
 def serving(spells: Sequence[Spell]) -> list[Spell]:

@@ -193,7 +193,7 @@ def _grouped(places: Sequence[Place]) -> list[Place]:
     """A site's brokers, each at its active node, with the others of one beside it: they have an id in common. One that
     refuses connections may be a node that waits, where there is one broker alone to wait for."""
     by_node: dict[str, list[Place]] = {}
-    for place in sorted(places, key=lambda each: each.probed is None or not each.probed.active):
+    for place in sorted(places, key=lambda place: place.probed is None or not place.probed.active):
         key = f"\n{place.url}" if place.probed is None else place.probed.node or place.url
         by_node.setdefault(key, []).append(place)
     silent = [place for place in places if place.probed is None]
@@ -288,8 +288,8 @@ def _nodes(place: Place, listener: Key | None) -> Iterator[str]:
         host = urlsplit(url).hostname or ""
         if listener is not None and (url == place.url or host != place.host):
             row["stomp"] = str(listener.value).replace(place.host, host, 1)
-        told = why if url == place.url else f"{DECIDE}: {why}; its `stomp` is not known"
-        yield f"          - {_value(row)}  # {told}"
+        reason = why if url == place.url else f"{DECIDE}: {why}; its `stomp` is not known"
+        yield f"          - {_value(row)}  # {reason}"
 
 
 def _pair(at_first: Place, at_second: Place) -> str:

@@ -21,7 +21,7 @@ from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, HOOK, REINSTATE, RE
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.topology import NoKeeper, Snapshot, Topology
+from dr_ctl.topologies.topology import NoCleaner, Snapshot, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class Opened:
     def has_agent(self) -> bool:
         """Whether the topology needs the agent of `sync`. Raises `UsageError` where that could not be used here."""
         try:
-            self.topology.keeper(self.sites[0], {}).close()
-        except NoKeeper:
+            self.topology.cleaner(self.sites[0], {}).close()
+        except NoCleaner:
             return False
         return True
 
@@ -131,9 +131,9 @@ def addresses(installation: Installation) -> dict[tuple[str, str], list[str]]:
     by_address: dict[tuple[str, str], list[str]] = {}
     for site, settings in installation.settings.sites.items():
         for broker in settings.brokers:
-            for each in (broker, *(getattr(broker, "nodes", None) or ())):
+            for process in (broker, *(getattr(broker, "nodes", None) or ())):
                 for name in ("jolokia", "stomp"):
-                    if address := getattr(each, name, None):
+                    if address := getattr(process, name, None):
                         of = by_address.setdefault((name, str(address).rstrip("/").lower()), [])
                         of.append(f"{site}/{broker.name}")
     return by_address

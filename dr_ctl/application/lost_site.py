@@ -251,7 +251,7 @@ def last_takeovers(installation: Installation, snapshot: Snapshot, now: datetime
     except ModuleNotFoundError:
         return {}
     seen = takeovers(history, tuple(snapshot.roles), now - timedelta(days=1))
-    return {(each.site, each.pair): each for each in seen}
+    return {(takeover.site, takeover.pair): takeover for takeover in seen}
 
 
 def unwatched(installation: Installation, looked: LastSample, now: datetime) -> Iterator[Finding]:

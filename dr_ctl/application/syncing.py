@@ -22,7 +22,7 @@ from dr_ctl.engine.operations import KEEP_ASIDE
 from dr_ctl.engine.plan import Ask, RunOptions
 from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runs import Runs
-from dr_ctl.topologies.topology import Kept
+from dr_ctl.topologies.topology import Progress
 
 LINE_EVERY_S: Final = 5.0
 FIGURES: Final = (
@@ -55,14 +55,14 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
         roles = snapshot.roles
         serving = [site for site, role in roles.items() if role is Role.SERVING]
         if len(serving) != 1:
-            opened.topology.keeper(next(iter(roles)), {}).close()  # which needs none says so
+            opened.topology.cleaner(next(iter(roles)), {}).close()  # which needs none says so
             refused = (broker.silent for broker in snapshot.brokers if isinstance(broker.silent, LoginRefused))
             if (error := next(refused, None)) is not None:
                 return _not_let_in(error)
             return _refused(found("DR-AGENT-004", roles=roles_text(snapshot)))
         primary, standby = serving[0], opened.other(serving[0])
-        with closing(opened.topology.keeper(primary, _remembered(notes, runs, primary))) as keeper:
-            agent = SyncAgent(keeper, runs, notes, clock, {"primary": primary, "standby": standby})
+        with closing(opened.topology.cleaner(primary, _remembered(notes, runs, primary))) as cleaner:
+            agent = SyncAgent(cleaner, runs, notes, clock, {"primary": primary, "standby": standby})
             until = clock.monotonic() + lasting_s if lasting_s is not None else None
             try:
                 standing = _followed(caller, agent, board if metrics is not None else None, until)
@@ -155,7 +155,7 @@ def _not_let_in(error: LoginRefused) -> Result:
     return Result.of(ExitCode.USAGE, found("DR-AGENT-009", remedy=error.remedy, why=error))
 
 
-def _sum(kept: Kept, what: str) -> int:
+def _sum(kept: Progress, what: str) -> int:
     return sum(int(getattr(queue, what)) for queue in kept.queues)
 
 

@@ -54,8 +54,8 @@ def _command(command: Any, name: str) -> Iterator[str]:
         yield f'.SS "{_escaped(name)}"'
         yield _escaped(TEXTS[name])
     elif members := getattr(command, "commands", None):
-        for member, each in members.items():
-            yield from _command(each, f"{name} {member}")
+        for member, subcommand in members.items():
+            yield from _command(subcommand, f"{name} {member}")
     else:
         yield f'.SS "{_escaped(name)}"'
         yield _escaped(" ".join(command.help.split()))

@@ -106,11 +106,11 @@ def folded(text: str, stream: TextIO) -> str:
 def drawn(text: str, columns: int, *, color: bool) -> str:
     """The text for a terminal: no word of it is cut at the edge, and what is wrong has a colour."""
     lines = []
-    for each in text.split("\n"):
-        begin = len(each) - len(each.lstrip()) + 2
-        folded = each if len(each) <= columns else _wrapped(each, columns, then=" " * begin)
-        of = _COLORS.get(each[:2]) if color and os.environ.get("TERM") != "dumb" else None
-        head, space, rest = folded.partition(" - ") if each[:2].isupper() else (folded, "", "")
+    for row in text.split("\n"):
+        begin = len(row) - len(row.lstrip()) + 2
+        folded = row if len(row) <= columns else _wrapped(row, columns, then=" " * begin)
+        of = _COLORS.get(row[:2]) if color and os.environ.get("TERM") != "dumb" else None
+        head, space, rest = folded.partition(" - ") if row[:2].isupper() else (folded, "", "")
         lines.append(folded if of is None else f"{typer.style(head, fg=of, bold=of == 'red')}{space}{rest}")
     return "\n".join(lines)
 

@@ -38,9 +38,9 @@ def runs_list(
 
     began = asking.moment(session, "--since", since) if since is not None else None
     records = [
-        each
-        for each in map(record, session.past().all())
-        if (began is None or (each.began is not None and each.began >= began)) and outcome in (None, each.outcome)
+        run
+        for run in map(record, session.past().all())
+        if (began is None or (run.began is not None and run.began >= began)) and outcome in (None, run.outcome)
     ][-(last or 0) :]
     rows = [
         (

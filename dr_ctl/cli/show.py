@@ -110,8 +110,8 @@ def _text(state: Status, now: datetime, sites: Sequence[str]) -> str:
 
 def _nodes(state: Status, broker: BrokerSnapshot) -> list[str]:
     last = state.takeovers.get((broker.site, broker.pair))
-    told = [f"    {stamp(last.first)}: {last.text}"] if last is not None else []
-    return [*(f"    node {node}" for node in broker.nodes), *told]
+    lines = [f"    {stamp(last.first)}: {last.text}"] if last is not None else []
+    return [*(f"    node {node}" for node in broker.nodes), *lines]
 
 
 def _at_work(broker: BrokerSnapshot, ago: str | None) -> str:
@@ -132,8 +132,8 @@ def _lacking(state: Status, broker: BrokerSnapshot) -> str | None:
         return None
     messages = 0
     for name, depth in broker.depths.items():
-        there = peer.depths.get(name, 0)
-        if depth is None or there is None:
+        at_peer = peer.depths.get(name, 0)
+        if depth is None or at_peer is None:
             return None
-        messages += max(0, depth - there)
+        messages += max(0, depth - at_peer)
     return f"at least {messages} unshipped message(s) exist only at {broker.site}" if messages else None

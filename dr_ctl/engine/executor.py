@@ -190,7 +190,7 @@ class _Run(Generic[O]):
 
     def _from_drain(self, step: PlannedStep) -> list[PlannedStep]:
         """The steps that prove the source empty, up to this one; none where the plan has no drain."""
-        steps = [each for each in self._plan.steps if each.verb in operations.PROVING and each.number <= step.number]
+        steps = [done for done in self._plan.steps if done.verb in operations.PROVING and done.number <= step.number]
         return steps if steps and steps[0].verb == operations.PROVING[0] else []
 
     def _asked_to_end(self, step: PlannedStep) -> RunResult[O] | None:

@@ -185,10 +185,10 @@ def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: RunState |
     )
     # A site that a failback has opened in part is not a returned site that came back open.
     has_debt = any(move.target == debt.about for debt in snapshot.debts)
-    half_way = (
+    interrupted = (
         move.ask.operation == operations.FAILBACK and snapshot.roles[move.source] is not Role.SERVING and not has_debt
     )
-    if rejoined or half_way:
+    if rejoined or interrupted:
         return [line for line in lines if line.verb not in operations.REJOINING]
     return lines
 

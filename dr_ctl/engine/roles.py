@@ -361,8 +361,8 @@ def _serving_beside(snapshot: Observation, ask: Ask, past: RunState | None, *, p
     open_ = roles[ask.target] is Role.SERVING
     if roles[beside] is Role.SERVING and (roles[ask.target] is Role.STANDBY or (open_ and was_lost)):
         return beside
-    half_way = past is not None and roles[ask.target] is Role.STANDBY
-    if ask.operation == operations.FAILBACK and (open_ or half_way) and roles[beside] is Role.STANDBY:
+    interrupted = past is not None and roles[ask.target] is Role.STANDBY
+    if ask.operation == operations.FAILBACK and (open_ or interrupted) and roles[beside] is Role.STANDBY:
         return beside
     if roles[beside] is Role.SERVING and open_ and parts and is_split(snapshot):
         # Units were moved one by one: how those that the other site serves are brought there.

@@ -243,9 +243,9 @@ def _same_addresses(root: yaml.Node) -> Iterator[Problem]:
             for place, key in ((place, _into(part, key)) for place, part in parts for key in ("jolokia", "stomp")):
                 if key is None or not isinstance(key[1], yaml.ScalarNode):
                     continue
-                here = place, place != where
-                first, is_node = places.setdefault(key[1].value.rstrip("/").lower(), here)
-                if first != place and (is_node or here[1]):
+                mark = place, place != where
+                first, is_node = places.setdefault(key[1].value.rstrip("/").lower(), mark)
+                if first != place and (is_node or mark[1]):
                     yield _at(key[1], f"sites.{place}.{key[0].value}", f"is that of {first} too")
 
 

@@ -199,13 +199,13 @@ def clients(local: Probed, without: Sequence[str] = ()) -> Key:
     else."""
     others = [listener for listener in local.listeners if listener.name not in without]
     named = tuple(listener.name for listener in others if not NOT_CLIENTS.search(listener.name))
-    told = ", ".join(
+    speaks = ", ".join(
         f"{listener.name} speaks {'/'.join(sorted(listener.protocols))}"
         for listener in others
         if listener.name in named
     )
     return Key(
-        "clients", list(named or [listener.name for listener in others]), f"what clients use: {told}", bool(named)
+        "clients", list(named or [listener.name for listener in others]), f"what clients use: {speaks}", bool(named)
     )
 
 

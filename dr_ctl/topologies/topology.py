@@ -268,7 +268,7 @@ class Snapshot(Observation, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class QueueKept:
+class QueueProgress:
     """The state of a queue that an agent keeps clean at the waiting site. `waiting` copies are to be deleted.
     `unconfirmed` copies are of messages announced as consumed and not seen yet to have been. `absent` copies were never
     found, at either site. `vanished` messages left the serving site otherwise than by a client: the agent believes no
@@ -291,11 +291,11 @@ class QueueKept:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Progress:
     """The result of a step of such an agent. `over` says why the agent is at its end, `silent` why a site could not be
     asked. `remembers` is for the next agent."""
 
-    queues: Sequence[QueueKept] = ()
+    queues: Sequence[QueueProgress] = ()
     over: str | None = field(default=None, metadata=HIDDEN)
     silent: Mapping[str, str] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
@@ -306,10 +306,10 @@ class Kept:
         return sum(queue.vanished for queue in self.queues)
 
 
-class Keeper(Protocol):
+class Cleaner(Protocol):
     """Deletes at the waiting site the copies of what clients of the serving site have consumed. For one thread."""
 
-    def step(self, held: Callable[[], str | None]) -> Kept:
+    def step(self, held: Callable[[], str | None]) -> Progress:
         """Go on for a moment. `held` is asked before each deletion, and says why there may be none; the agent goes on
         following what clients consume."""
 
@@ -320,7 +320,7 @@ class Keeper(Protocol):
         """Let go of everything that was opened."""
 
 
-class NoKeeper(UsageError):
+class NoCleaner(UsageError):
     """This topology has no agent."""
 
     remedy = "Only Classic brokers that copy to each other (`classic-brokersync`) need one."
@@ -384,7 +384,7 @@ class Topology(Protocol[S]):
         """Attempt what a look says of a site: that it serves, or lets nobody in; flags lie. Returns None where the
         attempt agrees. Raises `BrokerError`."""
 
-    def keeper(self, primary: str, remembered: Mapping[str, Json]) -> Keeper:
+    def cleaner(self, primary: str, remembered: Mapping[str, Json]) -> Cleaner:
         """The agent that deletes at the other site while that one serves; no broker is asked yet. Raises `NoKeeper`
         where none is needed, and `UsageError` where the settings do not let it in."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from dr_ctl.core.registry import Registry
 
 if TYPE_CHECKING:
-    from dr_ctl_lab.lab.make import Kind
+    from dr_ctl_lab.lab.spec import Kind
 
 MIRROR: Final = "artemis-mirror"
 CONTINUITY: Final = "artemis-continuity"

@@ -25,8 +25,8 @@ from dr_ctl_lab.lab.clients.client import name_of
 from dr_ctl_lab.lab.fanout import LEAST_FILE, FanOut
 from dr_ctl_lab.lab.ids import SHARED, Ids, IdStore, store_at
 from dr_ctl_lab.lab.kinds import KINDS, MIRROR
-from dr_ctl_lab.lab.make import Make
 from dr_ctl_lab.lab.ports import release_ports
+from dr_ctl_lab.lab.spec import BrokerSpec
 from dr_ctl_lab.lab.stage import Played
 from dr_ctl_lab.lab.started import wait_until
 from dr_ctl_lab.lab.state import LabState, LinkState, SiteState
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from dr_ctl_lab.lab.make import Admin, Kind, Options
+    from dr_ctl_lab.lab.spec import Admin, Kind, Options
 
 UP_S = 90.0
 DOWN_S = 15.0
@@ -105,10 +105,10 @@ class Lab(Played):
         try:
             lab._save()
             lab._start_links(delay_ms)
-            makes = lab._makes(edit)
-            lab._create(home, makes)
-            lab._start_beside(makes)
-            lab._start_brokers([make.site for make in makes if kind.links_at_boot(make)], first=serving)
+            specs = lab._specs(edit)
+            lab._create(home, specs)
+            lab._start_beside(specs)
+            lab._start_brokers([spec.site for spec in specs if kind.links_at_boot(spec)], first=serving)
             settings_file.write(directory, lab.state)
             lab._start_processors()
             for broker in lab._leading([each for each in lab.state.sites if each.node and each.name != serving]):
@@ -313,10 +313,10 @@ class Lab(Played):
             process = daemons.launch(argv, cwd=self.directory, log=self.directory / f"wire-{link.name}.log")
             self._keep(replace(link, process=process))
 
-    def _makes(self, edit: Callable[[str], str] | None) -> list[Make]:
+    def _specs(self, edit: Callable[[str], str] | None) -> list[BrokerSpec]:
         links = self.state.links
         return [
-            Make(
+            BrokerSpec(
                 site=site,
                 peer=self.state.other(site.name, site.pair),
                 link_ports=[link.port for link in links if (link.source, link.pair) == (site.name, site.pair)],
@@ -332,13 +332,13 @@ class Lab(Played):
             for site in self.state.sites
         ]
 
-    def _create(self, home: Path, makes: Sequence[Make]) -> None:
+    def _create(self, home: Path, specs: Sequence[BrokerSpec]) -> None:
         with ThreadPoolExecutor(max_workers=2) as side_by_side:
-            list(side_by_side.map(lambda make: self._kind.create(home, self._home(make.site), make), makes))
+            list(side_by_side.map(lambda spec: self._kind.create(home, self._home(spec.site), spec), specs))
 
-    def _start_beside(self, makes: Sequence[Make]) -> None:
+    def _start_beside(self, specs: Sequence[BrokerSpec]) -> None:
         if self._kind.beside is not None:
-            self.state = replace(self.state, beside=self._kind.beside(self.directory, makes))
+            self.state = replace(self.state, beside=self._kind.beside(self.directory, specs))
             self._save()
 
     def _start_brokers(self, linked: Sequence[SiteState], *, first: str | None) -> None:

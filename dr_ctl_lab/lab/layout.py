@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dr_ctl_lab.lab.make import Options
+    from dr_ctl_lab.lab.spec import Options
 
 PORTS_PER_LINK = 2
 NODES = "ab"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dr_ctl_lab.lab.make import Kind
+    from dr_ctl_lab.lab.spec import Kind
     from dr_ctl_lab.lab.state import LabState, SiteState
 
 NAME = "dr-ctl.yaml"

@@ -38,7 +38,7 @@ from dr_ctl.settings.loader import load
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSnapshot
-from dr_ctl.topologies.topology import Glance, Kept, QueueKept
+from dr_ctl.topologies.topology import Glance, Progress, QueueProgress
 from tests.cli.conftest import Shell
 from tests.rpo.files import Ticking, full_disk
 from tests.stomp_io.listeners import closed_port
@@ -491,25 +491,25 @@ def test_its_memory_is_given_back_by_the_allocator_of_the_system(tmp_path: Path)
     assert done.stdout.split()[-1] == "system"
 
 
-class Keeper:
+class Cleaner:
     """Implements `Keeper`: says what it is told to."""
 
     def __init__(self) -> None:
-        self.kept = Kept([QueueKept("orders-1", "orders.in", deleted=7)])
+        self.kept = Progress([QueueProgress("orders-1", "orders.in", deleted=7)])
 
-    def step(self, held: Callable[[], str | None]) -> Kept:
+    def step(self, held: Callable[[], str | None]) -> Progress:
         return self.kept
 
     def go_on(self) -> None:
-        self.kept = Kept([QueueKept("orders-1", "orders.in")])
+        self.kept = Progress([QueueProgress("orders-1", "orders.in")])
 
     def close(self) -> None:
         """Nothing is open."""
 
 
 @pytest.fixture
-def keeper() -> Keeper:
-    return Keeper()
+def cleaner() -> Cleaner:
+    return Cleaner()
 
 
 @pytest.fixture
@@ -518,12 +518,12 @@ def notes(tmp_path: Path) -> Notes:
 
 
 @pytest.fixture
-def agent(keeper: Keeper, notes: Notes) -> SyncAgent:
+def agent(cleaner: Cleaner, notes: Notes) -> SyncAgent:
     notes.state.mkdir()
-    return SyncAgent(keeper, Runs(notes.state, CLOCK), notes, CLOCK, {"primary": "london", "standby": "paris"})
+    return SyncAgent(cleaner, Runs(notes.state, CLOCK), notes, CLOCK, {"primary": "london", "standby": "paris"})
 
 
-VANISHED = Kept([QueueKept("orders-1", "orders.in", vanished=3)])
+VANISHED = Progress([QueueProgress("orders-1", "orders.in", vanished=3)])
 
 
 def test_an_open_run_holds_it_until_it_has_ended(agent: SyncAgent, notes: Notes) -> None:
@@ -547,7 +547,11 @@ PERSON, OWN = ("an operator", "a purge to come"), (BY_AGENT, "3 message(s)")
         ([PERSON, VANISHED], Phase.HELD, PERSON),
         ([VANISHED], Phase.HELD, OWN),
         # Its own hold tells what the later looks found.
-        ([VANISHED, Kept([QueueKept("orders-1", "orders.in", vanished=42)])], Phase.HELD, (BY_AGENT, "42 message(s)")),
+        (
+            [VANISHED, Progress([QueueProgress("orders-1", "orders.in", vanished=42)])],
+            Phase.HELD,
+            (BY_AGENT, "42 message(s)"),
+        ),
         # One of the same moment does not outlive a person's word; a person's that comes after it counts.
         (["word", OWN], Phase.RUNNING, None),
         (["word", PERSON], Phase.HELD, PERSON),
@@ -555,11 +559,11 @@ PERSON, OWN = ("an operator", "a purge to come"), (BY_AGENT, "3 message(s)")
     ],
 )
 def test_a_hold_holds_it_until_somebody_answers_for_it(
-    agent: SyncAgent, keeper: Keeper, notes: Notes, acts: list[Any], phase: Phase, by: tuple[str, str] | None
+    agent: SyncAgent, cleaner: Cleaner, notes: Notes, acts: list[Any], phase: Phase, by: tuple[str, str] | None
 ) -> None:
     for act in acts:
-        if isinstance(act, Kept):
-            keeper.kept = act
+        if isinstance(act, Progress):
+            cleaner.kept = act
             agent.step()
         elif isinstance(act, tuple):
             notes.put_hold(*act, CLOCK.now())
@@ -576,8 +580,8 @@ def test_a_hold_holds_it_until_somebody_answers_for_it(
         assert (hold.by, by[1] in hold.reason) == (by[0], True), hold
 
 
-def test_its_end_is_written_down(agent: SyncAgent, keeper: Keeper, notes: Notes) -> None:
-    keeper.kept = Kept(over="london is lost")
+def test_its_end_is_written_down(agent: SyncAgent, cleaner: Cleaner, notes: Notes) -> None:
+    cleaner.kept = Progress(over="london is lost")
 
     assert agent.step().phase is Phase.FINISHED
     assert (notes.read()["phase"], notes.read()["why"]) == ("finished", "london is lost")

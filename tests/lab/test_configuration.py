@@ -16,7 +16,7 @@ from dr_ctl_lab.lab.classic import brokersync, create, sharedstore
 from dr_ctl_lab.lab.daemons import Process
 from dr_ctl_lab.lab.kinds import KINDS, MIRROR
 from dr_ctl_lab.lab.lab import Lab
-from dr_ctl_lab.lab.make import Make
+from dr_ctl_lab.lab.spec import BrokerSpec
 from dr_ctl_lab.lab.state import LabState, LinkState, SiteState
 
 PORTS = {"http": 20001, "clients": 20002, "mirror": 20003, "openwire": 20004, "sync": 20005}
@@ -47,7 +47,7 @@ def test_where_copies_go_one_way_the_other_site_has_no_way_back() -> None:
     def copied(here: SiteState, there: SiteState) -> dict[str, str | None]:
         """The queues from which messages are copied, with where to; shipped copies come in by one of their own."""
         site = replace(here, others={"agent": "a", "bridge": "b"})
-        made = Make(site, there, [20021], ["orders.in"], options=brokersync.options({"one_way": "london"}))
+        made = BrokerSpec(site, there, [20021], ["orders.in"], options=brokersync.options({"one_way": "london"}))
         queues = ET.fromstring(create.configured(made, brokersync.joined(Path(), made))).iter(f"{CORE}compositeQueue")
         return {each.attrib["name"]: to.get("physicalName") or to.get("queue") for each in queues for to in each[0]}
 
@@ -97,8 +97,8 @@ def test_what_makes_no_sense_is_refused_before_anything_is_made(tmp_path: Path, 
 
 
 def test_what_these_brokers_cannot_do_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    named = Make(LONDON, PARIS, [20021], ["orders.in", "a,b"], options=brokersync.options({}))
-    second = Make(replace(LONDON, pair="orders-2"), PARIS, (), [])
+    named = BrokerSpec(LONDON, PARIS, [20021], ["orders.in", "a,b"], options=brokersync.options({}))
+    second = BrokerSpec(replace(LONDON, pair="orders-2"), PARIS, (), [])
 
     with pytest.raises(UsageError, match="'a,b': a queue of Classic brokers"):
         create.create(tmp_path, tmp_path / "london", named, joined=brokersync.joined)

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 from dr_ctl_lab.lab.artemis.group import REPLICATED, SHARED, grouped
 from dr_ctl_lab.lab.artemis.mirror import configured
-from dr_ctl_lab.lab.make import Make
+from dr_ctl_lab.lab.spec import BrokerSpec
 from dr_ctl_lab.lab.state import SiteState
 from tests.test_docs import docs
 
@@ -20,8 +20,8 @@ def written() -> ET.Element:
     ports = {"clients": 5, "mirror": 6, "listener": 7, "cluster": 1}
     a = SiteState("london", ports, "secret", "secret", node="a")
     b = replace(a, ports={**ports, "cluster": 2}, node="b")
-    make = Make(a, replace(a, name="paris"), (3, 4), (), nodes=(a, b), store=Path("/store"))
-    xml = grouped(configured("<core><acceptors></acceptors></core>", make), make)
+    spec = BrokerSpec(a, replace(a, name="paris"), (3, 4), (), nodes=(a, b), store=Path("/store"))
+    xml = grouped(configured("<core><acceptors></acceptors></core>", spec), spec)
     for at, host in {**HOSTS, **LINKS}.items():
         xml = re.sub(rf"{at}\b", host, xml)
     return ET.fromstring(xml)

@@ -35,7 +35,7 @@ OPERATION: Final = re.compile(
     r"(removeM|removeAllM|removeQueue|removeDest|destroyQ|destroyA|deleteA|move\w*M|purge|expireM|sendM\w+ToDead|drop)"
 )
 # Functions that take any ids.
-MOVING: Final = {"topologies/classic/ids.py": {"moves"}, "topologies/brokersync/procedure.py": {"moved"}}
+MOVING: Final = {"topologies/classic/ids.py": {"moves"}, "topologies/brokersync/procedure.py": {"moved_aside"}}
 PLANNED: Final = "plans that a run may do so, and sends nothing: the run asks for evidence"
 OWN: Final = "dr-ctl's own document or probe, and no client's message"
 ASIDE: Final = "moves messages within their broker, loses none, and a finding names the queue: a person looks there"
@@ -48,7 +48,7 @@ WITHOUT: Final = {
     "brokersync/procedure.py:_tell_apart": ASIDE,
     "brokersync/procedure.py:put_back": BACK,
     "brokersync/procedure.py:may_move": PLANNED,
-    "brokersync/procedure.py:moved": ASIDE,
+    "brokersync/procedure.py:moved_aside": ASIDE,
     "classic/ids.py:may_remove": PLANNED,
     "classic/ids.py:moves": ASIDE,
     "classic/verbs.py:draft_probe": OWN,

@@ -160,6 +160,6 @@ def test_beside_them_an_agent_is_needed_and_a_store_is_shared_as_without(tmp_pat
         Played(tmp_path / f"beside {kind}", twin)
         with twin, closing(opened(load(twin.settings_path), SystemClock(), Timeouts(), tmp_path)) as topology:
             if kind == BROKERSYNC:
-                topology.keeper("london", {}).close()
+                topology.cleaner("london", {}).close()
                 assert topology.unproven("paris", None) == []
             assert topology.observe().one_store is (kind == SHARED_STORE)

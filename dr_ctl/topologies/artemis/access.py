@@ -171,6 +171,6 @@ class Documents:
 
 def _texts(answer: Answer, document_queue: BrokerStore) -> dict[str, str]:
     return {
-        each.any_text("Name"): document_queue.text(each) if document_queue.is_own(bean, each) else NOBODYS
-        for bean, each in answer.beans()
+        row.any_text("Name"): document_queue.text(row) if document_queue.is_own(bean, row) else NOBODYS
+        for bean, row in answer.beans()
     }

@@ -177,9 +177,9 @@ class ListenersAndRoles(Fence):
 
     def __init__(self, view: ArtemisBroker) -> None:
         super().__init__(view)
-        contends = [coordinator for coordinator in view.coordinators if coordinator.contends]
-        self.contends = [coordinator.name for coordinator in contends]
-        self.awaits = [coordinator.name for coordinator in contends if not coordinator.holds]
+        contenders = [coordinator for coordinator in view.coordinators if coordinator.contends]
+        self.contenders = [coordinator.name for coordinator in contenders]
+        self.awaits = [coordinator.name for coordinator in contenders if not coordinator.holds]
         self.rests = [coordinator.name for coordinator in view.coordinators if not coordinator.contends]
 
     @property
@@ -189,7 +189,7 @@ class ListenersAndRoles(Fence):
 
     def yielding(self, when: str | None = None) -> list[Call]:
         """Where a lock opens acceptors, stopping one of these would hand the lock over."""
-        names = self.contends if when is None else [coordinator.name for coordinator in self.view.coordinators]
+        names = self.contenders if when is None else [coordinator.name for coordinator in self.view.coordinators]
         return [self._of_lock(Goal.STOP, name, when) for name in names if self.view.drives_locks]
 
     def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
@@ -253,7 +253,7 @@ class ListenersAndRoles(Fence):
         ]
         if calls:
             calls.append(call(view, Goal.ADMIT, ALL, request(server, RELOAD), "read broker.xml again", STILL_OUT))
-        for match in [each.thing for each in calls if each.thing != ALL and self._noted(each.thing)]:
+        for match in [drafted.thing for drafted in calls if drafted.thing != ALL and self._noted(drafted.thing)]:
             about = f"give the roles at {match} the rights from before the fence"
             calls.append(
                 call(self.view, Goal.RESTORE, match, self._saying(match, self._before(match)), about, OTHERWISE)
@@ -262,7 +262,7 @@ class ListenersAndRoles(Fence):
 
     def holds(self, call: Call) -> bool | None:
         if call.goal in (Goal.START, Goal.STOP):
-            return (call.thing in self.contends) is (call.goal is Goal.START)
+            return (call.thing in self.contenders) is (call.goal is Goal.START)
         if call.goal is not Goal.RESTORE:
             return super().holds(call)
         wanted = self._saying(call.thing, self.view.grants.get(call.thing, {}))
@@ -324,7 +324,7 @@ def of_mqtt(view: Broker, peer: Broker) -> Iterator[Finding]:
             pair=view.pair,
             stays=" and ".join(stays),
             other_site=peer.site,
-            advice=" ".join(remedy for kind, remedy in remedies.items() if any(kind in each for each in stays)),
+            advice=" ".join(remedy for kind, remedy in remedies.items() if any(kind in reason for reason in stays)),
         )
 
 
@@ -449,11 +449,11 @@ def others(remote: Iterable[Connection], peer: AnyLink | None) -> list[Connectio
     """The connections that are none of the bridges: these speak CORE, all with one user, one connection each. Of one
     that has no session yet nothing is known. Connections of that user above the number of the bridges may be of the
     peer's earlier start, which a broker lists for up to a minute."""
-    doing = [each for each in remote if each.has_session]
-    users = Counter(each.user for each in doing if each.protocol == CORE)
+    doing = [connection for connection in remote if connection.has_session]
+    users = Counter(connection.user for connection in doing if connection.protocol == CORE)
     bridges = sum(peer.ships.values()) if peer is not None else None
     user = _nearest(users, bridges)
-    return [each for each in doing if each.protocol != CORE or each.user != user]
+    return [connection for connection in doing if connection.protocol != CORE or connection.user != user]
 
 
 def _nearest(users: Mapping[str, int], bridges: int | None) -> str | None:

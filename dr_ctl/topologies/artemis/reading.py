@@ -109,7 +109,7 @@ class Basis:
         self._acceptors = post.ask(Read(beans.acceptor(broker), ACCEPTOR)) if whole else None
         # Each by its name: a pattern makes the broker go through the names of all its queues too.
         own = {*known.listeners, *known.link.listeners} if known is not None else set()
-        self._listeners = {each.name: post.ask(Read(each.bean, ("Started",))) for each in own}
+        self._listeners = {acceptor.name: post.ask(Read(acceptor.bean, ("Started",))) for acceptor in own}
         documents = dialect.documents if whole else None
         self._kept = post.ask(Read(beans.documents(broker), documents.attributes)) if documents is not None else None
         self._clients = (
@@ -147,7 +147,7 @@ class Basis:
             "start": f"{reader.activation}{self._start_ms}",
             "acceptors": tuple(acceptor(bean, row) for bean, row in self._acceptors.beans())
             if self._acceptors is not None
-            else tuple(self._again(each) for each in (known.acceptors if known is not None else ())),
+            else tuple(self._again(acceptor) for acceptor in (known.acceptors if known is not None else ())),
         }
 
     def _again(self, known: Acceptor) -> Acceptor:
@@ -294,7 +294,7 @@ def seen_again(known: Queue, fields: Fields, attributes: Iterable[str]) -> Queue
     if attributes == PAUSES:
         paused = fields.flag("Paused")
         return known if paused is known.paused else replace(known, paused=paused)
-    depth, delivering, added = (fields.number(each) for each in COUNTS)
+    depth, delivering, added = (fields.number(attribute) for attribute in COUNTS)
     acked, removed = known.acked, known.removed
     if attributes == MOVING:
         acked = fields.number("MessagesAcknowledged")
@@ -336,7 +336,10 @@ def prepared(answer: Answer) -> tuple[str, ...]:
     listed = json.loads(str(text))
     if not isinstance(listed, list):
         raise BadValue("the list of prepared transactions is no list")
-    return tuple(str(each.get("xid_as_base64", each)) if isinstance(each, dict) else str(each) for each in listed)
+    return tuple(
+        str(transaction.get("xid_as_base64", transaction)) if isinstance(transaction, dict) else str(transaction)
+        for transaction in listed
+    )
 
 
 def uncovered(reader: Reader, view: Broker) -> list[str]:
@@ -522,10 +525,10 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
         version,
         [
             Listener(listener.name, listener.protocols, listener.port, listener.started)
-            for listener in sorted(listeners, key=lambda each: each.name)
+            for listener in sorted(listeners, key=lambda acceptor: acceptor.name)
             if listener.port not in within
         ],
-        {sign: tuple(map(str, each.value())) for sign, each in asked.items()},
+        {sign: tuple(map(str, search.value())) for sign, search in asked.items()},
         node=node,
         others=tuple(node.rpartition(":")[0] for node in group.nodes),
     )

@@ -83,7 +83,9 @@ def _discovery(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.ids is None:
         yield found("DR-BRIDGE-003", broker=name)
     copied = {flow.unit for flow in view.flows}
-    ends = {each for queue in view.queues for each in (queue.dead_letter_address, queue.expiry_address) if each}
+    ends = {
+        address for queue in view.queues for address in (queue.dead_letter_address, queue.expiry_address) if address
+    }
     loose = sorted(
         queue.name
         for queue in view.business.values()
@@ -100,7 +102,7 @@ def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
     if flow.buffer is None:
         yield found("DR-BRIDGE-006.no_buffer", broker=name, unit=unit, divert=flow.divert.name, address=flow.divert.to)
         return
-    if not flow.bridges and any(each.bridges for each in view.carrying):
+    if not flow.bridges and any(flow.bridges for flow in view.carrying):
         yield found("DR-BRIDGE-006.no_bridge", broker=name, unit=unit, buffer=flow.buffer.name)
     if flow.buffer.paused:
         yield found("DR-LINK-005", broker=name, outflow=f"the buffer {flow.buffer.name} of {unit}")

@@ -30,8 +30,8 @@ def ids_lacking(store: Store, other: Store, queues: Collection[str] | None = Non
         with closing(sqlite3.connect(store.uri, uri=True, timeout=WITHIN_S)) as own:
             own.execute("ATTACH DATABASE ? AS other", (other.uri,))
             for names in [()] if queues is None else [(queue, queue) for queue in queues]:
-                for queue, each in own.execute(asked, names):
-                    lacking_ids.setdefault(str(queue), set()).add(str(each))
+                for queue, id_ in own.execute(asked, names):
+                    lacking_ids.setdefault(str(queue), set()).add(str(id_))
     except sqlite3.Error as error:
         raise NotRead(f"{store.path.name} beside {other.path.name}: {error}") from error
     return {queue: frozenset(ids) for queue, ids in lacking_ids.items()}
@@ -58,17 +58,19 @@ def missing(local: Side, peer: Side, *, timeout_s: float) -> int | None:
         return None
     if (lying := listed(local.access.reader(), queue, local.origin, timeout_s=timeout_s)) is None:
         return None
-    forwarded = sum(each.forwarded for each in lying)
-    wanted, oldest, looked = [each for each in lying if not each.forwarded], None, 0
+    forwarded = sum(message.forwarded for message in lying)
+    wanted, oldest, looked = [message for message in lying if not message.forwarded], None, 0
     for page in pages(peer.access.reader(), copy, peer.origin, timeout_s=timeout_s):
         if not wanted or looked == PAGES:
             break
         looked += 1
-        if not all(each.named for each in page):
+        if not all(message.named for message in page):
             return None
-        present = {origin for each in page for origin in each.origins}
-        wanted = [each for each in wanted if not each.origins & present]
-        numbers = [each.copied[1] for each in page if each.copied is not None and each.copied[0] == local.origin]
+        present = {origin for message in page for origin in message.origins}
+        wanted = [message for message in wanted if not message.origins & present]
+        numbers = [
+            message.copied[1] for message in page if message.copied is not None and message.copied[0] == local.origin
+        ]
         oldest = min([*numbers, *([oldest] if oldest is not None else [])], default=None)
     # A delay that AMQP tells in milliseconds begins anew at the copy, which is in no listing until then.
     if wanted and (looked == PAGES or copy.scheduled):
@@ -76,11 +78,11 @@ def missing(local: Side, peer: Side, *, timeout_s: float) -> int | None:
     if not wanted:
         return forwarded
     processed = [side.access.processed(queue.name, wanted) for side in (local, peer)]
-    done = frozenset[Origin]().union(*(each for each in processed if each is not None))
-    wanted = [each for each in wanted if each.name not in done]
+    done = frozenset[Origin]().union(*(origins for origins in processed if origins is not None))
+    wanted = [message for message in wanted if message.name not in done]
     if None in processed:
         # Nobody can say of a message older than every copy whether it was processed there, or never came.
-        newer = [each for each in wanted if oldest is not None and _number(each, local.origin) >= oldest]
+        newer = [message for message in wanted if oldest is not None and _number(message, local.origin) >= oldest]
         return forwarded + len(newer) if newer or not wanted else None
     return forwarded + len(wanted)
 
@@ -130,9 +132,9 @@ def done_at(way: Way, copies: BrokerView, *, timeout_s: float) -> Iterator[Findi
         queue = queues[name]
         origin = copies.origin_of(queue.address) or peer.site
         lying = {
-            each.id(peer.id_header)
+            message.id(peer.id_header)
             for page in pages(peer.reader(), queue, origin, timeout_s=timeout_s)
-            for each in page
+            for message in page
         }
         if done := sorted(ids & lying):
             yield found(
@@ -156,4 +158,4 @@ def _lying(peer: Access, copy: Queue, origin: str | None, ids: frozenset[str], *
     if copy.depth > PAGES * PAGE or copy.scheduled or not copy.counted:
         return len(ids)
     lying = listed(peer.reader(), copy, origin or peer.site, timeout_s=timeout_s)
-    return sum(each.id(peer.id_header) in ids for each in lying) if lying is not None else len(ids)
+    return sum(message.id(peer.id_header) in ids for message in lying) if lying is not None else len(ids)

@@ -174,7 +174,7 @@ def residue(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     if isinstance(closed, Refused):
         return closed
     residues = {view.pair: view.link.residue for view in tools.observer.look_at(move.target)}
-    tools.residue = {pair: each for pair, each in residues.items() if each is not None}
+    tools.residue = {pair: residue for pair, residue in residues.items() if residue is not None}
     return held_for_the_other(
         move,
         context,

@@ -71,8 +71,12 @@ def pages(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> Iterat
 def listed(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> list[Message] | None:
     """All messages of a queue without the delayed ones, which no listing has; None where one is left out, or its broker
     does not show what it is called. Raises `BrokerError`."""
-    messages = [each for page in pages(reader, queue, own, timeout_s=timeout_s) for each in page]
-    return messages if len(messages) + queue.scheduled == queue.depth and all(each.named for each in messages) else None
+    messages = [message for page in pages(reader, queue, own, timeout_s=timeout_s) for message in page]
+    return (
+        messages
+        if len(messages) + queue.scheduled == queue.depth and all(message.named for message in messages)
+        else None
+    )
 
 
 def _message(row: Mapping[str, Any], own: str) -> Message:
@@ -121,7 +125,7 @@ def forwarded(reader: Reader, view: BrokerView) -> Mapping[str, int]:
     ]
     counts = {unit: 0 for unit, queue, _ in served if not queue.depth}
     asked, left = dict[Ask, str](), COUNTED_UP_TO
-    for unit, queue, origin in sorted((each for each in served if each[1].depth), key=lambda each: each[1].depth):
+    for unit, queue, origin in sorted((queue for queue in served if queue[1].depth), key=lambda queue: queue[1].depth):
         if (left := left - queue.depth) < 0:
             break
         own = origin.replace("'", "''")
@@ -162,8 +166,8 @@ def _done(reader: Reader, view: BrokerView, flow: Flow, store: Store, header: st
     held = listed(reader, flow.buffer, view.origin_of(flow.unit) or view.site, timeout_s=READ_S)
     if held is None or flow.buffer.scheduled:
         return None
-    ids = [each.id(header) for each in held]
-    return {each for queue in view.queues_of(flow.unit) for each in store.known(queue.name, ids)}
+    ids = [message.id(header) for message in held]
+    return {id_ for queue in view.queues_of(flow.unit) for id_ in store.known(queue.name, ids)}
 
 
 def _announced(reader: Reader, buffer: Queue) -> str | None:

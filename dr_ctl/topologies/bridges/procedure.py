@@ -75,7 +75,7 @@ draft_drain: Final = planning(
     TARGET, "all messages shipped, all processed ids applied", (_started, SOURCE), limits=Rules.draining
 )
 AGAIN: Final[Wants] = (
-    (lambda at: at.missing(_start(at.view, each) for each in _bridges(at.view, at.move.ask.includes)), SOURCE),
+    (lambda at: at.missing(_start(at.view, bridge) for bridge in _bridges(at.view, at.move.ask.includes)), SOURCE),
 )
 # Connected bridges too: a bridge that hangs may say that it is connected.
 draft_restart: Final = planning(
@@ -203,7 +203,7 @@ LOOK_S: Final = 30.0
 
 def _served(at: AtBroker) -> Iterator[Queue]:
     """The queues that delivered before to clients who are let in."""
-    for queue in (each for flow in at.view.flows for each in at.view.queues_of(flow.unit)):
+    for queue in (served for flow in at.view.flows for served in at.view.queues_of(flow.unit)):
         if not at.view.kept_out(queue.address) and queue.name not in at.was["paused"]:
             yield queue
 
@@ -216,7 +216,9 @@ def _queues_paused(at: AtBroker) -> list[Call]:
 def _ways_in(at: AtBroker) -> list[Call]:
     """The listeners of a returned site: the peer's bridges use one, the processor of the ids another. The queues are
     closed, so that no client gets in."""
-    return at.missing(_listener(at.view, Goal.LINK_UP, each) for each in (*at.view.link.listeners, *at.view.listeners))
+    return at.missing(
+        _listener(at.view, Goal.LINK_UP, listener) for listener in (*at.view.link.listeners, *at.view.listeners)
+    )
 
 
 QUEUES_PAUSED: Final[Wants] = ((_queues_paused, wants.SOURCE),)
@@ -226,7 +228,7 @@ LET_IN: Final[Wants] = (
     *((lambda at: starts(at.view, whole), site) for site in (SOURCE, TARGET)),
 )
 DELIVERED: Final[Wants] = (
-    (lambda at: at.missing(resume(at.view, each, None if each.paused else HELD) for each in _served(at)), SOURCE),
+    (lambda at: at.missing(resume(at.view, queue, None if queue.paused else HELD) for queue in _served(at)), SOURCE),
     *wants.DEBTS_CLEARED,
 )
 draft_reinstate: Final = wants.planning(
@@ -240,7 +242,7 @@ draft_reinstate: Final = wants.planning(
 def as_returned(at: AtBroker) -> list[Call]:
     """The listeners as they were when the site returned; the queues stay closed, even if the return fails."""
     view, was = at.view, at.was["acceptors"]
-    ways = (each for each in (*view.link.listeners, *view.listeners) if not was.get(each.name))
+    ways = (listener for listener in (*view.link.listeners, *view.listeners) if not was.get(listener.name))
     return [_listener(view, Goal.LINK_DOWN, way, "it is open") for way in ways]
 
 
@@ -287,7 +289,7 @@ def _done_there(tools: BridgesTools, move: Move) -> Iterator[Finding]:
 def _nothing_left(tools: BridgesTools, move: Move) -> bool:
     """True if the returned site was seen to hold no messages or ids for the other; closed queues get no new ones."""
     residues = list(tools.residue.values())
-    empty = bool(residues) and not any(each.messages or each.acks for each in residues)
+    empty = bool(residues) and not any(residue.messages or residue.acks for residue in residues)
     return empty and total(view.link.unapplied for view in tools.views(move.source)) == 0
 
 
@@ -295,8 +297,8 @@ def _figures(tools: BridgesTools) -> dict[str, Json]:
     """Count the residue that was let in, unless an earlier process counted it."""
     residues = list(tools.residue.values())
     return {
-        "recovered": total(each.messages for each in residues) if residues else None,
-        "ids_applied": total(each.acks for each in residues) if residues else None,
+        "recovered": total(residue.messages for residue in residues) if residues else None,
+        "ids_applied": total(residue.acks for residue in residues) if residues else None,
     }
 
 
@@ -317,10 +319,10 @@ def _duplicates(tools: BridgesTools, move: Move, unapplied: int | None) -> list[
     lies in the returned site's buffers did not come."""
     views = tools.observer.answering(move.target)
     ids = total((unapplied, *(view.ids_to_ship for view in views))) if views else None
-    in_residues = total(each.messages for each in tools.residue.values()) if tools.residue else None
+    in_residues = total(residue.messages for residue in tools.residue.values()) if tools.residue else None
     left = total(view.link.to_ship for view in views) if views else 0
     came = max(0, in_residues - (left or 0)) if in_residues is not None else None
-    known = [each for each in (ids, came) if each is not None]
+    known = [count for count in (ids, came) if count is not None]
     if known and min(known) == 0:
         return []
     most = f"at most {min(known)}" if known else "an unknown number of"

@@ -106,7 +106,7 @@ def joined(diverts: Iterable[Divert], queues: Sequence[Queue], bridges: Sequence
     """Join a divert with the queue that it fills and the bridges that read it. A divert that feeds neither a bridge nor
     a buffer by its name, and does not ask where a message comes from, is not of this topology."""
     flows = []
-    for divert in sorted(diverts, key=lambda each: each.name):
+    for divert in sorted(diverts, key=lambda by_name: by_name.name):
         filled = [queue for queue in queues if queue.address == divert.to]
         read = {bridge.queue for bridge in bridges}
         buffer = next((queue for queue in filled if queue.name in read), next(iter(filled), None))
@@ -183,7 +183,7 @@ class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
 
 def _ends(view: BrokerView) -> set[str]:
     """The queues where the broker puts what failed or expired."""
-    to = {each for queue in view.queues for each in (queue.dead_letter_address, queue.expiry_address) if each}
+    to = {address for queue in view.queues for address in (queue.dead_letter_address, queue.expiry_address) if address}
     return {queue.name for queue in view.queues if queue.address in to and view.flow(queue.address) is None}
 
 
@@ -203,7 +203,7 @@ class Access(access.Access[BrokerView]):
         if (store := self.ids) is None:
             return None
         ids = {message.id(self.id_header): message.name for message in messages}
-        return frozenset(ids[each] for each in store.known(queue, ids))
+        return frozenset(ids[id_] for id_ in store.known(queue, ids))
 
     @property
     def ids(self) -> Store | None:

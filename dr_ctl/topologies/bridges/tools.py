@@ -138,13 +138,13 @@ class BridgesVerifier(Verifier[BrokerView]):
         return tuple(copies_done(way, peer, ids or {}, move.ask, timeout_s=self.timeouts.flag_s)), []
 
     def _lacks(self, local: BrokerView, peer: BrokerView, queue: Queue) -> int | None:
-        copy = next((each for each in peer.queues_of(queue.address) if each.name == queue.name), None)
+        copy = next((other for other in peer.queues_of(queue.address) if other.name == queue.name), None)
         origins = [view.origin_of(queue.address) for view in (local, peer)]
         if copy is not None and None in origins:
             return None
         sides = [
-            Side(self.observer.brokers[view.site][view.pair], each, origin or view.site)
-            for view, each, origin in zip((local, peer), (queue, copy), origins, strict=True)
+            Side(self.observer.brokers[view.site][view.pair], held, origin or view.site)
+            for view, held, origin in zip((local, peer), (queue, copy), origins, strict=True)
         ]
         return missing(*sides, timeout_s=self.timeouts.flag_s)
 
@@ -170,7 +170,7 @@ def _shipped(view: BrokerView, move: Move) -> Iterator[str]:
             yield f"{view.site}: the bridge of {flow.unit} is not connected"
         if (left := flow.to_ship_now(move.ask.accept_difference)) != 0:
             yield f"{view.site}: {said(left)} to ship of {flow.unit}"
-    for queue in (each for unit in view.among(move.moves) for each in view.queues_of(unit) if each.consumers):
+    for queue in (queue for unit in view.among(move.moves) for queue in view.queues_of(unit) if queue.consumers):
         who = next((consumer.who for consumer in view.consumers if consumer.queue == queue.name), "somebody")
         yield f"{view.site} has a consumer of {queue.name}: {who}"
 

@@ -47,10 +47,10 @@ def draft(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], mov
 def removes(view: BrokerView, queue: Queue, consumed: Consumed) -> Iterator[Call]:
     """Remove these copies, named by origin and number, in batches."""
     names = sorted((id_.rpartition(":")[0], int(id_.rpartition(":")[2])) for id_ in consumed.ids)
-    for origin, group in groupby(names, key=lambda each: each[0]):
+    for origin, group in groupby(names, key=lambda origin_number: origin_number[0]):
         for batch in batches([number for _, number in group], BATCH):
             # Selectors know lists of texts alone.
-            chosen = " OR ".join(f"{ORIGIN} = {_quoted(origin)} AND {NUMBER} = {each}" for each in batch)
+            chosen = " OR ".join(f"{ORIGIN} = {_quoted(origin)} AND {NUMBER} = {number}" for number in batch)
             text = f"remove {len(batch)} processed copies of {queue.name}"
             yield call(view, Goal.REMOVE, queue.name, request(queue.bean, REMOVE, (chosen,)), text)
 
@@ -74,7 +74,7 @@ class Compared:
     waiting: frozenset[str]
 
     @property
-    def done(self) -> Consumed:
+    def consumed(self) -> Consumed:
         return Consumed(self.serving & self.waiting, InBothStores(self.serving, self.waiting))
 
 
@@ -106,24 +106,28 @@ def _left(
 ) -> Iterator[Finding]:
     """What stays, and which of the two stores does not hold it."""
     left = [
-        (name, each) for queues in compared.values() for name, each in queues.items() if each.copies - each.done.ids
+        (name, comparison)
+        for queues in compared.values()
+        for name, comparison in queues.items()
+        if comparison.copies - comparison.consumed.ids
     ]
     if not left:
         return
     view, peer = ways[0][0].names(), ways[0][1].names()
     named = [
-        f"{len(each.copies - each.done.ids)} of {name}{_in_one(each, view.site, peer.site)}" for name, each in left
+        f"{len(comparison.copies - comparison.consumed.ids)} of {name}{_in_one(comparison, view.site, peer.site)}"
+        for name, comparison in left
     ]
     remedy, severity = "", Severity.INFO
-    if not total and any(each.serving or each.waiting for _, each in left):
+    if not total and any(comparison.serving or comparison.waiting for _, comparison in left):
         severity = Severity.WARNING
-        one, other = (peer, view) if any(each.serving for _, each in left) else (view, peer)
+        one, other = (peer, view) if any(comparison.serving for _, comparison in left) else (view, peer)
         remedy = _lacking(one, other)
     yield found("DR-BRIDGE-017", remedy=remedy, severity=severity, removed=text, left=some(named))
 
 
-def _in_one(each: Compared, local: str, peer: str) -> str:
-    alone = {local: len(each.serving - each.waiting), peer: len(each.waiting - each.serving)}
+def _in_one(comparison: Compared, local: str, peer: str) -> str:
+    alone = {local: len(comparison.serving - comparison.waiting), peer: len(comparison.waiting - comparison.serving)}
     counts = ", ".join(f"{count} in the store of {site} alone" for site, count in alone.items() if count)
     return f" ({counts})" if counts else ""
 
@@ -163,7 +167,7 @@ def _copies(waiting: Access, copy: Queue, own: str) -> Mapping[str, Message]:
     """The copies of the other site's messages, by their names as text."""
     messages: dict[str, Message] = {}
     for number, page in enumerate(pages(waiting.reader(), copy, own, timeout_s=LOOK_S)):
-        messages |= {_text(each.copied): each for each in page if each.copied is not None}
+        messages |= {_text(message.copied): message for message in page if message.copied is not None}
         if number + 1 == PAGES:
             break
     return messages
@@ -181,7 +185,7 @@ def _held(access: Access, queue: str, messages: list[Message]) -> frozenset[str]
             f"the settings name no id store of {access.site}",
             remedy=f"Name it as `ids: {{sqlite: FILE, header: PROPERTY}}` of {access.pair} at {access.site}.",
         )
-    return frozenset(_text(each) for each in processed)
+    return frozenset(_text(name) for name in processed)
 
 
 def _stays(reader: Reader, copy: Queue) -> None:
@@ -197,7 +201,7 @@ def _removed(
     """Remove them, queue by queue, and look again; gives None where all are gone. Raises `BrokerError`."""
     view = waiting.read()
     for name, compared in comparisons.items():
-        consumed = compared.done
+        consumed = compared.consumed
         if context.only_looks:
             removed[name], stay[name] = len(consumed.ids), len(compared.copies - consumed.ids)
             continue

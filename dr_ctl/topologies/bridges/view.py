@@ -31,7 +31,7 @@ class Queues(ListenersAndRoles):
     def __init__(self, view: BrokerView) -> None:
         """No lock opens a queue that is closed by rights, whoever holds it."""
         super().__init__(view)
-        self.contends = self.awaits = self.rests = []
+        self.contenders = self.awaits = self.rests = []
 
     @property
     def open(self) -> bool:
@@ -59,7 +59,7 @@ class Queues(ListenersAndRoles):
             case Goal.OPEN | Goal.CLOSE if queue is not None:
                 return queue.paused is (call.goal is Goal.CLOSE)
             case Goal.CUT:
-                return not any(each.consumers for each in self.view.queues_of(call.thing))
+                return not any(queue.consumers for queue in self.view.queues_of(call.thing))
         return super().holds(call)
 
 
@@ -72,7 +72,7 @@ class BridgesLink(Link["BrokerView"]):
     def __init__(self, view: BrokerView) -> None:
         super().__init__(view)
         bridges = [bridge for flow in view.carrying for bridge in flow.bridges]
-        self.listeners = self.only_listener(lambda each: "CORE" in each.protocols)
+        self.listeners = self.only_listener(lambda acceptor: "CORE" in acceptor.protocols)
         self.ships = {bridge.name: bridge.started for bridge in bridges}
         self.peer_nodes = nodes(bridge.connectors for bridge in bridges if len(bridge.connectors) > 1 or not bridge.ha)
         if view.flows:

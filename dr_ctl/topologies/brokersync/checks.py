@@ -73,15 +73,15 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
     if source.role is Role.SERVING and move.ask.operation == SWAPOVER:
         yield from _residue(case, source, target)
         deep = parity.too_deep(rules, source, target, move)
-        for each in parity.counts(source, target, rules.queues):
-            if each.queue in deep:
-                yield not_compared(each, source.site, target.site)
+        for counts in parity.counts(source, target, rules.queues):
+            if counts.queue in deep:
+                yield not_compared(counts, source.site, target.site)
     if source.role is not Role.SERVING:
         return  # both closed: the gate of the run itself judges, over time; or clients of the target have worked since
     wrong = [
-        each
-        for each in parity.lacking(source, target, rules.queues, snapshot.moved.get(source.pair, {}))
-        if move.ask.accept_difference.get(each.queue) != abs(each.source - each.target)
+        counts
+        for counts in parity.lacking(source, target, rules.queues, snapshot.traffic.get(source.pair, {}))
+        if move.ask.accept_difference.get(counts.queue) != abs(counts.source - counts.target)
     ]
     if wrong:
         yield found("DR-PARITY-001", differences=some([finding.text(source.site, target.site) for finding in wrong]))
@@ -107,29 +107,29 @@ def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
 
 def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     """Copies at the waiting site that the run would have to remove, and may not."""
-    moved = case.snapshot.moved.get(source.pair, {})
-    for each, copies, why in parity.unproven(source, target, case.rules.queues, moved):
-        if case.move.ask.accept_difference.get(each.queue) == each.target - each.source:
-            yield possible_duplicates(each.queue, each.target - each.source, target.site)
+    traffic = case.snapshot.traffic.get(source.pair, {})
+    for counts, copies, why in parity.unproven(source, target, case.rules.queues, traffic):
+        if case.move.ask.accept_difference.get(counts.queue) == counts.target - counts.source:
+            yield possible_duplicates(counts.queue, counts.target - counts.source, target.site)
         else:
-            yield unproven_copies(each, copies, why, source, target)
+            yield unproven_copies(counts, copies, why, source, target)
 
 
-def unproven_copies(each: parity.Counts, copies: int, why: str, source: BrokerView, target: BrokerView) -> Finding:
+def unproven_copies(counts: parity.Counts, copies: int, why: str, source: BrokerView, target: BrokerView) -> Finding:
     return found(
         "DR-SYNC-004.unproven",
-        queue=each.queue,
+        queue=counts.queue,
         target=target.site,
         source=source.site,
         why=why,
         count=copies,
-        quoted=shlex.quote(each.queue),
+        quoted=shlex.quote(counts.queue),
     )
 
 
-def not_compared(each: parity.Counts, source: str, target: str) -> Finding:
-    most = max(each.source, each.target)
-    return found("DR-SYNC-006", told=each.text(source, target), most=most)
+def not_compared(counts: parity.Counts, source: str, target: str) -> Finding:
+    most = max(counts.source, counts.target)
+    return found("DR-SYNC-006", told=counts.text(source, target), most=most)
 
 
 def possible_duplicates(queue: str, copies: int, site: str) -> Finding:

@@ -37,16 +37,16 @@ class Counts(rules.Counts):
 def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
     """Every selected queue of clients, by name; dead letters are left out, because every broker fills its own."""
     return [
-        Counts(each.queue, each.source, each.target, copies.depth if copies is not None else 0)
-        for each, either in rules.at_both(source, target, queues)
-        for copies in (source.copying.get(each.queue),)
+        Counts(counts.queue, counts.source, counts.target, copies.depth if copies is not None else 0)
+        for counts, either in rules.at_both(source, target, queues)
+        for copies in (source.copying.get(counts.queue),)
         if not any(queue is not None and queue.dead_letter_address is not None for queue in either)
     ]
 
 
-def lacking(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> list[Counts]:
+def lacking(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Counts]:
     """Queues whose lack is larger than what moved between two looks can explain."""
-    return [counted for counted in counts(source, target, queues) if counted.lacks > moved.get(counted.queue, 0)]
+    return [counted for counted in counts(source, target, queues) if counted.lacks > traffic.get(counted.queue, 0)]
 
 
 def differing(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
@@ -55,14 +55,14 @@ def differing(source: BrokerView, target: BrokerView, queues: Queues) -> list[Co
 
 
 def unproven(
-    source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]
+    source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]
 ) -> list[tuple[Counts, int, str]]:
     """Queues of which the target holds more copies than the source's counters cover, and than moved between two looks;
     how many lie there alone, and why they may not be removed."""
     differences = []
     for counted in counts(source, target, queues):
         copies = counted.target + counted.to_ship - counted.source
-        sure = copies - moved.get(counted.queue, 0)
+        sure = copies - traffic.get(counted.queue, 0)
         if counted.queue in source.copying and sure > 0 and (why := source.why_kept(counted.queue, sure)) is not None:
             differences.append((counted, copies, why))
     return differences
@@ -76,8 +76,8 @@ def takes_s(view: BrokerView, depth: int) -> float:
 def too_deep(rules: Rules, source: BrokerView, target: BrokerView, move: Move) -> frozenset[str]:
     """The queues whose listings would take longer than the run has, the deepest of them first left out."""
     left_s, deep = rules.within(move) * SHARE, set[str]()
-    for each in sorted(counts(source, target, rules.queues), key=lambda each: max(each.source, each.target)):
-        left_s -= max(takes_s(source, each.source), takes_s(target, each.target))
-        if left_s < 0 and each.queue in source.copying:
-            deep.add(each.queue)
+    for counted in sorted(counts(source, target, rules.queues), key=lambda counts: max(counts.source, counts.target)):
+        left_s -= max(takes_s(source, counted.source), takes_s(target, counted.target))
+        if left_s < 0 and counted.queue in source.copying:
+            deep.add(counted.queue)
     return frozenset(deep)

@@ -24,7 +24,7 @@ from dr_ctl.topologies.brokersync import parity, proven
 from dr_ctl.topologies.brokersync.checks import CHECKS, not_compared, nothing_owed, possible_duplicates, unproven_copies
 from dr_ctl.topologies.brokersync.proven import covered
 from dr_ctl.topologies.brokersync.reading import READS, Access, Observer, Way
-from dr_ctl.topologies.brokersync.sync.pair import keeper
+from dr_ctl.topologies.brokersync.sync.pair import cleaner
 from dr_ctl.topologies.brokersync.sync.queue import DELETED
 from dr_ctl.topologies.brokersync.tools import SyncTools, listed, own, unproven
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSnapshot
@@ -46,7 +46,7 @@ from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_othe
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Wait, attached
-from dr_ctl.topologies.topology import Keeper, Unproven
+from dr_ctl.topologies.topology import Cleaner, Unproven
 
 NOT_CONNECTED: Final = "it is not connected"
 RESTARTS: Final = 3
@@ -69,7 +69,7 @@ def _switched(view: BrokerView, goal: Goal, when: str | None = None) -> list[Cal
 def tries(view: BrokerView) -> list[Call]:
     """Let a connector that is not connected try at once: by itself it tries again after up to half a minute."""
     calls = (*_switched(view, Goal.LINK_DOWN, NOT_CONNECTED), *_switched(view, Goal.LINK_UP, NOT_CONNECTED))
-    return [replace(each, at_most=RESTARTS) for each in calls]
+    return [replace(call, at_most=RESTARTS) for call in calls]
 
 
 def connects(at: wants.AtBroker) -> list[Call]:
@@ -221,7 +221,7 @@ def remove(
     return not_done(left, about, outcomes)
 
 
-def moved(
+def moved_aside(
     tools: SyncTools, access: Access, queue: Queue, ids: Collection[str], context: StepContext, to: str | None = None
 ) -> Refused | None:
     """Move these messages to another queue, else aside, and look whether they are gone from theirs; gives None where
@@ -285,7 +285,7 @@ def _cleared(tools: SyncTools, move: Move, context: StepContext) -> Outcome:
         gone = removed.setdefault(way[0].pair, {})
         if (refused := cleared(tools, way, move, context, gone, findings)) is not None:
             return refused
-    count = sum(sum(each.values()) for each in removed.values())
+    count = sum(sum(counts.values()) for counts in removed.values())
     suffix = f"; {count} copies of what was consumed removed" if count else ""
     return Done(f"nothing to ship{suffix}", {"removed": document(removed)}, tuple(findings))
 
@@ -317,7 +317,7 @@ def _kept_aside(at: wants.AtBroker) -> list[Call]:
     """At the returned site what it did not ship, at the other what that shipped and it had no more."""
     view = at.view
     if view.site == at.move.target:
-        return [may_move(view, each) for each in view.copying.values()]
+        return [may_move(view, queue) for queue in view.copying.values()]
     return [may_move(view, view.named[name]) for name in view.copying if name in view.named]
 
 
@@ -390,7 +390,7 @@ def _tell_apart(tools: SyncTools, returned: Access, serving: Access, context: St
         if left := to_ship - lies:
             rejoined.done_there[name] = len(left)
         serves = ids.shown(serving, serving_view.named.get(name))
-        before = frozenset(each for each, by in serves.items() if by == serving_view.arrives_by(name)) - lies - to_ship
+        before = frozenset(id_ for id_, by in serves.items() if by == serving_view.arrives_by(name)) - lies - to_ship
         if before and not lies and not to_ship:
             rejoined.duplicates[name] = len(before)
             findings.append(
@@ -410,7 +410,7 @@ def _tell_apart(tools: SyncTools, returned: Access, serving: Access, context: St
         ):
             if not messages:
                 continue
-            if (refused := moved(tools, access, view.named[queue], messages, context)) is not None:
+            if (refused := moved_aside(tools, access, view.named[queue], messages, context)) is not None:
                 return refused
             finding = found(
                 key,
@@ -468,7 +468,7 @@ def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
         view, peer = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
         if view is None or peer is None or not view.copying:
             continue
-        wrong = parity.lacking(view, peer, tools.observer.queues, snapshot.moved.get(pair, {}))
+        wrong = parity.lacking(view, peer, tools.observer.queues, snapshot.traffic.get(pair, {}))
         if wrong:
             yield found("DR-RECONCILE-001", queues=some([finding.text(move.source, move.target) for finding in wrong]))
 
@@ -487,7 +487,7 @@ draft_keep_aside: Final = wants.planning(
 draft_put_back: Final = wants.planning(
     wants.SOURCE,
     "what was kept aside at {source} goes where clients get it",
-    (lambda at: [may_move(at.view, each, None, to) for each, to in kept(at.view, at.move) if to], wants.SOURCE),
+    (lambda at: [may_move(at.view, queue, None, to) for queue, to in kept(at.view, at.move) if to], wants.SOURCE),
 )
 
 
@@ -537,12 +537,12 @@ def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCo
             return Refused(text, kept_aside)
         messages = frozenset(copies.ids)
         by_word = Consumed(messages, Word(messages, move.ask.reason or ""))
-        if (refused := moved(tools, access, queue, by_word.ids, context)) is not None:
+        if (refused := moved_aside(tools, access, queue, by_word.ids, context)) is not None:
             return refused
         kept_aside[copies.name] = [*copies.ids]
     if not kept_aside:
         return NotNeeded(f"{move.source} has no copies that nothing proves")
-    counts = [f"{len(each)} of {name}" for name, each in kept_aside.items() if isinstance(each, list)]
+    counts = [f"{len(ids)} of {name}" for name, ids in kept_aside.items() if isinstance(ids, list)]
     return Done(f"kept aside at {move.source}: {some(counts)}", {"kept_aside": kept_aside})
 
 
@@ -557,7 +557,7 @@ def put_back(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCont
                 findings.append(found("DR-SYNC-008", depth=queue.depth, name=queue.name, site=view.site))
                 continue
             lie = ids.listed(access, queue).whole.ids
-            if (refused := moved(tools, access, queue, lie, context, to)) is not None:
+            if (refused := moved_aside(tools, access, queue, lie, context, to)) is not None:
                 return refused
             back[to] = len(lie)
             findings.append(found("DR-SYNC-007.put_back", site=view.site, count=len(lie), queue=to))
@@ -603,9 +603,9 @@ PROCEDURE: Final[Procedure[Snapshot[BrokerView], SyncTools]] = {
 class SyncTopology(PairTopology[BrokerView]):
     observer: Observer
 
-    def keeper(self, primary: str, remembered: Mapping[str, Any]) -> Keeper:
+    def cleaner(self, primary: str, remembered: Mapping[str, Any]) -> Cleaner:
         known = proven.for_agent(self.observer.documents, primary, remembered)
-        return keeper(self.observer, primary, known)
+        return cleaner(self.observer, primary, known)
 
     def unproven(self, waiting: str, pattern: str | None) -> Sequence[Unproven]:
         serving = next(site for site in self.observer.brokers if site != waiting)

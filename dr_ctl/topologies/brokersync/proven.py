@@ -37,7 +37,9 @@ def consumed(answer: Answered, site: str, pair: str, documents: Path) -> Mapping
     agents = _remembered(documents, site, pair, start, opened)
 
     def done(what: str, queue: str) -> int:
-        by_agent, noted, handed = (int(each.get(what, _NONE).get(queue, 0)) for each in (agents, runs, _handed(agents)))
+        by_agent, noted, handed = (
+            int(counts.get(what, _NONE).get(queue, 0)) for counts in (agents, runs, _handed(agents))
+        )
         before = _shown_before(opened, queue) if agents and what == SHOWN else 0
         return by_agent - before + noted - handed
 
@@ -87,7 +89,7 @@ def covered(serving: BrokerView, queue: str, copies: frozenset[str], listing: Wh
 
 def rows_of(answer: Answer) -> dict[str, Counters]:
     """The counters of each queue."""
-    return {each.text("Name"): counters(each) for _, each in answer.beans()}
+    return {row.text("Name"): counters(row) for _, row in answer.beans()}
 
 
 def _since(row: Counters, opened: Sequence[int] | None) -> Counters:

@@ -42,9 +42,14 @@ class Looked(snapshot.Snapshot[BrokerView]):
             peer = self.peer(view)
             if peer is None or not view.open or peer.open:
                 continue
-            for each, copies, why in parity.unproven(view, peer, Queues(), self.moved.get(view.pair, {})):
+            for counts, copies, why in parity.unproven(view, peer, Queues(), self.traffic.get(view.pair, {})):
                 yield found(
-                    "DR-SYNC-007.beyond", queue=each.queue, other_site=peer.site, site=view.site, why=why, count=copies
+                    "DR-SYNC-007.beyond",
+                    queue=counts.queue,
+                    other_site=peer.site,
+                    site=view.site,
+                    why=why,
+                    count=copies,
                 )
 
 
@@ -112,7 +117,7 @@ def as_view(values: Mapping[str, Any], answer: Answered, own: SyncConfig) -> Bro
     """Make the view of a pair's broker from the answer."""
     bridged = {consumer.queue for consumer, network in answer.consumers if network}
     named = {queue.name: queue for queue in answer.queues}
-    copying = {name: replace(each, internal=True) for name, each in _copying(named, bridged, own).items()}
+    copying = {name: replace(queue, internal=True) for name, queue in _copying(named, bridged, own).items()}
     # No client owns queues that carry messages. An arriving message is passed on at once to its own queue.
     internal = {queue.name for queue in copying.values()} | {
         own.arrives.replace(QUEUE, name) for name in named if QUEUE in own.arrives
@@ -141,7 +146,7 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     )
     fields = Fields(view.broker, answers[0].value())
     parts.must_be_active(reader.url, fields)
-    started = {bean: each.flag("Started") for bean, each in answers[1].beans()}
+    started = {bean: row.flag("Started") for bean, row in answers[1].beans()}
     queues = {
         old.name: replace(parts.queue(old.bean, Fields(old.bean, answer.value())), internal=old.internal)
         for old, answer in zip(own, answers[4:], strict=True)
@@ -152,7 +157,7 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
         acceptors=tuple(replace(acceptor, started=started.get(acceptor.bean, False)) for acceptor in view.acceptors),
         networks=tuple(parts.networks(answers[2], answers[3])),
         queues=tuple(queues.get(queue.name, queue) for queue in view.queues),
-        copying={name: queues[each.name] for name, each in view.copying.items()},
+        copying={name: queues[queue.name] for name, queue in view.copying.items()},
     )
 
 
@@ -166,7 +171,9 @@ def _copying(named: Mapping[str, Queue], bridged: set[str], own: SyncConfig) -> 
             continue
         if name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after):
             by_origin[name[len(before) : len(name) - len(after)]] = queue
-        elif name in bridged and (origins := [each for each in named if each != name and name.startswith(each)]):
+        elif name in bridged and (
+            origins := [prefix for prefix in named if prefix != name and name.startswith(prefix)]
+        ):
             by_origin[max(origins, key=len)] = queue
     return by_origin
 

@@ -76,7 +76,7 @@ def own(access: Access, view: BrokerView, queue: str, listing: Listed) -> frozen
         copies = view.copying[queue]
         return listed(access, view, copies).whole.ids if copies.depth else frozenset()
     arrives = view.arrives_by(queue)
-    return frozenset(each for each, by in listing.came_by.items() if by != arrives)
+    return frozenset(id_ for id_, by in listing.came_by.items() if by != arrives)
 
 
 def unproven(way: tuple[Access, Access], views: tuple[BrokerView, BrokerView], queue: str) -> frozenset[str]:
@@ -102,9 +102,9 @@ class SyncVerifier(Verifier[BrokerView]):
     def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
         differences = parity.differing(now.source, now.target, self.observer.queues)
         return [
-            each.text(move.source, move.target)
-            for each in differences
-            if move.ask.accept_difference.get(each.queue) != abs(each.source - each.target)
+            counts.text(move.source, move.target)
+            for counts in differences
+            if move.ask.accept_difference.get(counts.queue) != abs(counts.source - counts.target)
         ]
 
     def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
@@ -157,7 +157,7 @@ class TakenIn:
     @property
     def text(self) -> str:
         every = (self.recovered, self.done_there, self.done_here, self.duplicates)
-        recovered, done_there, done_here, duplicates = (sum(each.values()) for each in every)
+        recovered, done_there, done_here, duplicates = (sum(counts.values()) for counts in every)
         text = (
             f"{recovered} message(s) recovered; not delivered again: {done_there} that had left their queue there "
             f"before the loss, {done_here} that were consumed since"

@@ -31,12 +31,12 @@ class SyncLink(Link["BrokerView"]):
 
     def __init__(self, view: BrokerView) -> None:
         super().__init__(view)
-        self.listeners = self.only_listener(lambda each: "OPENWIRE" in each.protocols)
-        self.to_ship = total(each.depth if each.counted else None for each in view.copying.values())
-        self.shipped = {name: each.removed for name, each in view.copying.items()}
+        self.listeners = self.only_listener(lambda acceptor: "OPENWIRE" in acceptor.protocols)
+        self.to_ship = total(queue.depth if queue.counted else None for queue in view.copying.values())
+        self.shipped = {name: queue.removed for name, queue in view.copying.items()}
         if view.network is not None:
             # It ships where it is connected, and consumes each of the copy queues that hold something.
-            taken = all(each.consumers for each in view.copying.values() if each.depth)
+            taken = all(queue.consumers for queue in view.copying.values() if queue.depth)
             self.attached = view.network.to is not None and taken
             self.ships = {view.network.name: view.network.to is not None}
         elif view.copying:
@@ -63,7 +63,7 @@ class SyncLink(Link["BrokerView"]):
         return LinkSnapshot(
             view.site, view.pair, name, self.attached, self.attached, self.to_ship, self.unapplied, rate,
             (self._line(drain_s(self.to_ship, rate)),),
-            {"queues": {queue: each.depth for queue, each in view.copying.items()}},
+            {"queues": {name: queue.depth for name, queue in view.copying.items()}},
         )  # fmt: skip
 
     def _line(self, even_s: float | None) -> str:
@@ -98,7 +98,7 @@ class SyncLink(Link["BrokerView"]):
     def _apart(self, name: str, peer: BrokerView) -> int | None:
         """By how many more messages lie in a queue here than at the peer."""
         local, remote = self.view.named.get(name), peer.named.get(name)
-        if any(each is not None and not each.counted for each in (local, remote)):
+        if any(queue is not None and not queue.counted for queue in (local, remote)):
             return None
         return (local.depth if local is not None else 0) - (remote.depth if remote is not None else 0)
 
@@ -183,7 +183,7 @@ class BrokerView(ClassicBroker):
     def network(self) -> Network | None:
         """The network connector to the peer, as set or the only one."""
         if self.config.link is not None:
-            return next((each for each in self.networks if each.name == self.config.link), None)
+            return next((network for network in self.networks if network.name == self.config.link), None)
         return self.networks[0] if len(self.networks) == 1 else None
 
     def why_kept(self, queue: str, copies: int) -> str | None:

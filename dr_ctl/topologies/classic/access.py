@@ -109,15 +109,15 @@ class Access(access.Access[B_co]):
             "now_ms": self.document_files.now_ms,
             "acceptors": answer.connectors,
             "queues": answer.queues,
-            "connections": tuple(each for each, network in answer.connections if not network),
-            "consumers": tuple(each for each, network in answer.consumers if not network),
+            "connections": tuple(connection for connection, network in answer.connections if not network),
+            "consumers": tuple(consumer for consumer, network in answer.consumers if not network),
             "prepared": answer.prepared,
             "documents": self.document_files.texts(),
             "disk_used": answer.share,
             "obstacles": answer.obstacles,
             "networks": answer.networks,
             "denied": answer.denied,
-            "bridges": tuple(each for each, network in answer.connections if network),
+            "bridges": tuple(connection for connection, network in answer.connections if network),
         }
 
     def agents_listener(self) -> Gate | None:

@@ -17,24 +17,24 @@ def of_permits(
     if not view.managed:
         yield found("DR-POLICY-003", site=view.site, pair=view.pair)
         return
-    for each in (CLOSES, OPENS, *more, *at_return):
-        if each in view.denied:
-            later = each in at_return
+    for permit in (CLOSES, OPENS, *more, *at_return):
+        if permit in view.denied:
+            later = permit in at_return
             yield found(
                 "DR-POLICY-001.return" if later else "DR-POLICY-001",
                 severity=Severity.WARNING if later else None,
                 broker=f"{view.site}/{view.pair}",
                 site=view.site,
-                operation=each.operation,
-                what=each.what,
-                name=each.name,
-                line=each.line,
+                operation=permit.operation,
+                what=permit.what,
+                name=permit.name,
+                line=permit.line,
             )
 
 
 def of_pausing(view: ClassicBroker, case: Case[Any] | None) -> Iterator[Finding]:
     """Find that dispatch cannot be stopped for clients to finish what they hold, which only a move needs."""
-    denied = [each for each in (PAUSES, RESUMES) if each in view.denied]
+    denied = [permit for permit in (PAUSES, RESUMES) if permit in view.denied]
     if case is None or view.role is not Role.SERVING or not denied or not view.managed:
         return
     broker, refused = f"{view.site}/{view.pair}", denied[0]
@@ -59,7 +59,7 @@ def of_pausing(view: ClassicBroker, case: Case[Any] | None) -> Iterator[Finding]
 
 
 def _denied(view: ClassicBroker) -> str:
-    return some(sorted(each.operation for each in view.denied)) or "nothing is refused"
+    return some(sorted(permit.operation for permit in view.denied)) or "nothing is refused"
 
 
 BY_CONSOLE: Final[Sequence[Named[Any]]] = (

@@ -100,7 +100,7 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
             Read(beans.all_consumers(broker), CONSUMER),
             Read(beans.all_connections(broker), CONNECTION),
             Search(beans.all_transactions(broker)),
-            *(may for each in EVERY for may in each.asked(broker)),
+            *(may for permit in EVERY for may in permit.asked(broker)),
             *more,
             # Last, so that what lies there is hardly older than the answer, whose moment is that of the look.
             Read(beans.queue(broker), QUEUE),
@@ -111,18 +111,18 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
     fields = _active(reader, broker, itself, timeout_s)
     connectors = tuple(_connectors(listeners, fields.mapping("TransportConnectors")))
     ports = {connector.name: connector.port for connector in connectors}
-    takers = tuple((_consumer(each), each.flag("Network")) for _, each in consumers.beans())
-    held = _in_hand((each.queue, each.holds or 0) for each, _ in takers)
+    takers = tuple((_consumer(row), row.flag("Network")) for _, row in consumers.beans())
+    held = _in_hand((consumer.queue, consumer.holds or 0) for consumer, _ in takers)
     return Answered(
         fields,
         connectors,
         tuple(networks(connecting, bridges)),
         tuple(
-            replace(each, delivering=_delivering(each.delivering, held.get(each.name, 0)))
-            for each in (queue(bean, row) for bean, row in queues.beans())
+            replace(row, delivering=_delivering(row.delivering, held.get(row.name, 0)))
+            for row in (queue(bean, fields) for bean, fields in queues.beans())
         ),
         takers,
-        tuple((_connection(bean, each, ports), each.flag("NetworkConnection")) for bean, each in connections.beans()),
+        tuple((_connection(bean, row, ports), row.flag("NetworkConnection")) for bean, row in connections.beans()),
         tuple(sorted(beans.parts(str(name))["xid"] for name in prepared.value())),
         denied(others),
         tuple(others[2 * len(EVERY) :]),
@@ -166,13 +166,13 @@ def dispatch(reader: Reader, broker: str) -> dict[str, tuple[int, bool]]:
         ]
     )
     holding = (
-        (each.text("DestinationName"), each.number("MessageCountAwaitingAcknowledge")) for _, each in consumers.beans()
+        (row.text("DestinationName"), row.number("MessageCountAwaitingAcknowledge")) for _, row in consumers.beans()
     )
     held = _in_hand(holding)
     return {
-        name: (_delivering(each.number("InFlightCount"), held.get(name, 0)), each.flag("Paused"))
-        for _, each in queues.beans()
-        for name in (each.text("Name"),)
+        name: (_delivering(row.number("InFlightCount"), held.get(name, 0)), row.flag("Paused"))
+        for _, row in queues.beans()
+        for name in (row.text("Name"),)
     }
 
 
@@ -195,7 +195,7 @@ def open_listeners(reader: Reader, broker: str, clients: Iterable[str], *, timeo
 
 
 def opened(connectors: Answer, clients: Iterable[str]) -> tuple[str, ...]:
-    started = {beans.parts(bean)["connectorName"] for bean, each in connectors.beans() if each.flag("Started")}
+    started = {beans.parts(bean)["connectorName"] for bean, row in connectors.beans() if row.flag("Started")}
     return tuple(name for name in clients if beans.part(name) in started)
 
 
@@ -225,7 +225,7 @@ DEAD_LETTERS: Final = "ActiveMQ.DLQ"
 
 def denied(answers: Sequence[Answer]) -> frozenset[Permit]:
     asked = zip(EVERY, answers[::2], answers[1::2], strict=False)
-    return frozenset(each for each, *both in asked if any(isinstance(may.error, PolicyRefused) for may in both))
+    return frozenset(permit for permit, *both in asked if any(isinstance(may.error, PolicyRefused) for may in both))
 
 
 def _connectors(answer: Answer, addresses: Mapping[str, str]) -> Iterable[Acceptor]:
@@ -253,8 +253,8 @@ def _port(address: str) -> int | None:
 
 def networks(connectors: Answer, bridges: Answer) -> Iterable[Network]:
     to = {
-        beans.parts(bean)["networkConnectorName"]: each.optional_text("RemoteBrokerName")
-        for bean, each in bridges.beans()
+        beans.parts(bean)["networkConnectorName"]: row.optional_text("RemoteBrokerName")
+        for bean, row in bridges.beans()
     }
     for bean, fields in connectors.beans():
         yield Network(fields.text("Name"), bean, to.get(beans.parts(bean)["networkConnectorName"]))
@@ -292,15 +292,15 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
         return None
     answer = ask(reader, broker, timeout_s=timeout_s)
     answers = reader.look([Search(beans.broker(broker) + sign) for sign in signs], timeout_s=timeout_s)
-    networks = Counter(each.protocol for each, network in answer.connections if network)
+    networks = Counter(connection.protocol for connection, network in answer.connections if network)
     listeners = [
         Listener(connector.name, connector.protocols, connector.port, connector.started, networks[connector.name])
-        for connector in sorted(answer.connectors, key=lambda each: each.name)
+        for connector in sorted(answer.connectors, key=lambda acceptor: acceptor.name)
     ]
     return Probed(
         Family.CLASSIC,
         broker,
         answer.broker.text("BrokerVersion"),
         listeners,
-        {sign: tuple(map(str, each.value())) for sign, each in zip(signs, answers, strict=True)},
+        {sign: tuple(map(str, answer.value())) for sign, answer in zip(signs, answers, strict=True)},
     )

@@ -86,7 +86,7 @@ def answered(replies: list[Mapping[str, Any]], listeners: Mapping[str, bool], ve
     }
     rows = [reply for reply in replies[:-1] if str(reply.get("destinationName", "")).startswith("queue://")]
     taking = [reply for reply in replies[:-1] if "dispatchedQueueSize" in reply]
-    bridges = {str(each["clientId"]): found for each in taking if (found := _BRIDGE.fullmatch(str(each["clientId"])))}
+    bridges = {str(row["clientId"]): found for row in taking if (found := _BRIDGE.fullmatch(str(row["clientId"])))}
     return Answered(
         Fields("the statistics of the broker", fields),
         tuple(
@@ -98,7 +98,7 @@ def answered(replies: list[Mapping[str, Any]], listeners: Mapping[str, bool], ve
             for found in {bridge[0]: bridge for bridge in bridges.values()}.values()
         ),
         tuple(_queues(rows)),
-        tuple((_consumer(each), str(each["clientId"]) in bridges) for each in taking),
+        tuple((_consumer(row), str(row["clientId"]) in bridges) for row in taking),
         (),
         (),
         frozenset(EVERY),

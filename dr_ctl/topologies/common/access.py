@@ -129,7 +129,7 @@ class Access(ABC, Generic[V_co]):
         nodes = settings.nodes if isinstance(settings, Grouped) else ()
         self.group = Group(
             f"{site}/{pair}",
-            [self._process(*each) for each in zip_longest(settings.processes, nodes)],
+            [self._process(*process) for process in zip_longest(settings.processes, nodes)],
             self.family,
             settings.takeover if isinstance(settings, Grouped) else 0.0,
             Unserved(documents / site / pair / "no-node-active.json", clock),
@@ -284,7 +284,7 @@ class Access(ABC, Generic[V_co]):
         if failed is not None and active == [before] and not isinstance(failed, Passive | Unreachable):
             raise failed
         if view is None or len(active) > 1:
-            views = [self._at(each, parts, timeout_s) for each in active]
+            views = [self._at(process, parts, timeout_s) for process in active]
             view = next((view for view in views if view.open), views[0])
         return replace(view, nodes=group.readings)
 
@@ -327,7 +327,7 @@ class Access(ABC, Generic[V_co]):
         away = {reading.name for reading in self.group.readings if reading.state is NodeState.UNKNOWN}
         first = self.group.last or self.group.processes[0]
         others = [process for process in self.group.processes if process is not first and process.name not in away]
-        asked = [partial(each.greeted, timeout_s) for each in (*others, first)]
+        asked = [partial(process.greeted, timeout_s) for process in (*others, first)]
         greetings = together(asked, "greet", most=len(asked))
         return next((greeting for greeting in greetings if isinstance(greeting, Connected)), greetings[-1])
 

@@ -48,7 +48,7 @@ def quarantine_queue(site: str, queue: str) -> str:
 def numbered(documents: Mapping[str, str], kind: str) -> list[tuple[int, str]]:
     """Documents of one kind, by number. The site in the name is what other settings may call this one."""
     name = re.compile(rf"dr-ctl\.{re.escape(kind)}\.[^.]+\.(\d{{1,{_DIGITS}}})")
-    matches = [(name.fullmatch(each), text) for each, text in documents.items()]
+    matches = [(name.fullmatch(document), text) for document, text in documents.items()]
     return sorted((int(match[1]), text) for match, text in matches if match is not None)
 
 

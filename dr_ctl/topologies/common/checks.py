@@ -38,7 +38,7 @@ def weighed(finding: Finding, where: Weight) -> Finding:
 
 def errors_first(findings: Iterable[Finding]) -> list[Finding]:
     order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
-    return sorted(findings, key=lambda each: order.index(each.severity))
+    return sorted(findings, key=lambda finding: order.index(finding.severity))
 
 
 def of_silent(silent: Silent) -> Iterator[Finding]:
@@ -50,7 +50,7 @@ def of_listeners(name: str, view: Broker) -> Iterator[Finding]:
     named = {"clients": view.config.clients, "mirror": view.config.mirror or (), "cluster": view.config.cluster}
     declared = {acceptor.name for acceptor in view.acceptors}
     for key, names in named.items():
-        missing = [each for each in names if each not in declared]
+        missing = [name for name in names if name not in declared]
         if not missing:
             continue
         acceptors = ", ".join(acceptor.name for acceptor in view.acceptors) or "none"
@@ -114,7 +114,9 @@ def _may_be_brokers(view: Broker) -> bool:
     them off from each other. Who has no user, and names no client, may be such a broker."""
     others = {listener.port for listener in view.fence.leaves_open}
     connections = [connection for connection in view.from_outside if connection.port in others]
-    return any(each.port in view.inner_ports or not (each.user or each.client) for each in connections)
+    return any(
+        connection.port in view.inner_ports or not (connection.user or connection.client) for connection in connections
+    )
 
 
 def of_locks(view: Broker) -> Iterator[Finding]:
@@ -184,20 +186,20 @@ def on_the_way(
     """Findings on a broker, as they weigh on this move: what only the way back from the target needs refuses no way
     there, and nobody misses the listener of a link that the peer does not have."""
     unlinked = isinstance(peer, Broker) and peer.link.missing
-    for each in findings:
-        if each.id == "DR-LINK-009" and view.site == move.target:
-            yield replace(each, severity=Severity.WARNING)
-        elif not (each.id == "DR-DOOR-003" and unlinked):
-            yield each
+    for finding in findings:
+        if finding.id == "DR-LINK-009" and view.site == move.target:
+            yield replace(finding, severity=Severity.WARNING)
+        elif not (finding.id == "DR-DOOR-003" and unlinked):
+            yield finding
 
 
 def _beside(peer: Broker | Silent | None, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Findings on a broker; beside a peer that does not answer no restart of its link helps."""
-    for each in findings:
-        if isinstance(peer, Silent) and each.id == "DR-LINK-004":
-            yield replace(each, remedy=f"{peer.site} does not answer; once it does, the link attaches.")
+    for finding in findings:
+        if isinstance(peer, Silent) and finding.id == "DR-LINK-004":
+            yield replace(finding, remedy=f"{peer.site} does not answer; once it does, the link attaches.")
         else:
-            yield each
+            yield finding
 
 
 NO_CHECK: Final = ""
@@ -219,7 +221,7 @@ class Named(Generic[V]):
 
 
 def listeners(every: Iterable[Acceptor]) -> str:
-    return some([f"{each.name} {'open' if each.started else 'closed'}" for each in every]) or "none"
+    return some([f"{acceptor.name} {'open' if acceptor.started else 'closed'}" for acceptor in every]) or "none"
 
 
 OF_BROKER: Final[Sequence[Named[Any]]] = (
@@ -269,14 +271,14 @@ def of_brokers(
         for view in brokers.values():
             where = f"{view.site}/{view.pair}"
             if isinstance(view, Silent):
-                yield from (Check(each.name, where, None) for each in table)
+                yield from (Check(check.name, where, None) for check in table)
                 continue
             findings = list(found(view))
-            for each in table:
-                against = [finding for finding in findings if finding.id == each.id]
+            for check in table:
+                against = [finding for finding in findings if finding.id == check.id]
                 # A broker that others tell of was asked for nothing that all brokers are.
-                if view.answered or each not in OF_BROKER:
-                    yield Check(each.name, where, each.read(view), against)
+                if view.answered or check not in OF_BROKER:
+                    yield Check(check.name, where, check.read(view), against)
 
 
 def of_pairs(
@@ -287,17 +289,17 @@ def of_pairs(
     for pair in case.snapshot.sites[move.source]:
         local, peer = (case.snapshot.view(site, pair) for site in (move.source, move.target))
         if local is None or peer is None:
-            yield from (Check(each.name, pair, None) for each in table)
+            yield from (Check(check.name, pair, None) for check in table)
             continue
         if not (local.answered and peer.answered):
             continue
         findings = list(of_both(case, local, peer))
-        for each in table:
-            read = [each.read(view) for view in (local, peer)]
+        for check in table:
+            read = [check.read(view) for view in (local, peer)]
             if NO_CHECK in read:
                 continue
-            against = [finding for finding in findings if finding.id == each.id]
-            yield Check(each.name, pair, None if None in read else ", ".join(map(str, read)), against)
+            against = [finding for finding in findings if finding.id == check.id]
+            yield Check(check.name, pair, None if None in read else ", ".join(map(str, read)), against)
 
 
 def on_purpose(snapshot: Snapshot[Any], findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Fence:
     """A broker's fence, by one look at the broker."""
 
-    contends: Sequence[str] = ()
+    contenders: Sequence[str] = ()
     """The locks that may open it at any moment, or hold it open."""
     awaits: Sequence[str] = ()
     """Those of them that another holds."""

@@ -46,16 +46,16 @@ def why_not_yet(now: Sample[Any], before: Sample[Any] | None) -> list[str]:
         reasons += list(clients_of(view))
         reasons += list(view.link.unsettled())
         between = [queue for queue in view.queues if queue.name.startswith(CLUSTER_PREFIX) and queue.depth]
-        reasons += [f"{view.site}: {each.depth} between brokers of the site in {each.name}" for each in between]
+        reasons += [f"{view.site}: {queue.depth} between brokers of the site in {queue.name}" for queue in between]
     for view, peer in ((now.source, now.target), (now.target, now.source)):
         reasons += [
-            f"{view.site} has a client on the listener of the link: {each}" for each in view.fence.beside_link(peer)
+            f"{view.site} has a client on the listener of the link: {client}" for client in view.fence.beside_link(peer)
         ]
     reasons += [f"{now.target.site}: {obstacle.text}" for obstacle in now.target.obstacles if not obstacle.addresses]
-    return reasons + (moved(before, now) if before is not None else [])
+    return reasons + (counter_changes(before, now) if before is not None else [])
 
 
-def moved(before: Sample[Any], now: Sample[Any]) -> list[str]:
+def counter_changes(before: Sample[Any], now: Sample[Any]) -> list[str]:
     """Say what came in between two samples, or why that cannot be told."""
     both = ((before.source, now.source), (before.target, now.target))
     return [reason for was, view in both for reason in unmoved(was, view)]
@@ -66,8 +66,8 @@ def clients_of(view: Broker) -> Iterator[str]:
     queue."""
     if view.open:
         yield f"{view.site} lets clients in"
-    elif contends := view.fence.contends:
-        yield f"{view.site} may open at any moment: lock coordinator {', '.join(contends)} is not stopped"
+    elif contenders := view.fence.contenders:
+        yield f"{view.site} may open at any moment: lock coordinator {', '.join(contenders)} is not stopped"
     listeners = {listener.port for listener in (*view.listeners, *view.fence.leaves_open) if listener.port is not None}
     if connections := [connection for connection in view.from_outside if connection.port in listeners]:
         yield f"{view.site} has {len(connections)} client connection(s), the first from {connections[0].remote}"
@@ -94,8 +94,12 @@ def unmoved(before: Broker, now: Broker, moves: Callable[[str | None], bool] = l
 
 def refused(key: str, ids: Ids, **values: Any) -> Refused:
     """The finding of that key names these messages, and so does the evidence."""
-    more = [f"{queue}, {what}: {some(sorted(each))}" for queue, by in ids.items() for what, each in by.items() if each]
-    named: dict[str, Json] = {queue: {what: [*sorted(each)] for what, each in by.items()} for queue, by in ids.items()}
+    more = [
+        f"{queue}, {what}: {some(sorted(names))}" for queue, by in ids.items() for what, names in by.items() if names
+    ]
+    named: dict[str, Json] = {
+        queue: {what: [*sorted(names)] for what, names in by.items()} for queue, by in ids.items()
+    }
     return Refused.of(found(key, more=more, **values), evidence={"ids": named})
 
 
@@ -124,7 +128,11 @@ class Verifier(ABC, Generic[V]):
     @property
     def _since(self) -> Iterator[tuple[V, V]]:
         """Each broker as the gate was seen to hold, and by its newest reading."""
-        now = {(each.site, each.pair): each.newest[1] for each in self.observer.all() if each.newest is not None}
+        now = {
+            (observer.site, observer.pair): observer.newest[1]
+            for observer in self.observer.all()
+            if observer.newest is not None
+        }
         for sample in self.samples.values():
             for view in (sample.source, sample.target):
                 yield view, now.get((view.site, view.pair), view)
@@ -153,29 +161,29 @@ class Verifier(ABC, Generic[V]):
     def verify(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Done with what was compared, by pair; refused with what keeps the gate shut."""
         waits = [_AtTheGate(self, way, step, move, context) for way in self.observer.ways(move)]
-        while going_on := [each for each in waits if each.outcome is None]:
+        while going_on := [wait for wait in waits if wait.outcome is None]:
             began = context.monotonic()
-            answers = self.observer.answers([access for each in going_on for access in each.way], FOR_GATE)
+            answers = self.observer.answers([access for wait in going_on for access in wait.way], FOR_GATE)
             looks = list(zip(answers[::2], answers[1::2], strict=True))
-            views = [each for both in looks for each in both if isinstance(each, Broker)]
+            views = [view for both in looks for view in both if isinstance(view, Broker)]
             if len(views) == 2 * len(looks):
                 context.sample(evidence((view.site, view.link) for view in views))
             if opened := [view for view in views if view.nodes and view.open and started_since(move, view)]:
                 return Refused(f"{opened[0].site}: another node is active, and lets clients in")
-            for each, (source, target) in zip(going_on, looks, strict=True):
-                each.look(source, target, context, began)
-            reasons = [reason for each in going_on if not isinstance(each.outcome, Done) for reason in each.reasons]
+            for wait, (source, target) in zip(going_on, looks, strict=True):
+                wait.look(source, target, context, began)
+            reasons = [reason for wait in going_on if not isinstance(wait.outcome, Done) for reason in wait.reasons]
             why = some(reasons) if reasons else None
             context.waiting("blockers left at the gate", len(reasons), why)
-            for each in going_on:
-                if each.outcome is not None and not isinstance(each.outcome, Done):
-                    named = f"{each.pair}: " if len(waits) > 1 else ""
-                    return replace(each.outcome, text=f"{named}{each.outcome.text}")
-            if left := [each for each in going_on if each.outcome is None]:
-                until_next(context, began, max(self._poll_s, min(each.due_s() for each in left) - began))
-        self.samples = {each.pair: each.window[-1] for each in waits}
-        compared: dict[str, Json] = {each.pair: dict(each.outcome.evidence) for each in waits if each.outcome}
-        findings = tuple(finding for each in waits if each.outcome for finding in each.outcome.findings)
+            for wait in going_on:
+                if wait.outcome is not None and not isinstance(wait.outcome, Done):
+                    named = f"{wait.pair}: " if len(waits) > 1 else ""
+                    return replace(wait.outcome, text=f"{named}{wait.outcome.text}")
+            if left := [wait for wait in going_on if wait.outcome is None]:
+                until_next(context, began, max(self._poll_s, min(wait.due_s() for wait in left) - began))
+        self.samples = {wait.pair: wait.window[-1] for wait in waits}
+        compared: dict[str, Json] = {wait.pair: dict(wait.outcome.evidence) for wait in waits if wait.outcome}
+        findings = tuple(finding for wait in waits if wait.outcome for finding in wait.outcome.findings)
         return Done("the gate holds, and both sites hold the same", compared, findings)
 
 
@@ -205,7 +213,7 @@ class _AtTheGate(Generic[V]):
             self.window = [*self.window, now] if not self.reasons else []
             self._begun = None if self.reasons else self._begun or now
         else:
-            self.reasons = [str(each) for each in (source, target) if isinstance(each, BrokerError)]
+            self.reasons = [str(error) for error in (source, target) if isinstance(error, BrokerError)]
             self.window, self._begun = [], None
         self.outcome = self._judged(context)
 

@@ -50,12 +50,12 @@ def standing(states: Sequence[NodeState], left_s: float) -> Standing:
         return Standing.ACTIVE if active == 1 else Standing.SPLIT
     if left_s > 0 or NodeState.PASSIVE in states:
         return Standing.TAKING_OVER
-    return Standing.DOWN if all(each is NodeState.REFUSES for each in states) else Standing.UNKNOWN
+    return Standing.DOWN if all(state is NodeState.REFUSES for state in states) else Standing.UNKNOWN
 
 
 def is_told(states: Sequence[NodeState]) -> bool:
     """Say whether each node shows that it is not active."""
-    return all(each in (NodeState.REFUSES, NodeState.PASSIVE) for each in states)
+    return all(state in (NodeState.REFUSES, NodeState.PASSIVE) for state in states)
 
 
 def state_of(error: BrokerError, *, refuses: bool) -> NodeState:
@@ -79,7 +79,7 @@ class NobodyActive(Unreachable):
         if left_s and not is_told(states):
             left = "another one may be at any moment: the time counts from when each says that it is not"
         text = f"no node of {name} is active: {', '.join(map(str, nodes))}"
-        refused = all(each is NodeState.REFUSES for each in states)
+        refused = all(state is NodeState.REFUSES for state in states)
         wait = "Wait until one is active, or that time is over: `dr-ctl status` says so." if taking_over else None
         super().__init__(f"{text}; {left}" if taking_over else text, refused=refused, remedy=wait)
         self.nodes, self.left_s, self.taking_over = tuple(nodes), left_s, taking_over
@@ -272,12 +272,14 @@ class Group:
         waited for where none was active, and once. Raises `NobodyActive`."""
         self._begin([process for process in self.processes if process is not active])
         known = {reading.name: reading for reading in self.readings}
-        hurried = [work for each, work in self._asked.items() if active is None or not _late(known.get(each.name))]
+        hurried = [
+            work for process, work in self._asked.items() if active is None or not _late(known.get(process.name))
+        ]
         all_ended(hurried, SMALL_S if active is None else SOON_S)
-        readings = {each: work.result() for each, work in self._asked.items() if work.wait(0)}
+        readings = {process: work.result() for process, work in self._asked.items() if work.wait(0)}
         if active is not None:
             readings[active] = self._reading(active, self._own[active])
-        self._asked = {each: work for each, work in self._asked.items() if each not in readings}
+        self._asked = {process: work for process, work in self._asked.items() if process not in readings}
         late = {
             process: was for process in self.processes if (was := known.get(process.name)) is not None and _late(was)
         }
@@ -338,9 +340,9 @@ class Group:
 
         def renamed(value: Any) -> Any:
             if isinstance(value, dict):
-                return {named(key): each for key, each in value.items()}
+                return {named(key): part for key, part in value.items()}
             return (
-                [named(each) if isinstance(each, str) else each for each in value] if isinstance(value, list) else value
+                [named(part) if isinstance(part, str) else part for part in value] if isinstance(value, list) else value
             )
 
         return [answer if answer.error is not None else Answer(None, renamed(answer.value())) for answer in answers]
@@ -411,8 +413,12 @@ class GroupWire:
         """The answers; of several nodes, for each request the first error. Raises `BrokerError`."""
         active = self._group.found()
         last = self._group.last
-        several = [self._to(each, bodies, timeout_s) for each in (active if self._every or last is None else [last])]
-        return [next((each for each in row if each.error is not None), row[0]) for row in zip(*several, strict=True)]
+        several = [
+            self._to(process, bodies, timeout_s) for process in (active if self._every or last is None else [last])
+        ]
+        return [
+            next((answer for answer in row if answer.error is not None), row[0]) for row in zip(*several, strict=True)
+        ]
 
     def _to(self, process: Process, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
         if process not in self._wires:

@@ -53,7 +53,7 @@ class Store:
                     some = listed[start : start + AT_ONCE]
                     marks = ",".join("?" * len(some))
                     asked = f"SELECT i FROM ({self.rows('main')}) WHERE q = ? AND i IN ({marks})"  # noqa: S608
-                    present.update(str(each) for (each,) in store.execute(asked, (queue, *some)))
+                    present.update(str(id_) for (id_,) in store.execute(asked, (queue, *some)))
         except sqlite3.Error as error:
             raise NotRead(self._why(error)) from error
         return frozenset(present)

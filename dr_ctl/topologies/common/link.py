@@ -22,18 +22,18 @@ def evidence(looks: Iterable[tuple[str, AnyLink | BrokerError]]) -> dict[str, Js
     sites: dict[str, list[AnyLink | BrokerError]] = {}
     for site, look in looks:
         sites.setdefault(site, []).append(look)
-    return {site: _of(mine) for site, mine in sites.items()}
+    return {site: _of(links) for site, links in sites.items()}
 
 
-def _of(mine: list[AnyLink | BrokerError]) -> dict[str, Json]:
-    silent = [each for each in mine if isinstance(each, BrokerError)]
+def _of(links: list[AnyLink | BrokerError]) -> dict[str, Json]:
+    silent = [link for link in links if isinstance(link, BrokerError)]
     if silent:
         return {"unknown": str(silent[0])}
-    read = [each for each in mine if not isinstance(each, BrokerError)]
+    read = [link for link in links if not isinstance(link, BrokerError)]
     return {
-        "outflow": total(each.to_ship for each in read),
-        "pending": total(each.unapplied for each in read),
-        "attached": every(each.attached for each in read),
+        "outflow": total(link.to_ship for link in read),
+        "pending": total(link.unapplied for link in read),
+        "attached": every(link.attached for link in read),
     }
 
 
@@ -53,21 +53,21 @@ class Residue:
     """Messages and acknowledgements that a returned broker still holds for its peer.
 
     `duplicates`: at most so many of its messages were done by a client there without leaving an acknowledgement.
-    `acked` names messages by queue that were acknowledged there and are not in the outflow too. `done` names every
+    `acked` names messages by queue that were acknowledged there and are not in the outflow too. `consumed` names every
     message acknowledged there, `since` only those since its last start. A figure of None is not known."""
 
     messages: int
     acks: int
     duplicates: int | None = None
     acked: Mapping[str, frozenset[tuple[str, int]]] | None = None
-    done: Mapping[str, frozenset[tuple[str, int]]] | None = None
+    consumed: Mapping[str, frozenset[tuple[str, int]]] | None = None
     since: Mapping[str, frozenset[tuple[str, int]]] = field(default_factory=dict)
 
     @classmethod
     def together(cls, several: Collection[Residue]) -> Residue:
         """Of several brokers, by count."""
-        messages, acks = sum(each.messages for each in several), sum(each.acks for each in several)
-        return cls(messages, acks, total(each.duplicates for each in several))
+        messages, acks = sum(residue.messages for residue in several), sum(residue.acks for residue in several)
+        return cls(messages, acks, total(residue.duplicates for residue in several))
 
     def figures(self) -> dict[str, Json]:
         figures: dict[str, Json] = {"messages": self.messages, "acknowledgements": self.acks}

@@ -53,14 +53,14 @@ class Watch:
 
     def close(self) -> None:
         """Wait for those that are late."""
-        for each in self._late.values():
-            each.wait()
+        for work in self._late.values():
+            work.wait()
 
     def ask(
         self, of: Sequence[Asked], ask: Callable[[Asked], T | Silent], *, small: bool
     ) -> tuple[list[T | Silent], float]:
         """The answers, and how long ago the last came that was not late. `small` asks for few figures."""
-        for access in [each for each, late in self._late.items() if late.wait(0)]:
+        for access in [access for access, late in self._late.items() if late.wait(0)]:
             self._noted(access, self._late.pop(access).result())
         replied: list[float] = []
         began = self._clock.monotonic()
@@ -81,7 +81,7 @@ class Watch:
         hurried = [look for access, look in asked.items() if small or access in known]
         usual_s = [] if small else [USUAL * self._took_s.get(access, 0.0) for access in asked]
         all_ended(hurried, max([LATE_S, *usual_s]))
-        for look in [each for each in asked.values() if each not in hurried]:
+        for look in [broker for broker in asked.values() if broker not in hurried]:
             look.wait()
         self._late |= {access: look for access, look in asked.items() if not look.wait(0)}
 
@@ -91,7 +91,7 @@ class Watch:
             text = f"{access.site}/{access.pair}: no answer within {LATE_S:g} s"
             return self._silent.get(access, Silent(access.pair, access.site, Unreachable(text, refused=False)))
 
-        answers = [self._noted(each, answered(each)) for each in of]
+        answers = [self._noted(asked, answered(asked)) for asked in of]
         return answers, self._clock.monotonic() - max(replied) if self._late and replied else 0.0
 
     def _noted(self, access: Access[Any], answer: T | Silent) -> T | Silent:
@@ -189,7 +189,7 @@ class Observer(Generic[V_co, A_co]):
         """These parts of every broker of one site, or of those of some pairs; raises `BrokerError` where one does not
         answer."""
 
-        of = [each for each in self.at(site) if pairs is None or each.pair in pairs]
+        of = [access for access in self.at(site) if pairs is None or access.pair in pairs]
         return self.together(methodcaller("read", parts), of)
 
     def answers(self, of: Iterable[Access[V]], parts: Part = EVERYTHING) -> list[V | BrokerError]:
@@ -250,8 +250,8 @@ class Observer(Generic[V_co, A_co]):
         self.clock.sleep(max(0.0, began + seconds - self.clock.monotonic()))
         again = self.clock.monotonic()
         after = self.look_once()
-        moved = self._with_movement(before, after)
-        return replace(moved, before=before, took_s=again - began)
+        seen_twice = self._with_movement(before, after)
+        return replace(seen_twice, before=before, took_s=again - began)
 
     def look_once(self, *, least_s: float = 0.0) -> Snapshot[V_co]:
         """Look once. A site that may be lost is given `least_s`, whatever was spent on it before."""
@@ -270,7 +270,7 @@ class Observer(Generic[V_co, A_co]):
         return Glance(self._beside.add(self, snapshot) if whole else snapshot, ago_s, took_s)
 
     def _snapshot(self, answers: Sequence[V_co | Silent]) -> Snapshot[V_co]:
-        views = dict(zip(((each.site, each.pair) for each in self.all()), answers, strict=True))
+        views = dict(zip(((access.site, access.pair) for access in self.all()), answers, strict=True))
         sites = {
             site: {pair: self._alive_if_seen(access, views) for pair, access in brokers.items()}
             for site, brokers in self.brokers.items()
@@ -318,21 +318,21 @@ class Observer(Generic[V_co, A_co]):
             self._remembered.pop(access.site, None)
             return view
         name, signs, taken, unnamed = f"{view.site}/{view.pair}", list[str](), list[str](), list[Node]()
-        peer = next(each for (site, pair), each in views.items() if site != view.site and pair == view.pair)
+        peer = next(broker for (site, pair), broker in views.items() if site != view.site and pair == view.pair)
         if not isinstance(peer, Silent):
             unnamed += told_by(peer, view.site, len(view.nodes))
             if peer.link.hears_peer:
                 signs.append(f"the link between {name} and {peer.site} is attached")
             elif view.ports_refuse:
                 at = self._where(access, speaks_amqp, peer.link.speaks_amqp_to)
-                signs += [f"a broker answers at {each}" for each in at]
-                taken += [f"connections are taken at {each}" for each in self._probed(access, peer)]
+                signs += [f"a broker answers at {address}" for address in at]
+                taken += [f"connections are taken at {address}" for address in self._probed(access, peer)]
         if isinstance(view.error, Passive):
             unnamed += [Node(view.site, view.pair, at, "by its listing of the cluster") for at in view.error.at]
         if not (unnamed or view.nodes):
             if view.site not in self._remembered:
                 self._remembered[view.site] = self._read_back(view.site)
-            unnamed = [each for each in self._remembered[view.site] if each.pair == view.pair]
+            unnamed = [node for node in self._remembered[view.site] if node.pair == view.pair]
         if view.error.shows_life:
             signs = []  # the error itself says so, and what to do
         return replace(view, taken=tuple(taken), signs=tuple(signs), unnamed=tuple(unnamed))
@@ -363,31 +363,31 @@ class Observer(Generic[V_co, A_co]):
 
     def _where(self, access: Access[V_co], is_so: Callable[..., bool], at: Sequence[Address]) -> list[str]:
         began = self.clock.monotonic()
-        answers = self.together(lambda each: is_so(each, timeout_s=self.timeouts.port_s), at)
+        answers = self.together(lambda address: is_so(address, timeout_s=self.timeouts.port_s), at)
         self._spent(access.site, began)
-        return [f"{each.host}:{each.port}" for each, yes in zip(at, answers, strict=True) if yes]
+        return [f"{address.host}:{address.port}" for address, yes in zip(at, answers, strict=True) if yes]
 
     def _puzzling(self, snapshot: Snapshot[V_co]) -> bool:
         """Whether counts differ by more than one look can explain, or a broker may have died a moment ago: its ports
         refuse, and the peer's link is connected."""
         for local, peer in snapshot.both(*snapshot.sites):
             source, target = (peer, local) if peer.open and not local.open else (local, peer)
-            if self._reads.unlike(source, target, self.queues, snapshot.moved.get(local.pair, {})):
+            if self._reads.unlike(source, target, self.queues, snapshot.traffic.get(local.pair, {})):
                 return True
-        silent = [each for site in snapshot.sites.values() for each in site.values() if isinstance(each, Silent)]
-        refusing = [each for each in silent if isinstance(each.error, Unreachable) and each.error.refused]
-        views = [view for each in refusing if (view := snapshot.peer(each)) is not None]
-        return any(view.link.attached or (view.link.arrivals is not None and not snapshot.moved) for view in views)
+        silent = [broker for site in snapshot.sites.values() for broker in site.values() if isinstance(broker, Silent)]
+        refusing = [broker for broker in silent if isinstance(broker.error, Unreachable) and broker.error.refused]
+        views = [view for broker in refusing if (view := snapshot.peer(broker)) is not None]
+        return any(view.link.attached or (view.link.arrivals is not None and not snapshot.traffic) for view in views)
 
     def _with_movement(self, before: Snapshot[V_co], after: Snapshot[V_co]) -> Snapshot[V_co]:
-        moved: dict[str, Mapping[str, int]] = {}
+        traffic: dict[str, Mapping[str, int]] = {}
         first, second = after.sites
         for pair in after.sites[first]:
             was = [before.view(site, pair) for site in (first, second)]
             now = [after.view(site, pair) for site in (first, second)]
             both = [(w, n) for w, n in zip(was, now, strict=True) if w is not None and n is not None]
-            moved[pair] = rules.moved([w for w, _ in both], [n for _, n in both])
-        return replace(after, moved=moved)
+            traffic[pair] = rules.traffic([w for w, _ in both], [n for _, n in both])
+        return replace(after, traffic=traffic)
 
 
 def _heard_from(before: Snapshot[V], after: Snapshot[V]) -> Mapping[str, Mapping[str, V | Silent]]:
@@ -395,12 +395,12 @@ def _heard_from(before: Snapshot[V], after: Snapshot[V]) -> Mapping[str, Mapping
     from it between the looks."""
     sites: dict[str, Mapping[str, V | Silent]] = {}
     for site, brokers in after.sites.items():
-        other = next(each for each in after.sites if each != site)
+        other = next(name for name in after.sites if name != site)
         sites[site] = {
-            pair: replace(each, ports_refuse=False)
-            if isinstance(each, Silent) and _arrived(before.view(other, pair), after.view(other, pair))
-            else each
-            for pair, each in brokers.items()
+            pair: replace(broker, ports_refuse=False)
+            if isinstance(broker, Silent) and _arrived(before.view(other, pair), after.view(other, pair))
+            else broker
+            for pair, broker in brokers.items()
         }
     return sites
 

@@ -35,19 +35,19 @@ def against_failover(
         yield found("DR-ALIVE-001.role", source=move.source, target=move.target, role=role.value)
     for view in snapshot.views(move.target):
         yield from of_taken(view, (debt_name(kind, move.source, view.site) for kind in DebtKind))
-        for each in of_broker(view):
-            if Weight.EXPECTED_WHEN_LOST not in each.weighs:
-                yield weighed(each, Weight.FAILOVER)
+        for finding in of_broker(view):
+            if Weight.EXPECTED_WHEN_LOST not in finding.weighs:
+                yield weighed(finding, Weight.FAILOVER)
         if (locks := view.fence.awaits) and not view.open:
             yield found("DR-ALIVE-001.lock", site=view.site, locks=some(locks), lost=move.source)
         yield from of_obstacles(view, Severity.WARNING, move.ask.includes)
         peer = snapshot.view(move.source, view.pair)
         yield from of_nodes(view, peer, Severity.WARNING)
-        for each in of_link_listeners(view, peer):
-            yield weighed(each, Weight.FAILOVER)
+        for finding in of_link_listeners(view, peer):
+            yield weighed(finding, Weight.FAILOVER)
     for broker in snapshot.sites[move.source].values():
         if isinstance(broker, Silent):
-            yield from (replace(each, severity=Severity.WARNING) for each in of_silent(broker))
+            yield from (replace(finding, severity=Severity.WARNING) for finding in of_silent(broker))
 
 
 def is_kept_out(snapshot: Snapshot[Broker], move: Move) -> bool:
@@ -59,7 +59,7 @@ def is_kept_out(snapshot: Snapshot[Broker], move: Move) -> bool:
     name = [debt_name(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in targets]
     shut = all(view.link.is_shut for view in targets)
     nothing = len(sources) == len(snapshot.sites[move.source]) and all(
-        not each.open and not [*each.link.left_to_ship()] for each in sources
+        not broker.open and not [*broker.link.left_to_ship()] for broker in sources
     )
     return (all(name) and shut) or (nothing and all(view.link.unapplied == 0 for view in targets))
 
@@ -93,17 +93,17 @@ def of_return(
     snapshot, move = case.snapshot, case.move
     if of_both is not None and move.ask.operation == FAILBACK and is_settled(snapshot, move):
         for both in snapshot.both(move.source, move.target):
-            yield from (each for each in of_both(case, *both) if each.id not in mended)
+            yield from (finding for finding in of_both(case, *both) if finding.id not in mended)
     for site in (move.source, move.target):
         for broker in snapshot.sites[site].values():
             if isinstance(broker, Silent):
                 yield from of_silent(broker)
             else:
-                for each in on_the_way(of_broker(broker), broker, snapshot.peer(broker), move):
-                    if each.id == "DR-QUEUE-003":  # the return compares such a queue by ids
-                        yield replace(each, severity=Severity.WARNING)
-                    elif each.id not in mended:
-                        yield each
+                for finding in on_the_way(of_broker(broker), broker, snapshot.peer(broker), move):
+                    if finding.id == "DR-QUEUE-003":  # the return compares such a queue by ids
+                        yield replace(finding, severity=Severity.WARNING)
+                    elif finding.id not in mended:
+                        yield finding
     severity = Severity.ERROR if move.ask.operation == FAILBACK else Severity.WARNING
     for site, other in ((move.target, move.source), (move.source, move.target)):
         for view in snapshot.views(site):
@@ -155,14 +155,14 @@ def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
             peer = snapshot.view(move.target, view.pair)
             yield from (weighed(finding, weight) for finding in of_nodes(view, peer, Severity.WARNING))
             yield from of_link_listeners(view, peer)
-            if peer is None and (locks := view.fence.contends):
+            if peer is None and (locks := view.fence.contenders):
                 broker = f"{view.site}/{view.pair}"
                 yield found("DR-DOOR-008.silent", broker=broker, locks=some(locks), peer=move.target)
-        for each in [finding for view in snapshot.views(move.source) for finding in checks.of_broker(view)]:
-            if restarts and each.id in _MENDED:
+        for reason in [finding for view in snapshot.views(move.source) for finding in checks.of_broker(view)]:
+            if restarts and reason.id in _MENDED:
                 continue
-            is_uncounted = move.ask.operation == QUIESCE and each.id == "DR-QUEUE-003"
-            yield each if is_uncounted else weighed(each, weight)
+            is_uncounted = move.ask.operation == QUIESCE and reason.id == "DR-QUEUE-003"
+            yield reason if is_uncounted else weighed(reason, weight)
     if move.ask.operation in (ACTIVATE, UNFENCE):
         yield from _replaced(snapshot, move)
     if move.ask.operation == ACTIVATE:
@@ -221,7 +221,7 @@ def _unproven(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
             continue
         receipt = receipts.held_at(peer)
         if receipt is not None:
-            for text in receipts.moved(receipt, (local, peer), move.ask):
+            for text in receipts.changes_since(receipt, (local, peer), move.ask):
                 yield found("DR-RECEIPT-001", why=text, source=move.source, target=move.target)
             continue
         ships = [view for view in (local, peer) if view is local or not view.link.missing]

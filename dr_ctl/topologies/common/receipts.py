@@ -37,8 +37,10 @@ class Mark:
     @classmethod
     def of(cls, view: Broker, ask: Ask | None = None) -> Mark:
         """Mark the broker as it is now, with the queues of the units that are asked for."""
-        mine = [counter for counter in view.link.counters if ask is None or ask.includes(view.unit_of(counter.name))]
-        figures = [(queue.name, queue.depth, queue.added, queue.removed) for queue in mine]
+        counters = [
+            counter for counter in view.link.counters if ask is None or ask.includes(view.unit_of(counter.name))
+        ]
+        figures = [(queue.name, queue.depth, queue.added, queue.removed) for queue in counters]
         return cls(view.start, hashlib.sha256(json.dumps(sorted(figures)).encode()).hexdigest())
 
     def why_not(self, view: Broker, since: str, ask: Ask | None = None) -> str | None:
@@ -57,14 +59,14 @@ def changes(before: Broker, now: Broker, moves: Callable[[str | None], bool]) ->
     if before.start != now.start:
         return [f"{name} was restarted since the gate was seen to hold"]
     was = {queue.name: queue for queue in before.link.counters}
-    moved = [
+    changed = [
         queue.name
         for queue in now.link.counters
         if moves(now.unit_of(queue.name)) and _figures(queue) != _figures(was.get(queue.name))
     ]
     gone = sorted(name for name in {*was} - {queue.name for queue in now.link.counters} if moves(before.unit_of(name)))
-    named = some([*moved, *gone])
-    return [f"{name}: something came or went since the gate was seen to hold: {named}"] if moved or gone else []
+    named = some([*changed, *gone])
+    return [f"{name}: something came or went since the gate was seen to hold: {named}"] if changed or gone else []
 
 
 def _figures(queue: Queue | None) -> tuple[int, int] | None:
@@ -105,7 +107,7 @@ def held_at(view: Broker) -> Receipt | None:
         return Receipt("", "", 0, "a moment that cannot be read", {})
 
 
-def moved(receipt: Receipt, views: Sequence[Broker], ask: Ask | None = None) -> list[str]:
+def changes_since(receipt: Receipt, views: Sequence[Broker], ask: Ask | None = None) -> list[str]:
     """Say what is not any more as the receipt says."""
     since = f"the receipt of {receipt.at}"
     reasons = []

@@ -26,12 +26,14 @@ def selects_all(queues: Queues, beginning: str) -> bool:
     """Say whether every queue whose name begins so is a client's that the settings speak of, whoever creates it."""
     heads = [re.split(r"[*#]", pattern)[0] for pattern in queues.exclude]
     if any(
-        beginning.startswith(each) or each.startswith(beginning) for each in (*BROKERS, *OURS, MQTT_RETAINED, *heads)
+        beginning.startswith(head) or head.startswith(beginning) for head in (*BROKERS, *OURS, MQTT_RETAINED, *heads)
     ):
         return False
     # `orders.#` has all that begins with `orders.`, where no other word of it is a pattern.
-    whole = [each[:-1] for each in queues.include if each == "#" or (each.endswith(".#") and "*" not in each)]
-    return any("#" not in each and beginning.startswith(each) for each in whole)
+    whole = [
+        pattern[:-1] for pattern in queues.include if pattern == "#" or (pattern.endswith(".#") and "*" not in pattern)
+    ]
+    return any("#" not in head and beginning.startswith(head) for head in whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,11 @@ def at_both(
     at_source, at_target = selected(source, queues), selected(target, queues)
     for name in sorted(at_source.keys() | at_target.keys()):
         either = at_source.get(name), at_target.get(name)
-        source_depth, target_depth = (each.depth if each is not None else 0 for each in either)
+        source_depth, target_depth = (queue.depth if queue is not None else 0 for queue in either)
         yield Counts(name, source_depth, target_depth), either
 
 
-def moved(before: Sequence[Broker], after: Sequence[Broker]) -> dict[str, int]:
+def traffic(before: Sequence[Broker], after: Sequence[Broker]) -> dict[str, int]:
     """How many messages each queue gained or lost between two looks, the larger of both sites."""
     result: dict[str, int] = {}
     for first, second in zip(before, after, strict=True):

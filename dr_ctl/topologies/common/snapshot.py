@@ -69,14 +69,14 @@ V_co = TypeVar("V_co", bound=Broker, covariant=True)
 
 @dataclass(frozen=True)
 class Snapshot(Generic[V_co]):
-    """A look at both sites. `moved`: how much each pair's queues changed between two looks, where there were two,
+    """A look at both sites. `traffic`: how much each pair's queues changed between two looks, where there were two,
     `took_s` apart: `before` is the first of the two. `workloads` are those beside the brokers."""
 
     kept_aside: ClassVar[str] = "DR-RECONCILE-003"
     """What to do with messages that a return took out, at the site that is filled in."""
 
     sites: Mapping[str, Mapping[str, V_co | Silent]]
-    moved: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    traffic: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     before: Snapshot[V_co] | None = None
     took_s: float = 0.0
     workloads: Sequence[WorkloadSnapshot] = ()
@@ -104,25 +104,27 @@ class Snapshot(Generic[V_co]):
         return {site: self._hints(site) for site in self.sites}
 
     def _hints(self, site: str) -> Hints:
-        silent = [each for each in self.sites[site].values() if isinstance(each, Silent)]
-        sick = [each.error for each in silent if each.role is Role.SICK]
-        states = [(each, [node.state for node in each.nodes]) for each in silent if each.nodes]
+        silent = [broker for broker in self.sites[site].values() if isinstance(broker, Silent)]
+        sick = [broker.error for broker in silent if broker.role is Role.SICK]
+        states = [(broker, [node.state for node in broker.nodes]) for broker in silent if broker.nodes]
         return Hints(
             nodes=tuple(str(node) for node in self.unnamed(site)),
             takeovers=tuple(
-                str(each.error) for each, of in states if group.standing(of, each.left_s) is group.Standing.TAKING_OVER
+                str(broker.error)
+                for broker, of in states
+                if group.standing(of, broker.left_s) is group.Standing.TAKING_OVER
             ),
-            signs=tuple(sign for each in silent for sign in each.signs),
-            taken=tuple(text for each in silent for text in each.taken),
-            remedy=next((each.error.remedy for each in silent if each.error.lies_here), ""),
+            signs=tuple(sign for broker in silent for sign in broker.signs),
+            taken=tuple(text for broker in silent for text in broker.taken),
+            remedy=next((broker.error.remedy for broker in silent if broker.error.lies_here), ""),
             late=bool(sick) and all(isinstance(error, TimedOut) for error in sick),
         )
 
     def unnamed(self, site: str) -> list[Node]:
         """The nodes of a site's brokers that the settings do not name."""
         unnamed: list[Node] = []
-        for each in self.sites[site].values():
-            unnamed += each.unnamed if isinstance(each, Silent) else group.unnamed_of(each, self.peer(each))
+        for broker in self.sites[site].values():
+            unnamed += broker.unnamed if isinstance(broker, Silent) else group.unnamed_of(broker, self.peer(broker))
         return unnamed
 
     @property
@@ -137,20 +139,20 @@ class Snapshot(Generic[V_co]):
         """Say where a unit is open: at a site with a broker that lets clients in. Closed means that every broker there
         is known to let nobody in."""
         flags = {
-            site: [None if isinstance(each, Silent) else each.units.get(name) for each in mine]
-            for site, mine in brokers.items()
+            site: [None if isinstance(broker, Silent) else broker.units.get(name) for broker in own]
+            for site, own in brokers.items()
         }
-        open_at = tuple(site for site, each in flags.items() if True in each)
-        closed_at = tuple(site for site, each in flags.items() if all(flag is False for flag in each))
+        open_at = tuple(site for site, opens in flags.items() if True in opens)
+        closed_at = tuple(site for site, opens in flags.items() if all(flag is False for flag in opens))
         return UnitSnapshot(name, open_at[0] if len(open_at) == 1 else None, open_at, closed_at)
 
     def view(self, site: str, pair: str) -> V_co | None:
         """The broker's view, or None where it did not answer."""
-        each = self.sites[site][pair]
-        return None if isinstance(each, Silent) else each
+        broker = self.sites[site][pair]
+        return None if isinstance(broker, Silent) else broker
 
     def views(self, site: str) -> list[V_co]:
-        return [each for each in self.sites[site].values() if not isinstance(each, Silent)]
+        return [broker for broker in self.sites[site].values() if not isinstance(broker, Silent)]
 
     def both(self, local: str, remote: str) -> Iterator[tuple[V_co, V_co]]:
         """The two brokers of each pair of which both answered, the first site's first."""
@@ -162,7 +164,7 @@ class Snapshot(Generic[V_co]):
     def changed(self, change: Callable[[V_co], Any]) -> Self:
         """The same look, with each broker that answered changed so."""
         sites = {
-            site: {pair: each if isinstance(each, Silent) else change(each) for pair, each in brokers.items()}
+            site: {pair: broker if isinstance(broker, Silent) else change(broker) for pair, broker in brokers.items()}
             for site, brokers in self.sites.items()
         }
         return replace(self, sites=sites)
@@ -199,22 +201,22 @@ class Snapshot(Generic[V_co]):
             rows = [queue.row(view, at, acked=queue.acked) for queue in view.business.values() if queue.counted]
             found += rows if view.link.redelivers else [replace(row, delivering=0) for row in rows]
         return found + [
-            Row(ts=at, site=each.site, pair=each.pair, kind="node", name=each.at or each.shown_by)
-            for each in self._unnamed_now()
+            Row(ts=at, site=node.site, pair=node.pair, kind="node", name=node.at or node.shown_by)
+            for node in self._unnamed_now()
         ]
 
     def _unnamed_now(self) -> Iterator[Node]:
         """The nodes that this look shows, without what the history tells."""
         for site, brokers in self.sites.items():
-            other = next(each for each in self.sites if each != site)
-            for pair, each in brokers.items():
+            other = next(name for name in self.sites if name != site)
+            for pair, broker in brokers.items():
                 peer = self.view(other, pair)
-                if not isinstance(each, Silent):
-                    yield from group.unnamed_of(each, peer)
+                if not isinstance(broker, Silent):
+                    yield from group.unnamed_of(broker, peer)
                 elif peer is not None:
-                    yield from group.told_by(peer, site, len(each.nodes))
-                    if each.signs and isinstance(each.error, Unreachable) and each.error.refused:
-                        yield Node(site, pair, "", f"where the settings look nobody answered, and {each.signs[0]}")
+                    yield from group.told_by(peer, site, len(broker.nodes))
+                    if broker.signs and isinstance(broker.error, Unreachable) and broker.error.refused:
+                        yield Node(site, pair, "", f"where the settings look nobody answered, and {broker.signs[0]}")
 
     def differing(self) -> frozenset[str]:
         return frozenset().union(*(view.differing for view in self._all()))
@@ -245,7 +247,7 @@ class Snapshot(Generic[V_co]):
         nodes = {pair: tuple(node for node in self.unnamed(site) if node.pair == pair) for pair in self.sites[site]}
         brokers = {pair: Silent(pair, site, gone, ports_refuse=True, unnamed=nodes[pair]) for pair in self.sites[site]}
         workloads = [workload for workload in self.workloads if workload.site != site]  # gone with their hosts
-        return replace(self, sites={**self.sites, site: brokers}, moved={}, before=None, workloads=workloads)
+        return replace(self, sites={**self.sites, site: brokers}, traffic={}, before=None, workloads=workloads)
 
     def _before(self, view: Broker | Silent) -> Broker | None:
         """The broker in the first of two looks, since which it was not started anew."""
@@ -381,7 +383,7 @@ def before(move: Move, view: Broker) -> dict[str, Any]:
 
 def paused_by_runs(view: Broker) -> frozenset[str]:
     """The queues that runs paused, by their locks: a later run must lift these pauses."""
-    locks = [LockDocument.of_text(*each) for each in numbered(view.documents, LOCK)]
+    locks = [LockDocument.of_text(*document) for document in numbered(view.documents, LOCK)]
     return frozenset(queue for lock in locks for queues in lock.paused.values() for queue in queues)
 
 
@@ -402,7 +404,9 @@ def basis(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
 
 def state_to_restore(view: Broker) -> dict[str, Json]:
     by_runs = paused_by_runs(view)
-    locks: dict[str, Json] = {name: name in view.fence.contends for name in (*view.fence.contends, *view.fence.rests)}
+    locks: dict[str, Json] = {
+        name: name in view.fence.contenders for name in (*view.fence.contenders, *view.fence.rests)
+    }
     return {
         "listeners": {listener.name: listener.started for listener in view.listeners},
         "mirror": {listener.name: listener.started for listener in view.link.listeners},

@@ -89,11 +89,11 @@ class Listeners:
             views = self._answering(site)
             if opened := [listener.name for view in views for listener in view.listeners if listener.started]:
                 return views, f"acceptor {', '.join(opened)} says it is open"
-            if contends := [name for view in views for name in view.fence.contends]:
-                return views, f"lock coordinator {', '.join(contends)} is not stopped"
+            if contenders := [name for view in views for name in view.fence.contenders]:
+                return views, f"lock coordinator {', '.join(contenders)} is not stopped"
             if self.let_in(probed):
                 return views, "a client is still let in"
-            beside = [each for view in views for each in self._beside(view)]
+            beside = [client for view in views for client in self._beside(view)]
             return views, f"clients go on behind the fence: {some(beside)}" if beside else None
 
         poll_s = self._observer.timeouts.poll_s
@@ -131,9 +131,9 @@ class Listeners:
             return self._observer.look_at(site, parts=FOR_FENCE)
         except BrokerError:
             snapshot = self._observer.look_once()
-        for each in snapshot.sites[site].values():
-            if isinstance(each, NoAnswer) and each.role is not Role.DOWN:
-                raise each.error
+        for broker in snapshot.sites[site].values():
+            if isinstance(broker, NoAnswer) and broker.role is not Role.DOWN:
+                raise broker.error
         return snapshot.views(site)
 
     def _not_lasting(self, views: Sequence[Broker]) -> Iterator[Finding]:
@@ -202,8 +202,8 @@ class Listeners:
         pairs = {call.unit for call in opens}
         if left := left_of(opens, self._observer.look_at(site, pairs)):
             return f"effect not seen: {some(left)}"
-        mine = [access for access in self._observer.at(site) if access.pair in pairs]
-        for key, greeting in self.greetings(mine).items():
+        accesses = [access for access in self._observer.at(site) if access.pair in pairs]
+        for key, greeting in self.greetings(accesses).items():
             # Nobody at the port contradicts the flag, whoever asks; any other no counts only where a yes was heard.
             if isinstance(greeting, Closed) or (key in self.greeted and isinstance(greeting, Silent | LoginDenied)):
                 return f"no client is let in: {greeting.because}"
@@ -236,7 +236,7 @@ class Sender:
         for call in calls:
             brokers.setdefault((call.site, call.unit), []).append(call)
         posts = together([partial(self._post, broker) for broker in brokers.values()], "change", most=MOST_AT_ONCE)
-        outcomes = {key: iter(each) for key, each in zip(brokers, posts, strict=True)}
+        outcomes = {key: iter(outcomes) for key, outcomes in zip(brokers, posts, strict=True)}
         return [next(outcomes[call.site, call.unit]) for call in calls]
 
     def barred(self) -> Refused | None:
@@ -352,7 +352,7 @@ class Tools(Generic[V_co]):
             for call in want(self.at(view, move))
             if not view.holds(call)
         ]
-        return calls, [view.start for each in views.values() for view in each]
+        return calls, [view.start for broker in views.values() for view in broker]
 
     def reach(self, wanted: Wants, move: Move, context: StepContext, failed: str = "effect not seen") -> Refused | None:
         """Send what is missing of these states until nothing is; None then. What has no effect is sent again only where

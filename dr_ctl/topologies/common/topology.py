@@ -33,7 +33,7 @@ from dr_ctl.topologies.common.verbs import activate, canary, fence, proving, qui
 from dr_ctl.topologies.common.verbs.undoing import as_before, guarded, open_again
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import listeners_open_as_before
-from dr_ctl.topologies.topology import Glance, Keeper, NoKeeper, Unproven
+from dr_ctl.topologies.topology import Cleaner, Glance, NoCleaner, Unproven
 
 V = TypeVar("V", bound=Broker)
 S = TypeVar("S", bound=Snapshot[Any])
@@ -124,7 +124,7 @@ class PairDriver(Generic[V_co]):
     def _is_outdated(self, move: Move) -> bool:
         """Say whether the gate has to be proven again: it was of another node, or a message has come or gone at brokers
         that let nobody in."""
-        gate, newest = self._tools.gate, [each.newest[1] for each in self._tools.observer.all() if each.newest]
+        gate, newest = self._tools.gate, [access.newest[1] for access in self._tools.observer.all() if access.newest]
         if gate.of_another_node:
             return True
         is_open = self._tools.opened or any(self._tools.open_at(view, move) for view in newest)
@@ -286,11 +286,11 @@ class PairTopology(Generic[V]):
     def why_not_so(self, site: str, *, serving: bool) -> str | None:
         return Listeners(self.observer).why_not(site, serving=serving)
 
-    def keeper(self, _primary: str, _remembered: Mapping[str, Json]) -> Keeper:
-        raise NoKeeper
+    def cleaner(self, _primary: str, _remembered: Mapping[str, Json]) -> Cleaner:
+        raise NoCleaner
 
     def unproven(self, _waiting: str, _pattern: str | None) -> Sequence[Unproven]:
-        raise NoKeeper
+        raise NoCleaner
 
     def close(self) -> None:
         self.observer.close()

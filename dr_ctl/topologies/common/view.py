@@ -263,8 +263,8 @@ class Broker(ABC):
         aside = {address for queue in self.queues for address in (queue.dead_letter_address, queue.expiry_address)}
         drop = {
             name
-            for name, each in self.business.items()
-            if each.address in aside or each.ring or each.last_value or each.temporary or not each.durable
+            for name, queue in self.business.items()
+            if queue.address in aside or queue.ring or queue.last_value or queue.temporary or not queue.durable
         }
         return frozenset({*drop, *filter(None, aside)})
 

@@ -132,8 +132,8 @@ class Wait(Generic[R]):
             self._moved_at, self.last = self._context.monotonic(), left
             self.first = left if self.first is None else self.first
         self._context.waiting(self._about, left, next(iter(self.why), None))
-        shown = ((key, each if isinstance(each, BrokerError) else each.link) for key, each in readings.items())
-        self._context.sample(evidence((site, each) for (site, _), each in shown))
+        shown = ((key, error if isinstance(error, BrokerError) else error.link) for key, error in readings.items())
+        self._context.sample(evidence((site, link) for (site, _), link in shown))
         return _Reading(readings, left, self.why)
 
     def _left(self, readings: Readings[R]) -> tuple[int | None, list[str]]:

@@ -25,21 +25,25 @@ def twice(workloads: Sequence[WorkloadSnapshot], severity: Severity = Severity.E
             yield found("DR-WORK-001", name=name, sites=" and ".join(sites), severity=severity)
 
 
-def unread(each: WorkloadSnapshot, severity: Severity) -> Finding:
-    return found("DR-WORK-002", name=each.name, site=each.site, silent=if_known(each.silent), severity=severity)
+def unread(workload: WorkloadSnapshot, severity: Severity) -> Finding:
+    return found(
+        "DR-WORK-002", name=workload.name, site=workload.site, silent=if_known(workload.silent), severity=severity
+    )
 
 
-def misplaced(each: WorkloadSnapshot, roles: Mapping[str, Role]) -> Iterator[Finding]:
+def misplaced(workload: WorkloadSnapshot, roles: Mapping[str, Role]) -> Iterator[Finding]:
     """Say that a workload runs where no site serves, or does not run where all clients are. A workload for a site
     that serves alone runs in between, and both sites may see its effect."""
     serving = [site for site, role in roles.items() if role is Role.SERVING]
-    if each.alone or len(serving) != 1:
+    if workload.alone or len(serving) != 1:
         return
-    if each.site not in serving and each.runs:
-        yield found("DR-WORK-005", name=each.name, site=each.site)
-    elif each.site in serving and each.state != PartState.RUNNING.value:
-        yield found("DR-WORK-006", state=each.state, site=each.site, name=each.name, starting=starting(each))
+    if workload.site not in serving and workload.runs:
+        yield found("DR-WORK-005", name=workload.name, site=workload.site)
+    elif workload.site in serving and workload.state != PartState.RUNNING.value:
+        yield found(
+            "DR-WORK-006", state=workload.state, site=workload.site, name=workload.name, starting=starting(workload)
+        )
 
 
-def starting(each: WorkloadSnapshot) -> str:
-    return f"Where both sites answer, `dr-ctl unfence {each.site}` starts it; else start it there by hand."
+def starting(workload: WorkloadSnapshot) -> str:
+    return f"Where both sites answer, `dr-ctl unfence {workload.site}` starts it; else start it there by hand."

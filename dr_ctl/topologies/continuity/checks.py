@@ -47,7 +47,9 @@ def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Findin
     """Find queues that are too deep to be compared by id behind the fence: refuse them before it."""
     depths = {flow.queue: max(source.lies(flow.queue), target.lies(flow.queue)) for flow in source.flows}
     deep = [f"{name}: {depth}" for name, depth in depths.items() if depth > copies.IDS_UP_TO]
-    if deep := [each for each in deep if each.rpartition(":")[0] not in move.ask.accept_difference]:
+    if deep := [
+        queue_depth for queue_depth in deep if queue_depth.rpartition(":")[0] not in move.ask.accept_difference
+    ]:
         yield found("DR-CONT-014.too_deep", pair=source.pair, compared=copies.IDS_UP_TO, queues=some(deep))
 
 
@@ -58,7 +60,7 @@ def not_followed(source: SiteView, target: SiteView, move: Move) -> Iterator[Fin
         yield found("DR-CONT-013.serving", source=source.site, target=target.site, messages=copies.named(alone))
     views = (source, target)
     unnamed = [f"{name}: {n} at {view.site}" for view in views for name, n in view.without_id.items()]
-    if unnamed := [each for each in unnamed if each.rpartition(":")[0] not in accepted]:
+    if unnamed := [queue_count for queue_count in unnamed if queue_count.rpartition(":")[0] not in accepted]:
         yield found("DR-CONT-020", pair=source.pair, messages=some(unnamed), source=source.site, target=target.site)
 
 
@@ -132,7 +134,7 @@ def of_return(case: Case[SiteView]) -> Iterator[Finding]:
     for pair in snapshot.sites[move.source]:
         view, peer = snapshot.view(move.source, pair), snapshot.view(move.target, pair)
         if view is not None and peer is not None:
-            yield from (each for each in of_both(view, peer) if each.id in _ALIKE)
+            yield from (finding for finding in of_both(view, peer) if finding.id in _ALIKE)
     yield from _exposure(snapshot, move)
 
 

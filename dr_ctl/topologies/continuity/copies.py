@@ -82,7 +82,7 @@ class Compared:
         return self.lacking if len(self.lacking) > self.counted else frozenset()
 
     @property
-    def done(self) -> frozenset[str]:
+    def consumed(self) -> frozenset[str]:
         """Ids in the other site's queue that were consumed here: delivered once already."""
         return _set(self.remote) & (self.lacking - self.unproven)
 
@@ -104,7 +104,7 @@ def ids(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str] | None]:
 
 def _all_of(queue: Queue, plain: Mapping[str, int], later: Iterable[Mapping[str, object]]) -> frozenset[str] | None:
     """Return None where an id is missing, or is repeated, or the queue has moved meanwhile."""
-    scheduled = [str(each[_ID]) for each in later if _ID in each]
+    scheduled = [str(row[_ID]) for row in later if _ID in row]
     message_ids = frozenset([*plain, *scheduled])
     return message_ids if len(message_ids) == queue.depth and "null" not in plain else None
 
@@ -222,7 +222,7 @@ def _answered(reader: Reader, asked: Sequence[Ask], depth: int = 0) -> list[Any]
 
 def _rows(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The messages of a listing: messages in delivery are listed by consumer."""
-    return [row for each in listed for row in each.get("elements", [each])]
+    return [row for page in listed for row in page.get("elements", [page])]
 
 
 def one_sided(source: SiteView, target: SiteView) -> list[str]:
@@ -274,17 +274,17 @@ def _both(sets: Sequence[T]) -> list[tuple[T, T]]:
 def removals(source: SiteView, target: SiteView, compared: Iterable[Compared]) -> Iterator[Call]:
     """Remove what is staged and lies in the queue too, and what was consumed at the site that is left. `source` is a
     look from after the comparison. Raises `NotWhole` where its queue has moved meanwhile."""
-    for each in compared:
-        flow = target.flow(each.queue)
-        if flow is None or not each.known:
+    for comparison in compared:
+        flow = target.flow(comparison.queue)
+        if flow is None or not comparison.known:
             continue
-        delivered, staged, ids_left = _set(each.remote), _set(each.staged), _set(each.local)
-        lying = target.business[each.queue]
+        delivered, staged, ids_left = _set(comparison.remote), _set(comparison.staged), _set(comparison.local)
+        lying = target.business[comparison.queue]
         yield from remove(target, flow.in_mirror, Consumed(staged & delivered, LiesThere(lying.name, delivered)))
-        if gone := each.lacking - each.unproven:
-            depth = source.business[each.queue].depth if each.queue in source.business else 0
-            listing = Whole(each.queue, ids_left, before=len(ids_left), after=depth)
-            covered = Covered((delivered | staged) - each.undelivered, listing, each.counted)
+        if gone := comparison.lacking - comparison.unproven:
+            depth = source.business[comparison.queue].depth if comparison.queue in source.business else 0
+            listing = Whole(comparison.queue, ids_left, before=len(ids_left), after=depth)
+            covered = Covered((delivered | staged) - comparison.undelivered, listing, comparison.counted)
             yield from remove(target, flow.in_mirror, Consumed(gone & staged - delivered, covered))
             yield from remove(target, lying, Consumed(gone & delivered, covered))
 

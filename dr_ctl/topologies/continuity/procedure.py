@@ -20,7 +20,7 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import Waited, until
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.topologies.common.consumed import NotWhole
-from dr_ctl.topologies.common.gate import Sample, clients_of, moved, why_not_yet
+from dr_ctl.topologies.common.gate import Sample, clients_of, counter_changes, why_not_yet
 from dr_ctl.topologies.common.link import evidence
 from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.rules import Rules
@@ -128,7 +128,7 @@ def _not_followed(ways: Sequence[Way], pairs: Sequence[Both], move: Move) -> Ite
 
 def under_way(pairs: Sequence[Both]) -> int | None:
     """Count the messages to ship and the acknowledgements to apply, or None if a count was not read."""
-    return total(each for both in pairs for view in both for each in (view.link.to_ship, view.link.unapplied))
+    return total(count for both in pairs for view in both for count in (view.link.to_ship, view.link.unapplied))
 
 
 def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
@@ -269,7 +269,7 @@ class _Drain:
         was = self.begun.get(source.pair)
         if not all(view.link.attached and not view.open and not [*view.under_way()] for view in (source, target)):
             self.begun.pop(source.pair, None)
-        elif was is None or moved(was[0], now):
+        elif was is None or counter_changes(was[0], now):
             self.begun[source.pair] = [now]
         else:
             self.begun[source.pair] = [*was, now] if not why_not_yet(now, was[0]) else was[:1]
@@ -308,7 +308,7 @@ class _Drain:
         tools, move, removed = self._tools, self._move, False
         for (view, peer), (source, target) in zip(self._ways, self._pairs, strict=True):
             compared, refused = compare(tools.observer, source, target, move, tools.had.get(source.pair, {}))
-            unread = [each.queue for each in compared if not each.known]
+            unread = [comparison.queue for comparison in compared if not comparison.known]
             if unread and _differs(source, target, unread, move):
                 self._unread = (
                     f"{some(unread)} could not be compared by id, and a count does not show what would be lost"
@@ -318,7 +318,11 @@ class _Drain:
                 return refused
             if started := [flow.queue for flow in target.flows if flow.target_bridge.started]:
                 return Refused(f"{target.site}: its delivery of {some(started)} is started although it is not active")
-            gone = {each.queue: each.surplus | each.done for each in compared if each.surplus or each.done}
+            gone = {
+                comparison.queue: comparison.surplus | comparison.consumed
+                for comparison in compared
+                if comparison.surplus or comparison.consumed
+            }
             if not gone:
                 continue
             [(later, _)] = tools.look([(view, peer)])

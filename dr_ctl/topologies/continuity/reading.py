@@ -64,7 +64,7 @@ def aged(reader: Reader, view: SiteView, *, timeout_s: float = READ_S) -> SiteVi
         return view
     pattern = f'{beans.server(view.broker)},queue="*{MIRRORED}",*'
     [answer] = reader.look([Read(pattern, ("FirstMessageAge",))], timeout_s=timeout_s)
-    oldest = {beans.parts(bean)["queue"]: each.optional_number("FirstMessageAge") for bean, each in answer.beans()}
+    oldest = {beans.parts(bean)["queue"]: row.optional_number("FirstMessageAge") for bean, row in answer.beans()}
     flows = [
         replace(flow, out_mirror=replace(flow.out_mirror, oldest_ms=oldest.get(flow.out_mirror.name)))
         for flow in view.flows

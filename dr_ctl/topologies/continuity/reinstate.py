@@ -237,8 +237,8 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCont
         findings.append(found("DR-CONT-019.delivered", severity=Severity.WARNING, target=move.target, numbers=numbers))
     if (refused := tools.reach(DELIVERED, move, context)) is not None:
         return refused
-    ids: dict[str, Json] = {name: [*sorted(each)] for name, each in tools.recovered.items()}
-    removed: dict[str, Json] = {name: len(each) for name, each in tools.removed.items()}
+    ids: dict[str, Json] = {name: [*sorted(recovered)] for name, recovered in tools.recovered.items()}
+    removed: dict[str, Json] = {name: len(gone) for name, gone in tools.removed.items()}
     evidence: dict[str, Json] = {"recovered": tools.number, "ids": ids, "removed": removed}
     return Done(text, evidence, tuple(findings))
 
@@ -349,7 +349,7 @@ def _compared(tools: ContinuityTools, way: Way, context: StepContext) -> str | N
             tools.change(list(copies.remove(serving, flow.in_mirror, gone)), context)
             tools.removed.setdefault(flow.queue, set()).update(gone.ids)
     if any(surplus.values()):  # and look again whether it is gone
-        return f"{some([name for name, each in surplus.items() if each])}: what was done there is still staged"
+        return f"{some([name for name, consumed in surplus.items() if consumed])}: what was done there is still staged"
     for name, ids in found.items():
         tools.recovered.setdefault(name, set()).update(ids)
     return None
@@ -359,12 +359,12 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCon
     """Shut the way first, then compare: messages that came in and were done at the returned site must not be delivered.
     If that site is away again, no compare is possible: messages that came in stay held."""
     answering = {(view.site, view.pair): view for view in _answering(tools, move)}
-    inverse = [each for each in step.inverse if each.goal is not Goal.REMOVE and (each.site, each.unit) in answering]
-    inverse = [each for each in inverse if not answering[each.site, each.unit].gone_with_its_queue(each)]
-    inverse = [answering[each.site, each.unit].as_it_lies(each) for each in inverse]
+    inverse = [call for call in step.inverse if call.goal is not Goal.REMOVE and (call.site, call.unit) in answering]
+    inverse = [call for call in inverse if not answering[call.site, call.unit].gone_with_its_queue(call)]
+    inverse = [answering[call.site, call.unit].as_it_lies(call) for call in inverse]
     if not left_of(inverse, _answering(tools, move)):
         return NotNeeded("as it was")
-    shut = [each for each in inverse if each.goal is Goal.CLOSE]
+    shut = [call for call in inverse if call.goal is Goal.CLOSE]
     tools.change(shut, context)
     views = _answering(tools, move)
     if left := left_of(shut, views):
@@ -375,8 +375,8 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCon
     except BrokerError as error:
         held = Refused(f"{error}: what came in of {move.target} stays staged, and is not delivered")
     if held is not None:
-        inverse = [each for each in inverse if each.part != "deliver"]
-    tools.change([each for each in inverse if left_of([each], views)], context)
+        inverse = [call for call in inverse if call.part != "deliver"]
+    tools.change([call for call in inverse if left_of([call], views)], context)
     left = left_of(inverse, _answering(tools, move))
     return held or (Refused(f"effect not seen: {some(left)}") if left else Done("as it was"))
 
@@ -492,8 +492,8 @@ def _moves(view: SiteView, queue: str, ids: frozenset[str], name: str) -> list[C
             view,
             Goal.MOVE,
             queue,
-            request(bean, copies.MOVE_ALL, (filter_by(each), name)),
-            f"move {len(each)} of {queue} to {name}",
+            request(bean, copies.MOVE_ALL, (filter_by(chunk), name)),
+            f"move {len(chunk)} of {queue} to {name}",
         )
-        for each in copies.in_calls(ids)
+        for chunk in copies.in_calls(ids)
     ]

@@ -72,15 +72,21 @@ class ContinuityVerifier(Verifier[SiteView]):
         if wrong is not None:
             return wrong
         if unread := [
-            each.queue for each in compared if not each.known and each.queue not in move.ask.accept_difference
+            comparison.queue
+            for comparison in compared
+            if not comparison.known and comparison.queue not in move.ask.accept_difference
         ]:
             return Refused.of(found("DR-CONT-014.not_named", queues=some(unread)))
         where = f"too many at {move.target}"
-        if more := {each.queue: {where: gone} for each in compared if (gone := each.surplus | each.done)}:
+        if more := {
+            comparison.queue: {where: gone}
+            for comparison in compared
+            if (gone := comparison.surplus | comparison.consumed)
+        }:
             counts = [f"{queue}: {len(ids[where])} {where}" for queue, ids in more.items()]
             return refused("DR-PARITY-004.differ", more, queues=some(counts))
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
-        ids = sum(len(each.local) for each in compared if each.local is not None)
+        ids = sum(len(comparison.local) for comparison in compared if comparison.local is not None)
         return Done("the gate holds", {"ids_compared": ids, "depths": depths}, tuple(_by_count(compared)))
 
 
@@ -97,19 +103,23 @@ def compare(
         )
     local, peer = (observer.brokers[view.site][view.pair].reader() for view in (source, target))
     compared = copies.compare(local, peer, source, target, had)
-    known, accepted = [each for each in compared if each.known], move.ask.accept_difference
+    known, accepted = [comparison for comparison in compared if comparison.known], move.ask.accept_difference
 
     def apart(ids: Callable[[Compared], frozenset[str]]) -> dict[str, list[str]]:
-        return {each.queue: sorted(ids(each)) for each in known if len(ids(each)) not in (0, accepted.get(each.queue))}
+        return {
+            comparison.queue: sorted(ids(comparison))
+            for comparison in known
+            if len(ids(comparison)) not in (0, accepted.get(comparison.queue))
+        }
 
     wrong = None
-    if waiting := {each.queue: sorted(each.undelivered) for each in known if each.undelivered}:
+    if waiting := {comparison.queue: sorted(comparison.undelivered) for comparison in known if comparison.undelivered}:
         finding = found("DR-CONT-017.undelivered", source=move.source, messages=copies.named(waiting))
         wrong = Refused.of(finding, evidence={"undelivered": document(waiting)})
-    elif missing := apart(lambda each: each.missing):
+    elif missing := apart(lambda comparison: comparison.missing):
         finding = found("DR-CONT-013", source=move.source, target=move.target, messages=copies.named(missing))
         wrong = Refused.of(finding, evidence={"missing": document(missing)})
-    elif unproven := apart(lambda each: each.unproven):
+    elif unproven := apart(lambda comparison: comparison.unproven):
         options, copied = accepting({name: len(ids) for name, ids in unproven.items()}), copies.named(unproven)
         finding = found("DR-CONT-019.unproven", source=move.source, target=move.target, options=options, copies=copied)
         wrong = Refused.of(finding, evidence={"unproven": document(unproven)})
@@ -118,7 +128,7 @@ def compare(
 
 def _by_count(compared: Sequence[Compared]) -> Iterator[Finding]:
     """Find the queues that were not compared by id."""
-    if names := [each.queue for each in compared if not each.known]:
+    if names := [comparison.queue for comparison in compared if not comparison.known]:
         yield found("DR-CONT-014.by_count", severity=Severity.WARNING, compared=copies.IDS_UP_TO, queues=some(names))
 
 

@@ -135,7 +135,7 @@ def depth_of(queue: Queue) -> int | None:
 
 def lying(view: SiteView, queue: str) -> int | None:
     """How many messages of a queue lie at a broker, delivered or staged."""
-    return total(depth_of(each) for each in view.lying(queue))
+    return total(depth_of(place) for place in view.lying(queue))
 
 
 def duplicates(view: SiteView, flow: Flow, peer: SiteView | None) -> int | None:
@@ -179,7 +179,7 @@ class ContinuityLink(Link["SiteView"]):
     def __init__(self, view: SiteView) -> None:
         super().__init__(view)
         outflow = [queue for flow in view.flows for queue in flow.outflow]
-        self.listeners = self.only_listener(lambda each: each.port is not None)
+        self.listeners = self.only_listener(lambda acceptor: acceptor.port is not None)
         self.ships = {bridge.name: bridge.started for flow in view.flows for bridge in flow.shipping}
         if view.commands is not None:
             # A bridge that is connected is a consumer of the queue that it ships.
@@ -465,7 +465,7 @@ class SiteView(ArtemisBroker):
 
     def lies(self, queue: str) -> int:
         """How many messages of a queue lie here, delivered or staged."""
-        return sum(each.depth for each in self.lying(queue))
+        return sum(place.depth for place in self.lying(queue))
 
     def alone(self, queue: str) -> int | None:
         """How many messages of a queue here have no copy at the other site; None where they were not compared by id."""

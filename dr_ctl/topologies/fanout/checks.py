@@ -29,23 +29,23 @@ ROOM_S: Final = 60  # a person types the word meanwhile, and clients go on
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
     yield from reasons.of_return(case, of_broker, _MENDED, "DR-RETURN-001.classic")
     for both in case.snapshot.both(case.move.source, case.move.target):
-        yield from of_untold(case.move, *both)
+        yield from of_undecided(case.move, *both)
 
 
-def of_untold(move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
+def of_undecided(move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     """Find messages of the waiting site that may come as duplicates, judged as the gate does; only a move opens the
     site for clients."""
-    yield from possible_duplicates(parity.untold(source, target), move, target.site)
+    yield from possible_duplicates(parity.undecided(source, target), move, target.site)
 
 
-def possible_duplicates(untold: Mapping[str, parity.Untold], move: Move, site: str) -> list[Finding]:
+def possible_duplicates(undecided: Mapping[str, parity.Undecided], move: Move, site: str) -> list[Finding]:
     """Messages by queue that lie at that site, and that nothing proves to be consumed: refused where a move opens the
     site, unless a person accepts as many."""
-    count = sum(each.count for each in untold.values())
+    count = sum(copies.count for copies in undecided.values())
     if not count:
         return []
-    why = dict.fromkeys(each.why for each in untold.values())
-    more = math.ceil(ROOM_S * sum(each.taken_per_s for each in untold.values()))
+    why = dict.fromkeys(copies.why for copies in undecided.values())
+    more = math.ceil(ROOM_S * sum(copies.taken_per_s for copies in undecided.values()))
     room = f", with room for what clients take in {ROOM_S} s" if more else ""
     accepted = move.ask.accept_duplicates
     over = not isinstance(accepted, int) or accepted < count
@@ -56,7 +56,7 @@ def possible_duplicates(untold: Mapping[str, parity.Untold], move: Move, site: s
         count=count,
         site=site,
         why="; ".join(why),
-        queues=some([f"{name}: {each.count}" for name, each in untold.items()]),
+        queues=some([f"{name}: {copies.count}" for name, copies in undecided.items()]),
         most=count + more,
         room=room,
     )
@@ -82,7 +82,7 @@ def nothing_owed(snapshot: FanoutSnapshot, move: Move) -> bool:
     """Say whether the target is taken in already: no debt is left, and it lacks no message of the serving site."""
     pairs = [(view, snapshot.view(move.target, view.pair)) for view in snapshot.views(move.source)]
     lacks = any(
-        peer is None or parity.lacking(local, peer, Queues(), snapshot.moved.get(local.pair, {}))
+        peer is None or parity.lacking(local, peer, Queues(), snapshot.traffic.get(local.pair, {}))
         for local, peer in pairs
     )
     return reasons.is_settled(snapshot, move) and not lacks
@@ -106,7 +106,7 @@ def _producers(name: str, view: BrokerView) -> Iterator[Finding]:
     if missing := [producer for producer in view.own.producers if producer not in started]:
         connectors = ", ".join(acceptor.name for acceptor in view.acceptors) or "none"
         yield found("DR-FAN-001.missing", broker=name, missing=", ".join(missing), connectors=connectors)
-    elif shut := [each for each, is_open in started.items() if not is_open]:
+    elif shut := [name for name, is_open in started.items() if not is_open]:
         yield found("DR-FAN-001.closed", broker=name, closed=", ".join(shut))
 
 
@@ -117,11 +117,11 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         yield found("DR-FAN-002", producers=len(one.producers), site=one.site, other_site=none.site)
     if source.role is not Role.SERVING:
         return  # both closed: the gate of the run itself judges, over time; or clients of the target have worked since
-    yield from of_untold(case.move, source, target)
+    yield from of_undecided(case.move, source, target)
     wrong = [
-        each
-        for each in parity.lacking(source, target, case.rules.queues, case.snapshot.moved.get(source.pair, {}))
-        if case.move.ask.accept_difference.get(each.queue) != each.source - each.target
+        counts
+        for counts in parity.lacking(source, target, case.rules.queues, case.snapshot.traffic.get(source.pair, {}))
+        if case.move.ask.accept_difference.get(counts.queue) != counts.source - counts.target
     ]
     if wrong:
         yield found(

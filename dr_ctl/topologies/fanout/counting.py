@@ -123,9 +123,9 @@ class Checkpoints:
     def since(self, queue: str, local: At, peer: At) -> Since | None:
         """The newest moment from which these counters go on; None where there is none."""
         marks = self.queues.get(queue, {})
-        mine, others = marks.get(local.site), marks.get(peer.site)
-        if mine is not None and others is not None and _goes_on(mine, local) and _goes_on(others, peer):
-            return Since(mine, others)
+        local_mark, others = marks.get(local.site), marks.get(peer.site)
+        if local_mark is not None and others is not None and _goes_on(local_mark, local) and _goes_on(others, peer):
+            return Since(local_mark, others)
         if local.counters.cover_all and peer.counters.cover_all:
             return Since(Mark(local.start), Mark(peer.start))
         return None
@@ -150,5 +150,5 @@ class Counted:
 
     def level(self, first: Mark, second: Mark) -> bool:
         """Say whether as many messages may have come to both sites since these marks."""
-        least, most = (first.entered - second.entered + each for each in self.ahead)
+        least, most = (first.entered - second.entered + count for count in self.ahead)
         return least <= 0 <= most

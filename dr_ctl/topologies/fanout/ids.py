@@ -13,7 +13,7 @@ from dr_ctl.topologies.common.consumed import Consumed, Covered, InBothStores, N
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout.counting import CHECKPOINTS, EMPTY, At, Checkpoints, Counters, Mark, Since
-from dr_ctl.topologies.fanout.parity import ALONE, NOT_COUNTED, ONE_SITE_ALONE, TAKEN, Untold
+from dr_ctl.topologies.fanout.parity import ALONE, NOT_COUNTED, ONE_SITE_ALONE, TAKEN, Undecided
 from dr_ctl.topologies.fanout.reading import COUNTERS, Access, Way, counters_of
 
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
@@ -63,10 +63,10 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """The difference of a queue, while `source` serves or did last. `done`: consumed there, and at the target still.
+    """The difference of a queue, while `source` serves or did last. `consumed`: there, and at the target still.
     `lacks`: not at the target. `alone`: at the target only, and nothing proves that a client consumed them."""
 
-    done: Consumed
+    consumed: Consumed
     lacks: frozenset[str]
     alone: frozenset[str]
     rows: Mapping[str, Mapping[str, Any]]
@@ -91,7 +91,7 @@ def listed(access: Access, queue: Queue | None, name: str) -> Listed:
     if not isinstance(rows, list):
         raise BadValue(f"{access.site}: a listing of {name} gave no messages")
     by_id = {_id(access, name, row): row for row in rows}
-    return Listed(name, by_id, len(rows), *(counters_of(queue, each) for each in (before, after)))
+    return Listed(name, by_id, len(rows), *(counters_of(queue, answer) for answer in (before, after)))
 
 
 def lying(access: Access, queue: Queue | None) -> frozenset[str]:
@@ -183,23 +183,27 @@ class Comparing:
         until = now() + self._within_s
 
         def not_settled() -> list[str]:
-            alone = {name: each.alone - each.known for name, each in differences.items()}
+            alone = {name: difference.alone - difference.known for name, difference in differences.items()}
             known = {name: self._alone.get((way[1].site, name), _NOTHING) for name in differences}
-            return [name for name, each in differences.items() if each.lacks or alone[name] - known[name]]
+            return [name for name, difference in differences.items() if difference.lacks or alone[name] - known[name]]
 
         while pace is not Pace.ONCE and (again := not_settled()) and now() < until:
             pause()
             for name in again:
                 differences[name] = self._looked(way, name, queues[name], checkpoints, pace, differences[name])
         if pace is not Pace.ONCE:  # what one look finds alone may be on its way
-            self._alone.update({(way[1].site, name): each.alone for name, each in differences.items()})
+            self._alone.update({(way[1].site, name): difference.alone for name, difference in differences.items()})
         return differences
 
-    def untold(self, differences: Mapping[str, Apart]) -> dict[str, Untold]:
+    def undecided(self, differences: Mapping[str, Apart]) -> dict[str, Undecided]:
         """The messages that nothing proves to be consumed or not. A store of ids leaves none."""
         if self.store is not None:
             return {}
-        return {name: Untold(len(each.alone), each.why) for name, each in differences.items() if each.alone}
+        return {
+            name: Undecided(len(difference.alone), difference.why)
+            for name, difference in differences.items()
+            if difference.alone
+        }
 
     def _looked(
         self, way: Way, name: str, both: Both, checkpoints: Checkpoints, pace: Pace, before: Apart | None = None
@@ -214,35 +218,36 @@ class Comparing:
         lacks = late & before.lacks if before is not None else late
         if self.store is not None:
             known = self.store.known(name, again.ids | waiting.ids)
-            done = Consumed(waiting.ids & known, InBothStores(known, known))
+            proven = Consumed(waiting.ids & known, InBothStores(known, known))
             lacks -= known
-            alone = _again(waiting.ids - again.ids - done.ids, before)
-            return Apart(done, lacks, alone, {each: again.rows[each] for each in lacks})
+            alone = _again(waiting.ids - again.ids - proven.ids, before)
+            return Apart(proven, lacks, alone, {id_: again.rows[id_] for id_ in lacks})
         sites = [
-            At(each.site, each.names().start, listed.before) for each, listed in zip(way, (again, waiting), strict=True)
+            At(access.site, access.names().start, listed.before)
+            for access, listed in zip(way, (again, waiting), strict=True)
         ]
         since = checkpoints.since(name, *sites)
         # What clients take while both sites are listed could have come and gone unseen.
         rests = first.before.removed == again.after.removed
-        done = covered(again, waiting, since) if rests and since is not None else NONE_PROVEN
-        only = waiting.ids - again.ids - done.ids
+        proven = covered(again, waiting, since) if rests and since is not None else NONE_PROVEN
+        only = waiting.ids - again.ids - proven.ids
         alone = _again(only, before)
         known = since.remote.alone if since is not None else _NOTHING
         works = way[0].names().open and pace is not Pace.RESTING
         coming = _NOTHING if works else only - alone
         marks = _marks(sites, again, waiting, (lacks, only - coming), coming, first.before) if rests else None
-        hurried = only and not done.ids and not _calm(first.before, again, waiting)
+        hurried = only and not proven.ids and not _calm(first.before, again, waiting)
         if works and (hurried or pace is Pace.ONCE or (since is not None and alone <= known)):
             marks = None  # while clients work less is certain: an older one goes on for as long as it proves everything
         why = NOT_COUNTED if since is None else ALONE if alone <= known else ONE_SITE_ALONE
         return Apart(
-            done, lacks, alone, {each: again.rows[each] for each in lacks}, known, why if rests else TAKEN, marks
+            proven, lacks, alone, {id_: again.rows[id_] for id_ in lacks}, known, why if rests else TAKEN, marks
         )
 
 
 def _again(alone: frozenset[str], before: Apart | None) -> frozenset[str]:
     """Those that lay at the target alone at the look before too, whatever was proven of them then."""
-    return alone & (before.alone | before.done.ids) if before is not None else alone
+    return alone & (before.alone | before.consumed.ids) if before is not None else alone
 
 
 def _calm(first: Counters, local: Listed, peer: Listed) -> bool:
@@ -273,16 +278,16 @@ def _marks(
 
 def kept(way: Sequence[Access]) -> Checkpoints:
     """The checkpoints of that pair."""
-    return Checkpoints.read(_keeper(way).document_files.texts())
+    return Checkpoints.read(_cleaner(way).document_files.texts())
 
 
 def keep(way: Way, queues: Mapping[str, Mapping[str, Mark]]) -> None:
     """Note newer ones. They are no change of a broker; where they cannot be written, the older ones go on."""
     if queues:
-        _keeper(way).document_files.write(CHECKPOINTS, kept(way).noted(queues).text)
+        _cleaner(way).document_files.write(CHECKPOINTS, kept(way).noted(queues).text)
 
 
-def _keeper(way: Sequence[Access]) -> Access:
+def _cleaner(way: Sequence[Access]) -> Access:
     return min(way, key=lambda access: access.site)
 
 

@@ -17,16 +17,16 @@ from dr_ctl.topologies.fanout.view import BrokerView
 def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
     """Count every selected queue of clients, by name; dead letters are left out, because every broker fills its own."""
     return [
-        each
-        for each, either in at_both(source, target, queues)
+        counts
+        for counts, either in at_both(source, target, queues)
         if not any(queue is not None and queue.dead_letter_address is not None for queue in either)
     ]
 
 
-def lacking(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> list[Counts]:
+def lacking(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Counts]:
     """Queues of which the target holds fewer, by more than what moved between two looks can explain."""
     counted = counts(source, target, queues)
-    return [each for each in counted if each.source - each.target > moved.get(each.queue, 0)]
+    return [row for row in counted if row.source - row.target > traffic.get(row.queue, 0)]
 
 
 def counted(
@@ -48,7 +48,7 @@ def counted(
 
 
 @dataclass(frozen=True, slots=True)
-class Untold:
+class Undecided:
     """Messages of a queue at the waiting site that nothing proves to be consumed, and `why`; `taken_per_s` is how fast
     they become more while clients work."""
 
@@ -63,34 +63,40 @@ NOT_COUNTED: Final = "a broker was restarted since both were compared"
 TAKEN: Final = "clients took messages while both were compared"
 
 
-def untold(source: BrokerView, target: BrokerView) -> Mapping[str, Untold]:
+def undecided(source: BrokerView, target: BrokerView) -> Mapping[str, Undecided]:
     """The queues of which messages at the target may come as duplicates, as the gate will judge once clients are out;
     none where consumers write down what they have done."""
     if source.own.stored:
         return {}
     checkpoints = Checkpoints.read({**source.documents, **target.documents})
     by_queue = {}
-    for each in counts(source, target, Queues()):
+    for row in counts(source, target, Queues()):
         alone = sum(
-            len(mark.alone) for site, mark in checkpoints.queues.get(each.queue, {}).items() if site == target.site
+            len(mark.alone) for site, mark in checkpoints.queues.get(row.queue, {}).items() if site == target.site
         )
-        told = _untold(each, min(alone, each.target), source.counted.get(each.queue), checkpoints, source.site)
-        if told.count:
-            by_queue[each.queue] = told
+        copies = _undecided(
+            row,
+            min(alone, row.target),
+            source.counted.get(row.queue),
+            checkpoints,
+            source.site,
+        )
+        if copies.count:
+            by_queue[row.queue] = copies
     return by_queue
 
 
-def _untold(each: Counts, alone: int, now: Counted | None, checkpoints: Checkpoints, source: str) -> Untold:
+def _undecided(counts: Counts, alone: int, now: Counted | None, checkpoints: Checkpoints, source: str) -> Undecided:
     if now is None:
-        return Untold(alone, ALONE)
+        return Undecided(alone, ALONE)
     forward = now.first.site == source
     view, peer = (now.first, now.second) if forward else (now.second, now.first)
     taken = now.taken_per_s[source]
-    more = max(each.more, alone)
-    since = checkpoints.since(each.queue, view, peer)
+    more = max(counts.more, alone)
+    since = checkpoints.since(counts.queue, view, peer)
     if since is None:
-        return Untold(now.alone.get(peer.site, more), NOT_COUNTED, taken)
+        return Undecided(now.alone.get(peer.site, more), NOT_COUNTED, taken)
     first, second = (since.local, since.remote) if forward else (since.remote, since.local)
-    if now.level(first, second) and each.more - alone <= since.consumed(view.counters, peer.counters):
-        return Untold(alone, ALONE)
-    return Untold(more, ONE_SITE_ALONE, taken)
+    if now.level(first, second) and counts.more - alone <= since.consumed(view.counters, peer.counters):
+        return Undecided(alone, ALONE)
+    return Undecided(more, ONE_SITE_ALONE, taken)

@@ -29,10 +29,10 @@ from dr_ctl.topologies.common.verbs import fence, quiesce
 from dr_ctl.topologies.common.verbs.fence import closed_first
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting, to_pause
 from dr_ctl.topologies.fanout import ids, parity
-from dr_ctl.topologies.fanout.checks import CHECKS, nothing_owed, of_untold, possible_duplicates
+from dr_ctl.topologies.fanout.checks import CHECKS, nothing_owed, of_undecided, possible_duplicates
 from dr_ctl.topologies.fanout.ids import Pace
 from dr_ctl.topologies.fanout.reading import Access, Way, is_carried
-from dr_ctl.topologies.fanout.tools import READS, Evened, FanoutTools
+from dr_ctl.topologies.fanout.tools import READS, FanoutTools, Reconciled
 from dr_ctl.topologies.fanout.view import COPY, IDS, BrokerView
 
 ROUNDS: Final = 20
@@ -112,17 +112,17 @@ draft_settle: Final = wants.planning(
 )
 
 
-class Evening:
+class Reconciler:
     """Makes the second broker of each pair hold what the first, which serves or did last, does, by the ids of messages;
     `evened` is what came of it. Raises `BrokerError`."""
 
     def __init__(self, tools: FanoutTools, source: str, target: str, move: Move, context: StepContext) -> None:
-        self.evened = Evened()
+        self.reconciled = Reconciled()
         self._tools, self._move, self._context = tools, move, context
         self._ways = tools.observer.between(source, target)
 
     def done(self, *findings: Finding) -> Done:
-        return Done(self.evened.text, self.evened.as_json(), findings)
+        return Done(self.reconciled.text, self.reconciled.as_json(), findings)
 
     def all(self, *, copied: bool, pace: Pace = Pace.WORKING) -> Refused | None:
         """Remove at the second broker the messages that were consumed at the first, in every queue. If `copied`, also
@@ -149,7 +149,7 @@ class Evening:
             for counted in parity.counts(source, target, Queues())
             if counted.source or counted.target
         }
-        comparing, evened = self._tools.comparing, self.evened
+        comparing, reconciled = self._tools.comparing, self.reconciled
         if comparing.store is not None and not copied:
             for name, (view, peer) in queues.items():
                 ids.listed(way[0], view, name)  # a message without an id ends a move here, and not behind the fence
@@ -160,37 +160,41 @@ class Evening:
         for _ in range(ROUNDS):
             pause = partial(self._context.wait, self._tools.timeouts.poll_s)
             apart = comparing.apart(way, queues, pause, self._context.monotonic, pace)
-            evened.alone |= {name: {*each.alone} for name, each in apart.items()}
-            untold = comparing.untold(apart)
-            evened.untold = {name: each for name, each in evened.untold.items() if name not in apart} | untold
-            for name, each in apart.items():
-                if (refused := self.remove(way[1], name, each.done)) is not None:
+            reconciled.alone |= {name: {*difference.alone} for name, difference in apart.items()}
+            undecided = comparing.undecided(apart)
+            reconciled.undecided = {
+                name: copies for name, copies in reconciled.undecided.items() if name not in apart
+            } | undecided
+            for name, difference in apart.items():
+                if (refused := self.remove(way[1], name, difference.consumed)) is not None:
                     return refused
             lacks, cannot = dict[str, set[str]](), dict[str, set[str]]()
-            for name, ident, row in ((name, *row) for name, each in apart.items() for row in each.rows.items()):
+            for name, ident, row in (
+                (name, *row) for name, difference in apart.items() for row in difference.rows.items()
+            ):
                 (lacks if is_carried(row) else cannot).setdefault(name, set()).add(ident)
-            evened.not_carried |= cannot
+            reconciled.not_carried |= cannot
             if not copied or not lacks:
                 if not self._context.only_looks:
                     _keep(way, apart)
                 return self._not_carried(way) if copied else None
-            before = evened.copied_in_all
+            before = reconciled.copied_in_all
             for name, wanted in lacks.items():
                 if (refused := self._copy(way, name, wanted)) is not None:
                     return refused
-            idle = idle + 1 if evened.copied_in_all == before else 0
+            idle = idle + 1 if reconciled.copied_in_all == before else 0
             if idle == IDLE:
                 named = some([f"{name} {ident}" for name, wanted in lacks.items() for ident in sorted(wanted)])
                 return Refused(
                     f"{way[0].site} lists messages that {way[1].site} lacks, and shows them to no client: {named}",
-                    evened.as_json(),
+                    reconciled.as_json(),
                 )
         finding = found("DR-FAN-004", target=target.site, source=source.site)
-        return Refused.of(finding, evidence=evened.as_json(), code=ExitCode.DRAIN_TIMEOUT)
+        return Refused.of(finding, evidence=reconciled.as_json(), code=ExitCode.DRAIN_TIMEOUT)
 
     def _not_carried(self, way: Way) -> Refused | None:
         """Refuse where the second site lacks messages that cannot be copied whole, unless a person accepts as many."""
-        kept, accepted = self.evened.not_carried, self._move.ask.accept_difference
+        kept, accepted = self.reconciled.not_carried, self._move.ask.accept_difference
         wrong = {name: lost for name, lost in kept.items() if len(lost) != accepted.get(name)}
         if not wrong:
             return None
@@ -202,20 +206,20 @@ class Evening:
             other_site=way[0].site,
             accepting=accepting({name: len(lost) for name, lost in wrong.items()}),
         )
-        return Refused.of(finding, evidence=self.evened.as_json())
+        return Refused.of(finding, evidence=self.reconciled.as_json())
 
     def remove(self, access: Access, queue: str, gone: Consumed) -> Refused | None:
         """Remove these messages, and look whether they are gone; gives None where they are."""
         if not gone.ids:
             return None
         if self._context.only_looks:
-            self.evened.note(self.evened.removed, queue, gone.ids)
+            self.reconciled.note(self.reconciled.removed, queue, gone.ids)
             return None
         view = access.names()
         calls = [*removes(view, view.named[queue], gone, view.own.id_header)]
         outcomes = self._tools.change(calls, self._context)
         left = ids.lying(access, view.named[queue]) & gone.ids
-        self.evened.note(self.evened.removed, queue, gone.ids - left)
+        self.reconciled.note(self.reconciled.removed, queue, gone.ids - left)
         about = f"of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}"
         return not_done(left, about, outcomes)
 
@@ -228,7 +232,7 @@ class Evening:
         outcomes = self._tools.change([*copies(target.names(), queue, messages)], self._context)
         target.carries = {}
         arrived = ids.lying(target, target.read().named.get(queue))
-        self.evened.note(self.evened.copied, queue, messages.keys() & arrived)
+        self.reconciled.note(self.reconciled.copied, queue, messages.keys() & arrived)
         about = f"of {len(messages)} message(s) of {queue} could not be copied to {target.site}"
         return not_done(messages.keys() - arrived, about, outcomes, "they are not there")
 
@@ -236,37 +240,40 @@ class Evening:
 def _keep(way: Way, apart: Mapping[str, ids.Apart]) -> None:
     """Note what both sites hold now, consumed messages removed: from here on counters tell what is consumed."""
     marks = {}
-    for name, each in apart.items():
-        if each.marks is not None:
-            mark = each.marks[way[1].site]
-            marks[name] = {**each.marks, way[1].site: replace(mark, removed=mark.removed + len(each.done.ids))}
+    for name, difference in apart.items():
+        if difference.marks is not None:
+            mark = difference.marks[way[1].site]
+            marks[name] = {
+                **difference.marks,
+                way[1].site: replace(mark, removed=mark.removed + len(difference.consumed.ids)),
+            }
     ids.keep(way, marks)
 
 
 def catch_up(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    evening = Evening(tools, move.source, move.target, move, context)
-    return evening.all(copied=False, pace=Pace.ONCE) or evening.done()
+    reconciler = Reconciler(tools, move.source, move.target, move, context)
+    return reconciler.all(copied=False, pace=Pace.ONCE) or reconciler.done()
 
 
 def drain(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    evening = Evening(tools, move.source, move.target, move, context)
+    reconciler = Reconciler(tools, move.source, move.target, move, context)
     with lifting(tools, move, context) as lifted:
-        refused = evening.all(copied=True)
-    return lifted.judged(refused or evening.done())
+        refused = reconciler.all(copied=True)
+    return lifted.judged(refused or reconciler.done())
 
 
 def trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Compare towards the named site, which waits; say what nobody could tell, as it stays there. Where clients take
     messages all the time, let them rest for a moment."""
-    evening = Evening(tools, move.target, move.source, move, context)
-    refused, evened = evening.all(copied=False), evening.evened
-    busy = any(each.why == parity.TAKEN for each in evened.untold.values())
+    reconciler = Reconciler(tools, move.target, move.source, move, context)
+    refused, reconciled = reconciler.all(copied=False), reconciler.reconciled
+    busy = any(copies.why == parity.TAKEN for copies in reconciled.undecided.values())
     if refused is None and busy and not context.only_looks:
-        refused = evening.at_rest(step, replace(move, source=move.target), copied=False)
+        refused = reconciler.at_rest(step, replace(move, source=move.target), copied=False)
     if refused is not None:
         return refused
-    done = evening.done(*possible_duplicates(evened.untold, move, move.source))
-    could = f"{evened.removed_in_all} consumed messages could be removed at {move.source}"
+    done = reconciler.done(*possible_duplicates(reconciled.undecided, move, move.source))
+    could = f"{reconciled.removed_in_all} consumed messages could be removed at {move.source}"
     return replace(done, text=could) if context.only_looks else done
 
 
@@ -275,19 +282,19 @@ def settle(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepCont
     twice: nobody waits for them."""
     if (store := tools.comparing.store) is None:
         return Done.of(found("DR-FAN-005.not_known", source=move.source))
-    evening, why = Evening(tools, move.source, move.target, move, context), None
+    reconciler, why = Reconciler(tools, move.source, move.target, move, context), None
     try:
         for access in tools.observer.at(move.target):
             for name, queue in access.read().business.items():
                 if queue.depth and why is None:
-                    refused = evening.remove(access, name, ids.consumed(store, access, queue))
+                    refused = reconciler.remove(access, name, ids.consumed(store, access, queue))
                     why = refused.text if refused is not None else None
     except BrokerError as error:
         why = str(error)
     if why is None:
-        return evening.done()
+        return reconciler.done()
     finding = found("DR-FAN-005.not_removed", source=move.source, why=why)
-    return Done.of(finding, evidence=evening.evened.as_json())
+    return Done.of(finding, evidence=reconciler.reconciled.as_json())
 
 
 UNDO_TRIM: Final = Undo(target=(wants.pauses_as_before,))
@@ -319,30 +326,30 @@ def reinstate(tools: FanoutTools, step: PlannedStep, move: Move, context: StepCo
     consumed."""
     if nothing_owed(tools.observer.observe(), move):
         return NotNeeded(f"{move.target} is taken in already")
-    evening = Evening(tools, move.source, move.target, move, context)
+    reconciler = Reconciler(tools, move.source, move.target, move, context)
     refused = (
-        evening.all(copied=True)
-        or evening.at_rest(step, move, copied=True)
+        reconciler.all(copied=True)
+        or reconciler.at_rest(step, move, copied=True)
         or tools.reach(wants.DEBTS_CLEARED, move, context)
     )
-    return refused or evening.done(*_alone(evening.evened, move))
+    return refused or reconciler.done(*_alone(reconciler.reconciled, move))
 
 
 def reconcile(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Even it out once more; what may come as duplicates is judged as by every check: the gate proves what counters
     tell, once clients are out."""
-    evening = Evening(tools, move.source, move.target, move, context)
-    if (refused := evening.all(copied=True)) is not None:
+    reconciler = Reconciler(tools, move.source, move.target, move, context)
+    if (refused := reconciler.all(copied=True)) is not None:
         return refused
     snapshot = tools.observer.observe()
-    untold = [found for both in snapshot.both(move.source, move.target) for found in of_untold(move, *both)]
-    if any(each.severity is Severity.ERROR for each in untold):
-        return Refused(untold[0].text, evening.evened.as_json(), tuple(untold))
-    return evening.done(*untold)
+    undecided = [found for both in snapshot.both(move.source, move.target) for found in of_undecided(move, *both)]
+    if any(finding.severity is Severity.ERROR for finding in undecided):
+        return Refused(undecided[0].text, reconciler.reconciled.as_json(), tuple(undecided))
+    return reconciler.done(*undecided)
 
 
-def _alone(evened: Evened, move: Move) -> Iterator[Finding]:
-    if alone := {queue: ids for queue, ids in evened.alone.items() if ids}:
+def _alone(reconciled: Reconciled, move: Move) -> Iterator[Finding]:
+    if alone := {queue: ids for queue, ids in reconciled.alone.items() if ids}:
         items = some([f"{queue} {ident}" for queue, ids in alone.items() for ident in sorted(ids)])
         yield found("DR-FAN-006", count=sum(map(len, alone.values())), target=move.target, items=items)
 

@@ -145,10 +145,10 @@ class Access(access.Access[BrokerView]):
 
     def put(self, queue: str, ids: Sequence[str]) -> int:
         """Put down those of these that it carries, and say how many. Raises `BrokerError`."""
-        mine = [self.carries[queue, id_] for id_ in ids if (queue, id_) in self.carries]
-        if mine:
-            put(self._own_gate(), queue, mine)
-        return len(mine)
+        copies = [self.carries[queue, id_] for id_ in ids if (queue, id_) in self.carries]
+        if copies:
+            put(self._own_gate(), queue, copies)
+        return len(copies)
 
     def is_own(self, call: Call) -> bool:
         """Messages are put down by STOMP."""
@@ -157,7 +157,7 @@ class Access(access.Access[BrokerView]):
     def do(self, call: Call) -> Outcome:
         if COPY not in call.request:
             return super().do(call)
-        ids = [str(each) for each in items(call.request, IDS)]
+        ids = [str(id_) for id_ in items(call.request, IDS)]
         return Done(f"{self.put(str(call.request[COPY]), ids)} put down")
 
 

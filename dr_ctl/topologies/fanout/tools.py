@@ -17,7 +17,7 @@ from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.checks import possible_duplicates
 from dr_ctl.topologies.fanout.counting import Counted, Counters
 from dr_ctl.topologies.fanout.ids import Comparing, kept, listed_to_the_end
-from dr_ctl.topologies.fanout.parity import Untold
+from dr_ctl.topologies.fanout.parity import Undecided
 from dr_ctl.topologies.fanout.reading import Access, counters
 from dr_ctl.topologies.fanout.view import BrokerView
 
@@ -59,12 +59,12 @@ def _counted(observer: Observer, way: tuple[Access, ...], view: BrokerView, peer
         now = read(
             [counted.queue for counted in parity.counts(view, peer, Queues()) if counted.source != counted.target]
         )
-        if apart := [name for name, each in now.items() if not _level(way, name, each)]:
+        if apart := [name for name, counted in now.items() if not _level(way, name, counted)]:
             observer.clock.sleep(observer.timeouts.apart_s)  # a message may have been on its way all that time
             now |= read(apart)
     except BrokerError:
         return {}  # it has just answered: what its counters say now the next look tells
-    return {name: _listed_by_id(way, name, each) for name, each in now.items()}
+    return {name: _listed_by_id(way, name, counted) for name, counted in now.items()}
 
 
 def _readings(observer: Observer, way: tuple[Access, ...], names: Sequence[str]) -> list[Reading]:
@@ -138,20 +138,20 @@ class FanoutVerifier(Verifier[BrokerView]):
             if apart.lacks and accepted.get(name) != len(apart.lacks):
                 wrong.append(f"{name}: {len(apart.lacks)} message(s) only at {view.site}")
                 ids.setdefault(name, {})[f"only at {view.site}"] = apart.lacks
-            if apart.done.ids and accepted.get(name) != len(apart.done.ids):
-                wrong.append(f"{name}: {len(apart.done.ids)} consumed at {view.site} lie at {peer.site}")
-                ids.setdefault(name, {})[f"consumed, and at {peer.site}"] = apart.done.ids
-        duplicates = possible_duplicates(self._comparing.untold(differences), move, peer.site)
+            if apart.consumed.ids and accepted.get(name) != len(apart.consumed.ids):
+                wrong.append(f"{name}: {len(apart.consumed.ids)} consumed at {view.site} lie at {peer.site}")
+                ids.setdefault(name, {})[f"consumed, and at {peer.site}"] = apart.consumed.ids
+        duplicates = possible_duplicates(self._comparing.undecided(differences), move, peer.site)
         if any(duplicate.severity is Severity.ERROR for duplicate in duplicates):
             return Refused(duplicates[0].text, findings=tuple(duplicates))
         if wrong:
-            sizes = {name: len(each) for name, by in ids.items() for each in by.values()}
+            sizes = {name: len(names) for name, by in ids.items() for names in by.values()}
             return refused("DR-PARITY-004.either", ids, queues=some(wrong), accepting=accepting(sizes))
         return Done("the gate holds", {"compared_by_id": compared}, tuple(duplicates))
 
 
 @dataclass
-class Evened:
+class Reconciled:
     """Ids of messages by queue. `removed` ones were consumed at the other site, `copied` ones were put where they
     lacked. `alone` ones lie at one site, and nobody is known to have consumed them; `untold` says why. `not_carried`
     ones lack, and cannot be copied whole."""
@@ -159,7 +159,7 @@ class Evened:
     removed: dict[str, set[str]] = field(default_factory=dict)
     copied: dict[str, set[str]] = field(default_factory=dict)
     alone: dict[str, set[str]] = field(default_factory=dict)
-    untold: dict[str, Untold] = field(default_factory=dict)
+    undecided: dict[str, Undecided] = field(default_factory=dict)
     not_carried: dict[str, set[str]] = field(default_factory=dict)
 
     def note(self, kept: dict[str, set[str]], queue: str, ids: Collection[str]) -> None:

@@ -41,7 +41,9 @@ class BesideProducers(Fence):
             for consumer in self.view.consumers
             if consumer.queue in self.view.business and consumer.client in where
         ]
-        return clients + [f"consumer of {each.queue}: {each.who} on connector {where[each.client]}" for each in taking]
+        return clients + [
+            f"consumer of {consumer.queue}: {consumer.who} on connector {where[consumer.client]}" for consumer in taking
+        ]
 
 
 def _named(client: Connection) -> str:
@@ -120,7 +122,7 @@ class FanoutLink(NoLink["BrokerView"]):
         }
         if self.view.tells_done:
             by_queue = {name: (lacks, 0) for name, (lacks, _) in by_queue.items()}
-        lost, duplicates = (total(each[at] for each in by_queue.values()) for at in (0, 1))
+        lost, duplicates = (total(stake[at] for stake in by_queue.values()) for at in (0, 1))
         known = {name: (lacks, again) for name, (lacks, again) in by_queue.items() if lacks is not None}
         return Stake(lost, duplicates, known if len(known) == len(by_queue) else None)
 

@@ -54,7 +54,7 @@ def _listeners(name: str, view: BrokerView) -> Iterator[Finding]:
     locks = some([coordinator.name for coordinator in view.coordinators])
     if locks and not view.drives_locks:
         yield found("DR-DOOR-008.old", broker=name, locks=locks, version=view.version)
-    elif view.fence.contends:
+    elif view.fence.contenders:
         yield found("DR-DOOR-008.driven", severity=Severity.INFO, broker=name, locks=locks)
     else:
         yield from of_locks(view)
@@ -97,7 +97,10 @@ def _link(name: str, view: BrokerView) -> Iterator[Finding]:
 
 def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
     def surplus(view: BrokerView, peer: BrokerView) -> dict[str, int]:
-        return {each.queue: each.source - each.target for each in unexplained(view, peer, case.rules.queues, {})}
+        return {
+            difference.queue: difference.source - difference.target
+            for difference in unexplained(view, peer, case.rules.queues, {})
+        }
 
     return reasons.lies_here_alone(case, surplus)
 
@@ -109,18 +112,23 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
     if skew > CLOCK_SKEW_MS:
         yield found("DR-PAIR-003", skew=f"{skew / 1000:.1f}")
     if Role.SERVING in (source.role, target.role):
-        apart = unexplained(source, target, case.rules.queues, case.snapshot.moved.get(source.pair, {}))
+        apart = unexplained(source, target, case.rules.queues, case.snapshot.traffic.get(source.pair, {}))
         wrong = not_accepted(apart, case.move.ask.accept_difference)
     else:
         wrong = []  # both closed: the gate of the run itself judges, over time
     if wrong:
-        told = [each.text(source.site, target.site) + (" (absent there)" if each.absent else "") for each in wrong]
-        waits_with_more = source.role is Role.SERVING and all(each.target > each.source for each in wrong)
+        texts = [
+            difference.text(source.site, target.site) + (" (absent there)" if difference.absent else "")
+            for difference in wrong
+        ]
+        waits_with_more = source.role is Role.SERVING and all(
+            difference.target > difference.source for difference in wrong
+        )
         key = "DR-PARITY-001.not_removed" if waits_with_more else "DR-PARITY-001"
-        yield found(key, differences=some(told), source=source.site, target=target.site)
+        yield found(key, differences=some(texts), source=source.site, target=target.site)
     loose = [difference for difference in differences(source, target, case.rules.queues) if not difference.blocks]
     if loose:
-        yield found("DR-PARITY-002", loose=some([each.text(source.site, target.site) for each in loose]))
+        yield found("DR-PARITY-002", loose=some([difference.text(source.site, target.site) for difference in loose]))
 
 
 def _fenced(view: BrokerView) -> str:

@@ -42,7 +42,7 @@ from dr_ctl.topologies.common.waiting import Wait, attached
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, AtBroker, Wants, links_as_before, planning
 from dr_ctl.topologies.mirror.checks import CHECKS
 from dr_ctl.topologies.mirror.reading import READS, RESIDUE_UP_TO, Access, Browsed, Origin, browsed, identity, residue
-from dr_ctl.topologies.mirror.tools import HalfWay, MirrorTools
+from dr_ctl.topologies.mirror.tools import MirrorTools, PartialReturn
 from dr_ctl.topologies.mirror.view import ORIGINS_UP_TO, BrokerView, Difference, MirrorSnapshot, unexplained
 
 STOP_LINK: Final = "stopBrokerConnection(java.lang.String)"
@@ -235,9 +235,9 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
     def look() -> tuple[MirrorSnapshot, dict[tuple[str, str], Difference]]:
         snapshot = tools.observer.observe()
         wrong = {
-            (view.pair, each.queue): each
+            (view.pair, difference.queue): difference
             for view, peer in snapshot.both(move.source, move.target)
-            for each in unexplained(view, peer, tools.observer.queues, snapshot.moved.get(view.pair, {}))
+            for difference in unexplained(view, peer, tools.observer.queues, snapshot.traffic.get(view.pair, {}))
         }
         if wrong and not first:
             first.update(_left_over(tools, snapshot, wrong, move))
@@ -263,11 +263,11 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
         **document(tools.rejoined),
         "left_over": left_over,
         "left_over_ids": {
-            each.queue: {
-                move.target: [identity(origin) for origin in sorted(each.to_move)],
-                move.source: [identity(origin) for origin in sorted(each.only_at_serving)],
+            leftover.queue: {
+                move.target: [identity(origin) for origin in sorted(leftover.to_move)],
+                move.source: [identity(origin) for origin in sorted(leftover.only_at_serving)],
             }
-            for each in left
+            for leftover in left
         },
         "quarantined": dict(moved),
     }
@@ -303,30 +303,32 @@ def _messages(tools: MirrorTools, view: BrokerView, name: str) -> Browsed:
 def _still(first: Mapping[tuple[str, str], LeftOver], now: Mapping[tuple[str, str], LeftOver]) -> list[LeftOver]:
     """Keep only messages that lie at one side alone since the beginning: clients of the other side go on meanwhile."""
     still_there = []
-    for key, each in now.items():
+    for key, leftover in now.items():
         was = first.get(key)
         if was is not None:
-            to_move = {origin: n for origin, n in each.to_move.items() if origin in was.to_move}
-            still_there.append(LeftOver(each.view, each.queue, to_move, each.only_at_serving & was.only_at_serving))
+            to_move = {origin: n for origin, n in leftover.to_move.items() if origin in was.to_move}
+            still_there.append(
+                LeftOver(leftover.view, leftover.queue, to_move, leftover.only_at_serving & was.only_at_serving)
+            )
     return still_there
 
 
 def taken_out(tools: MirrorTools, left: Iterable[LeftOver], context: StepContext) -> dict[str, int] | Refused:
     """Move what lies only at that broker; how many went to each queue."""
     moved: dict[str, int] = {}
-    for each in left:
-        if not each.to_move:
+    for leftover in left:
+        if not leftover.to_move:
             continue
-        name = quarantine_queue(each.view.site, each.queue)
-        outcomes = tools.change(take_out(each.view, each.queue, each.to_move), context)
-        after = _messages(tools, tools.observer.brokers[each.view.site][each.view.pair].read(), each.queue)
-        if stayed := [origin for origin in each.to_move if origin in after.ids]:
+        name = quarantine_queue(leftover.view.site, leftover.queue)
+        outcomes = tools.change(take_out(leftover.view, leftover.queue, leftover.to_move), context)
+        after = _messages(tools, tools.observer.brokers[leftover.view.site][leftover.view.pair].read(), leftover.queue)
+        if stayed := [origin for origin in leftover.to_move if origin in after.ids]:
             refused = [outcome.text for outcome in outcomes if not isinstance(outcome, Done)]
-            text = f"{len(stayed)} message(s) of {each.queue} could not be moved to {name}"
-            done = len(each.to_move) - len(stayed) + sum(moved.values())
+            text = f"{len(stayed)} message(s) of {leftover.queue} could not be moved to {name}"
+            done = len(leftover.to_move) - len(stayed) + sum(moved.values())
             text += f" ({done} were moved and stay there)"
             return Refused(f"{text}: {next(iter(refused), 'they are still there')}")
-        moved[name] = moved.get(name, 0) + len(each.to_move)
+        moved[name] = moved.get(name, 0) + len(leftover.to_move)
     return moved
 
 
@@ -400,7 +402,7 @@ def count_residue(tools: MirrorTools, step: PlannedStep, move: Move, context: St
         counted = residue(access.reader(), access.read())
         # Where its clients were let in, what it wrote since its start may be their work.
         tools.residue[access.pair] = replace(counted, since={}) if findings else counted
-    since = sum(len(ids) for each in tools.residue.values() for ids in each.since.values())
+    since = sum(len(ids) for residue in tools.residue.values() for ids in residue.since.values())
     late = f", {since} of these written since it is back" if since else ""
 
     def about(total: Residue) -> str:
@@ -421,7 +423,7 @@ class _BeforeReturn:
 def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     if nothing_owed(tools.observer.observe(), move):
         # A process may have died right after striking out the debts: delivery is not paused once more.
-        if all(not each.messages and not each.acks for each in tools.residue.values()):
+        if all(not residue.messages and not residue.acks for residue in tools.residue.values()):
             tools.rejoined.begin()
         return NotNeeded(f"{move.target} is taken in already")
     if tools.reach(QUEUES_PAUSED, move, context) is not None:
@@ -430,7 +432,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
     tools.reach(LINK_ADMITTED, move, context)  # the wait tells what keeps it out
     ways = tools.observer.between(move.target, move.source)
     both = [(_Residue(local, peer, tools, context), _Beside(peer, local, tools, context)) for local, peer in ways]
-    about, events = f"of {move.target}'s residue under way", [each for two in both for each in two]
+    about, events = f"of {move.target}'s residue under way", [event for two in both for event in two]
     waited = Wait(tools, events, context, about, counts=COUNTS, parts=Part.OUTFLOW, lessens=True)
     failed = waited.until(tools.rules.drain.poll, step.limits, calms=CALM)
     if failed is not None:
@@ -453,7 +455,7 @@ def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin
     shallow = [queue for queue in chosen.values() if queue.depth <= ORIGINS_UP_TO]
     reader = tools.observer.brokers[view.site][view.pair].reader()
     rows = zip(shallow, browsed(reader, view, shallow, limit=ORIGINS_UP_TO), strict=True)
-    return {**dict.fromkeys(chosen), **{queue.name: each.ids for queue, each in rows if not each.unnamed}}
+    return {**dict.fromkeys(chosen), **{queue.name: browsed.ids for queue, browsed in rows if not browsed.unnamed}}
 
 
 def _compare(tools: MirrorTools, view: BrokerView, taken: _BeforeReturn) -> None:
@@ -503,23 +505,23 @@ class _Beside(Events):
 
 def take_out_consumed(tools: MirrorTools, move: Move, context: StepContext) -> Outcome:
     """Take out of the serving site what the returned one has done. The way between them is shut. Idempotent."""
-    half_way = tools.half_way
-    half_way.duplicates, half_way.why = 0, None
+    partial_return = tools.partial_return
+    partial_return.duplicates, partial_return.why = 0, None
     _settled(tools, move, context)
     for view in tools.observer.look_at(move.source):
         held, why = _still_held(tools, move.target, view.pair)
-        if held is None or held.done is None:
+        if held is None or held.consumed is None:
             # No more than lies here, and than is acknowledged there where that is known.
             lying = sum(max(0, queue.depth) for queue in view.business.values())
-            half_way.duplicates += lying if held is None else min(lying, held.acks)
-            half_way.why = why
+            partial_return.duplicates += lying if held is None else min(lying, held.acks)
+            partial_return.why = why
             continue
-        moved = taken_out(tools, _done(tools, view, held.done, half_way, move.target), context)
+        moved = taken_out(tools, _done(tools, view, held.consumed, partial_return, move.target), context)
         if isinstance(moved, Refused):
             return moved
         for name, count in moved.items():
-            half_way.taken_out[name] = half_way.taken_out.get(name, 0) + count
-    return Done("as it was", document(half_way), half_way.findings(move))
+            partial_return.taken_out[name] = partial_return.taken_out.get(name, 0) + count
+    return Done("as it was", document(partial_return), partial_return.findings(move))
 
 
 def _settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
@@ -546,28 +548,34 @@ def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | Non
     except BrokerError as error:
         return counted, f"which were done there could not be read: {error}"
     too_deep = f"which of them were done there is not known: {now.messages + now.acks} events are too many to look at"
-    return (counted if now.done is None and counted is not None and counted.done is not None else now), too_deep
+    return (counted if now.consumed is None and counted is not None and counted.consumed is not None else now), too_deep
 
 
 def _done(
-    tools: MirrorTools, view: BrokerView, done: Mapping[str, frozenset[Origin]], half_way: HalfWay, by: str
+    tools: MirrorTools,
+    view: BrokerView,
+    consumed: Mapping[str, frozenset[Origin]],
+    partial_return: PartialReturn,
+    by: str,
 ) -> list[LeftOver]:
-    """The messages done at the site `by` that lie here. A queue too deep to look at each message is only counted."""
+    """The messages consumed at the site `by` that lie here. A queue too deep to read each message is only counted."""
     reader = tools.observer.brokers[view.site][view.pair].reader()
     found = []
-    for name in [name for name in done if name in view.business and view.business[name].depth]:
+    for name in [name for name in consumed if name in view.business and view.business[name].depth]:
         queue = view.business[name]
         if queue.depth > RESIDUE_UP_TO:
-            half_way.duplicates += min(queue.depth, len(done[name]))
-            half_way.why = f"{name} is too deep to look at each message"
+            partial_return.duplicates += min(queue.depth, len(consumed[name]))
+            partial_return.why = f"{name} is too deep to look at each message"
             continue
         [local] = browsed(reader, view, [queue], limit=RESIDUE_UP_TO)
-        mine = {origin: number for origin, number in local.numbers.items() if origin in done[name]}
-        if may_be := min(local.unnamed, len(done[name]) - len(mine)):
-            half_way.duplicates += may_be
-            half_way.why = f"the broker does not show where messages of {name} come from"
-        gone = Consumed(frozenset(map(identity, mine)), Acknowledged(frozenset(map(identity, done[name])), by))
-        found.append(LeftOver(view, name, mine, frozenset(), gone))
+        lying_here = {origin: number for origin, number in local.numbers.items() if origin in consumed[name]}
+        if may_be := min(local.unnamed, len(consumed[name]) - len(lying_here)):
+            partial_return.duplicates += may_be
+            partial_return.why = f"the broker does not show where messages of {name} come from"
+        gone = Consumed(
+            frozenset(map(identity, lying_here)), Acknowledged(frozenset(map(identity, consumed[name])), by)
+        )
+        found.append(LeftOver(view, name, lying_here, frozenset(), gone))
     return found
 
 

@@ -166,10 +166,10 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
         **basis.moving(reader),
         pending_acks=basis.server.number("PendingMirrorAcks"),
         links=tuple(
-            replace(each, started=state.flag("Started"), connected=state.flag("Connected"))
-            if each is link and state is not None
-            else each
-            for each in view.links
+            replace(connection, started=state.flag("Started"), connected=state.flag("Connected"))
+            if connection is link and state is not None
+            else connection
+            for connection in view.links
         ),
         queues=(parts.queue(shipping.request.bean, shipping.fields()),) if shipping is not None else (),
     )
@@ -179,7 +179,8 @@ def scheduled(reader: Reader, queues: Sequence[Queue]) -> list[int]:
     """How many messages of each wait for their time."""
     answers = reader.look([Read(queue.bean, ("ScheduledCount",)) for queue in queues], timeout_s=READ_S)
     return [
-        Fields(queue.bean, each.value()).number("ScheduledCount") for queue, each in zip(queues, answers, strict=True)
+        Fields(queue.bean, answer.value()).number("ScheduledCount")
+        for queue, answer in zip(queues, answers, strict=True)
     ]
 
 
@@ -298,9 +299,9 @@ def residue(reader: Reader, view: BrokerView) -> Residue:
         events = _acknowledged(rows, view.node)
         if events is None:
             return Residue(messages, acks)
-        done, since, unshipped = events
-        acked = {queue: origins - unshipped for queue, origins in done.items()}
-        return Residue(messages, sum(map(len, done.values())), acked=acked, done=done, since=since)
+        consumed, since, unshipped = events
+        acked = {queue: origins - unshipped for queue, origins in consumed.items()}
+        return Residue(messages, sum(map(len, consumed.values())), acked=acked, consumed=consumed, since=since)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise BadValue(f"{reader.url}: an event of the outflow is not as expected: {error}") from error
 
@@ -330,9 +331,9 @@ def _acknowledged(rows: Iterable[Mapping[str, Any]], node: str) -> tuple[_ByQueu
             # acknowledgements lie behind that, and so do its messages, which are not shipped either.
             before.setdefault(queue, set()).update(since.get(queue, ()))
             since[queue] = set()
-    last = {queue: frozenset(each) for queue, each in since.items() if each}
-    done = {queue: frozenset(before.get(queue, ())) | last.get(queue, frozenset()) for queue in {*before, *last}}
-    return {queue: each for queue, each in done.items() if each}, last, frozenset(unshipped)
+    last = {queue: frozenset(origins) for queue, origins in since.items() if origins}
+    consumed = {queue: frozenset(before.get(queue, ())) | last.get(queue, frozenset()) for queue in {*before, *last}}
+    return {queue: origins for queue, origins in consumed.items() if origins}, last, frozenset(unshipped)
 
 
 def _origin(row: Mapping[str, Any], node: str) -> Origin | None:

@@ -73,13 +73,17 @@ class MirrorVerifier(Verifier[BrokerView]):
             ids, [sites[site][now.source.pair] for site in (move.source, move.target)]
         )
         both = dict(zip(shallow, zip(mine, others, strict=True), strict=True))
-        apart = [_Apart(name, *_alone(*each)) for name, each in both.items()]
-        wrong = [each for each in apart if each.size and move.ask.accept_difference.get(each.queue) != each.size]
+        apart = [_Apart(name, *_alone(*browsed)) for name, browsed in both.items()]
+        wrong = [
+            difference
+            for difference in apart
+            if difference.size and move.ask.accept_difference.get(difference.queue) != difference.size
+        ]
         if wrong:
             return _refused(wrong, move)
         unnamed = {name: max(ours.unnamed, theirs.unnamed) for name, (ours, theirs) in both.items()}
         depths: dict[str, Json] = {name: queue.depth for name, queue in at_source.items() if queue.depth}
-        compared = sum(len(each.numbers) for each in mine)
+        compared = sum(len(browsed.numbers) for browsed in mine)
         by_count = [f"{count} of {name}" for name, count in unnamed.items() if count]
         findings = (found("DR-PARITY-005", named=some(by_count)),) if by_count else ()
         return Done("the gate holds", {"ids_compared": compared, "depths": depths}, findings)
@@ -103,7 +107,7 @@ def _refused(wrong: list[_Apart], move: Move) -> Refused:
         finding.queue: {f"only at {source}": finding.only_at_source, f"only at {target}": finding.only_at_target}
         for finding in wrong
     }
-    named = {queue: {what: {*map(identity, each)} for what, each in both.items()} for queue, both in ids.items()}
+    named = {queue: {what: {*map(identity, origins)} for what, origins in both.items()} for queue, both in ids.items()}
     accepted = accepting({finding.queue: finding.size for finding in wrong})
     return refused(
         "DR-PARITY-004.origins", named, queues=some(counts), accepting=accepted, source=source, target=target
@@ -181,7 +185,7 @@ class TakenIn:
 
 
 @dataclass
-class HalfWay:
+class PartialReturn:
     """Messages of a half return that were taken out of the serving site, by queue of dr-ctl's own; messages that may
     be duplicates."""
 
@@ -219,4 +223,4 @@ class MirrorTools(Tools[BrokerView]):
         self.waits = self.timeouts.of(MirrorTimeouts)
         self.residue: dict[str, Residue] = {}
         self.rejoined = TakenIn()
-        self.half_way = HalfWay()
+        self.partial_return = PartialReturn()

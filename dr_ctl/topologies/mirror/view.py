@@ -28,7 +28,7 @@ class MirrorLink(Link["BrokerView"]):
         super().__init__(view)
         link, outflow = view.broker_connection, view.outflow
         self.missing = not view.amqp_links
-        self.listeners = self.only_listener(lambda each: "AMQP" in each.protocols)
+        self.listeners = self.only_listener(lambda acceptor: "AMQP" in acceptor.protocols)
         # It ships where it is connected by its flag, and its outflow has it as consumer.
         self.attached = link is not None and link.connected and outflow is not None and outflow.consumers > 0
         self.to_ship = outflow.depth if outflow is not None and outflow.counted else None
@@ -36,11 +36,9 @@ class MirrorLink(Link["BrokerView"]):
         self.unapplied = view.pending_acks if view.pending_acks >= 0 else None
         if link is not None:
             self.ships = {link.name: link.started}
-            addresses = [urlsplit(each) for each in link.uri.split("#")]
-            self.speaks_amqp_to = [
-                Address(each.hostname, each.port) for each in addresses if each.hostname and each.port
-            ]
-            self.peer_nodes = [f"{each.host}:{each.port}" for each in self.speaks_amqp_to]
+            addresses = [urlsplit(address) for address in link.uri.split("#")]
+            self.speaks_amqp_to = [Address(url.hostname, url.port) for url in addresses if url.hostname and url.port]
+            self.peer_nodes = [f"{address.host}:{address.port}" for address in self.speaks_amqp_to]
         # The broker checks them when the peer's link comes in: nobody may send to the mirror's addresses.
         if (grants := view.grants.get(view.config.mirrored)) is not None:
             self.barred = not any("send" in may for may in grants.values())
@@ -157,15 +155,15 @@ class BrokerView(ArtemisBroker):
     def broker_connection(self) -> BrokerConnection | None:
         """The broker connection that mirrors to the peer, as set or the only AMQP one that has an outflow."""
         if self.config.link is not None:
-            return next((each for each in self.links if each.name == self.config.link), None)
-        outflows = [(each, self.named.get(f"{OUTFLOW_PREFIX}{each.name}")) for each in self.amqp_links]
-        candidates = [each for each, queue in outflows if queue is not None and queue.internal] or self.amqp_links
+            return next((link for link in self.links if link.name == self.config.link), None)
+        outflows = [(link, self.named.get(f"{OUTFLOW_PREFIX}{link.name}")) for link in self.amqp_links]
+        candidates = [link for link, queue in outflows if queue is not None and queue.internal] or self.amqp_links
         return candidates[0] if len(candidates) == 1 else None
 
     @property
     def amqp_links(self) -> list[BrokerConnection]:
         """The broker connections that can mirror."""
-        return [each for each in self.links if each.protocol.upper() == "AMQP"]
+        return [link for link in self.links if link.protocol.upper() == "AMQP"]
 
     @property
     def outflow(self) -> Queue | None:
@@ -212,12 +210,12 @@ def differences(source: BrokerView, target: BrokerView, queues: Queues) -> list[
     """Every selected queue whose counts differ, by name."""
     loose = source.differing | target.differing
     differing = []
-    for each, (view, peer) in at_both(source, target, queues):
-        if each.more:
+    for counts, (view, peer) in at_both(source, target, queues):
+        if counts.more:
             either = view if view is not None else peer
-            blocks = either is None or not {each.queue, either.address} & loose
+            blocks = either is None or not {counts.queue, either.address} & loose
             absent = view is None or peer is None
-            differing.append(Difference(each.queue, each.source, each.target, blocks=blocks, absent=absent))
+            differing.append(Difference(counts.queue, counts.source, counts.target, blocks=blocks, absent=absent))
     return differing
 
 
@@ -231,20 +229,24 @@ def under_way(source: BrokerView, target: BrokerView) -> int | None:
     )
 
 
-def unexplained(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> list[Difference]:
+def unexplained(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Difference]:
     """Blocking differences larger than what is under way and what moved between the last two looks can explain.
 
-    Two brokers are never looked at in the same instant: `moved` says how much a queue changed between two looks that
+    Two brokers are never looked at in the same instant: `traffic` says how much a queue changed between two looks that
     were further apart than that.
     """
     between = under_way(source, target)
     return [
         difference
         for difference in differences(source, target, queues)
-        if difference.blocks and (between is None or difference.size > between + moved.get(difference.queue, 0))
+        if difference.blocks and (between is None or difference.size > between + traffic.get(difference.queue, 0))
     ]
 
 
 def not_accepted(differing: Sequence[Difference], accepted: Mapping[str, int]) -> list[Difference]:
     """Blocking differences that were not accepted at exactly their size."""
-    return [each for each in differing if each.blocks and accepted.get(each.queue) != each.size]
+    return [
+        difference
+        for difference in differing
+        if difference.blocks and accepted.get(difference.queue) != difference.size
+    ]

@@ -38,7 +38,7 @@ def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
 
     def of_one(view: BrokerView) -> Iterator[Finding]:
         findings = _of_broker(view, case.move.ask.accept_difference)
-        return findings if moves else (each for each in findings if each.id != "DR-STORE-008")
+        return findings if moves else (finding for finding in findings if finding.id != "DR-STORE-008")
 
     findings = reasons.of_return(case, of_one, _MENDED, "DR-RETURN-001.sharedstore")
     return map(_in_a_move, findings) if moves else findings
@@ -162,7 +162,7 @@ def _process(view: BrokerView) -> str:
 
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
-    *(replace(each, read=_of_holder(each.read)) for each in BY_CONSOLE),
+    *(replace(check, read=_of_holder(check.read)) for check in BY_CONSOLE),
     Named("DR-STORE-001", _lock),
     Named("DR-STORE-002", _of_holder(_lock)),
     Named("DR-STORE-014", _lock),

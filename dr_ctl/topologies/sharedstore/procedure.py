@@ -211,17 +211,17 @@ def _may_not(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) -> s
     for access in tools.observer.at(move.target):
         if access.process.runs(fresh_s=0.0) is False:
             return f"the process of {access.own.broker} does not run: nobody would take the store"
-    moved = [why for view in sources if view.answered for why in _moved(tools, view, snapshot, move)]
-    return some(moved) if moved else None
+    changes = [why for view in sources if view.answered for why in _changes(tools, view, snapshot, move)]
+    return some(changes) if changes else None
 
 
-def _moved(tools: StoreTools, view: BrokerView, snapshot: Snapshot[BrokerView], move: Move) -> list[str]:
+def _changes(tools: StoreTools, view: BrokerView, snapshot: Snapshot[BrokerView], move: Move) -> list[str]:
     """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
     if (sample := tools.gate.samples.get(view.pair)) is not None:
         return receipts.changes(sample.source, view, move.ask.includes)
     peer = snapshot.view(move.target, view.pair)
     receipt = receipts.held_at(peer) if peer is not None and move.ask.operation == ACTIVATE else None
-    return receipts.moved(receipt, [view], move.ask) if receipt is not None else []
+    return receipts.changes_since(receipt, [view], move.ask) if receipt is not None else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,11 +325,11 @@ def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict
             wrong = [str(error)]
         else:
             began = {
-                view.pair: {name: each.depth + each.removed - each.added for name, each in view.business.items()}
+                view.pair: {name: queue.depth + queue.removed - queue.added for name, queue in view.business.items()}
                 for view in views
             }
-            wrong = [each for pair, sample in samples.items() for each in _lacking(sample.source, began[pair])]
-            evidence["began_with"] = {pair: dict(each) for pair, each in began.items()}
+            wrong = [text for pair, sample in samples.items() for text in _lacking(sample.source, began[pair])]
+            evidence["began_with"] = {pair: dict(depths) for pair, depths in began.items()}
         if not wrong:
             return ()
         context.wait(tools.timeouts.link_poll_s)
@@ -354,7 +354,7 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepConte
             continue
         tools.observer.brokers[view.site][view.pair].document_files.remove(STOPPED)
         starts = [call for call in step.part(BESIDE) if call.unit == view.pair]
-        failed = [each.text for each in tools.change(starts, context) if not isinstance(each, Done)]
+        failed = [outcome.text for outcome in tools.change(starts, context) if not isinstance(outcome, Done)]
         if failed or not starts:
             why = f": {failed[0]}" if failed else ""
             findings.append(found("DR-STORE-010.ended", site=view.site, pair=view.pair, target=move.target, why=why))

@@ -199,6 +199,6 @@ def _is_between(broker: BrokerView | Silent) -> bool:
 
 def _starts(pair: Sequence[BrokerView | Silent]) -> bool:
     """Say whether somebody has the store whom the lock does not name, as a file does not, and all ports refuse."""
-    views = [each for each in pair if isinstance(each, BrokerView)]
+    views = [broker for broker in pair if isinstance(broker, BrokerView)]
     closed = len(views) == len(pair) and not any(view.answered for view in views)
     return closed and any(view.lock is not None and view.lock.held and view.lock.holder is None for view in views)

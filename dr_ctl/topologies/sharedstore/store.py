@@ -126,7 +126,7 @@ class BrokerProcess:
         if self._settings is None:
             return frozenset()
         words = {Goal.START: self._settings.start, Goal.STOP: self._settings.stop}
-        return frozenset(goal for goal, each in words.items() if each is not None)
+        return frozenset(goal for goal, command in words.items() if command is not None)
 
     @property
     def starts(self) -> str:
@@ -199,17 +199,17 @@ class Dsn:
         if match["scheme"] not in schemes:
             begins = ", ".join(f"{scheme}://" for scheme in schemes)
             raise NotADsn(f"the address of the store's database begins with none of {begins}")
-        hosts = tuple(_host(each) for each in match["hosts"].split(",") if each)
+        hosts = tuple(_host(name) for name in match["hosts"].split(",") if name)
         if any(port is not None and port > LAST_PORT for _, port in hosts):
             raise NotADsn(f"the address of the store's database names a port above {LAST_PORT}")
-        user, password, name = (unquote(match[each] or "") for each in ("user", "password", "name"))
+        user, password, name = (unquote(match[part] or "") for part in ("user", "password", "name"))
         return cls(text.strip(), match["scheme"], user, password, hosts, name)
 
     def without_password(self, text: str) -> str:
         """A driver's words, should they hold the password after all."""
         coded = self.text.partition("://")[2].rpartition("@")[0].partition(":")[2]
-        for each in filter(None, (self.password, coded)):
-            text = text.replace(each, "***")
+        for secret in filter(None, (self.password, coded)):
+            text = text.replace(secret, "***")
         return text
 
 

@@ -227,7 +227,7 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
         return [*both, *self._not_read(), *self._nobody(), *super().findings()]
 
     def _not_read(self) -> Iterator[Finding]:
-        brokers = [each for site in self.sites.values() for each in site.values()]
+        brokers = [broker for site in self.sites.values() for broker in site.values()]
         errors = [broker.error for broker in brokers if isinstance(broker, Silent)]
         unread = [error.unread for error in errors if isinstance(error, SilentAndUnread)]
         unread += [broker.unread for broker in brokers if isinstance(broker, BrokerView) and broker.lock is None]
@@ -236,7 +236,7 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
 
     def _nobody(self) -> Iterator[Finding]:
         """Find that nobody holds the store, or that a broker takes it: a waiting broker has no management to say so."""
-        brokers = [each for site in self.sites.values() for each in site.values()]
+        brokers = [broker for site in self.sites.values() for broker in site.values()]
         views = [view for site in self.sites for view in self.views(site)]
         if len(views) < len(brokers) or any(view.answered for view in views):
             return
@@ -263,7 +263,10 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
 
         lost = super().as_if_lost(site)
         sites = {
-            name: {pair: lost.sites[name][pair] if isinstance(each, Silent) else each for pair, each in brokers.items()}
+            name: {
+                pair: lost.sites[name][pair] if isinstance(broker, Silent) else broker
+                for pair, broker in brokers.items()
+            }
             for name, brokers in self.sites.items()
         }
         return type(self)(sites, workloads=lost.workloads).changed(after)

@@ -121,54 +121,61 @@ class Beside:
         goes_on = self.already or self.move.ask.operation in _SAFE
         return twice(workloads, Severity.WARNING if goes_on else Severity.ERROR)
 
-    def of(self, each: WorkloadSnapshot) -> Iterator[Finding]:
-        operation, at_source = self.move.ask.operation, each.site == self.move.source
-        if each.runs is not None:
-            yield from misplaced(each, self.roles)
+    def of(self, workload: WorkloadSnapshot) -> Iterator[Finding]:
+        operation, at_source = self.move.ask.operation, workload.site == self.move.source
+        if workload.runs is not None:
+            yield from misplaced(workload, self.roles)
         elif operation == FAILOVER and at_source:
-            yield _lost(each, self.move, self.roles)
+            yield _lost(workload, self.move, self.roles)
         elif operation != QUIESCE or at_source:
-            yield unread(each, Severity.ERROR if operation in _MUST_READ else Severity.WARNING)
+            yield unread(workload, Severity.ERROR if operation in _MUST_READ else Severity.WARNING)
 
     def named(self, workloads: Sequence[WorkloadSnapshot]) -> Iterator[Check]:
         """The checks by their names, with what was read for each."""
-        for each in workloads:
-            reading = ", ".join(filter(None, (each.state, each.detail)))
+        for state in workloads:
+            reading = ", ".join(filter(None, (state.state, state.detail)))
             yield Check(
-                f"it can be told whether {each.name} runs",
-                each.site,
-                None if each.runs is None else reading,
-                list(self.of(each)),
+                f"it can be told whether {state.name} runs",
+                state.site,
+                None if state.runs is None else reading,
+                list(self.of(state)),
             )
         for name in dict.fromkeys(workload.name for workload in workloads if workload.singleton):
             both = [workload for workload in workloads if workload.name == name]
-            reading = ", ".join(f"{each.site} {each.state}" for each in both)
-            known = all(each.runs is not None for each in both)
+            reading = ", ".join(f"{workload.site} {workload.state}" for workload in both)
+            known = all(workload.runs is not None for workload in both)
             yield Check("a singleton runs at one site only", name, reading if known else None, list(self.twice(both)))
 
 
-def _lost(each: WorkloadSnapshot, move: Move, roles: Mapping[str, Role]) -> Finding:
+def _lost(workload: WorkloadSnapshot, move: Move, roles: Mapping[str, Role]) -> Finding:
     """A lost site's workload that cannot be asked: the workload may run there still, or again when the site is back."""
-    if each.singleton and not is_gone(each, move, roles[move.source]):
-        return found("DR-WORK-007.singleton", name=each.name, site=move.source, target=move.target)
-    return found("DR-WORK-007", name=each.name, site=move.source)
+    if workload.singleton and not is_gone(workload, move, roles[move.source]):
+        return found("DR-WORK-007.singleton", name=workload.name, site=move.source, target=move.target)
+    return found("DR-WORK-007", name=workload.name, site=move.source)
 
 
-def is_gone(each: WorkloadSnapshot, move: Move, role: Role) -> bool:
+def is_gone(workload: WorkloadSnapshot, move: Move, role: Role) -> bool:
     """Say whether an unread workload of a lost site is known not to run: somebody gave the word for that site, or it is
     down and the workload's own address refuses too. A workload may have a host of its own, which the death of a broker
     does not end."""
     return (move.ask.presume_down == move.source and move.ask.reason is not None) or (
-        role is Role.DOWN and each.refuses
+        role is Role.DOWN and workload.refuses
     )
 
 
-def did_not_stop(each: WorkloadSnapshot, why: str) -> Finding:
-    return found("DR-WORK-003", name=each.name, site=each.site, why=why)
+def did_not_stop(workload: WorkloadSnapshot, why: str) -> Finding:
+    return found("DR-WORK-003", name=workload.name, site=workload.site, why=why)
 
 
-def did_not_start(each: WorkloadSnapshot, why: str) -> Finding:
-    return found("DR-WORK-004", state=each.state, site=each.site, why=why, name=each.name, starting=starting(each))
+def did_not_start(workload: WorkloadSnapshot, why: str) -> Finding:
+    return found(
+        "DR-WORK-004",
+        state=workload.state,
+        site=workload.site,
+        why=why,
+        name=workload.name,
+        starting=starting(workload),
+    )
 
 
 S = TypeVar("S", bound=Snapshot)
@@ -196,29 +203,31 @@ class RecipeWithWorkloads(Generic[S]):
         states: dict[str, Any] = {**self._bare.baseline(snapshot)}
         for site in snapshot.roles:
             ran = {
-                each.name: [part for part, state in each.parts.items() if state is PartState.RUNNING]
-                for each in _at(snapshot, site)
-                if each.runs is not None
+                workload.name: [part for part, state in workload.parts.items() if state is PartState.RUNNING]
+                for workload in _at(snapshot, site)
+                if workload.runs is not None
             }
             if ran:
                 states[site] = {**states.get(site, {}), OF_SITE: {"workloads": ran}}
         return states
 
     def basis(self, snapshot: S) -> Mapping[str, Json]:
-        states: Json = {site: {each.name: each.state for each in _at(snapshot, site)} for site in snapshot.roles}
+        states: Json = {
+            site: {workload.name: workload.state for workload in _at(snapshot, site)} for site in snapshot.roles
+        }
         return {**self._bare.basis(snapshot), "workloads": states}
 
     def why_not(self, snapshot: S, move: Move) -> Sequence[Finding]:
         findings = [*self.against(snapshot, move), *self._bare.why_not(snapshot, move)]
-        return sorted(findings, key=lambda each: each.severity is not Severity.ERROR)
+        return sorted(findings, key=lambda finding: finding.severity is not Severity.ERROR)
 
     def against(self, snapshot: S, move: Move) -> Sequence[Finding]:
         beside, moving = self._beside(snapshot, move), self._moving(snapshot, move.ask)
-        return [*beside.twice(moving), *(finding for each in moving for finding in beside.of(each))]
+        return [*beside.twice(moving), *(finding for workload in moving for finding in beside.of(workload))]
 
     def checks(self, snapshot: S, move: Move) -> Sequence[Check]:
-        mine = self._beside(snapshot, move).named(self._moving(snapshot, move.ask))
-        return [*mine, *self._bare.checks(snapshot, move)]
+        own = self._beside(snapshot, move).named(self._moving(snapshot, move.ask))
+        return [*own, *self._bare.checks(snapshot, move)]
 
     def _beside(self, snapshot: S, move: Move) -> Beside:
         part = part_of(snapshot, move.ask)
@@ -231,8 +240,8 @@ class RecipeWithWorkloads(Generic[S]):
         return None if waits else self._bare.holds_already(snapshot, move)
 
     def not_replicated(self, snapshot: S, move: Move) -> Sequence[str]:
-        at_target = {each.name for each in _at(snapshot, move.target)}
-        alone = [each.name for each in _at(snapshot, move.source) if each.name not in at_target]
+        at_target = {workload.name for workload in _at(snapshot, move.target)}
+        alone = [workload.name for workload in _at(snapshot, move.source) if workload.name not in at_target]
         lacks = [f"workloads that {move.target} has none of: {', '.join(alone)}"] if alone else []
         return [*self._bare.not_replicated(snapshot, move), *(lacks if move.ask.operation in MOVING else ())]
 
@@ -273,15 +282,19 @@ class RecipeWithWorkloads(Generic[S]):
         ]
 
     def _at(self, snapshot: S, ask: Ask, site: str) -> list[tuple[Workload, WorkloadSnapshot]]:
-        return [(self._workloads[site, each.name], each) for each in self._moving(snapshot, ask) if each.site == site]
+        return [
+            (self._workloads[site, workload.name], workload)
+            for workload in self._moving(snapshot, ask)
+            if workload.site == site
+        ]
 
     def _stops(self, snapshot: S, ask: Ask, site: str, *, alone: bool = False) -> list[Call]:
         """Stop parts that were not seen to be stopped; a workload that was not read has no known parts. Workloads that
         run while a site serves `alone` are stopped by a call of their own."""
         return [
             _by_itself(switch(site, workload, part, Goal.STOP), state)
-            for workload, each in self._at(snapshot, ask, site)
-            for part, state in each.parts.items()
+            for workload, read in self._at(snapshot, ask, site)
+            for part, state in read.parts.items()
             if state is not PartState.STOPPED and workload.alone is alone
         ]
 
@@ -289,11 +302,11 @@ class RecipeWithWorkloads(Generic[S]):
         """Start what was not seen to run, or what a return stops first. Without a look a route's full name is not
         known."""
         return [
-            _by_itself(switch(site, workload, part, Goal.START), each.parts.get(part))
-            for workload, each in self._at(snapshot, ask, site)
-            for part in each.parts or (() if isinstance(workload, CamelRoutes) else (workload.name,))
+            _by_itself(switch(site, workload, part, Goal.START), state.parts.get(part))
+            for workload, state in self._at(snapshot, ask, site)
+            for part in state.parts or (() if isinstance(workload, CamelRoutes) else (workload.name,))
             if (not workload.alone or ask.operation == FAILOVER)
-            and (ask.operation in REINSTATING or each.parts.get(part) is not PartState.RUNNING)
+            and (ask.operation in REINSTATING or state.parts.get(part) is not PartState.RUNNING)
         ]
 
     def _back(self, move: Move, snapshot: S, goal: Goal, site: str) -> list[Call]:
@@ -302,9 +315,9 @@ class RecipeWithWorkloads(Generic[S]):
         ran: Mapping[str, Sequence[str]] = before.get(OF_SITE, {}).get("workloads", {})
         return [
             switch(site, workload, part, goal)
-            for workload, each in self._at(snapshot, move.ask, site)
-            for part in each.parts
-            if each.name in ran and (part in ran[each.name]) is (goal is Goal.START)
+            for workload, state in self._at(snapshot, move.ask, site)
+            for part in state.parts
+            if state.name in ran and (part in ran[state.name]) is (goal is Goal.START)
         ]
 
 

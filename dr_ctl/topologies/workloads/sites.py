@@ -278,7 +278,7 @@ class WorkloadSites:
         times = [max(min(read_s, self._left_s.get(site, read_s)), least_s) for site, _ in keys]
         looks = [partial(self._look, key, timeout_s) for key, timeout_s in zip(keys, times, strict=True)]
         answers = together(looks, "workload", most=_AT_ONCE)
-        for site in {each.site for each in answers if each.silent is not None} & self._left_s.keys():
+        for site in {workload.site for workload in answers if workload.silent is not None} & self._left_s.keys():
             self._left_s[site] = max(self._left_s[site] - (growing_s() - began), 0.0)
         return answers
 

@@ -68,8 +68,8 @@ class DriverWithWorkloads(Generic[S]):
         bare = without_mine(step)
         back = self._bare.undo(bare, move, context) if bare.inverse else NotNeeded("as it was")
         both = (back, self._brought_back(mine(step.inverse), move, context))
-        if failed := [each for each in both if not isinstance(each, Done | NotNeeded)]:
-            return replace(failed[0], text="; ".join(each.text for each in failed), evidence=back.evidence)
+        if failed := [outcome for outcome in both if not isinstance(outcome, Done | NotNeeded)]:
+            return replace(failed[0], text="; ".join(outcome.text for outcome in failed), evidence=back.evidence)
         return both[1] if isinstance(back, NotNeeded) else back
 
     # Before a step of the topology.
@@ -92,14 +92,14 @@ class DriverWithWorkloads(Generic[S]):
             return None
         units = self._bare.observe().units if move.ask.units is not None else ()
         workloads = self._sites.workloads.items()
-        keys = [key for key, each in workloads if key[0] == move.source and concerned(each, move.ask, units)]
-        left = [each for each in self._sites.look_at(*keys) if each.runs is not False]
+        keys = [key for key, workload in workloads if key[0] == move.source and concerned(workload, move.ask, units)]
+        left = [workload for workload in self._sites.look_at(*keys) if workload.runs is not False]
         if not left or part_of(self._bare.observe(), move.ask).roles[move.source] is Role.SERVING:
             return None
         return Refused.of(
             found(
                 "DR-WORK-008",
-                workloads=some([f"{each.name} is {each.state} at {each.site}" for each in left]),
+                workloads=some([f"{workload.name} is {workload.state} at {workload.site}" for workload in left]),
                 source=move.source,
             )
         )
@@ -109,7 +109,7 @@ class DriverWithWorkloads(Generic[S]):
         if step.verb != "check":
             return outcome
         findings = self._recipe.against(replace(self._bare.observe(), workloads=self._sites.look()), move)
-        against = tuple(each for each in findings if each.severity is Severity.ERROR)
+        against = tuple(finding for finding in findings if finding.severity is Severity.ERROR)
         return Refused(against[0].text, findings=against, code=ExitCode.PRECHECK_FAILED) if against else outcome
 
     # After it.

@@ -22,12 +22,12 @@ from dr_ctl_lab.lab.artemis.group import GROUP, OF_NODES
 from dr_ctl_lab.lab.artemis.mirror import profile
 from dr_ctl_lab.lab.clients.client import ID_HEADER, Speaks
 from dr_ctl_lab.lab.distribution import ARTEMIS
-from dr_ctl_lab.lab.make import IdsAt
+from dr_ctl_lab.lab.spec import IdsAt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dr_ctl_lab.lab.make import Make, Options
+    from dr_ctl_lab.lab.spec import BrokerSpec, Options
     from dr_ctl_lab.lab.state import SiteState
 
 CLIENTS, BRIDGE, AGENT = "app", "bridge", "agent"  # roles
@@ -71,11 +71,11 @@ def own(site: str) -> str:
     return f"{ORIGIN} = '{site}' OR {ORIGIN} IS NULL"
 
 
-def configured(xml: str, make: Make) -> str:
+def configured(xml: str, spec: BrokerSpec) -> str:
     """Turn the stock broker.xml into that of one of two sites that copy to each other."""
-    peer = make.peer.name
-    copied = [*(name for name in make.queues if create.plain(name)), IDS]
-    xml = re.sub(r"<acceptors>.*?</acceptors>", lambda _: _listeners(make, copied), xml, count=1, flags=re.DOTALL)
+    peer = spec.peer.name
+    copied = [*(name for name in spec.queues if create.plain(name)), IDS]
+    xml = re.sub(r"<acceptors>.*?</acceptors>", lambda _: _listeners(spec, copied), xml, count=1, flags=re.DOTALL)
     xml = re.sub(
         r'<security-setting match="#">.*?</security-setting>',
         lambda found: _permissions(found.group()),
@@ -89,16 +89,16 @@ def configured(xml: str, make: Make) -> str:
         for name in copied
     )
     told = f'\n         <address name="{IDS}"><anycast><queue name="{IDS}"/></anycast></address>'
-    xml = re.sub(r"<addresses>", lambda _: f"<addresses>{create.queues(make)}{buffers}{told}", xml, count=1)
+    xml = re.sub(r"<addresses>", lambda _: f"<addresses>{create.queues(spec)}{buffers}{told}", xml, count=1)
     return create.disk(xml)
 
 
-def _listeners(make: Make, copied: Sequence[str]) -> str:
-    site = make.site
+def _listeners(spec: BrokerSpec, copied: Sequence[str]) -> str:
+    site = spec.site
     ports = site.ports
     return f"""<journal-buffer-timeout>{SYNC_NS}</journal-buffer-timeout>
 
-      <connectors>{"".join(_connector(*each) for each in zip(_ways(make), make.link_uris, strict=True))}
+      <connectors>{"".join(_connector(*each) for each in zip(_ways(spec), spec.link_uris, strict=True))}
       </connectors>
 
       <acceptors>
@@ -107,16 +107,16 @@ def _listeners(make: Make, copied: Sequence[str]) -> str:
          <acceptor name="agents">tcp://127.0.0.1:{ports["agents"]}?protocols=STOMP</acceptor>
       </acceptors>
 
-      <bridges>{"".join(_bridge(make, name) for name in copied)}
+      <bridges>{"".join(_bridge(spec, name) for name in copied)}
       </bridges>
 
       <diverts>{"".join(_divert(site.name, name) for name in copied)}
       </diverts>"""
 
 
-def _ways(make: Make) -> list[str]:
+def _ways(spec: BrokerSpec) -> list[str]:
     """The names of the connectors to the peer, one to each of its nodes."""
-    return [make.peer.name, *(f"{make.peer.name}.{node}" for node in range(2, len(make.link_uris) + 1))]
+    return [spec.peer.name, *(f"{spec.peer.name}.{node}" for node in range(2, len(spec.link_uris) + 1))]
 
 
 def _connector(name: str, uri: str) -> str:
@@ -124,10 +124,10 @@ def _connector(name: str, uri: str) -> str:
          <connector name="{name}">{uri}</connector>"""
 
 
-def _bridge(make: Make, address: str) -> str:
-    site, peer = make.site, make.peer.name
-    refs = "".join(f"<connector-ref>{name}</connector-ref>" for name in _ways(make))
-    known = {key: value for key, value in BRIDGED.items() if key != WAITS or make.version >= WAITS_SINCE}
+def _bridge(spec: BrokerSpec, address: str) -> str:
+    site, peer = spec.site, spec.peer.name
+    refs = "".join(f"<connector-ref>{name}</connector-ref>" for name in _ways(spec))
+    known = {key: value for key, value in BRIDGED.items() if key != WAITS or spec.version >= WAITS_SINCE}
     told = "".join(f"\n            <{key}>{json.dumps(value)}</{key}>" for key, value in known.items())
     return f"""
          <bridge name={quoteattr(bridge(peer, address))}>

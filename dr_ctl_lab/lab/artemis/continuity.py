@@ -22,7 +22,7 @@ from dr_ctl_lab.lab.distribution import Coordinates
 from dr_ctl_lab.lab.state import ADMIN
 
 if TYPE_CHECKING:
-    from dr_ctl_lab.lab.make import Make, Options
+    from dr_ctl_lab.lab.spec import BrokerSpec, Options
 
 ARTEMIS: Final = Coordinates("org.apache.activemq", "apache-artemis", "2.11.0")
 JAR: Final = "DR_CTL_CONTINUITY_JAR"
@@ -53,10 +53,10 @@ def options(told: Options) -> Options:
     return {**known, "plugin": find_jar(known.get("plugin"))}
 
 
-def create_with_plugin(home: Path, instance: Path, make: Make) -> None:
-    create(home, instance, make, memory=None, profile=profile, configured=configured)
+def create_with_plugin(home: Path, instance: Path, spec: BrokerSpec) -> None:
+    create(home, instance, spec, memory=None, profile=profile, configured=configured)
     (instance / "lib").mkdir(exist_ok=True)
-    shutil.copy(make.options["plugin"], instance / "lib")
+    shutil.copy(spec.options["plugin"], instance / "lib")
 
 
 def profile(text: str) -> str:
@@ -66,12 +66,12 @@ def profile(text: str) -> str:
     return f'{text}\nJAVA_ARGS="$JAVA_ARGS {OPENED}"\n'
 
 
-def configured(xml: str, make: Make) -> str:
+def configured(xml: str, spec: BrokerSpec) -> str:
     """Turn the stock broker.xml into that of one site with the plugin in it.
 
     Clients and the peer's bridges have acceptors of their own: the plugin stops the first kind only.
     """
-    site, peer = make.site, make.peer
+    site, peer = spec.site, spec.peer
     acceptors = f"""<acceptors>
          <acceptor name="clients">tcp://127.0.0.1:{site.ports["clients"]}?protocols={PROTOCOLS}</acceptor>
          <acceptor name="mirror">tcp://127.0.0.1:{site.ports["mirror"]}?protocols=CORE,AMQP</acceptor>
@@ -80,8 +80,8 @@ def configured(xml: str, make: Make) -> str:
 
       <connectors>
          <connector name="local">vm://1</connector>
-         <connector name="peer">{make.link_uris[0]}</connector>
-      </connectors>{forwarding(make)}"""
+         <connector name="peer">{spec.link_uris[0]}</connector>
+      </connectors>{forwarding(spec)}"""
     told = {
         "site-id": site.name,
         "local-username": ADMIN,
@@ -112,7 +112,7 @@ def configured(xml: str, make: Make) -> str:
    </core>"""
     xml = re.sub(r"<acceptors>.*?</acceptors>", lambda _: acceptors, xml, count=1, flags=re.DOTALL)
     xml = re.sub(r'(type="(?!delete)[A-Za-z]+" roles=)"amq"', r'\1"amq,apps"', xml)
-    xml = re.sub(r"<addresses>", lambda _: f"<addresses>{outflows(make)}{queues(make)}", xml, count=1)
+    xml = re.sub(r"<addresses>", lambda _: f"<addresses>{outflows(spec)}{queues(spec)}", xml, count=1)
     xml = re.sub(r"</core>", lambda _: plugin, xml, count=1)
     xml = re.sub(
         r"<persistence-enabled>", "<persist-id-cache>true</persist-id-cache>\n      <persistence-enabled>", xml
@@ -120,10 +120,10 @@ def configured(xml: str, make: Make) -> str:
     return disk(xml)
 
 
-def outflows(make: Make) -> str:
+def outflows(spec: BrokerSpec) -> str:
     """The outflows of messages, which the plugin would make itself, each before its queue. Its own are MULTICAST, and
     lose each AMQP message that says it is for a queue, as clients of JMS over AMQP mark theirs."""
-    names = [f"{name}.out.mirror" for name in ("DLQ", "ExpiryQueue", *make.queues) if plain(name)]
+    names = [f"{name}.out.mirror" for name in ("DLQ", "ExpiryQueue", *spec.queues) if plain(name)]
     return "".join(
         f"\n         <address name={quoteattr(name)}><anycast><queue name={quoteattr(name)}/></anycast></address>"
         for name in names

@@ -14,7 +14,7 @@ from dr_ctl_lab.lab import daemons
 from dr_ctl_lab.lab.artemis.admin import jolokia
 from dr_ctl_lab.lab.artemis.group import grouped
 from dr_ctl_lab.lab.clients.client import FORWARDED, Speaks, address_of, is_subscription, name_of
-from dr_ctl_lab.lab.make import Kind
+from dr_ctl_lab.lab.spec import Kind
 from dr_ctl_lab.lab.state import ADMIN, APP
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from dr_ctl_lab.lab.make import Make, Options
+    from dr_ctl_lab.lab.spec import BrokerSpec, Options
     from dr_ctl_lab.lab.state import SiteState
 
 CREATE_TIMEOUT_S = 60
@@ -37,31 +37,31 @@ LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 FOREIGN = {"JAVA_ARGS", "JAVA_ARGS_APPEND", "DEBUG_ARGS", "ARTEMIS_HOME", "ARTEMIS_INSTANCE", "ARTEMIS_DATA_DIR"}
 
 
-def memory(make: Make) -> str:
+def memory(spec: BrokerSpec) -> str:
     """Enough for a lab's load and for its queues: a queue takes a tenth of a megabyte."""
-    return f"{512 + len(make.queues) // 8}M"
+    return f"{512 + len(spec.queues) // 8}M"
 
 
 def create(
     home: Path,
     instance: Path,
-    make: Make,
+    spec: BrokerSpec,
     *,
-    memory: Callable[[Make], str] | None,
+    memory: Callable[[BrokerSpec], str] | None,
     profile: Callable[[str], str],
-    configured: Callable[[str, Make], str],
+    configured: Callable[[str, BrokerSpec], str],
     clients_role: str = "apps",
 ) -> None:
     """Make the broker's instance directory. `memory` is what `artemis create` is told of its heap, where it can be told
     that; `profile` and `configured` change the start-up options and the broker.xml that it writes. A user of the kind
     has the role of his name. EnvironmentFault where it fails."""
-    site = make.site
+    site = spec.site
     argv = [
         str(home / "bin" / "artemis"), "create", str(instance), "--silent", "--name", site.broker,
         "--user", ADMIN, "--password", "replaced", "--role", "amq", "--require-login",
         "--host", "127.0.0.1", "--http-host", "127.0.0.1", "--http-port", str(site.ports["http"]), "--relax-jolokia",
         "--default-port", str(site.ports["clients"]), "--no-autotune", "--nio",
-        *(("--java-memory", memory(make)) if memory is not None else ()),
+        *(("--java-memory", memory(spec)) if memory is not None else ()),
         "--no-hornetq-acceptor", "--no-mqtt-acceptor", "--no-amqp-acceptor", "--no-stomp-acceptor",
     ]  # fmt: skip
     try:
@@ -88,8 +88,8 @@ def create(
     )
     stock = (etc / "artemis.profile").read_text()
     _write(etc / "artemis.profile", profile(re.sub(r"-Xms\d+[MG]", "-Xms128M", stock)))
-    xml = grouped(configured((etc / "broker.xml").read_text(), make), make)
-    _write(etc / "broker.xml", make.edit(xml) if make.edit else xml)
+    xml = grouped(configured((etc / "broker.xml").read_text(), spec), spec)
+    _write(etc / "broker.xml", spec.edit(xml) if spec.edit else xml)
 
 
 def start(instance: Path) -> daemons.Process:
@@ -118,8 +118,8 @@ def only(options: Options, known: Iterable[str], topology: str) -> Options:
     return options
 
 
-def links_at_boot(make: Make) -> bool:
-    starts: bool = make.options.get("link_auto_start", {}).get(make.site.name, True)
+def links_at_boot(spec: BrokerSpec) -> bool:
+    starts: bool = spec.options.get("link_auto_start", {}).get(spec.site.name, True)
     return starts
 
 
@@ -128,19 +128,19 @@ def plain(name: str) -> bool:
     return PLAIN_QUEUE.fullmatch(name) is not None
 
 
-def queues(make: Make) -> str:
+def queues(spec: BrokerSpec) -> str:
     """The queues that stand in broker.xml, those that subscribers share among them, and where MQTT reaches them."""
-    kinds = {name: "multicast" if is_subscription(name) else "anycast" for name in make.queues if plain(name)}
+    kinds = {name: "multicast" if is_subscription(name) else "anycast" for name in spec.queues if plain(name)}
     return "".join(
         f"\n         <address name={quoteattr(address_of(name))}>"
         f"<{kind}><queue name={quoteattr(name_of(name))}/></{kind}></address>"
         for name, kind in kinds.items()
     ) + "".join(
-        f"\n         <address name={quoteattr(FORWARDED + name)}><multicast/></address>" for name in make.forwards
+        f"\n         <address name={quoteattr(FORWARDED + name)}><multicast/></address>" for name in spec.forwards
     )
 
 
-def forwarding(make: Make) -> str:
+def forwarding(spec: BrokerSpec) -> str:
     """Diverts that bring what is published with MQTT into the queues."""
     diverts = "".join(
         f"""
@@ -150,7 +150,7 @@ def forwarding(make: Make) -> str:
             <exclusive>true</exclusive>
             <routing-type>ANYCAST</routing-type>
          </divert>"""
-        for name in make.forwards
+        for name in spec.forwards
     )
     return f"""
 

@@ -6,13 +6,13 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl_lab.lab.make import Group
+from dr_ctl_lab.lab.spec import Group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dr_ctl_lab.lab.make import Make
+    from dr_ctl_lab.lab.spec import BrokerSpec
 
 # What the first node is told, and what the others are.
 SHARED: Final = (
@@ -27,14 +27,14 @@ OF_NODES: Final = re.compile(r"own$|other-\d+$")  # the names of connectors betw
 STARTS, WAITS = "AMQ221000", "AMQ221034"  # in the log: the first node starts; it waits for its store
 
 
-def grouped(xml: str, make: Make) -> str:
+def grouped(xml: str, spec: BrokerSpec) -> str:
     """With the nodes' own listener. That of clients opens at every start, or a takeover would serve nobody."""
-    if not make.nodes:
+    if not spec.nodes:
         return xml
-    store = str(make.store)
-    own, *others = sorted(make.nodes, key=lambda node: node.node != make.site.node)
-    policy = (REPLICATED if make.replicates else SHARED)[make.site is not make.nodes[0]]
-    if not make.replicates:
+    store = str(spec.store)
+    own, *others = sorted(spec.nodes, key=lambda node: node.node != spec.site.node)
+    policy = (REPLICATED if spec.replicates else SHARED)[spec.site is not spec.nodes[0]]
+    if not spec.replicates:
         xml = re.sub(r"(-directory>)data/", lambda start: f"{start[1]}{store}/", xml)
     xml = xml.replace(";autoStart=false", "")
     ports = [node.ports["cluster"] for node in (own, *others)]

@@ -28,7 +28,7 @@ from dr_ctl_lab.lab.distribution import ARTEMIS
 from dr_ctl_lab.lab.state import ADMIN
 
 if TYPE_CHECKING:
-    from dr_ctl_lab.lab.make import Make, Options
+    from dr_ctl_lab.lab.spec import BrokerSpec, Options
 
 WARNS: Final = (2, 38)  # the first version that says what no acknowledgement was found for
 
@@ -42,32 +42,32 @@ def profile(text: str) -> str:
     return text.replace("-XX:+UseStringDeduplication ", "").replace("-XX:+UseG1GC", LIGHT)
 
 
-def configured(xml: str, make: Make) -> str:
+def configured(xml: str, spec: BrokerSpec) -> str:
     """Turn the stock broker.xml into that of one side of a mirrored pair.
 
     The clients' acceptor boots closed, so that a site that comes back never serves by itself; the mirror has its own,
     which stays open through a fence. Clients have another role than the mirror, so that they can be kept out alone.
     """
-    site = make.site
+    site = spec.site
     listener = (
         f'\n         <acceptor name="admin-listener">tcp://127.0.0.1:{site.ports["listener"]}?protocols=CORE,AMQP,STOMP</acceptor>'
-        if make.options.get("admin_listener")
+        if spec.options.get("admin_listener")
         else ""
     )
-    warns = "<mirror-ack-manager-warn-unacked>true</mirror-ack-manager-warn-unacked>" if make.version >= WARNS else ""
+    warns = "<mirror-ack-manager-warn-unacked>true</mirror-ack-manager-warn-unacked>" if spec.version >= WARNS else ""
     acceptors = f"""<acceptors>
          <acceptor name="clients">tcp://127.0.0.1:{site.ports["clients"]}?protocols={PROTOCOLS};autoStart=false</acceptor>
          <acceptor name="mirror">tcp://127.0.0.1:{site.ports["mirror"]}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>{listener}
       </acceptors>
 
       <broker-connections>
-         <amqp-connection uri="{"#".join(make.link_uris)}" name="{make.peer.name}" user="{ADMIN}" password="{make.peer.admin_password}"
-                          retry-interval="500" reconnect-attempts="-1" auto-start="{str(links_at_boot(make)).lower()}">
+         <amqp-connection uri="{"#".join(spec.link_uris)}" name="{spec.peer.name}" user="{ADMIN}" password="{spec.peer.admin_password}"
+                          retry-interval="500" reconnect-attempts="-1" auto-start="{str(links_at_boot(spec)).lower()}">
             <mirror message-acknowledgements="true" queue-creation="true" queue-removal="true" durable="true" sync="false"
                     address-filter="!dr-ctl."/>
          </amqp-connection>
       </broker-connections>
-      {warns}{forwarding(make)}"""  # noqa: E501 - read as XML
+      {warns}{forwarding(spec)}"""  # noqa: E501 - read as XML
     xml = re.sub(r"<acceptors>.*?</acceptors>", lambda _: acceptors, xml, count=1, flags=re.DOTALL)
     xml = re.sub(
         r'<security-setting match="#">.*?</security-setting>',
@@ -76,7 +76,7 @@ def configured(xml: str, make: Make) -> str:
         count=1,
         flags=re.DOTALL,
     )
-    xml = re.sub(r"<addresses>", lambda _: f"<addresses>{queues(make)}", xml, count=1)
+    xml = re.sub(r"<addresses>", lambda _: f"<addresses>{queues(spec)}", xml, count=1)
     return disk(xml)
 
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl_lab.lab.classic import create
 from dr_ctl_lab.lab.classic.admin import network
-from dr_ctl_lab.lab.make import Group
+from dr_ctl_lab.lab.spec import Group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dr_ctl_lab.lab.make import Make, Options
+    from dr_ctl_lab.lab.spec import BrokerSpec, Options
     from dr_ctl_lab.lab.state import SiteState
 
 # A message that came over no network has no broker path. To a selector that is the word "null": IS NULL is never true.
@@ -37,31 +37,31 @@ def copies(peer: str, told: Options) -> str:
     return ONE_WAY if "one_way" in told else f"{{queue}}.to-{peer}"
 
 
-def ships(make: Make) -> bool:
+def ships(spec: BrokerSpec) -> bool:
     """Whether this site copies to its peer at all."""
-    one_way = make.options.get("one_way")
-    return one_way is None or one_way == make.site.name
+    one_way = spec.options.get("one_way")
+    return one_way is None or one_way == spec.site.name
 
 
-def starts(make: Make) -> bool:
-    auto: bool = make.options.get("link_auto_start", {}).get(make.site.name, True)
-    return ships(make) and auto
+def starts(spec: BrokerSpec) -> bool:
+    auto: bool = spec.options.get("link_auto_start", {}).get(spec.site.name, True)
+    return ships(spec) and auto
 
 
-def joined(instance: Path, make: Make) -> create.Joined:
+def joined(instance: Path, spec: BrokerSpec) -> create.Joined:
     del instance
-    leaving = copies(make.peer.name, make.options)
-    arriving = copies(make.site.name, make.options)
-    composites = [_leaving(name, leaving.format(queue=name)) for name in make.queues] if ships(make) else []
-    if make.options.get("one_way") != make.site.name:
-        composites += [_arriving(arriving.format(queue=name), name) for name in make.queues]
-    shipped = [leaving.format(queue=name) for name in make.queues]
+    leaving = copies(spec.peer.name, spec.options)
+    arriving = copies(spec.site.name, spec.options)
+    composites = [_leaving(name, leaving.format(queue=name)) for name in spec.queues] if ships(spec) else []
+    if spec.options.get("one_way") != spec.site.name:
+        composites += [_arriving(arriving.format(queue=name), name) for name in spec.queues]
+    shipped = [leaving.format(queue=name) for name in spec.queues]
     return create.Joined(
-        store=create.kahadb(make),
+        store=create.kahadb(spec),
         composites="".join(composites),
-        network=_network(make, shipped) if ships(make) else "",
-        stopped=(network(make.peer.name),) if ships(make) and not starts(make) else (),
-        boots_open=make.options["boots_open"] or bool(make.nodes),
+        network=_network(spec, shipped) if ships(spec) else "",
+        stopped=(network(spec.peer.name),) if ships(spec) and not starts(spec) else (),
+        boots_open=spec.options["boots_open"] or bool(spec.nodes),
     )
 
 
@@ -79,16 +79,16 @@ def _arriving(copy: str, queue: str) -> str:
       </forwardTo></compositeQueue>"""
 
 
-def _network(make: Make, shipped: Sequence[str]) -> str:
+def _network(spec: BrokerSpec, shipped: Sequence[str]) -> str:
     """A static bridge ships what is named here and nothing else, whoever asks for it at the peer."""
     again = "initialReconnectDelay=200&amp;maxReconnectDelay=500&amp;useExponentialBackOff=false"
-    kind = "masterslave" if len(make.link_uris) > 1 else "static"
-    uris = [f"{uri}?wireFormat.maxInactivityDuration=5000" for uri in make.link_uris]
+    kind = "masterslave" if len(spec.link_uris) > 1 else "static"
+    uris = [f"{uri}?wireFormat.maxInactivityDuration=5000" for uri in spec.link_uris]
     included = "".join(f'\n        <queue physicalName="{name}"/>' for name in shipped)
     return f"""
     <networkConnectors>
-      <networkConnector name="{network(make.peer.name)}" duplex="false" networkTTL="1" staticBridge="true"
-                        userName="{create.BRIDGE}" password="{make.site.others[create.BRIDGE]}"
+      <networkConnector name="{network(spec.peer.name)}" duplex="false" networkTTL="1" staticBridge="true"
+                        userName="{create.BRIDGE}" password="{spec.site.others[create.BRIDGE]}"
                         uri="{kind}:({",".join(uris)})?{again}">
         <staticallyIncludedDestinations>{included}
         </staticallyIncludedDestinations>

@@ -19,14 +19,14 @@ from dr_ctl_lab.lab.clients.traits import Odd
 from dr_ctl_lab.lab.dialect import CLASSIC
 from dr_ctl_lab.lab.distribution import CLASSIC as ARCHIVE
 from dr_ctl_lab.lab.distribution import Coordinates
-from dr_ctl_lab.lab.make import Kind
+from dr_ctl_lab.lab.spec import Kind
 from dr_ctl_lab.lab.state import ADMIN, APP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from dr_ctl_lab.lab.make import Make, Options
+    from dr_ctl_lab.lab.spec import BrokerSpec, Options
     from dr_ctl_lab.lab.state import SiteState
 
 DISTRIBUTION: Final = Coordinates("org.apache.activemq", ARCHIVE, "5.18.3")
@@ -78,27 +78,27 @@ def options(told: Options, *, also: Iterable[str], topology: str) -> Options:
     return {"browse_page": BROWSE_PAGE, "jolokia": True, "boots_open": False, **told}
 
 
-def create(home: Path, instance: Path, make: Make, *, joined: Callable[[Path, Make], Joined]) -> None:
+def create(home: Path, instance: Path, spec: BrokerSpec, *, joined: Callable[[Path, BrokerSpec], Joined]) -> None:
     """Make a broker's directory. UsageError where a queue's name is none that a bean can have as it is."""
-    if odd := [name for name in make.queues if PLAIN_QUEUE.fullmatch(name) is None]:
+    if odd := [name for name in spec.queues if PLAIN_QUEUE.fullmatch(name) is None]:
         raise UsageError(f"{odd[0]!r}: a queue of Classic brokers is named with letters, digits, dots, - and _ here")
     conf, web = instance / "conf", _has_web_server(home)
     for name in ("data", "tmp"):
         (instance / name).mkdir(parents=True)
     if web:
         shutil.copytree(home / "conf", conf)
-        _write(conf / "jetty-realm.properties", f"{ADMIN}: {make.site.admin_password}, admin\n")
+        _write(conf / "jetty-realm.properties", f"{ADMIN}: {spec.site.admin_password}, admin\n")
         jetty = conf / "jetty.xml"
         _write(jetty, without_console(jetty.read_text()))
     else:
         conf.mkdir()
         _write(conf / "log4j2.properties", LOGGING)
-    if not web or "policy" in make.options:
-        _write(conf / "jolokia-access.xml", policy(make.options.get("policy", OPEN)))
-    management = '<import resource="jetty.xml"/>' if web else _jolokia(instance, make.site)
-    xml = configured(make, joined(instance, make), management)
-    _write(conf / "activemq.xml", make.edit(xml) if make.edit else xml)
-    (instance / ARGV).write_text(json.dumps(_argv(home, instance, make.site)))
+    if not web or "policy" in spec.options:
+        _write(conf / "jolokia-access.xml", policy(spec.options.get("policy", OPEN)))
+    management = '<import resource="jetty.xml"/>' if web else _jolokia(instance, spec.site)
+    xml = configured(spec, joined(instance, spec), management)
+    _write(conf / "activemq.xml", spec.edit(xml) if spec.edit else xml)
+    (instance / ARGV).write_text(json.dumps(_argv(home, instance, spec.site)))
 
 
 def start(instance: Path) -> daemons.Process:
@@ -109,9 +109,9 @@ def start(instance: Path) -> daemons.Process:
     return daemons.launch(json.loads((instance / ARGV).read_text()), cwd=instance, log=log)
 
 
-def configured(make: Make, joined: Joined, management: str = "") -> str:
+def configured(spec: BrokerSpec, joined: Joined, management: str = "") -> str:
     """Write the activemq.xml of a broker; `management` is what stands there for its Jolokia."""
-    site = make.site
+    site = spec.site
     users = {ADMIN: (site.admin_password, "admins"), APP: (site.app_password, "apps")}
     users |= {name: (password, f"{name}s") for name, password in site.others.items() if name in {AGENT, BRIDGE}}
     logins = "".join(
@@ -119,7 +119,7 @@ def configured(make: Make, joined: Joined, management: str = "") -> str:
         f" groups={quoteattr(group)}/>"
         for name, (password, group) in users.items()
     )
-    queues = "".join(f"\n      <queue physicalName={quoteattr(name)}/>" for name in make.queues)
+    queues = "".join(f"\n      <queue physicalName={quoteattr(name)}/>" for name in spec.queues)
     return f"""<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
   xsi:schemaLocation="http://www.springframework.org/schema/beans http://www.springframework.org/schema/beans/spring-beans.xsd
   http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
@@ -131,10 +131,10 @@ def configured(make: Make, joined: Joined, management: str = "") -> str:
     </destinations>
     <destinationPolicy><policyMap><policyEntries>
       <policyEntry queue="&gt;" advisoryForConsumed="true" sendAdvisoryIfNoConsumers="true"
-                   maxBrowsePageSize="{make.options["browse_page"]}"/>
+                   maxBrowsePageSize="{spec.options["browse_page"]}"/>
     </policyEntries></policyMap></destinationPolicy>
     <managementContext><managementContext createConnector="false"/></managementContext>
-    <destinationInterceptors><virtualDestinationInterceptor><virtualDestinations>{joined.composites}{_forwarding(make)}
+    <destinationInterceptors><virtualDestinationInterceptor><virtualDestinations>{joined.composites}{_forwarding(spec)}
     </virtualDestinations></virtualDestinationInterceptor></destinationInterceptors>{joined.network}
     <persistenceAdapter>{joined.store}</persistenceAdapter>
     <plugins>
@@ -152,16 +152,16 @@ def configured(make: Make, joined: Joined, management: str = "") -> str:
       <transportConnector name="sync" uri="stomp://127.0.0.1:{site.ports["sync"]}"/>{joined.connectors}
       <transportConnector name="{CLIENTS}" uri="{address(site) if joined.boots_open else NOWHERE}"/>
     </transportConnectors>
-  </broker>{_after_the_start(make.site, joined)}
+  </broker>{_after_the_start(spec.site, joined)}
   {management}
 </beans>
 """
 
 
-def kahadb(make: Make) -> str:
+def kahadb(spec: BrokerSpec) -> str:
     """The store in files; the journal in small ones, which are laid out in full when they are made."""
-    if make.nodes and make.store is not None:
-        return shared_kahadb(make.store)
+    if spec.nodes and spec.store is not None:
+        return shared_kahadb(spec.store)
     return '<kahaDB directory="${activemq.data}/kahadb" journalMaxFileLength="4mb"/>'
 
 
@@ -209,12 +209,12 @@ def address(site: SiteState) -> str:
     return f"auto://127.0.0.1:{site.ports['clients']}"
 
 
-def _forwarding(make: Make) -> str:
+def _forwarding(spec: BrokerSpec) -> str:
     """What is published with MQTT goes into the queues."""
     return "".join(
         f"""
       <compositeTopic name="{FORWARDED}{name}"><forwardTo><queue physicalName="{name}"/></forwardTo></compositeTopic>"""
-        for name in make.forwards
+        for name in spec.forwards
     )
 
 

@@ -16,32 +16,32 @@ from dr_ctl_lab.lab.classic import create
 from dr_ctl_lab.lab.clients.client import ID_HEADER, Speaks
 from dr_ctl_lab.lab.fanout import LEAST_FILE
 from dr_ctl_lab.lab.ids import SHARED, IdStore, store_at
-from dr_ctl_lab.lab.make import Group
+from dr_ctl_lab.lab.spec import Group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dr_ctl_lab.lab.daemons import Process
-    from dr_ctl_lab.lab.make import Make, Options
+    from dr_ctl_lab.lab.spec import BrokerSpec, Options
     from dr_ctl_lab.lab.state import SiteState
 
 PRODUCERS: Final = "producers"
 BOTH: Final = 2
 
 
-def joined(instance: Path, make: Make) -> create.Joined:
+def joined(instance: Path, spec: BrokerSpec) -> create.Joined:
     del instance
-    address = f"auto://127.0.0.1:{make.site.ports[PRODUCERS]}"
+    address = f"auto://127.0.0.1:{spec.site.ports[PRODUCERS]}"
     return create.Joined(
-        store=create.kahadb(make),
+        store=create.kahadb(spec),
         connectors=f'\n      <transportConnector name="{PRODUCERS}" uri="{address}"/>',
-        boots_open=make.options["boots_open"] or bool(make.nodes),
+        boots_open=spec.options["boots_open"] or bool(spec.nodes),
     )
 
 
-def beside(directory: Path, makes: Sequence[Make]) -> Process | None:
+def beside(directory: Path, specs: Sequence[BrokerSpec]) -> Process | None:
     """Lay down what all clients share; no process runs beside the brokers."""
-    del makes
+    del specs
     write_text(directory / LEAST_FILE, f"{BOTH}\n")
     shared = store_at(directory, SHARED)
     shared.parent.mkdir(mode=0o700)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dr_ctl_lab.lab.daemons import Process
-    from dr_ctl_lab.lab.make import Make, Options
+    from dr_ctl_lab.lab.spec import BrokerSpec, Options
     from dr_ctl_lab.lab.state import SiteState
 
 STORE, SECRET = "store", "secrets/store"
@@ -44,32 +44,32 @@ def options(told: Options) -> Options:
     return {**usual, **known, "boots_open": True}
 
 
-def make_broker(home: Path, instance: Path, make: Make) -> None:
-    if make.site.pair != PAIR:
+def make_broker(home: Path, instance: Path, spec: BrokerSpec) -> None:
+    if spec.site.pair != PAIR:
         raise UsageError("brokers that share one store: such a lab has one pair")
-    create.create(home, instance, make, joined=joined)
-    if make.options["database"]:
+    create.create(home, instance, spec, joined=joined)
+    if spec.options["database"]:
         (instance / "lib").mkdir()
         shutil.copy(driver(), instance / "lib")
         _tell_of_the_lease(instance / "conf" / "log4j2.properties")
 
 
-def joined(instance: Path, make: Make) -> create.Joined:
-    told = make.options
+def joined(instance: Path, spec: BrokerSpec) -> create.Joined:
+    told = spec.options
     if told["database"]:
-        return create.Joined(store=_leased(make), beans=_source(database(make)), boots_open=True)
+        return create.Joined(store=_leased(spec), beans=_source(database(spec)), boots_open=True)
     return create.Joined(store=create.shared_kahadb(instance.parent / STORE), boots_open=True)
 
 
-def database(make: Make) -> Database:
+def database(spec: BrokerSpec) -> Database:
     """The one that both brokers of a pair use."""
-    first = min(make.site, make.peer, key=lambda site: site.name)
+    first = min(spec.site, spec.peer, key=lambda site: site.name)
     return Database(first.ports["database"], first.others["database"])
 
 
-def beside(directory: Path, makes: Sequence[Make]) -> Process | None:
+def beside(directory: Path, specs: Sequence[BrokerSpec]) -> Process | None:
     """Start the database, if there is one, and write down how it is reached."""
-    first = makes[0]
+    first = specs[0]
     if not first.options["database"]:
         return None
     (directory / SECRET).parent.mkdir(mode=0o700, exist_ok=True)
@@ -135,9 +135,9 @@ def _tell_of_the_lease(log4j: Path) -> None:
     log4j.write_text(told + TELLING)
 
 
-def _leased(make: Make) -> str:
-    told = make.options
-    named = f' leaseHolderId="{lease_holder(make.site.name)}"' if told["lease_holders"] else ""
+def _leased(spec: BrokerSpec) -> str:
+    told = spec.options
+    named = f' leaseHolderId="{lease_holder(spec.site.name)}"' if told["lease_holders"] else ""
     return (
         f'<jdbcPersistenceAdapter dataSource="#source" lockKeepAlivePeriod="{told["keep_alive_ms"]}"><locker>'
         f'<lease-database-locker lockAcquireSleepInterval="{told["lease_ms"]}"{named}/></locker>'

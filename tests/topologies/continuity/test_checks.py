@@ -201,12 +201,12 @@ def told(here: str, there: str, staged: str, behind: str = "") -> Compared:
 def test_the_ids_say_what_to_do(here: str, there: str, staged: str, missing: str, done: str, surplus: str) -> None:
     compared = told(here, there, staged)
 
-    assert (compared.missing, compared.done, compared.surplus) == (
+    assert (compared.missing, compared.consumed, compared.surplus) == (
         frozenset(missing),
         frozenset(done),
         frozenset(surplus),
     )
-    left = (compared.remote or frozenset()) - compared.done, (compared.staged or frozenset()) - compared.surplus
+    left = (compared.remote or frozenset()) - compared.consumed, (compared.staged or frozenset()) - compared.surplus
     assert left[0] | left[1] == frozenset(here) - compared.missing
     assert not left[0] & left[1]
 
@@ -215,7 +215,7 @@ def test_the_ids_say_what_to_do(here: str, there: str, staged: str, missing: str
 def test_what_the_site_that_is_left_has_not_delivered_is_never_removed(there: str, staged: str) -> None:
     compared = told("", there, staged, behind="abc")
     assert compared.undelivered == frozenset("ab")
-    left = (compared.remote or frozenset()) - compared.done | (compared.staged or frozenset()) - compared.surplus
+    left = (compared.remote or frozenset()) - compared.consumed | (compared.staged or frozenset()) - compared.surplus
     assert left == frozenset("ab")
 
 

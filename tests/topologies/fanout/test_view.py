@@ -16,7 +16,7 @@ from dr_ctl.topologies.common.calls import debt_name
 from dr_ctl.topologies.common.view import Config, Connection, Consumer, Queue
 from dr_ctl.topologies.fanout.counting import CHECKPOINTS, At, Checkpoints, Counters, Mark, Since
 from dr_ctl.topologies.fanout.ids import Listed, covered
-from dr_ctl.topologies.fanout.parity import ONE_SITE_ALONE, counted, untold
+from dr_ctl.topologies.fanout.parity import ONE_SITE_ALONE, counted, undecided
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.recording import recording
@@ -199,7 +199,7 @@ def judged(*readings: tuple[int, int]) -> dict[str, str]:
         (Counters(here - 40, here, 40, 0, 40), Counters(there - 25, there, 25, 0, 0)) for here, there in readings
     ]
     now = {"q": counted(london, paris, several, 1.0)}
-    told = untold(replace(london, counted=now), replace(paris, counted=now))
+    told = undecided(replace(london, counted=now), replace(paris, counted=now))
     return {name: each.why for name, each in told.items()}
 
 

@@ -649,7 +649,7 @@ TEN = broker("london", queue(added=10))
     ],
 )  # fmt: skip
 def test_what_moved_between_two_looks(before: list[Any], after: list[Any], moved: dict[str, int]) -> None:
-    assert rules.moved(before, after) == moved
+    assert rules.traffic(before, after) == moved
 
 
 NOBODY = Unreachable("connection refused", refused=True)
@@ -875,7 +875,9 @@ TEN_HERE = with_queue(OPEN, queue(depth=10))
         "an empty queue at one site": queued(queue("empty")),
         "dr-ctl's own queue": queued(queue("dr-ctl.probe.london", 1)),
         "a difference that is under way": snapshot(TEN_HERE, with_queue(PARIS, outflow("paris", depth=7))),
-        "a difference that moved between two looks": replace(snapshot(TEN_HERE, PARIS), moved={PAIR: {"orders.in": 7}}),
+        "a difference that moved between two looks": replace(
+            snapshot(TEN_HERE, PARIS), traffic={PAIR: {"orders.in": 7}}
+        ),
         "what a run paused, which resumes it": snapshot(
             replace(with_queue(OPEN, queue(depth=3, paused=True)), documents={"dr-ctl.lock.london.7": LOCK}), PARIS
         ),

@@ -418,7 +418,7 @@ def test_an_outflow_is_told_message_by_message() -> None:
         "orders.in": frozenset({(view.node, 5), ("node-paris", 3)}),
         "orders.out": frozenset({(view.node, 6)}),
     }
-    assert told.done == {**told.acked, "orders.in": told.acked["orders.in"] | {(view.node, 7)}}
+    assert told.consumed == {**told.acked, "orders.in": told.acked["orders.in"] | {(view.node, 7)}}
 
 
 STARTED = event("orders.in", '{"name": "orders.in"}')
@@ -437,7 +437,7 @@ def test_what_was_acknowledged_behind_the_announcement_of_a_start_is_of_that_sta
     told = residue(london.reader(), view)
     assert told.since == {"orders.in": frozenset({(view.node, 7)})}
     done = {"orders.in": frozenset({(view.node, 5), (view.node, 7)}), "orders.out": frozenset({(view.node, 6)})}
-    assert told.done == done
+    assert told.consumed == done
 
 
 @pytest.mark.parametrize("counted", [2, RESIDUE_UP_TO + 1], ids=["moved meanwhile", "too deep"])
@@ -506,7 +506,7 @@ def test_a_message_that_does_not_show_its_origin_is_counted_and_not_named(row: d
 
 def test_an_outflow_is_given_the_time_to_be_counted_and_an_empty_one_has_no_residue() -> None:
     london, view = holding(acks=0)
-    assert residue(london.reader(), view) == Residue(0, 0, acked={}, done={})
+    assert residue(london.reader(), view) == Residue(0, 0, acked={}, consumed={})
     reader: Any = Mock(wraps=london.reader())
     residue(reader, with_queue(view, outflow("london", depth=1_000_000)))
     assert reader.look.call_args_list[0].kwargs["timeout_s"] > 40

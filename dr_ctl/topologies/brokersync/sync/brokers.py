@@ -120,7 +120,7 @@ class End:
                 self._session = self.connect()
             self._number += 1
             message_ids = [
-                each.headers["message-id"] for each in browse(self._session, queue, f"browse-{self._number}")
+                frame.headers["message-id"] for frame in browse(self._session, queue, f"browse-{self._number}")
             ]
         except BrokerError:
             self._let_go()
@@ -158,12 +158,12 @@ class Primary(End):
         ]
         itself, connectors, queues = self.reader().look(asked, timeout_s=LOOK_S)
         # Use the true names of queues: names inside bean names are encoded.
-        rows = {each.text("Name"): each for _, each in queues.beans()}
-        copied = {name: each for name, each in rows.items() if self.copy(name) in rows}
+        rows = {row.text("Name"): row for _, row in queues.beans()}
+        copied = {name: row for name, row in rows.items() if self.copy(name) in rows}
         return Glance(
             Fields(self.site, itself.value()).text("BrokerId"),
             bool(opened(connectors, self._settings.clients)),
-            {name: counters(each) for name, each in copied.items()},
+            {name: counters(row) for name, row in copied.items()},
             {name: _count(rows[self.copy(name)]) for name in copied},
         )
 
@@ -174,8 +174,8 @@ class Primary(End):
         if self._connection is None:
             self._connection = self.connect(BEATS)
         try:
-            for each in fresh:
-                self._connection.stomp.subscribe(f"{CONSUMED}{each}", each, "auto", {**CHEAPLY, "receipt": each})
+            for name in fresh:
+                self._connection.stomp.subscribe(f"{CONSUMED}{name}", name, "auto", {**CHEAPLY, "receipt": name})
             self._confirmed(self._connection, set(fresh))
         except ConnectionLost:
             self.deaf()
@@ -231,7 +231,7 @@ class Standby(End):
     def counts(self) -> There:
         """Count what lies in all queues."""
         (queues,) = self.reader().look([Read(beans.queue(self.broker), ("Name", *COUNT))], timeout_s=LOOK_S)
-        rows = {each.text("Name"): _count(each) for _, each in queues.beans()}
+        rows = {row.text("Name"): _count(row) for _, row in queues.beans()}
         return There(rows, {name: rows[self.copy(name)] for name in rows if self.copy(name) in rows})
 
     def remove(self, queue: str, gone: Consumed) -> int:
@@ -245,5 +245,5 @@ class Standby(End):
 
 
 def _count(fields: Fields) -> Count:
-    depth, came, left = (fields.number(each) for each in COUNT)
+    depth, came, left = (fields.number(attribute) for attribute in COUNT)
     return Count(depth, came, left)

@@ -33,7 +33,7 @@ from dr_ctl.topologies.brokersync.sync.queue import (
 )
 from dr_ctl.topologies.classic.operations import REMOVES
 from dr_ctl.topologies.common.calls import debts_of
-from dr_ctl.topologies.topology import Kept
+from dr_ctl.topologies.topology import Progress
 
 HEAR_S: Final = 0.05
 LOOK_EVERY_S: Final = 0.4
@@ -152,7 +152,9 @@ class Pair:
             self._restarted = True
         if self._start != glance.start:
             same = self._remembered.get("start") == glance.start
-            self._handed = {what: dict(each) for what, each in self._remembered.get(HANDED, {}).items()} if same else {}
+            self._handed = (
+                {what: dict(counts) for what, counts in self._remembered.get(HANDED, {}).items()} if same else {}
+            )
         self._start = glance.start
         if fresh := self._taken_up(glance):
             glance = self._begin(fresh, glance)
@@ -221,7 +223,7 @@ class Pair:
             self._clock.sleep(HEAR_S)
             more = self._primary.glance()
             both = {
-                name: min(counters, more.queues.get(name, counters), key=lambda each: each.unacknowledged)
+                name: min(counters, more.queues.get(name, counters), key=lambda known: known.unacknowledged)
                 for name, counters in least.queues.items()
             }
             least = replace(more, queues=both)
@@ -381,11 +383,11 @@ def compared(primary: Primary, standby: Standby, queue: str, before: Glance, pee
     copied = standby.listed(queue, peer.copies.get(queue, NOTHING) if not way.ids else None)
     copies = (way.ids | copied.ids) - own.ids
     view = primary.listed(queue, None) if copies else None
-    cut = [each.why_not for each in (way, own, copied, view) if each is not None and each.whole is None]
+    cut = [listed.why_not for listed in (way, own, copied, view) if listed is not None and listed.whole is None]
     return Comparison(copies, view, f"{'; '.join(cut)}; {RAISE}" if cut else "")
 
 
-class PairsKeeper:
+class PairsCleaner:
     """Implements `Keeper`: the pairs take turns."""
 
     def __init__(
@@ -395,7 +397,7 @@ class PairsKeeper:
         self._pairs, self._primary, self._standby = pairs, primary, standby
         self._debts = debts
 
-    def step(self, held: Callable[[], str | None]) -> Kept:
+    def step(self, held: Callable[[], str | None]) -> Progress:
         for pair in self._pairs:
             pair.step(lambda: held() or self._owed())
         return self._kept()
@@ -416,7 +418,7 @@ class PairsKeeper:
         for pair in self._pairs:
             pair.close()
 
-    def _kept(self) -> Kept:
+    def _kept(self) -> Progress:
         over = [f"{self._primary}, {pair.name}: {pair.over}" for pair in self._pairs if pair.over is not None]
         reasons = {
             self._primary: [pair.primary_silent for pair in self._pairs if pair.primary_silent],
@@ -428,7 +430,7 @@ class PairsKeeper:
             for pair in self._pairs
             for queue in pair.queues.values()
         ]
-        return Kept(
+        return Progress(
             queues,
             over="; ".join(over) or None,
             silent={site: "; ".join(why) for site, why in reasons.items() if why},
@@ -458,7 +460,7 @@ class PairsKeeper:
             yield found("DR-AGENT-005", why=why, lost=why.split(" ")[0])
 
 
-def keeper(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> PairsKeeper:
+def cleaner(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> PairsCleaner:
     """Ready for its first step. Raises `UsageError` where the settings do not let it in."""
     standby = observer.installation.other(primary)
     pairs = []
@@ -471,4 +473,4 @@ def keeper(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> P
     def debts() -> list[Debt]:
         return [debt for access in observer.all() for debt in debts_of(access.document_files.texts())]
 
-    return PairsKeeper(pairs, primary, standby, debts)
+    return PairsCleaner(pairs, primary, standby, debts)

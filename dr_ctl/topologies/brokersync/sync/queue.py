@@ -13,7 +13,7 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.common.consumed import Announced, Consumed, Covered, Evidence, Whole, Word
-from dr_ctl.topologies.topology import QueueKept
+from dr_ctl.topologies.topology import QueueProgress
 
 # In this order: a later count can only make the sum of an account smaller than it is.
 COUNTERS: Final = ("Name", "DequeueCount", "InFlightCount", "DispatchCount", "ExpiredCount")
@@ -141,8 +141,8 @@ class Account:
         """A browse was shown so many: messages dispatched to the browse, and not acknowledged."""
         self.shown += shown
         self.known -= shown
-        self._last = deque((each - shown for each in self._last), maxlen=LOOKS)
-        self._level = deque((each - shown for each in self._level), maxlen=LEVEL)
+        self._last = deque((count - shown for count in self._last), maxlen=LOOKS)
+        self._level = deque((count - shown for count in self._level), maxlen=LEVEL)
 
     def covers(self, counters: Counters) -> int:
         """How many copies more may go: a message that was consumed has one copy."""
@@ -505,9 +505,9 @@ class Queue:
         return False
 
     @property
-    def snapshot(self) -> QueueKept:
+    def snapshot(self) -> QueueProgress:
         at, whole, why_not = self._judged
-        return QueueKept(
+        return QueueProgress(
             self.pair,
             self.name,
             deleted=self.waiting.deleted,

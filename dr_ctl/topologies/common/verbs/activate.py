@@ -108,7 +108,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 
 def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Iterator[Finding]:
     """What locks have `opened` by themselves, and what a move leaves stopped at its source."""
-    if locks := [name for view in opened for name in view.fence.contends]:
+    if locks := [name for view in opened for name in view.fence.contenders]:
         yield found("DR-DOOR-008.done", severity=Severity.INFO, target=move.target, locks=some(locks))
     for access in tools.observer.at(move.source) if move.ask.operation != FAILOVER else ():
         if access.newest is not None:
@@ -120,7 +120,7 @@ def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> l
     None where the gate's look is not of this second, or saw anything open. Behind closed listeners a role that is let
     in lets in nobody: the look before the listeners open is made after it."""
     samples = tools.gate.samples
-    brokers = [each for access in tools.observer.at(move.target) if (each := samples.get(access.pair)) is not None]
+    brokers = [sample for access in tools.observer.at(move.target) if (sample := samples.get(access.pair)) is not None]
     since_s = min((broker.at_s for broker in brokers), default=float("-inf"))
     if len(brokers) < len(tools.observer.at(move.target)) or context.monotonic() - since_s > SAME_SECOND_S:
         return None
@@ -148,7 +148,7 @@ def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
     if move.ask.operation != FAILOVER:
         sites = [tools.observer.at(site) for site in (move.target, move.source)]
         views = tools.observer.together(
-            lambda access: access.read(FOR_OPENING), [each for site in sites for each in site]
+            lambda access: access.read(FOR_OPENING), [access for site in sites for access in site]
         )
         return views[: len(sites[0])], views[len(sites[0]) :], None
     # A lost site that does not answer is not seen open. At any other site, silence is an error.
@@ -176,15 +176,17 @@ def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
         return targets, f"{move.source} lives, and may serve clients: {lives}"
     if (why := open_beside(tools, sources, move) or let_in_again(targets, move.source)) is not None:
         return targets, why
-    if contends := [name for view in sources for name in view.fence.contends]:
-        return targets, f"{move.source} may open at any moment: lock coordinator {some(contends)} is not stopped"
+    if contenders := [name for view in sources for name in view.fence.contenders]:
+        return targets, f"{move.source} may open at any moment: lock coordinator {some(contenders)} is not stopped"
     if tools.may_serve:
         return targets, None  # clients have worked there since the gate
     if move.ask.operation != FAILOVER and (stopped := [view.site for view in targets if not view.link.captures]):
         return targets, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
     by_pair = {view.pair: view for view in sources}
-    moved = [why for view in closed if view.pair in by_pair for why in _moved(tools, by_pair[view.pair], view, move)]
-    return targets, some(moved) if moved else None
+    changes = [
+        why for view in closed if view.pair in by_pair for why in _changes(tools, by_pair[view.pair], view, move)
+    ]
+    return targets, some(changes) if changes else None
 
 
 def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
@@ -196,13 +198,13 @@ def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
     return f"it was not this run that opened it: {some(left)}" if left else None
 
 
-def _moved(tools: Tools[Any], source: Broker, target: Broker, move: Move) -> list[str]:
+def _changes(tools: Tools[Any], source: Broker, target: Broker, move: Move) -> list[str]:
     """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
     if (sample := tools.gate.samples.get(target.pair)) is not None:
         pairs = ((sample.source, source), (sample.target, target))
         return [why for was, now in pairs for why in receipts.changes(was, now, move.moves)]
     receipt = receipts.held_at(target) if move.ask.operation == ACTIVATE else None
-    return receipts.moved(receipt, (source, target), move.ask) if receipt is not None else []
+    return receipts.changes_since(receipt, (source, target), move.ask) if receipt is not None else []
 
 
 class _Opening:
@@ -219,7 +221,7 @@ class _Opening:
         return [outcome for outcome in self._outcomes.values() if isinstance(outcome, Refused)]
 
     def _of(self, pair: str) -> list[Outcome]:
-        return [each for call, each in self._outcomes.items() if call.unit == pair]
+        return [outcome for call, outcome in self._outcomes.items() if call.unit == pair]
 
     def not_opened(self) -> Outcome | None:
         """Every call was answered with an error: no effect, unless a client is let in all the same."""
@@ -256,7 +258,7 @@ class _Opening:
 
     def _came_to(self, pair: str, *outcomes: type[Outcome]) -> bool:
         mine = self._of(pair)
-        return bool(mine) and all(isinstance(each, outcomes) for each in mine)
+        return bool(mine) and all(isinstance(outcome, outcomes) for outcome in mine)
 
     def _try_again(self, left: Mapping[str, str]) -> None:
         """Once more open what was refused, not answered or closed again, where the pair's other broker is seen
@@ -278,7 +280,11 @@ class _Opening:
         self._outcomes.update(zip(calls, tools.change(calls, self._context), strict=True))
 
     def _left_over(self, left: Mapping[str, str]) -> Outcome:
-        refused = {call.unit: each.text for call, each in reversed(self._outcomes.items()) if isinstance(each, Refused)}
+        refused = {
+            call.unit: outcome.text
+            for call, outcome in reversed(self._outcomes.items())
+            if isinstance(outcome, Refused)
+        }
         why = {pair: refused.get(pair, reason) for pair, reason in left.items()}
         target = self._move.target
         if len(left) == len(self._accesses):

@@ -55,7 +55,7 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Mov
     way += "; its acknowledgement seen there" if carries is ReplicationScope.ALL else ""
     about = f"{MESSAGES} messages through {name} at {move.source}{way}; no client gets into {move.target}{stays}"
     limits = {"within": step.limits.get("within", rules.timeouts.canary_s)}
-    emptied = [replace(each, when="messages lie there") for each in in_part(TAKE, calls) if each.goal is Goal.REMOVE]
+    emptied = [replace(call, when="messages lie there") for call in in_part(TAKE, calls) if call.goal is Goal.REMOVE]
     return StepPlan(move.source, about, (*calls, *removals), inverse=(*emptied, *removals), limits=limits)
 
 

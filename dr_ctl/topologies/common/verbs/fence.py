@@ -135,15 +135,15 @@ def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
         [access.newest[1] for access in tools.observer.at(site) if access.newest is not None]
         for site in (move.source, move.target)
     )
-    if move.ask.operation != FENCE and not any(view.open or view.fence.contends for view in views):
+    if move.ask.operation != FENCE and not any(view.open or view.fence.contenders for view in views):
         return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
-    if any(view.fence.contends for view in others):
+    if any(view.fence.contenders for view in others):
         left = tools.reach(YIELDED, move, context, f"{move.target} would take over the lock")
         if left is not None:
             return left
     send = tools.sending(wants.clients_kept_out, move, context)
     # A refused call will not come true by waiting, and clients wait too.
-    within_s = 0.0 if any(isinstance(each, Refused) for each in send(views)) else tools.timeouts.fence_s
+    within_s = 0.0 if any(isinstance(outcome, Refused) for outcome in send(views)) else tools.timeouts.fence_s
     return tools.listeners.closed(move.source, context, within_s, send)
 
 

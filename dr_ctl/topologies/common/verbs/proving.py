@@ -91,7 +91,7 @@ def observe(tools: Tools[Broker], _step: PlannedStep, _move: Move, _context: Ste
 
 def check(tools: Tools[Broker], _step: PlannedStep, move: Move, _context: StepContext) -> Outcome:
     snapshot = tools.observer.observe()
-    errors = tuple(each for each in tools.recipe.why_not(snapshot, move) if each.severity is Severity.ERROR)
+    errors = tuple(finding for finding in tools.recipe.why_not(snapshot, move) if finding.severity is Severity.ERROR)
     if errors:
         return Refused.of(*errors, code=ExitCode.PRECHECK_FAILED)
     if move.ask.operation in (SWAPOVER, DRAIN, ACTIVATE):
@@ -142,9 +142,9 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
         for pair, sample in tools.gate.samples.items()
         for both in ((sample.source, sources[pair]), (sample.target, targets[pair]))
     ]
-    if moved := [why for was, now in since for why in receipts.changes(was, now, move.ask.includes)]:
+    if changes := [why for was, now in since for why in receipts.changes(was, now, move.ask.includes)]:
         # A broker that was restarted, and no other node of it, may have let clients in.
-        return Refused(some(moved), outdated=all(was.start == now.start or was.nodes for was, now in since))
+        return Refused(some(changes), outdated=all(was.start == now.start or was.nodes for was, now in since))
     written = {
         pair: receipts.of(sources[pair], targets[pair], tools.sender.epoch, move.ask) for pair in tools.gate.samples
     }
@@ -168,15 +168,15 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCont
     round_trips = [access.round_trip(name, timeout_s=tools.timeouts.probe_s) for access in pairs.values()]
     removed = tools.change(remove, context)
     findings = tuple(
-        found("DR-PROBE-002", target=move.target, name=name, said=each.text)
-        for each in removed
-        if not isinstance(each, Done)
+        found("DR-PROBE-002", target=move.target, name=name, said=outcome.text)
+        for outcome in removed
+        if not isinstance(outcome, Done)
     )
-    for access, each in zip(pairs.values(), round_trips, strict=True):
-        if isinstance(each, Failed):
+    for access, answer in zip(pairs.values(), round_trips, strict=True):
+        if isinstance(answer, Failed):
             return Refused.of(
                 found(
-                    "DR-PROBE-003", site=access.site, pair=access.pair, why=each.because, advice=_why_no_probe(access)
+                    "DR-PROBE-003", site=access.site, pair=access.pair, why=answer.because, advice=_why_no_probe(access)
                 ),
                 *findings,
             )

@@ -68,7 +68,7 @@ draft: Final = planning(
 def delivered(at: AtBroker) -> list[Call]:
     """The dispatch of the queues that a quiesce is for: where the broker can, of those whose names begin alike."""
     was = {*at.was["paused"]}
-    queues = [each for each in meant(at) if (at.calls or each.paused) and each.name not in was]
+    queues = [queue for queue in meant(at) if (at.calls or queue.paused) and queue.name not in was]
     return _calls(at, Goal.RESUME, queues, "it is paused")
 
 
@@ -147,7 +147,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         # Queues that were created between the look and a call for many were paused by that too: a later run, after a
         # crash, has to know them.
         why = [tools.sender.paused_too(move.source, pair, names) for pair, names in now.new.items()]
-        now.unwritten = next((each for each in why if each is not None), None)
+        now.unwritten = next((reason for reason in why if reason is not None), None)
         context.sample({"delivering": now.total})
         context.waiting("messages that clients hold", now.total, now.why)
         return now
@@ -212,8 +212,8 @@ def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dis
     accesses = [tools.observer.brokers[move.source][view.pair] for view in views]
     polled = tools.observer.together(lambda access: access.dispatch(), accesses)
     for access, view, queues in zip(accesses, views, polled, strict=True):
-        mine = [queue.name for queue in meant(tools.at(view, move))]
-        for name in [name for name in mine if name in queues]:
+        names = [queue.name for queue in meant(tools.at(view, move))]
+        for name in [name for name in names if name in queues]:
             count, paused = queues[name]
             if count < 0:
                 now.unknown.append(f"{name} has {count} in delivery")
@@ -222,7 +222,7 @@ def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dis
             now.unpaused += [] if paused else [name]
         if new := [name for name, (_, paused) in queues.items() if paused and name not in view.named]:
             now.new[view.pair] = new
-        if missing := [name for name in mine if name not in queues]:
+        if missing := [name for name in names if name not in queues]:
             anew = access.read()
             gone = set(missing) - set(anew.business) if anew.queues else set()
             now.unknown += [f"{name} was not read" for name in missing if name not in gone]
@@ -304,10 +304,12 @@ def _paused_now(tools: Tools[Broker], known: Sequence[Broker]) -> list[Broker]:
     def now(view: Broker) -> Broker:
         access = tools.observer.brokers[view.site][view.pair]
         paused = {name: paused for name, (_, paused) in access.dispatch().items()}
-        if any(each and name not in view.named for name, each in paused.items()):
+        if any(is_paused and name not in view.named for name, is_paused in paused.items()):
             return access.read(FOR_PAUSES)
         queues = [queue for queue in view.queues if queue.name in paused or not queue.business]
-        return replace(view, queues=tuple(replace(each, paused=paused.get(each.name, each.paused)) for each in queues))
+        return replace(
+            view, queues=tuple(replace(queue, paused=paused.get(queue.name, queue.paused)) for queue in queues)
+        )
 
     return tools.observer.together(now, known)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.topologies.brokersync.sync import queue as agent
-from dr_ctl.topologies.brokersync.sync.pair import LOST_S, Pair, PairsKeeper
+from dr_ctl.topologies.brokersync.sync.pair import LOST_S, Pair, PairsCleaner
 from dr_ctl.topologies.brokersync.sync.queue import BATCH_AT_MOST as LARGEST
 from dr_ctl.topologies.brokersync.sync.queue import Account, Count, Counters, Glance, Listed, Queue, There, Waiting
 from dr_ctl.topologies.common.consumed import Consumed, Whole, Word
@@ -387,16 +387,16 @@ def test_nothing_is_deleted_beside_a_site_that_was_lost_and_is_not_taken_in(
 ) -> None:
     sites, owed = Sites(), [Debt(kind, "london", "paris", "2026-11-23T00:00:00Z")]
     pair = Pair("orders-1", sites.primary, sites.standby, sites.clock, {})
-    keeper = PairsKeeper([pair], primary, standby, lambda: owed)
+    cleaner = PairsCleaner([pair], primary, standby, lambda: owed)
     sites.send(10)
     sites.consume(4)
 
     for _ in range(50):
-        kept = keeper.step(lambda: None)
+        kept = cleaner.step(lambda: None)
     held = len(sites.copies)
     owed.clear()
     for _ in range(500):
-        keeper.step(lambda: None)
+        cleaner.step(lambda: None)
         sites.clock.at += 0.01
 
     assert held == 10

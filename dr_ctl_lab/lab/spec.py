@@ -22,7 +22,7 @@ Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Make:
+class BrokerSpec:
     """How a site's broker is to be made, or one of its `nodes`, which have `store` in common unless it `replicates`.
     `link_ports` are those of the proxies on the way to `peer`, one to each of its nodes, if anything goes there. `edit`
     changes the broker's own configuration before its first start."""
@@ -116,12 +116,14 @@ class Kind:
     ports: tuple[str, ...]
     link_target: str | None
     options: Callable[[Options], Options]
-    create: Callable[[Path, Path, Make], None]  # from the distribution, into a directory; no process runs after it
+    create: Callable[
+        [Path, Path, BrokerSpec], None
+    ]  # from the distribution, into a directory; no process runs after it
     start: Callable[[Path], Process]
     admin: Manage
     settings: Callable[[SiteState, str], dict[str, Any]]  # of the settings file, with the place of the secret
     logs: tuple[str, ...]
-    links_at_boot: Callable[[Make], bool] = lambda _: True
+    links_at_boot: Callable[[BrokerSpec], bool] = lambda _: True
     # Whether a queue of that name is there from the first start on; any other is made over management.
     made_at_once: Callable[[str], bool] = lambda _: False
     # Other users who log in at the brokers: a user has a password of its own, the same at both sites.
@@ -129,7 +131,7 @@ class Kind:
     # Parts of the settings file that one broker alone does not tell.
     complete: Callable[[dict[str, Any], Options], dict[str, Any]] = lambda document, _: document
     # Processes that the brokers need beside them: started before, ended after them.
-    beside: Callable[[Path, Sequence[Make]], Process | None] | None = None
+    beside: Callable[[Path, Sequence[BrokerSpec]], Process | None] | None = None
     # Where one broker of a pair runs at a time: whether a started one waits for its peer to end, by what it wrote.
     waits: Callable[[Path], bool] | None = None
     # What brokers of several nodes need; without it every broker is one process.
