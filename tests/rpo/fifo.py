@@ -4,14 +4,15 @@ It is looked at as a broker is, through counters; `truth` is what no look can se
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from dr_ctl.rpo.history.row import Row
 
 EPOCH = datetime(2026, 3, 1, 12, tzinfo=UTC)
-Style = Literal["mixed", "split", "bridges"]
+Style = Literal["mixed", "split", "bridges", "plugin"]
 
 
 def at(seconds: float) -> datetime:
@@ -32,6 +33,7 @@ class Message:
     consumed: bool = False
     shipped: bool = False
     ack_shipped: bool = False
+    has_copy: bool = True
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,14 @@ class Truth:
 
 @dataclass
 class FifoSite:
-    """`mixed`: one outflow for everything. `split`: two per queue. `bridges`: one per queue, one for all acks."""
+    """`mixed`: one outflow for everything. `split`: two per queue. `bridges`: one per queue, one for all acks.
+    `plugin`: as `split`, and ids are compared; what is sent while `copies` is off gets to no outflow."""
 
     pair: str
     style: Style
     queues: tuple[str, ...]
     start: int = 1
+    copies: bool = True
     messages: list[Message] = field(default_factory=list)
     waiting: dict[str, deque[Message]] = field(default_factory=dict)
     outflows: dict[tuple[str, str], deque[tuple[str, Message]]] = field(default_factory=dict)
@@ -69,7 +73,7 @@ class FifoSite:
             return "mixed", "*"
         if kind == "send":
             return "mirror", queue
-        return "acks", queue if self.style == "split" else "*"
+        return "acks", queue if self.style in ("split", "plugin") else "*"
 
     def _put(self, kind: str, message: Message) -> None:
         outflow = self._outflow(kind, message.queue)
@@ -81,7 +85,10 @@ class FifoSite:
         self.messages.append(message)
         self.waiting[queue].append(message)
         self.counters["queue", queue].added += 1
-        self._put("send", message)
+        if self.copies:
+            self._put("send", message)
+        else:
+            message.has_copy = False
 
     def consume(self, queue: str) -> None:
         if self.waiting[queue]:
@@ -104,8 +111,13 @@ class FifoSite:
         self.start += 1
         self._zero()
 
-    def look(self, now: float) -> list[Row]:
-        rows = [
+    def look(self, now: float, *, compared: Collection[str] = ()) -> list[Row]:
+        """`compared`: queues of which a comparison tells how many messages have no copy."""
+        asked = Row(site="london", ts=at(now), pair=self.pair, kind="uncopied", name="*", start=str(self.start))
+        alone = {name: sum(not message.has_copy for message in self.waiting[name]) for name in compared}
+        rows = [replace(asked, name=name, depth=count) for name, count in alone.items()]
+        rows += [asked] if self.style == "plugin" else []
+        rows += [
             self._row(now, kind, name, depth=len(held), delivering=0) for (kind, name), held in self.outflows.items()
         ]
         return rows + [

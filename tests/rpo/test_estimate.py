@@ -389,6 +389,21 @@ def link_away() -> Rows:
         yield outflow("p", s, put=20 * s, shipped=20 * (2000 if 2000 <= s < 2400 else s))
 
 
+def by_the_plugin(alone: Callable[[int], int | None], depth: int = 40) -> Rows:
+    """A queue of which nothing is under way; of `depth` messages in it so many have no copy (None: left out)."""
+    for s in range(0, 3610, 10):
+        asked = Row(site="london", ts=at(s), pair="p", kind="uncopied", name="*")
+        counts = {"payments.a": alone(s), "orders.a": 0}
+        yield from (
+            site(s),
+            asked,
+            *(replace(asked, name=name, depth=count) for name, count in counts.items() if count is not None),
+        )
+        for name in counts:
+            yield queue("p", name, s, added=100 + depth, acked=100, oldest_ms=5000)
+            yield from (outflow("p", s, put=140, shipped=140, kind=kind, name=name) for kind in ("mirror", "acks"))
+
+
 def ids(answer: EstimateAnswer) -> list[str]:
     return [each.id for each in answer.findings]
 
@@ -451,6 +466,21 @@ KNOWN: dict[str, Case] = {
         lambda it: (it.verdict, len(texts(it, "024"))), (UNKNOWN, 1)),
     "a side that is gone leaves out no later look": (side_gone(), 3000, {},
         lambda it: (it.estimate.read_at, total(it).loss.now, total(it).duplicates.p99), (at(3000), 50, None)),
+    **{f"{alone} messages without a copy are lost, whatever the outflow says": (
+        by_the_plugin(lambda _, alone=alone: alone), 3600, limit(39, 60),
+        lambda it: (five(total(it).loss), five(total(it).loss.likely), total(it).age_s.now, it.verdict),
+        ((alone,) * 5, (alone,) * 5, age_s, verdict))
+       for alone, age_s, verdict in ((0, 0.0, MET), (1, 5.0, MET), (40, 5.0, MISSED))},
+    "a queue that no comparison tells of may have lost all, and nobody knows what is likely": (
+        by_the_plugin(lambda _: None), 3600, limit(39), lambda it: (
+            five(total(it).loss), five(total(it).loss.likely), it.verdict), ((40,) * 5, (None,) * 5, UNKNOWN)),
+    "and so for as long as the last comparison is too old": (
+        by_the_plugin(lambda s: None if 1000 < s < 2000 else 0), 3600, limit(39), lambda it: (
+            total(it).loss.now, total(it).loss.p50, total(it).loss.max, total(it).loss.likely.p99, it.verdict),
+        (0, 0, 40, None, UNKNOWN)),
+    "what lost its copy between two comparisons counts from the first on": (
+        by_the_plugin(lambda s: (0 if s < 1800 else 9) if s % 100 == 0 else 0), 3600, {}, lambda it: (
+            total(it).loss.max, total(it).loss.likely.max), (9, 9)),
     "seventy classes": (
         looks(range(0, 7200, 20), shipped=lambda s: max(0, s - s % 60)), 7200, limit(None, None, *SEVENTY),
         lambda it: {each.figures.loss.likely.p99 for each in it.estimate.classes} == {total(it).loss.likely.p99}, True),

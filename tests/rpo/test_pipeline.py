@@ -51,10 +51,11 @@ def lives() -> list[Row]:
     for load in (LOADS[3], LOADS[6]):
         rows += history(load, 4, hours=2, pair=load.name, every_s=20.0, step_s=5.0)[0]
     rows = [replace(row, ts=row.ts + timedelta(hours=12)) for row in rows]
-    for style in ("mixed", "split", "bridges"):
+    for style in ("mixed", "split", "bridges", "plugin"):
         machine = FifoSite(style, style, tuple(UNREAD))
         for number in range(330):
             now = 60.0 * number
+            machine.copies = style != "plugin" or number % 100 > 9
             for queue in machine.queues:
                 machine.send(queue, now)
             machine.consume("b")
@@ -63,7 +64,9 @@ def lives() -> list[Row]:
                     machine.ship(outflow)
             if number == 245:
                 machine.restart()
-            looks = [row for row in machine.look(now) if row.kind != "queue" or number not in UNREAD[row.name]]
+            compared = ("a", "b") if style == "plugin" and number % 3 == 0 else ()
+            looks = machine.look(now, compared=compared)
+            looks = [row for row in looks if row.kind != "queue" or number not in UNREAD[row.name]]
             if not 260 < number < 275 and not (style == "split" and number > 290):
                 rows += [Row(site="london", ts=at(now), pair=style, kind="site", name="serving"), *looks]
     return sorted(rows, key=lambda row: row.ts)
@@ -180,14 +183,15 @@ def test_progress_is_counted_by_the_stage_that_sums_up(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("cell_us", [0, 60_000_000])
 def test_an_hour_of_too_many_looks_is_the_same_in_parts(cell_us: int) -> None:
-    rows = [row for row in lives() if row.pair in ("mixed", "split", "bridges")]
+    rows = [row for row in lives() if row.pair in ("mixed", "split", "bridges", "plugin")]
     looks = pa.concat_tables(table for _, table in tables_of(rows)).sort_by("ts")
     begin_us, end_us = (micros(each(looks["ts"]).as_py()) for each in (pc.min, pc.max))
     orders = HourQuery(begin_us, end_us + 1, begin_us, end_us + 1, classes=(("a",),), cell_us=cell_us)
     hour_us = begin_us - begin_us % HOUR
     queues, outer = (looks.filter(kind) for kind in (pc.field("kind") == "queue", pc.field("kind") != "queue"))
     names = queues["name"].unique().to_pylist()
-    parts = [queues.filter(pc.field("name") == name) for name in names]
+    compared = outer.filter(pc.field("kind") == "uncopied")
+    parts = [pa.concat_tables([queues.filter(pc.field("name") == name), compared]) for name in names]
 
     assert in_rows(hour(outer, hour_us, orders, begin_us, lambda: parts)) == in_rows(
         hour(looks, hour_us, orders, begin_us)

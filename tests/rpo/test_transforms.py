@@ -198,7 +198,9 @@ def life(seed: int, style: Style) -> tuple[str, list[Row], dict[int, list[Truth]
     for number in range(1, 41):
         if chance.random() < 0.05:
             site.restart()
-        rows += site.look(now)
+        compared = [name for name in queues if style == "plugin" and chance.random() < 0.8]
+        site.copies = site.copies if chance.random() < 0.8 else style != "plugin" or chance.random() < 0.5
+        rows += site.look(now, compared=compared)
         true[number].append(site.truth(now))
         if number > 1:
             true[number - 1].append(site.truth(now))
@@ -222,7 +224,7 @@ def life(seed: int, style: Style) -> tuple[str, list[Row], dict[int, list[Truth]
 
 
 def test_the_bound_is_never_below_the_truth_between_two_looks(tmp_path: Path) -> None:
-    styles: list[Style] = ["mixed", "split", "bridges"]
+    styles: list[Style] = ["mixed", "split", "bridges", "plugin"]
     lives = [life(seed, style) for style in styles for seed in range(6)]
 
     found = bounds([row for _, rows, _ in lives for row in rows], tmp_path)

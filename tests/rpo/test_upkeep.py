@@ -421,15 +421,18 @@ def test_what_a_monitor_that_was_killed_had_in_its_tail_is_in_the_history_of_the
     assert [*tmp_path.rglob(TAILS)] == []
 
 
-def test_the_files_keep_one_look_at_everything_each_so_often(tmp_path: Path, clock: FixedClock) -> None:
+def test_the_files_keep_one_look_at_everything_each_so_often_and_every_comparison_of_ids(
+    tmp_path: Path, clock: FixedClock
+) -> None:
     writer = Writer(tmp_path, every_s=60, whole_every_s=5, clock=clock)
 
     for number in range(241):
         clock.passed_s = number / 4
-        writer.add(look(clock.passed_s))
+        taken = look(clock.passed_s)
+        writer.add([*taken, *(replace(row, kind="uncopied") for row in taken if row.kind == "queue" and number == 168)])
 
     seconds = [second for second, kind in kept(tmp_path) if kind == "queue"]
-    assert seconds == [5.0 * number for number in range(13)]
+    assert seconds == [*range(0, 45, 5), *range(42, 61, 5)]
     assert sum(kind == "mixed" for _, kind in kept(tmp_path)) == 241
 
     writer.flush()

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dr_ctl.rpo.core.cut import NA, Flags, Ints, begins_of, side_of
+from dr_ctl.rpo.core.cut import COMPARED_US, NA, Flags, Ints, begins_of, side_of
 from dr_ctl.rpo.history.newest import OUTFLOWS, US, Recent, gaps, longest_us, usual_us
 
 LONGEST_US: Final = 60 * US
@@ -273,8 +273,6 @@ class _Evening:
         return shown
 
 
-COMPARED_US: Final = 120 * US
-"""An older comparison of ids tells nothing of what lies there now."""
 UNTOLD_US: Final = US
 """What a reading is taken to have waited for its answer, where no row says it: a broker that is later is not
 waited for."""

@@ -29,8 +29,8 @@ NEVER: Final = 1 << 62
 """Above all, in a column of integers."""
 SHARED: Final = "*"
 """The name of an outflow that serves all queues of its pair."""
-KINDS: Final = ("queue", "mirror", "acks", "mixed", "site")
-QUEUE, MIRROR, ACKS, MIXED, SITE = range(5)
+KINDS: Final = ("queue", "mirror", "acks", "mixed", "site", "uncopied")
+QUEUE, MIRROR, ACKS, MIXED, SITE, UNCOPIED = range(6)
 READ: Final = ("ts", "pair", "kind", "name", "depth", "added", "removed", "acked", "oldest_ms", "link", "start")
 
 
@@ -87,7 +87,7 @@ class Columns(Rows):
         link = pc.fill_null(table["link"], fill_value=True).to_numpy().astype(bool)
         whole = cls(tuple(words), _ints(table["ts"]), kinds[kind], pair, name, **counted, link=link, start=start)
         is_read = np.logical_and.reduce([counted[column] != NA for column in ("depth", "added", "removed")])
-        return whole.only((whole.kind >= 0) & ((whole.kind == SITE) | is_read))
+        return whole.only((whole.kind >= 0) & ((whole.kind == SITE) | (whole.kind == UNCOPIED) | is_read))
 
     def by_time(self) -> Self:
         return self if (self.us[1:] >= self.us[:-1]).all() else self.take(np.argsort(self.us, kind="stable"))
@@ -151,6 +151,8 @@ def last_true(flags: Flags, begins: Flags) -> Ints:
 
 AWAY_US: Final = 600 * 1_000_000
 """What was not read for so long is away; its counters do not bridge that time."""
+COMPARED_US: Final = 120 * 1_000_000
+"""A comparison of ids by both sites tells nothing any more of what a queue holds so long after it."""
 REACH: Final = 2
 """Counters that fall within one start of a broker tell of a clock that was put back: readings of two times lie among
 each other there, and the way up from one to the other is no more an interval than the way down. So many on either
@@ -216,7 +218,7 @@ class Outflows:
     @classmethod
     def of(cls, rows: Columns) -> Self:
         """Take the rows of outflows and sites; others do not matter."""
-        of_outflows = rows.take(np.flatnonzero((rows.kind != QUEUE) & (rows.kind != SITE) & (rows.pair >= 0)))
+        of_outflows = rows.take(np.flatnonzero(np.isin(rows.kind, (MIRROR, ACKS, MIXED)) & (rows.pair >= 0)))
         many = len(rows.words) + 1
         codes, flow_of = np.unique(of_outflows.pair * many + of_outflows.name, return_inverse=True)
         times, moment = np.unique(of_outflows.us, return_inverse=True)

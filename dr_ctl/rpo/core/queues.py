@@ -10,6 +10,11 @@ With A for what was sent to a queue, K for what was consumed from it:
 Between two readings the truth moves; bounds are taken from the end of the interval that makes them larger (sends at the
 end, cut at the start). No bound is thus below the truth in between. Where a cut is not known (just after a restart)
 what the queue held is the bound of loss. Likely figures are of the readings themselves, by the likely cut.
+
+Where a topology compares the ids of both sites, messages *without a copy* at the other are lost too. They lie neither
+there nor in the outflow, so that they count beside what is under way, whatever the outflow says. A queue of which no
+comparison tells is no queue without such messages: all that it holds counts in the bound, and what is likely is not
+known.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,9 +25,11 @@ import numpy as np
 
 from dr_ctl.rpo.core.cut import (
     AWAY_US,
+    COMPARED_US,
     NA,
     QUEUE,
     SHARED,
+    UNCOPIED,
     Columns,
     Flags,
     Floats,
@@ -36,6 +43,7 @@ from dr_ctl.rpo.core.cut import (
     gone_on,
     grown,
     in_order,
+    last_true,
     newest_of,
     place_of,
 )
@@ -124,12 +132,17 @@ class Share:
 @dataclass(slots=True)
 class Queues:
     """All queues of the outflows. `within` by the reading that ends an interval; `likely` of the readings; `last` the
-    bound at each outflow's last reading that read a queue too. `accounted`: what was put into the outflow in each
-    interval that the queues' counters account for. `shares`: those in which most was under way."""
+    bound at each outflow's last reading that read a queue too; `alone_…` are those of the messages without a copy, of
+    the outflows whose ids are `compared`. `accounted`: what was put into the outflow in each interval that the queues'
+    counters account for. `shares`: those in which most was under way."""
 
     within: Sums
     likely: Sums
     last: Sums
+    alone_within: Sums
+    alone_likely: Sums
+    alone_last: Sums
+    compared: Flags
     accounted: Floats
     unread: Unread
     shares: list[Share]
@@ -141,6 +154,8 @@ class Queues:
         """Bound every queue of the rows; `mask_of` says by bits in which scopes a queue counts (1: in the total).
         Shares are of readings within that time."""
         queues, q = cls.none(flows, scopes), _Readings.of(rows, flows)
+        pairs_compared = {rows.words[pair] for pair in np.unique(rows.pair[rows.kind == UNCOPIED]).tolist()}
+        queues.compared[:] = [pair in pairs_compared for pair, _ in flows.keys]
         if not len(q.us):
             return queues
         masks = [mask_of(rows.words[name]) for name in q.queue[q.new].tolist()]
@@ -157,21 +172,44 @@ class Queues:
         queues.last.add(_last(q, flows, cut, acked), counts)
         queues.accounted += _accounted(q, flows, pairs)
         queues.unread.add(q.new, q.us, q.place, q.depth, counts, flows)
-        queues.shares = _shares(rows, q, flows, likely.loss * counts[0], within_us)
+        lost = likely.loss
+        if queues.compared.any():
+            alone = _Alone.of(rows, q, queues.compared[flows.flow[q.place]])
+            alone_likely, last, first = alone.likely(q), _at_last(q, flows), np.flatnonzero(q.new)
+            intervals = (np.concatenate([ends, first]) for ends in pairs)
+            queues.alone_within.add(alone.between(q, flows, *intervals), counts)
+            queues.alone_likely.add(alone_likely, counts)
+            at_last = alone.between(q, flows, last, last)
+            queues.alone_last.add(replace(at_last, place=flows.flow[q.place[last]]), counts)
+            lost = lost + np.maximum(alone_likely.loss, 0)
+        queues.shares = _shares(rows, q, flows, lost * counts[0], within_us)
         return queues
 
     @classmethod
     def none(cls, flows: Outflows, scopes: int) -> Self:
         readings, outflows = len(flows.us), len(flows.keys)
-        within, likely, last = (Sums.none(scopes, count) for count in (readings, readings, outflows))
-        return cls(within, likely, last, np.zeros(readings), Unread.none(scopes, readings, outflows), [])
+        within, likely, last, alone_within, alone_likely, alone_last = (
+            Sums.none(scopes, count) for count in (readings, readings, outflows) * 2
+        )
+        return cls(
+            within,
+            likely,
+            last,
+            alone_within,
+            alone_likely,
+            alone_last,
+            np.zeros(outflows, bool),
+            np.zeros(readings),
+            Unread.none(scopes, readings, outflows),
+            [],
+        )
 
     def values(self) -> Iterator[tuple[str, Any]]:
         """All that adds up; of ages the largest counts."""
-        for name in ("within", "likely", "last", "unread"):
+        for name in ("within", "likely", "last", "alone_within", "alone_likely", "alone_last", "unread"):
             part = getattr(self, name)
             yield from ((column.name, getattr(part, column.name)) for column in fields(part))
-        yield "accounted", self.accounted
+        yield from (("accounted", self.accounted), ("compared", self.compared))
 
     @classmethod
     def together(cls, parts: Sequence[Self]) -> Self:
@@ -191,6 +229,7 @@ class _Readings:
     """Readings of queues, by queue and time, each with the place of the reading of the outflow that serves it."""
 
     thing: Ints
+    pair: Ints
     queue: Ints
     place: Ints
     acks: Ints  # -1 where acknowledgements have no outflow
@@ -236,6 +275,7 @@ class _Readings:
             begins[1:] |= counter[1:] < counter[:-1]
         return cls(
             thing=np.cumsum(new) - 1,
+            pair=q.pair,
             queue=q.name,
             place=place,
             acks=acks,
@@ -343,11 +383,16 @@ def _first(q: _Readings, flows: Outflows) -> OfQueues:
 
 def _last(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
     """The bound at the last reading of each outflow that read a queue too: an interval without length."""
+    row = _at_last(q, flows)
+    return replace(_between(q, flows, cut, acked, row, row), place=flows.flow[q.place[row]], wide=np.ones_like(row))
+
+
+def _at_last(q: _Readings, flows: Outflows) -> Ints:
+    """The readings of queues at the last reading of each outflow that read a queue."""
     newest = np.full(len(flows.keys), -1)
     flow = flows.flow[q.place]
     np.maximum.at(newest, flow, q.place)
-    row = np.flatnonzero(q.place == newest[flow])
-    return replace(_between(q, flows, cut, acked, row, row), place=flow[row], wide=np.ones_like(row))
+    return np.flatnonzero(q.place == newest[flow])
 
 
 def _between(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: Ints) -> OfQueues:
@@ -367,6 +412,71 @@ def _between(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: 
     place = q.place[e]
     loss, duplicates = np.where(goes_on, loss, NA), np.where(goes_on, duplicates, NA)
     return OfQueues(place, e, place - q.place[b], loss, age, duplicates, is_floor & goes_on)
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """At each reading of a queue, how many of its messages have no copy at the other site: by the newest comparison of
+    ids (`known`, `then` the reading at it), and by the next one (`later`); NA where none told of that queue lately.
+    `compares`: ids of that queue are compared at all."""
+
+    compares: Flags
+    known: Ints
+    then: Ints
+    later: Ints
+
+    @classmethod
+    def of(cls, rows: Columns, q: _Readings, compares: Flags) -> Self:
+        counted = rows.take(np.flatnonzero((rows.kind == UNCOPIED) & (rows.depth != NA)))
+        times, many = np.unique(np.concatenate([q.us, counted.us])), len(rows.words) + 1
+
+        def key(pair: Ints, name: Ints | int, us: Ints) -> Ints:
+            return (pair * many + name) * len(times) + np.searchsorted(times, us)
+
+        order = np.argsort(key(counted.pair, counted.name, counted.us), kind="stable")
+        counted = counted.take(order)
+        at = place_of(key(counted.pair, counted.name, counted.us), key(q.pair, q.queue, q.us))
+        is_told, is_empty = at >= 0, q.depth == 0
+        count = np.where(is_empty, 0, NA)
+        count[is_told] = np.minimum(counted.depth[at[is_told]], q.depth[is_told])
+        left_out = np.isin(key(q.pair, 0, q.us), key(counted.pair, 0, counted.us)) & ~is_told & ~is_empty
+        here = np.arange(len(q.us))
+        then = last_true(is_told | is_empty | left_out, q.new)
+        is_known = (then >= 0) & (q.us - q.us[then] <= COMPARED_US)
+        known = np.where(is_known & (count[then] != NA), np.minimum(count[then], q.depth), NA)
+        ends = np.append(q.new[1:], True)
+        after = len(here) - 1 - last_true((is_told | is_empty)[::-1], ends[::-1])[::-1]
+        is_next = after < len(here)
+        after = np.where(is_next, after, here)
+        later = np.where(is_next & (q.us[after] - q.us <= AWAY_US), count[after], NA)
+        return cls(compares, known, np.where(is_known, then, here), later)
+
+    def between(self, q: _Readings, flows: Outflows, b: Ints, e: Ints) -> OfQueues:
+        """At most, from one reading of each queue to another: what had no copy at the comparison before, with all that
+        was sent since and not put into the outflow, or what has none later. Where no comparison tells, all that the
+        queue held."""
+        then, goes_on = self.then[b], q.series[self.then[b]] == q.series[e]
+        held = np.where(~q.begins[e] | (b == e), q.depth[b] + q.sent[e] - q.sent[b], np.maximum(q.depth[b], q.depth[e]))
+        put = flows.sends.added[q.place[e]] - flows.sends.added[q.place[then]]
+        missed = np.where(goes_on, np.maximum(q.sent[e] - q.sent[then] - put, 0), held)
+        alone = np.minimum(np.maximum.reduce([self.known[b] + missed, self.known[e], self.later[e]]), held)
+        left_out = (self.known[b] == NA) | ((self.known[e] == NA) & (self.later[e] == NA))
+        loss = np.where(self.compares[e], np.where(left_out, held, alone), 0)
+        took = q.us[e] - q.us[b]
+        in_queue = np.where(q.depth[b] == 0, took, np.where(q.oldest_us[b] == NA, NA, q.oldest_us[b] + took))
+        return self._aged(q, e, loss, in_queue, np.maximum(q.place[e] - q.place[b], 1))
+
+    def likely(self, q: _Readings) -> OfQueues:
+        here = np.arange(len(q.us))
+        return self._aged(q, here, np.where(self.compares, self.known, 0), q.oldest_us, np.ones_like(here))
+
+    @staticmethod
+    def _aged(q: _Readings, at: Ints, loss: Ints, in_queue: Ints, wide: Ints) -> OfQueues:
+        """They may be the oldest of the queue. Where the broker does not tell how old that is, they may be older than
+        the queue's first reading."""
+        first, is_floor = np.flatnonzero(q.new)[q.thing[at]], (loss > 0) & (in_queue == NA)
+        age = np.where(loss > 0, np.where(is_floor, q.us[at] - q.us[first], in_queue), 0)
+        return OfQueues(q.place[at], at, wide, loss, age, np.zeros_like(loss), is_floor)
 
 
 def _or_all(duplicates: Ints, known: Flags, flows: Outflows, begin: Ints, end: Ints) -> Ints:

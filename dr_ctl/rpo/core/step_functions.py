@@ -4,6 +4,7 @@ how fast it was shipped; what holds at the last readings. The total is a series 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final, Self
 
@@ -166,7 +167,8 @@ class LagSeries:
         self._begins = begins_of(flows.flow)
         newest = last_true(self.read, self._begins)
         self.full = np.maximum(newest, 0)
-        self.alone = ~self.read & (newest >= 0) & (flows.us - flows.us[self.full] <= AWAY_US)
+        self.near = (newest >= 0) & (flows.us - flows.us[self.full] <= AWAY_US)
+        self.alone = ~self.read & self.near
         self.put = np.zeros(len(flows.us))
         b, e = self.last - 1, self.last
         known = flows.goes_on[e] & flows.sends.known[e] & flows.sends.known[b]
@@ -218,6 +220,7 @@ class LagSeries:
         took = flows.us[e] - flows.us[b]
         unread = self.unread(scope)
         bound, is_floor = self.figures(scope, self.queues.within, e, b, flows.us[e], unread[e], sends, acks)
+        bound, is_floor = self._without_copy(scope, bound, is_floor, self.queues.alone_within, [e, self.full[e]], e)
         likely = self.likely(scope, unread)
         idle = (flows.role[b] == STANDBY) | (flows.role[b] == DOWN)
         covered = on & (took <= self.gap_us) & ~idle
@@ -228,7 +231,32 @@ class LagSeries:
         spans = flows.flow[e], flows.us[b], flows.us[e]
         return Steps(*spans, bound, ends, covered, idle, taken_over, late, is_floor, stalled)
 
+    def _without_copy(
+        self, scope: int, figures: Figures, is_floor: Flags, sums: Sums, at: Sequence[Ints], places: Ints
+    ) -> tuple[Figures, Flags]:
+        """The figures with the messages beside that have no copy at the other site and are not on their way. `at`:
+        where the sums of each reading (`places`) stand, of which the largest counts. They lie there still where the
+        outflow alone was read since; how many is not known where a queue was not read for long."""
+        if not self.queues.compared.any():
+            return figures, is_floor
+        flows, full = self.flows, self.full[places]
+        loss, age = (np.max([of[scope][place] for place in at], axis=0) for of in (sums.loss, sums.age))
+        is_unknown, floor = (
+            np.any([of[scope][place] for place in at], axis=0) for of in (sums.loss_unknown, sums.is_floor)
+        )
+        lacking = (np.cumsum(self.queues.unread.lacking[scope])[:-1] > 0) & self.queues.compared[flows.flow]
+        is_unknown = np.where(self.near[places], is_unknown, lacking[places]) | (figures.loss == NA)
+        loss = np.where(self.near[places], loss, 0)
+        age = np.where(loss > 0, age + flows.us[places] - flows.us[full], 0)
+        age_ms = np.where(is_unknown | (figures.age_ms == NA), NA, np.maximum(figures.age_ms, -(-age // 1000)))
+        figures = replace(figures, loss=np.where(is_unknown, NA, figures.loss + loss), age_ms=age_ms)
+        return figures, is_floor | (floor & (loss > 0))
+
     def likely(self, scope: int, unread: Flags) -> Figures:
+        figures, places = self._under_way(scope, unread), np.arange(len(self.flows.us))
+        return self._without_copy(scope, figures, places < 0, self.queues.alone_likely, [self.full], places)[0]
+
+    def _under_way(self, scope: int, unread: Flags) -> Figures:
         """At each reading: no more than lies in the outflow, and that where some queue was not read. A reading of the
         outflow alone has the share of it that the reading before had."""
         flows, sums, alone = self.flows, self.queues.likely, self.alone
@@ -269,6 +297,7 @@ class LagSeries:
         at_full = unread[np.where(alone, full, ends)]
         bound, floor = self.figures(scope, self.queues.last, places, ends, us, at_full, sends, acks)
         bound = self._grown(bound, alone, sends, acks)
+        bound, floor = self._without_copy(scope, bound, floor, self.queues.alone_last, [places], ends)
         likely = self.likely(scope, unread).take(ends)
         before = np.maximum(ends - 1, 0)
         stalled = flows.goes_on[ends] & (flows.flow[before] == places) & self._stalls(before, ends, ends)

@@ -291,7 +291,8 @@ class Writer:
 def _thinned(
     readings: Sequence[pa.Table], apart: timedelta, kept_at: datetime | None
 ) -> tuple[list[pa.Table], list[pa.Table], datetime | None]:
-    """What the files keep of readings, what they leave out, and the last reading of everything that they keep."""
+    """What the files keep of readings, what they leave out, and the last reading of everything that they keep. One with
+    a comparison of ids stays whole: few have one, and without it nobody knows which messages have no copy."""
     kept: list[pa.Table] = []
     left_out: list[pa.Table] = []
     for reading in readings:
@@ -299,13 +300,18 @@ def _thinned(
         at = _newest([reading])
         if pc.all(is_short).as_py():
             kept.append(reading)
-        elif kept_at is None or abs(at - kept_at) >= apart:
+        elif kept_at is None or abs(at - kept_at) >= apart or _has_comparison(reading):
             kept.append(reading)
             kept_at = at
         else:
             kept.append(reading.filter(is_short))
             left_out.append(reading.filter(pc.invert(is_short)))
     return kept, left_out, kept_at
+
+
+def _has_comparison(reading: pa.Table) -> bool:
+    of_ids = pc.and_(pc.equal(reading["kind"], "uncopied"), pc.is_valid(reading["depth"]))
+    return pc.any(of_ids).as_py() is True
 
 
 def without_oldest(tables: Mapping[Part, pa.Table], most: int) -> dict[Part, pa.Table]:

@@ -169,10 +169,12 @@ class Summing:
         spans.append((max(from_us, hour_us - AWAY_US), hour_us + HOUR + AWAY_US, _QUEUES))
         every = pa.concat_tables([self.readings.between(*span, ["name"]) for span in spans])
         names = sorted(every["name"].drop_null().unique().to_pylist())
+        compared = near.filter(pc.field("kind") == "uncopied")
 
         def some(number: int) -> pa.Table:
             which = pc.field("name").isin(names[number::pieces])
-            return pa.concat_tables([self._between(begin_us, end_us, of & which) for begin_us, end_us, of in spans])
+            queues = [self._between(begin_us, end_us, of & which) for begin_us, end_us, of in spans]
+            return pa.concat_tables([*queues, compared])
 
         return hour(near, hour_us, query, from_us, lambda: map(some, range(min(pieces, len(names)))))
 
