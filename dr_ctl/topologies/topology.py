@@ -385,12 +385,12 @@ class Topology(Protocol[S]):
         attempt agrees. Raises `BrokerError`."""
 
     def cleaner(self, primary: str, remembered: Mapping[str, Json]) -> Cleaner:
-        """The agent that deletes at the other site while that one serves; no broker is asked yet. Raises `NoKeeper`
+        """The agent that deletes at the other site while that one serves; no broker is asked yet. Raises `NoCleaner`
         where none is needed, and `UsageError` where the settings do not let it in."""
 
     def unproven(self, waiting: str, pattern: str | None) -> Sequence[Unproven]:
         """Of each queue that the pattern names the copies at that waiting site that nothing proves to be consumed, by
-        listings of both sites. Raises `NoKeeper` where no copies are made, and `BrokerError`."""
+        listings of both sites. Raises `NoCleaner` where no copies are made, and `BrokerError`."""
 
     def close(self) -> None:
         """Let go of everything that was opened."""

@@ -64,7 +64,7 @@ class Camel:
         # Several threads: with one, nobody can look while a `stop` waits for its exchanges.
         agent = f"host=127.0.0.1,port={port},discoveryEnabled=false,executor=fixed,threadNr=5"
         argv = [
-            "java", "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            "java", "-Xmx256M", *daemons.LIGHT,
             f"-javaagent:{jars}/jolokia-agent-jvm-{AGENT}-javaagent.jar={agent}",
             "-cp", f".:{jars}/*", "org.apache.camel.main.Main",
         ]  # fmt: skip

@@ -114,7 +114,7 @@ draft_settle: Final = wants.planning(
 
 class Reconciler:
     """Makes the second broker of each pair hold what the first, which serves or did last, does, by the ids of messages;
-    `evened` is what came of it. Raises `BrokerError`."""
+    `reconciled` is what came of it. Raises `BrokerError`."""
 
     def __init__(self, tools: FanoutTools, source: str, target: str, move: Move, context: StepContext) -> None:
         self.reconciled = Reconciled()

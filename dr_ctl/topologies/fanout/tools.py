@@ -153,7 +153,7 @@ class FanoutVerifier(Verifier[BrokerView]):
 @dataclass
 class Reconciled:
     """Ids of messages by queue. `removed` ones were consumed at the other site, `copied` ones were put where they
-    lacked. `alone` ones lie at one site, and nobody is known to have consumed them; `untold` says why. `not_carried`
+    lacked. `alone` ones lie at one site, and nobody is known to have consumed them; `undecided` says why. `not_carried`
     ones lack, and cannot be copied whole."""
 
     removed: dict[str, set[str]] = field(default_factory=dict)

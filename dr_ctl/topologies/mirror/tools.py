@@ -213,8 +213,8 @@ class PartialReturn:
 
 
 class MirrorTools(Tools[BrokerView]):
-    """`residue` is what each pair's returned broker held when it was counted, `rejoined` what became of it, `half_way`
-    what of it an undo has taken out."""
+    """`residue` is what each pair's returned broker held when it was counted, `rejoined` what became of it,
+    `partial_return` what of it an undo has taken out."""
 
     observer: Observer
 

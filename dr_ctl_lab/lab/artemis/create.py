@@ -30,9 +30,7 @@ LOGS = ("log/artemis.log", "log/out.txt")
 PLAIN_QUEUE = re.compile(r"[A-Za-z0-9._-]+(::[A-Za-z0-9._-]+)?")
 SPOKEN = (Speaks.STOMP, Speaks.AMQP, Speaks.CORE, Speaks.OPENWIRE, Speaks.MQTT)
 PROTOCOLS = ",".join(each.name for each in SPOKEN)
-# Several brokers share a small machine and live for minutes: the collector with the fewest threads, and only the quick
-# compiler. A start takes half the time with it, and 300 messages per second two thirds of the processor.
-LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+LIGHT = " ".join(daemons.LIGHT)
 # Variables by which the environment of the caller must not decide for the brokers.
 FOREIGN = {"JAVA_ARGS", "JAVA_ARGS_APPEND", "DEBUG_ARGS", "ARTEMIS_HOME", "ARTEMIS_INSTANCE", "ARTEMIS_DATA_DIR"}
 

@@ -42,7 +42,6 @@ NOWHERE: Final = "auto://127.0.0.1:0"
 EVERYWHERE: Final = ("policy", "browse_page", "jolokia", "boots_open")
 # Other names mean something to Classic (wildcards, lists, options), or are altered in the names of beans.
 PLAIN_QUEUE: Final = re.compile(r"[A-Za-z0-9._-]+")
-LIGHT: Final = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 LOGGING: Final = """rootLogger.level=INFO
 rootLogger.appenderRef.console.ref=Console
 rootLogger.appenderRef.console.filter.threshold.type=ThresholdFilter
@@ -301,7 +300,7 @@ def _argv(home: Path, instance: Path, site: SiteState) -> list[str]:
     }
     opened = [word for package in OPENED for word in ("--add-opens", f"{package}=ALL-UNNAMED")]
     properties = [f"-D{name}={value}" for name, value in told.items()]
-    words = ["java", *LIGHT, *opened, *properties]
+    words = ["java", "-Xms64m", "-Xmx384m", *daemons.LIGHT, *opened, *properties]
     if _has_web_server(home):
         return [*words, "-jar", str(home / "bin" / "activemq.jar"), "start"]
     words += ["-cp", f"{conf}:{home}/lib/*:{instance}/lib/*", "org.apache.activemq.console.command.ShellCommand"]

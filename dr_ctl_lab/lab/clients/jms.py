@@ -33,10 +33,10 @@ from dr_ctl_lab.lab.clients.client import (
     Speaks,
     no_compiler,
 )
+from dr_ctl_lab.lab.daemons import LIGHT
 
 SOURCE: Final = Path(__file__).with_name("Jms.java")
 RENAMED: Final = "jakarta.jms-api-[3-9]*"  # the interfaces of JMS, by their later name
-LIGHT: Final = ("-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 COMPILE_S: Final = 120.0
 EACH_BYTES: Final = 400
 _NONE: Final = "-"
@@ -127,7 +127,7 @@ class Jvm:
 
     def _started(self) -> subprocess.Popen[str]:
         classes = compiled(self._home)
-        argv = ["java", *LIGHT, "-cp", f"{classes}:{libraries(self._home)}", SOURCE.stem]
+        argv = ["java", "-Xms32m", "-Xmx256m", *LIGHT, "-cp", f"{classes}:{libraries(self._home)}", SOURCE.stem]
         process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, encoding="utf-8"
         )

@@ -388,7 +388,7 @@ def compared(primary: Primary, standby: Standby, queue: str, before: Glance, pee
 
 
 class PairsCleaner:
-    """Implements `Keeper`: the pairs take turns."""
+    """Implements `Cleaner`: the pairs take turns."""
 
     def __init__(
         self, pairs: Sequence[Pair], primary: str, standby: str, debts: Callable[[], Sequence[Debt]] = list
