@@ -215,6 +215,11 @@ def _closed(assessment: Assessment) -> Finding:
     ]
     if closed:
         which = "the site that served last" if len(closed) > 1 else closed[0]
+        if (
+            len(closed) > 1
+            and (last := lost_site.served_last(assessment.opened.installation, assessment.runs)) in closed
+        ):
+            which, closed = f"{last}, which served last", [last]
         ways = " or ".join(f"`dr-ctl unfence {site}`" for site in closed)
         lost = f"; {away} was lost before" if away is not None else ""
         return found("DR-ROLE-015.unfence", sites=f"{first} and {second}", which=which, ways=ways, lost=lost)

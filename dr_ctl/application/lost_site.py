@@ -192,23 +192,33 @@ class Since:
 
 def unserved(installation: Installation, runs: Runs, *, sure: bool) -> Since:
     """Since when no site serves. Not `sure` where a site may serve that did not say so."""
+    nobody = "no site serves" if sure else "no site was seen serving"
+    at, site, run = _last_served(installation, runs)
+    if at is None:
+        return Since(None, f"{nobody}; start of the outage unknown")
+    if run:
+        return Since(stamp(at), f"{nobody} since {stamp(at)}: {run} keeps clients out")
+    return Since(stamp(at), f"{nobody}; {site} was last seen serving at {stamp(at)}")
+
+
+def served_last(installation: Installation, runs: Runs) -> str:
+    """The site that the newest sample or run shows to have served last; empty where none does."""
+    return _last_served(installation, runs)[1]
+
+
+def _last_served(installation: Installation, runs: Runs) -> tuple[datetime | None, str, str]:
+    """When a site served last, which, and the run that closed it, if one did."""
     served = [
-        (at, site)
+        (at, site, "")
         for site in installation.settings.sites
         if (at := _last_seen(installation, site, Role.SERVING)) is not None
     ]
-    nobody = "no site serves" if sure else "no site was seen serving"
-    latest, site = max(served, default=(None, ""))
-    at, run = _closed_by(runs)
-    if at is not None and (latest is None or latest <= at):
-        return Since(stamp(at), f"{nobody} since {stamp(at)}: {run} keeps clients out")
-    if latest is None:
-        return Since(None, f"{nobody}; start of the outage unknown")
-    return Since(stamp(latest), f"{nobody}; {site} was last seen serving at {stamp(latest)}")
+    seen, closed = max(served, default=(None, "", "")), _closed_by(runs)
+    return closed if closed[0] is not None and (seen[0] is None or seen[0] <= closed[0]) else seen
 
 
-def _closed_by(runs: Runs) -> tuple[datetime | None, str]:
-    """When a run closed the only site that served, and its name, where no run has let anybody in since."""
+def _closed_by(runs: Runs) -> tuple[datetime | None, str, str]:
+    """When a run closed the only site that served, which, and its name, where no run has let anybody in since."""
     for files in islice(reversed(runs.all()), SO_MANY):
         try:
             entries = read_entries(files.journal)
@@ -217,10 +227,10 @@ def _closed_by(runs: Runs) -> tuple[datetime | None, str]:
             break
         if (at := fenced_at(entries)) is not None:
             served = past.plan.serving == (past.plan.source,) and outage_s(entries) is None
-            return (at, files.name) if served else (None, "")
+            return (at, past.plan.source, files.name) if served else (None, "", "")
         if {ACTIVATING, UNFENCE} & {step.step.verb for step in past.steps}:
             break
-    return None, ""
+    return None, "", ""
 
 
 class LastSample(NamedTuple):

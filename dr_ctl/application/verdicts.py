@@ -32,6 +32,7 @@ from dr_ctl.engine.operations import FAILBACK, FAILOVER, REINSTATING, SWAPOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Goal, Plan, Refusal
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import by_site, is_split, role_text, sites_serving
+from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
 _UNANSWERED: Final = (Role.UNKNOWN, Role.SICK, Role.DOWN)
@@ -71,6 +72,7 @@ class Assessment:
     links: Sequence[LinkSnapshot]
     open_run: OpenRun | None
     held: str | None
+    runs: Runs
     exposures: dict[tuple[str, Role], LossBound] = field(default_factory=dict)
     without: str | None = None  # a site that is taken for lost
     maintenance: Maintenance | None = None
@@ -78,7 +80,9 @@ class Assessment:
     @classmethod
     def of(cls, caller: Caller, opened: Opened, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> Assessment:
         held = lock.in_the_way(snapshot, caller.runs())
-        return cls(opened, snapshot, links, OpenRun.of(caller), held, maintenance=maintenance_now(caller))
+        return cls(
+            opened, snapshot, links, OpenRun.of(caller), held, caller.runs(), maintenance=maintenance_now(caller)
+        )
 
     @property
     def served_by(self) -> str | None:
