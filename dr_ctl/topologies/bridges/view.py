@@ -171,6 +171,8 @@ class BridgesLink(Link["BrokerView"]):
             f"bridges {state}; {said(self.to_ship)} message(s) and {said(view.ids_to_ship)} processed id(s) to ship, "
             f"{said(self.unapplied)} id(s) of the peer not applied{left}"
         )
+        if view.role is Role.STANDBY and any(queue.depth for queue in view.business.values()):
+            yield f"copies of processed messages stay here until `dr-ctl trim {view.site}`"
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
         """The messages by unit; the ids together, as their buffer is one. What found no buffer waits for ever."""
