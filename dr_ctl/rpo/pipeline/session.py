@@ -194,10 +194,12 @@ def _launched(master: str, conf: Mapping[str, str], *, is_busy: bool) -> Iterato
 
 
 def _archive() -> Path:
-    """Where classes lie as this Java loads them for this Spark, once they are written there."""
+    """Where classes lie as this Java loads them for this Spark, once they are written there. Java takes none of a Spark
+    in another place."""
     java = Path(os.environ.get("JAVA_HOME", ""), "bin", "java")
     java = java if java.exists() else Path(shutil.which("java") or java)
-    identity = f"{pyspark.__version__} {java.resolve()} {java.stat().st_mtime_ns if java.exists() else 0}"
+    changed_ns = java.stat().st_mtime_ns if java.exists() else 0
+    identity = f"{pyspark.__version__} {pyspark.__file__} {java.resolve()} {changed_ns}"
     return user_cache_path("dr-ctl") / f"spark-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"
 
 
