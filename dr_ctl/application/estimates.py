@@ -137,11 +137,8 @@ def limits(objectives: Objectives | None) -> Mapping[tuple[str, ...], Mapping[st
     """The limits by scope (of the total: no queues) and figure."""
     if objectives is None:
         return {}
-    by_queues = {(): objectives.loss, **{loss_class.queues: loss_class.loss for loss_class in objectives.classes}}
-    pairs = {queues: {"loss": limit.messages, "age_s": limit.age_s} for queues, limit in by_queues.items()}
-    return {
-        queues: {key: most for key, most in of_scope.items() if most is not None} for queues, of_scope in pairs.items()
-    }
+    classes = {of_class.queues: of_class.loss.by_figure for of_class in objectives.classes}
+    return {(): objectives.loss.by_figure, **classes}
 
 
 def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
@@ -194,19 +191,13 @@ class _Limited(NamedTuple):
 
 
 def _limited(data: Mapping[str, Any], objectives: Objectives) -> Iterator[_Limited]:
-    yield from _limits_of(data["total"], objectives.loss, "")
-    limits = {loss_class.queues: loss_class.loss for loss_class in objectives.classes}
-    for row in data.get("classes", ()):
-        queues = tuple(row["queues"])
-        if queues in limits:
-            yield from _limits_of(row, limits[queues], f" of {', '.join(queues)}")
-
-
-def _limits_of(scope: Mapping[str, Any], limit: LossLimit, of: str) -> Iterator[_Limited]:
-    for key, most in (("loss", limit.messages), ("age_s", limit.age_s)):
-        if most is not None:
-            quantity = scope[key]
-            yield _Limited(of, key == "loss", most, quantity.get("likely", {}).get("p99"), quantity.get("p99"))
+    scopes = [((), data["total"]), *((tuple(row["queues"]), row) for row in data.get("classes", ()))]
+    by_queues = limits(objectives)
+    for queues, scope in scopes:
+        of = f" of {', '.join(queues)}" if queues else ""
+        for figure, most in by_queues.get(queues, {}).items():
+            likely = scope[figure].get("likely", {}).get("p99")
+            yield _Limited(of, figure == "loss", most, likely, scope[figure].get("p99"))
 
 
 def _count(value: float | None) -> str:

@@ -122,7 +122,7 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tupl
     may = " perhaps" if any(queue.uncopied is None for queue in alone) else ""
     apart = f", + {lost.apart}{may} at {sites[0]} alone ({_named(alone, sites)})" if lost.apart else ""
     text = (
-        f"{expected}{lost.at_most} = {lost.there} neither shipped nor consumed at the reading of "
+        f"{expected}{lost.at_most} = {lost.at_reading} neither shipped nor consumed at the reading of "
         f"{stamp(moment(lost.us))}{apart}, + {_came(lost, death)}"
     )
     if death.grows:
@@ -301,7 +301,7 @@ def latest_end(history: Path | Place, of: LostSite, most: int) -> datetime | Non
     if least is None or least.at_most > most:
         return None
     # From a minute on the loss grows by the busiest one.
-    longest_us = LONGEST_US + round((most - least.there - least.apart) / least.rate * US) if least.rate else now_us
+    longest_us = LONGEST_US + round((most - least.at_reading - least.apart) / least.rate * US) if least.rate else now_us
     end_us = min(now_us, begin_us + longest_us)
     while end_us - begin_us > US // 10:
         middle_us = (begin_us + end_us) // 2

@@ -36,10 +36,10 @@ _PACE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """At most so many: `there` at the reading of `us`, and `since` in the `took_us` from its question to the end. It
-    goes on by `rate` a second. `apart`: what lay at one site alone beside that."""
+    """At most so many: `at_reading` of `us`, and `since` in the `took_us` from its question to the end. It goes on by
+    `rate` a second. `apart`: what lay at one site alone beside that."""
 
-    there: int
+    at_reading: int
     since: int
     us: int
     took_us: int
@@ -48,7 +48,7 @@ class Part:
 
     @property
     def at_most(self) -> int:
-        return self.there + self.since + self.apart
+        return self.at_reading + self.since + self.apart
 
 
 @dataclass(frozen=True)
@@ -144,26 +144,26 @@ class Direction:
         parts = []
         if len(read):
             at = int(read[-1])
-            there = {row: self._there(row, at, queues) for row in rows}
-            parts.append(self._from(rows, at, self._summed(there), queues))
+            at_reading = {row: self._at_reading(row, at, queues) for row in rows}
+            parts.append(self._from(rows, at, self._summed(at_reading), queues))
             if readings.era[at] == readings.era[place]:
                 put = counts.added[:, place] - counts.added[:, at]
-                depths = {row: np.minimum(depths[row], there[row] + put[row]) for row in rows}
+                depths = {row: np.minimum(depths[row], at_reading[row] + put[row]) for row in rows}
         parts.append(self._from(rows, place, self._summed(depths), queues))
         known = [[part for part in of_group if part is not None] for of_group in zip(*parts, strict=True)]
         return [min(candidates, key=lambda part: part.at_most, default=None) for candidates in known]
 
-    def _summed(self, there: Mapping[int, Ints]) -> Ints:
+    def _summed(self, at_reading: Mapping[int, Ints]) -> Ints:
         """Of outflows together. No fewer acknowledgements than were lost before."""
         names, is_acks = self.readings.outflows.names, self.counted == "acked"
         parts = [
             np.maximum(depths, self.left.get(names[row][1], 0)) if is_acks and names[row][0] == "acks" else depths
-            for row, depths in there.items()
+            for row, depths in at_reading.items()
         ]
         total: Ints = np.sum(parts, axis=0)
         return total
 
-    def _there(self, row: int, place: int, queues: Queues) -> Ints:
+    def _at_reading(self, row: int, place: int, queues: Queues) -> Ints:
         """At a reading of the queues: no more than the outflow held, and than was counted since the cut; of messages no
         more than lay in the queues; and all that no queue tells of."""
         readings, counts, own = self.readings, self.readings.outflows, self.queues[row]
@@ -184,20 +184,22 @@ class Direction:
         since = np.minimum(since, lying) if is_sent else since
         is_in = queues.group[own] >= 0
         of_groups = np.bincount(queues.group[own][is_in], since[is_in], queues.count).astype(np.int64)
-        there: Ints = np.minimum(depth, of_groups + strange)
-        return there
+        at_reading: Ints = np.minimum(depth, of_groups + strange)
+        return at_reading
 
-    def _from(self, rows: Sequence[int], place: int, there: Ints, queues: Queues | None) -> Sequence[Part | None]:
+    def _from(self, rows: Sequence[int], place: int, at_reading: Ints, queues: Queues | None) -> Sequence[Part | None]:
         """What lay there at a reading and what came since, of each group; without groups by what was put in alone."""
-        return self._parts(place, there, self.evened.windows, lambda us: self._most(rows, us, queues))
+        return self._parts(place, at_reading, self.evened.windows, lambda us: self._most(rows, us, queues))
 
-    def _parts(self, place: int, there: Ints, windows: Windows, most: Callable[[int], Ints]) -> Sequence[Part | None]:
+    def _parts(
+        self, place: int, at_reading: Ints, windows: Windows, most: Callable[[int], Ints]
+    ) -> Sequence[Part | None]:
         """What lay there at a reading, and what came since: as much as came at most in windows so long."""
         took_us, longest_us = self.end_us - int(self.readings.asked[place]), windows.longest_us
         times = windows.parts(took_us)
         if times is None:
-            return [None] * len(there)
-        nothing = np.zeros(len(there), np.int64)
+            return [None] * len(at_reading)
+        nothing = np.zeros(len(at_reading), np.int64)
         since = sum((count * most(us) for count, us in times), nothing)
         busiest = most(longest_us) if longest_us else nothing
         # The pace of the minutes before says something of a time no longer than they were; of a longer one, in which
@@ -207,7 +209,7 @@ class Direction:
             Part(int(lay), int(came), int(self.readings.us[place]), took_us, float(paced * US / max(1, longest_us)))
             if is_near or paced >= _PACE
             else None
-            for lay, came, paced in zip(there, since, busiest, strict=True)
+            for lay, came, paced in zip(at_reading, since, busiest, strict=True)
         ]
 
     def _most(self, rows: Sequence[int], us: int, queues: Queues | None) -> Ints:
@@ -291,8 +293,8 @@ def added(parts: Sequence[Part | None]) -> Part | None:
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
         return None
-    there, since, us, took_us, rates, apart = zip(*map(astuple, known), strict=True)
-    return Part(sum(there), sum(since), min(us), max(took_us), sum(rates), sum(apart))
+    at_reading, since, us, took_us, rates, apart = zip(*map(astuple, known), strict=True)
+    return Part(sum(at_reading), sum(since), min(us), max(took_us), sum(rates), sum(apart))
 
 
 LATELY_US: Final = 10 * US
@@ -322,8 +324,8 @@ class Apart:
     compared. `uncopied`: so many had no copy there, by their ids; None where those were not compared."""
 
     name: str
-    here: int
-    there: int
+    at_site: int
+    at_peer: int
     lost: int | None
     duplicates: int | None
     has_ids: bool
@@ -333,13 +335,13 @@ class Apart:
     @property
     def alone(self) -> int:
         """How many lay here alone, as far as is known."""
-        return self.here if self.uncopied is None else max(self.here - self.there, self.uncopied)
+        return self.at_site if self.uncopied is None else max(self.at_site - self.at_peer, self.uncopied)
 
     def text(self, site: str, other: str) -> str:
         alone = f", {self.uncopied} of them without a copy" if self.uncopied else ""
         note = f", copies of what was done at {other} among them" if self.is_all else ""
         note = ", not compared by id" if self.uncopied is None else note
-        return f"{self.name}: {self.here} at {site}{alone}, {self.there} at {other}{note}"
+        return f"{self.name}: {self.at_site} at {site}{alone}, {self.at_peer} at {other}{note}"
 
 
 @dataclass(frozen=True)
@@ -364,7 +366,7 @@ class Comparison:
 
     def duplicates(self, names: Collection[str] | None = None) -> tuple[int, int] | None:
         """The same of what lay there alone."""
-        return _total([(of.duplicates, 0 if of.has_ids else of.there - of.here) for of in self._of(names)])
+        return _total([(of.duplicates, 0 if of.has_ids else of.at_peer - of.at_site) for of in self._of(names)])
 
     def _of(self, names: Collection[str] | None) -> Iterable[Apart]:
         return self.queues.values() if names is None else [self.queues[name] for name in names if name in self.queues]
@@ -394,24 +396,25 @@ class _Compared:
         for name in sorted({*readings.queues.rows, *readings.staged.rows}):
             if name not in self.selected:
                 continue
-            here, there = (self._depths(counts, name) for counts in (readings.queues, readings.staged))
+            at_site, at_peer = (self._depths(counts, name) for counts in (readings.queues, readings.staged))
             ids = self.acknowledgements.outflow_of(name)
             acks = None if ids is None else readings.outflows.names[ids]
             # With acknowledgements of its own counts say nothing: a message without a copy and a copy that stayed when
             # its message was done are as many at both sites as none.
-            uncopied = readings.alone(name) if acks == ("acks", name) and here[-1] else 0
-            if (here != there).any() or uncopied != 0:
+            uncopied = readings.alone(name) if acks == ("acks", name) and at_site[-1] else 0
+            if (at_site != at_peer).any() or uncopied != 0:
                 to_ship = self._to_ship(name)
-                lost = self._beyond(name, here - there, to_ship)
+                lost = self._beyond(name, at_site - at_peer, to_ship)
                 # With ids of all queues shipped beside the messages of each, it keeps a copy of all that is done.
                 has_ids = acks == ("acks", SHARED)
-                duplicates = 0 if has_ids else self._beyond(name, there - here, self._acknowledged(name))
+                duplicates = 0 if has_ids else self._beyond(name, at_peer - at_site, self._acknowledged(name))
                 if is_all := uncopied is None or (lost is None and has_ids and to_ship is not None):
-                    lost = int(here[-1]) if uncopied is None or to_ship is None else max(0, int(here[-1] - to_ship[-1]))
+                    on_its_way = 0 if uncopied is None or to_ship is None else int(to_ship[-1])
+                    lost = max(0, int(at_site[-1]) - on_its_way)
                 elif uncopied:
                     # More may have lost theirs since.
                     lost = max(lost or 0, uncopied) if name in self.selected.differ else None
-                yield Apart(name, int(here[-1]), int(there[-1]), lost, duplicates, has_ids, is_all, uncopied)
+                yield Apart(name, int(at_site[-1]), int(at_peer[-1]), lost, duplicates, has_ids, is_all, uncopied)
 
     def _depths(self, counts: Counts, *names: str) -> Ints:
         """What lay there of these names; a queue that is absent where the site was read is empty there."""

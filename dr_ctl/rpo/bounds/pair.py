@@ -46,18 +46,18 @@ def done_and_there(readings: Readings, name: str, serving: Ints) -> int | None:
     sends = [row for row in outflows.rows[name] if outflows.names[row][0] == "mirror"]
     if queue is None or not sends or name not in readings.staged.rows:
         return None
-    there, here = readings.staged.depth[readings.staged.rows[name][0]], readings.queues.depth[queue]
+    at_peer, at_site = readings.staged.depth[readings.staged.rows[name][0]], readings.queues.depth[queue]
     out, us, era = outflows.depth[sends[0], readings.whole], readings.us[readings.whole], readings.era[readings.whole]
-    read = np.flatnonzero((there != NA) & (here != NA) & (out != NA) & np.isin(us, serving))
+    read = np.flatnonzero((at_peer != NA) & (at_site != NA) & (out != NA) & np.isin(us, serving))
     if not len(read):
         return None
-    then, now = read[-1], np.flatnonzero(here != NA)[-1]
+    then, now = read[-1], np.flatnonzero(at_site != NA)[-1]
     before, acked = readings.queues.acked[queue, [then, now]].tolist()
     if era[then] != era[now] or NA in (before, acked) or acked < before:
         return None
     alone = readings.alone(name)
-    copied = here[read] - out[read] - alone if alone is not None else np.zeros_like(read)
-    copies = np.maximum(0, there[read] - np.maximum(0, copied))
+    copied = at_site[read] - out[read] - alone if alone is not None else np.zeros_like(read)
+    copies = np.maximum(0, at_peer[read] - np.maximum(0, copied))
     rounds = (us[then] - us[read]) // LEAST_APART_US
     last_few = (rounds < READINGS) | (np.arange(len(read)) >= len(read) - READINGS)
     return int(copies[last_few].max() + acked - before)
@@ -229,9 +229,9 @@ def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
         return None, None
     lost, duplicates = (sum(own) for own in zip(*(_of_pair(pair, end_us) for pair in pairs), strict=True))
     # What lay at one site alone beside what was on its way.
-    here = sum(of.lost or 0 for pair in pairs for of in pair.apart.queues.values() if not of.is_all)
-    there = sum((pair.apart.duplicates() or (0, 0))[0] for pair in pairs)
-    return round(lost) + here, None if math.isnan(duplicates) else round(duplicates) + there
+    alone_lost = sum(of.lost or 0 for pair in pairs for of in pair.apart.queues.values() if not of.is_all)
+    alone_duplicates = sum((pair.apart.duplicates() or (0, 0))[0] for pair in pairs)
+    return round(lost) + alone_lost, None if math.isnan(duplicates) else round(duplicates) + alone_duplicates
 
 
 def _of_pair(pair: Pair, end_us: int) -> tuple[float, float]:
@@ -265,10 +265,10 @@ def _at(pair: Pair, place: int) -> Likely:
             continue
         at_us, is_mixed = int(readings.cuts[1][row, place]), counts.names[row][0] == "mixed"
         if not own or at_us == NA or not is_whole:
-            there = min(depth, int(held[own].sum())) if own and is_whole else depth
-            lost, sent = lost + there, sent + there
+            messages = min(depth, int(held[own].sum())) if own and is_whole else depth
+            lost, sent = lost + messages, sent + messages
             if is_mixed:  # after a restart no counter tells what of the rest is a message
-                acked += math.nan if own and is_whole and depth > there else depth - there * bool(own)
+                acked += math.nan if own and is_whole and depth > messages else depth - messages * bool(own)
             continue
         since = _since(readings, queues.added[own], at_us, now)
         row_lost = min(float(np.minimum(since, held[own]).sum()), depth)
@@ -306,17 +306,17 @@ def _nearer(pair: Pair, then: Likely, place: int, last: int) -> Likely:
     for row in {*pair.messages.rows, *pair.acknowledgements.rows}:
         if NA in counts.added[row, [place, last]]:
             continue
-        kind, steady, there = counts.names[row][0], 0.0, 0.0
+        kind, steady, messages = counts.names[row][0], 0.0, 0.0
         if kind == "mirror":
-            steady, there = put[row], depth[row]
+            steady, messages = put[row], depth[row]
         elif kind == "mixed":
             steady = min(
                 float(put[row]),
                 _per_us(readings, pair.messages.queues[row]) * int(readings.us[last] - readings.us[place]),
             )
-            there = (then.unshipped + steady) * depth[row] / max(1, counts.depth[row, place] + put[row])
+            messages = (then.unshipped + steady) * depth[row] / max(1, counts.depth[row, place] + put[row])
         sent, acked = sent + steady, acked + put[row] - steady
-        unshipped, waiting = unshipped + there, waiting + depth[row] - there
+        unshipped, waiting = unshipped + messages, waiting + depth[row] - messages
     lost = min(unshipped, max(0.0, then.lying + sent - acked))
     duplicates = then.duplicates if math.isnan(then.duplicates) else max(0.0, waiting - (unshipped - lost))
     return Likely(lost, duplicates, unshipped, then.lying)

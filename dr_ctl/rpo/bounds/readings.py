@@ -353,12 +353,12 @@ class Readings:
         whole = np.flatnonzero(np.isin(us, of_queues))
         whole_us = us[whole]
         inner = inner.filter(pc.is_in(inner["us"], pa.array(whole_us)))
-        there = rows.slice(0, 0) if recorded.beside is None else recorded.beside
-        there = there.filter(pc.and_(pc.equal(there["pair"], pair), pc.is_valid(there["start"])))
-        there = there.filter(pc.is_in(there["us"], pa.array(whole_us)))
+        peer = rows.slice(0, 0) if recorded.beside is None else recorded.beside
+        peer = peer.filter(pc.and_(pc.equal(peer["pair"], pair), pc.is_valid(peer["start"])))
+        peer = peer.filter(pc.is_in(peer["us"], pa.array(whole_us)))
         outflows = Counts.of(outer, OUTFLOWS, us)
         # The other site's queues as `staged` rows: what a reading told itself of a queue there counts before these.
-        beside = there.filter(pc.equal(there["kind"], "queue"))
+        beside = peer.filter(pc.equal(peer["kind"], "queue"))
         kinds = pa.repeat(pa.scalar("staged", pa.string()), beside.num_rows)
         beside = beside.set_column(beside.schema.get_field_index("kind"), "kind", kinds).select(inner.column_names)
         answered = rows.filter(pc.and_(pc.equal(rows["kind"], "site"), pc.is_valid(rows["took_ms"])))
@@ -373,8 +373,8 @@ class Readings:
             whole,
             Counts.of(inner, ("queue",), whole_us),
             Counts.of(pa.concat_tables([beside, inner]), ("staged",), whole_us),
-            np.flatnonzero(np.isin(whole_us, there["us"].to_numpy())),
-            Counts.of(there, OUTFLOWS, whole_us),
+            np.flatnonzero(np.isin(whole_us, peer["us"].to_numpy())),
+            Counts.of(peer, OUTFLOWS, whole_us),
             Counts.of(inner, ("uncopied",), whole_us),
         )
 

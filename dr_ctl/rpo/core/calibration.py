@@ -76,9 +76,9 @@ def _ahead_folds(
         said, is_known = np.zeros(len(was.change)), np.zeros(len(was.change), bool)
         for level, stalled in {*zip(was.level.tolist(), was.stalled.tolist(), strict=True)}:
             if (similar := known.similar(level, stalled=stalled)) is not None:
-                here = (was.level == level) & (was.stalled == stalled)
-                is_known |= here
-                said[here] = weighted_quantile(similar.change, similar.weight, probability)
+                is_same = (was.level == level) & (was.stalled == stalled)
+                is_known |= is_same
+                said[is_same] = weighted_quantile(similar.change, similar.weight, probability)
         said, was = said[is_known], was.only(is_known)
         if whole := int(was.weight.sum()):
             share = was.weight / whole

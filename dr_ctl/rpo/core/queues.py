@@ -352,12 +352,12 @@ class _Likely:
 
     @classmethod
     def of(cls, q: _Readings, flows: Outflows, side: Side, place: Ints) -> Self:
-        here, cut = np.arange(len(q.us)), _Cut.of(q, flows, side.likely_us, place, q.life)
-        after = np.minimum(cut.at + 1, here)
+        places, cut = np.arange(len(q.us)), _Cut.of(q, flows, side.likely_us, place, q.life)
+        after = np.minimum(cut.at + 1, places)
         took = np.maximum(1, q.us[after] - q.us[cut.at])
         past = np.clip((side.likely_us[place] - q.us[cut.at]) / took, 0, 1)
         is_between = cut.known & (after > cut.at)
-        return cls(np.where(cut.known, cut.at, here), np.where(is_between, past, 0.0), cut.known)
+        return cls(np.where(cut.known, cut.at, places), np.where(is_between, past, 0.0), cut.known)
 
     def then(self, counter: Ints) -> Floats:
         """What a counter was."""
@@ -400,8 +400,8 @@ def _between(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: 
     goes_on = ~q.begins[e] | (b == e)
     held = q.depth[b] + q.sent[e] - q.sent[b]
     loss = np.maximum(np.where(cut.known[b], np.minimum(q.sent[e] - q.sent[cut.at[b]], held), held), 0)
-    here = np.arange(len(q.us))
-    passed = np.where(cut.known, np.minimum(q.passed[np.minimum(cut.at + 1, here)], q.passed), q.passed)
+    places = np.arange(len(q.us))
+    passed = np.where(cut.known, np.minimum(q.passed[np.minimum(cut.at + 1, places)], q.passed), q.passed)
     duplicates = np.maximum(np.minimum(q.consumed, passed)[e] - q.consumed[acked.at[b]], 0)
     duplicates = _or_all(duplicates, acked.known[b], flows, q.acks[b], q.acks[e])
     took = q.us[e] - q.us[b]
@@ -440,16 +440,16 @@ class _Alone:
         count = np.where(is_empty, 0, NA)
         count[is_told] = np.minimum(counted.depth[at[is_told]], q.depth[is_told])
         left_out = np.isin(key(q.pair, 0, q.us), key(counted.pair, 0, counted.us)) & ~is_told & ~is_empty
-        here = np.arange(len(q.us))
+        places = np.arange(len(q.us))
         then = last_true(is_told | is_empty | left_out, q.new)
         is_known = (then >= 0) & (q.us - q.us[then] <= COMPARED_US)
         known = np.where(is_known & (count[then] != NA), np.minimum(count[then], q.depth), NA)
         ends = np.append(q.new[1:], True)
-        after = len(here) - 1 - last_true((is_told | is_empty)[::-1], ends[::-1])[::-1]
-        is_next = after < len(here)
-        after = np.where(is_next, after, here)
+        after = len(places) - 1 - last_true((is_told | is_empty)[::-1], ends[::-1])[::-1]
+        is_next = after < len(places)
+        after = np.where(is_next, after, places)
         later = np.where(is_next & (q.us[after] - q.us <= AWAY_US), count[after], NA)
-        return cls(compares, known, np.where(is_known, then, here), later)
+        return cls(compares, known, np.where(is_known, then, places), later)
 
     def between(self, q: _Readings, flows: Outflows, b: Ints, e: Ints) -> OfQueues:
         """At most, from one reading of each queue to another: what had no copy at the comparison before, with all that
@@ -467,8 +467,8 @@ class _Alone:
         return self._aged(q, e, loss, in_queue, np.maximum(q.place[e] - q.place[b], 1))
 
     def likely(self, q: _Readings) -> OfQueues:
-        here = np.arange(len(q.us))
-        return self._aged(q, here, np.where(self.compares, self.known, 0), q.oldest_us, np.ones_like(here))
+        places = np.arange(len(q.us))
+        return self._aged(q, places, np.where(self.compares, self.known, 0), q.oldest_us, np.ones_like(places))
 
     @staticmethod
     def _aged(q: _Readings, at: Ints, loss: Ints, in_queue: Ints, wide: Ints) -> OfQueues:
@@ -483,9 +483,9 @@ def _or_all(duplicates: Ints, known: Flags, flows: Outflows, begin: Ints, end: I
     """Where the cut of the acknowledgements is not known: everything their outflow held between two of its readings."""
     some = np.flatnonzero(~known)
     begin, end = begin[some], end[some]
-    there = (begin >= 0) & (end >= 0)
-    there &= flows.series[begin] == flows.series[end]
-    duplicates[some] = np.where(there, flows.acks.most(begin, end), NA)
+    is_read = (begin >= 0) & (end >= 0)
+    is_read &= flows.series[begin] == flows.series[end]
+    duplicates[some] = np.where(is_read, flows.acks.most(begin, end), NA)
     return duplicates
 
 

@@ -39,8 +39,9 @@ from dr_ctl.rpo.core.step_functions import METRICS, drain_ms, rates
 BLOCKS: Final = 24
 BLOCKS_OF_A_WEEK: Final = 28
 ASKED: Final = (*PROBABILITIES.values(), 1.0)
-Limit = tuple[int | None, float | None]
-"""The most messages that may be lost, and the most seconds of them."""
+Limits = Mapping[str, Number]
+"""Of a scope: the most messages that may be lost (`loss`), and the most seconds of them (`age_s`), as far as there are
+limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Ask:
     end_us: int
     away_us: tuple[int, ...] = ()
     horizon_s: float = 300.0
-    limits: Mapping[str, Limit] = field(default_factory=dict)
+    limits: Mapping[str, Limits] = field(default_factory=dict)
     bins: int = 0
     horizons_s: tuple[float, ...] = ()
 
@@ -150,7 +151,7 @@ class Scope:
 
     def __init__(self, name: str, table: pa.Table, ask: Ask) -> None:
         self._ask, self._is_class = ask, name.startswith(CLASS)
-        self._limit = ask.limits.get(name, (None, None))
+        self._limits = ask.limits.get(name, {})
         self._away = np.array(ask.away_us if self._is_class or name == TOTAL else (), np.int64)
         columns = {name: table[name].to_numpy() for name in (*NUMBERS, "likely", "acks", "stalled", *VALUES)}
         self._words: dict[str, list[str]] = {}
@@ -282,10 +283,9 @@ class Scope:
     @property
     def above_us(self) -> int:
         """How long the figure with a limit that was above it for longest was so, or not known."""
-        messages, age_s = self._limit
-        limits = ("loss", messages), ("age_ms", None if age_s is None else age_s * 1000)
-        above = [self.histogram(metric).above(math.ceil(most)) for metric, most in limits if most is not None]
-        return max(above, default=0)
+        metrics = {"loss": "loss", "age_s": "age_ms"}
+        limits = [(metrics[figure], most) for figure, most in self._limits.items()]
+        return max((self.histogram(of).above(math.ceil(most * UNITS[of])) for of, most in limits), default=0)
 
     @property
     def peak(self) -> Peak | None:
@@ -295,7 +295,7 @@ class Scope:
         if not len(cells) or most.max() <= 0:
             return None
         at = int(np.argmax(most))
-        worst, limit = (int(cells[at]), int(most[at])), self._limit[0]
+        worst, limit = (int(cells[at]), int(most[at])), self._limits.get("loss")
         if limit is None or worst[1] <= limit:
             return Peak(*worst)
         above = np.flatnonzero(most > limit)
@@ -327,9 +327,9 @@ class Scope:
 
 
 def ahead(
-    here: int | None, since: int | None, moves: Changes | None, fallback: Sequence[int] | None = None, per: float = 1.0
+    now: int | None, since: int | None, moves: Changes | None, fallback: Sequence[int] | None = None, per: float = 1.0
 ) -> Quantity:
-    """The figure one horizon ahead of the interval in which it was at most `since`; `here` is the last reading itself.
+    """The figure one horizon ahead of the interval in which it was at most `since`; `now` is the last reading itself.
     `fallback`: the changes at p50, p95, p99 and at most, where nothing similar is on record.
 
     The answer has no interval: the moments are too few and too much alike for one."""
@@ -339,7 +339,7 @@ def ahead(
     p50, p95, p99, most = (
         None if since is None or more is None else scaled(max(0, since + more), per) for more in changes
     )
-    return Quantity(scaled(here, per), p50, p95, p99, most)
+    return Quantity(scaled(now, per), p50, p95, p99, most)
 
 
 Sums = tuple[str, str, str, int, int, int, int, int]

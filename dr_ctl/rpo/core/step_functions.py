@@ -305,10 +305,10 @@ class LagSeries:
         now = Steps(places, none + 0, none + 1, bound, (likely, likely), ~none, none, none, none, floor, stalled)
         return now.only(at_last | (last_us[pairs] - us <= gap[ends]))
 
-    def _stalls(self, begin: Ints, end: Ints, there: Ints) -> Flags:
+    def _stalls(self, begin: Ints, end: Ints, at: Ints) -> Flags:
         """Whether something waits, and nothing was shipped."""
         sends = self.flows.sends
-        stalls: Flags = (sends.depth[there] > 0) & (sends.shipped[end] == sends.shipped[begin])
+        stalls: Flags = (sends.depth[at] > 0) & (sends.shipped[end] == sends.shipped[begin])
         return stalls
 
     def _grown(self, bound: Figures, alone: Flags, sends: Ints, acks: Ints) -> Figures:

@@ -37,6 +37,7 @@ from dr_ctl.rpo.estimate.result import (
     Verdict,
     curves_of,
     judged,
+    limited,
 )
 from dr_ctl.rpo.history.row import micros, moment
 
@@ -227,12 +228,13 @@ def _of_figures(
     for of_class, loss_class in zip(estimated.classes, objectives.classes, strict=True):
         limits.append((", ".join(loss_class.queues), of_class.figures, loss_class.loss))
     for name, figures, limit in limits:
-        for what, figure, most in (("the loss", figures.loss, limit.messages), ("the age", figures.age_s, limit.age_s)):
-            ends = figure.ci95.get("p99")
-            if most is None or ends is None or figure.p99 is None or figure.p99 > most:
+        for figure, (quantity, most) in zip(limit.by_figure, limited(figures, limit), strict=True):
+            ends = quantity.ci95.get("p99")
+            if ends is None or quantity.p99 is None or quantity.p99 > most:
                 continue
-            top = ends[1] if ends[1] is not None else figure.max
+            top = ends[1] if ends[1] is not None else quantity.max
             if top is None or top > most:  # the 99th percentile keeps the limit, its interval does not
+                what = {"loss": "the loss", "age_s": "the age"}[figure]
                 yield found("DR-RPO-026", name=name, what=what)
 
 
@@ -247,7 +249,7 @@ def ask_of(asked: Request, made: Made, bins: int, horizons_s: tuple[float, ...] 
         made.end_us,
         facts.away_us,
         asked.horizon_s,
-        {name: (limit.messages, limit.age_s) for name, limit in limits.items()},
+        {name: limit.by_figure for name, limit in limits.items()},
         bins,
         horizons_s,
     )

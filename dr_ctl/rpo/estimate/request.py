@@ -225,8 +225,8 @@ def stored(history: Path | Place, site: str) -> Found:
     from dr_ctl.rpo.history.files import read  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
     text, _ = read(history, lambda files: files.text(_NAME.format(site=site)))
-    there = _kept(lambda: text, history.shown, site)
-    return max(near, there, key=lambda kept: kept.stored.made_at if kept.stored is not None else _NEVER)
+    remote = _kept(lambda: text, history.shown, site)
+    return max(near, remote, key=lambda kept: kept.stored.made_at if kept.stored is not None else _NEVER)
 
 
 def _kept(text_of: Callable[[], str | None], where: Path | str, site: str) -> Found:

@@ -37,10 +37,16 @@ class LossLimit:
     messages: int | None = None
     age_s: float | None = None
 
+    @property
+    def by_figure(self) -> Mapping[str, Number]:
+        """The limits that there are, by the names of the figures that they limit."""
+        limits = {"loss": self.messages, "age_s": self.age_s}
+        return {figure: most for figure, most in limits.items() if most is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class LossClass:
-    """Queues with a limit of their own, by patterns."""
+    """Queues with limits of their own, by patterns."""
 
     queues: tuple[str, ...]
     loss: LossLimit
@@ -57,8 +63,7 @@ class Objectives:
 
 def limited(figures: Figures, limit: LossLimit) -> list[tuple[Quantity, Number]]:
     """The figures that have a limit, each with its limit."""
-    limits = ((figures.loss, limit.messages), (figures.age_s, limit.age_s))
-    return [(quantity, most) for quantity, most in limits if most is not None]
+    return [(getattr(figures, figure), most) for figure, most in limit.by_figure.items()]
 
 
 def verdict_of(figures: Figures, limit: LossLimit) -> Verdict:
@@ -196,7 +201,7 @@ def judged(scope: OfScope, seen: Coverage, limit: LossLimit) -> Verdict:
     too where time in which the site answered late, in part or not at all counts as above the limit: that is when most
     is under way."""
     verdict = verdict_of(scope.figures, limit)
-    if verdict is not Verdict.MET or (limit.messages is None and limit.age_s is None):
+    if verdict is not Verdict.MET or not limit.by_figure:
         return verdict
     looked_us = seen.covered_us + seen.late_us
     holds = scope.above_us + seen.late_us <= MOST_ABOVE * looked_us

@@ -424,14 +424,14 @@ def takeovers(history: Path | Place, sites: Sequence[str], since: datetime) -> l
     of_group = (pc.field("kind") == "site") & pc.match_substring(pc.field("start"), "/")
     where = of_group & (pc.field("ts") >= moment(micros(since)))
 
-    def found(files: Sources) -> list[Takeover]:
+    def of_files(files: Sources) -> list[Takeover]:
         tables = (
             rows_of(chain(files.newest_first(site, since), files.tails(site)), [], ["ts", "pair", "start"], where)
             for site in sites
         )
         return [takeover for site, rows in zip(sites, tables, strict=True) for takeover in _takeovers(site, rows)]
 
-    return sorted(read(history, found, within_s=_WITHIN_S)[0], key=lambda each: each.first)
+    return sorted(read(history, of_files, within_s=_WITHIN_S)[0], key=lambda takeover: takeover.first)
 
 
 def _takeovers(site: str, readings: pa.Table) -> Iterator[Takeover]:

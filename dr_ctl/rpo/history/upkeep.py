@@ -54,14 +54,14 @@ def renew(store: Store, mark: str) -> None:
     store.write(mark, lambda sink: sink.write(text))
 
 
-def others(there: Mapping[str, fs.FileInfo], mark: str) -> list[str]:
+def others(files: Mapping[str, fs.FileInfo], mark: str) -> list[str]:
     """The marks of other monitors that live, by what lies in the store once the own mark was renewed."""
-    if mark not in there:
+    if mark not in files:
         return []
-    now_ns = there[mark].mtime_ns
+    now_ns = files[mark].mtime_ns
     return sorted(
         name
-        for name, info in there.items()
+        for name, info in files.items()
         if name.startswith(_BEGIN) and name != mark and info.mtime_ns > now_ns - LIVES_NS
     )
 
@@ -137,26 +137,26 @@ class Upkeep:
         store = Store.of(self._place.where)
         if self._place.folder is None:
             renew(store, self._mark)
-        there = store.listed()
+        files = store.listed()
         # Of two that began at once one brings its readings: what both saw counts once.
-        if (living := others(there, self._mark)) and living[0] < self._mark:
+        if (living := others(files, self._mark)) and living[0] < self._mark:
             raise EnvironmentFault(f"another monitor, on {host_of(living[0])}, records into it")
-        days = _days(there)
+        days = _days(files)
         names = [name for hours in days.values() for hour in hours.values() for name in hour]
         newest = max((name.rpartition("/")[2] for name in names), default="")
         current = f"{min(begun(newest) or now, now) - LATE:%Y%m%dT%H}"
         # A monitor has a new file at each step: what was brought does not put off what else there is to do.
-        did = self._place.folder is None and _brought(Store.of(self._place.near), store, there, current)
-        return self._remove(store, there, days) or self._join(store, days, current) or did
+        did = self._place.folder is None and _brought(Store.of(self._place.near), store, files, current)
+        return self._remove(store, files, days) or self._join(store, days, current) or did
 
-    def _remove(self, store: Store, there: Mapping[str, fs.FileInfo], days: Mapping[str, _Hours]) -> bool:
+    def _remove(self, store: Store, files: Mapping[str, fs.FileInfo], days: Mapping[str, _Hours]) -> bool:
         """Of each site so many days stay that have readings: a clock that is years ahead makes one more, and costs
         one."""
         by_site: dict[str, list[str]] = defaultdict(list)
         for folder in sorted(days, reverse=True):
             by_site[folder.partition("/site=")[2]].append(folder)
         old = [folder for folders in by_site.values() for folder in folders[self._keep_days :]]
-        for name in there:
+        for name in files:
             base = name.rpartition("/")[2]
             # Also a file that a monitor was killed over.
             is_own = (base.startswith(".") and base.endswith(".part")) or fnmatch(base, TAILS) or OWN.fullmatch(base)
@@ -193,15 +193,15 @@ class Upkeep:
         return True
 
 
-def _brought(near: Store, store: Store, there: Mapping[str, fs.FileInfo], current: str) -> bool:
+def _brought(near: Store, store: Store, files: Mapping[str, fs.FileInfo], current: str) -> bool:
     """Bring to the store what it lacks. Of files that are there those of hours that are over go here: before the hour
     is joined there, and its parts are removed."""
-    here = near.listed()
-    new = [name for name in here if _is_file(name) and (name not in there or there[name].size != here[name].size)]
+    local = near.listed()
+    new = [name for name in local if _is_file(name) and (name not in files or files[name].size != local[name].size)]
     for name in new:
         with near.opened(name) as file:
             store.write(name, lambda sink, file=file: shutil.copyfileobj(file, sink, 1 << 20))  # type: ignore[misc]
-    over = [name for name in here if _is_file(name) and name not in new and name.rpartition("/")[2][:11] < current]
+    over = [name for name in local if _is_file(name) and name not in new and name.rpartition("/")[2][:11] < current]
     for name in over:
         near.remove(name)
     return bool(new or over)
@@ -224,10 +224,10 @@ def _is_file(name: str) -> bool:
     return NAMED.fullmatch(name) is not None and OWN.fullmatch(name.rpartition("/")[2]) is not None
 
 
-def _days(there: Iterable[str]) -> dict[str, _Hours]:
+def _days(files: Iterable[str]) -> dict[str, _Hours]:
     """The files of each day and site, by the hour."""
     days: dict[str, _Hours] = {}
-    for name in sorted(there):
+    for name in sorted(files):
         if _is_file(name) and day_us(name):
             folder, _, base = name.rpartition("/")
             days.setdefault(folder, {}).setdefault(base[:11], []).append(name)

@@ -236,6 +236,6 @@ def _unread(asked: Request) -> int | None:
         files = store.listed()
     except OSError as error:
         raise store.fault(error) from error
-    there = [info.size for name, info in files.items() if NAMED.fullmatch(name)]
+    sizes = [info.size for name, info in files.items() if NAMED.fullmatch(name)]
     is_summed = any(name.startswith("summary/") for name in files)
-    return (0 if is_summed and asked.from_summaries and not asked.is_backtest else sum(there)) if there else None
+    return (0 if is_summed and asked.from_summaries and not asked.is_backtest else sum(sizes)) if sizes else None

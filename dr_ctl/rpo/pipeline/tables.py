@@ -150,9 +150,9 @@ class Files:
 
     def changes(self) -> list[tuple[object, ...]]:
         """What the ledger is to be told. Files with readings from far in the future are read anew each time."""
-        ahead, there = {file.name for file in self.ahead}, {file.name for file in self.all}
+        ahead, names = {file.name for file in self.ahead}, {file.name for file in self.all}
         new = [file for file in self.all if file.is_new and file.name not in ahead]
-        gone = [replace(file, length=GONE) for file in self.gone if file.name not in there]
+        gone = [replace(file, length=GONE) for file in self.gone if file.name not in names]
         return [(e.name, e.length, e.modified, e.first_us, e.last_us, e.rows, e.why) for e in (*new, *gone)]
 
     @property
@@ -235,8 +235,8 @@ class SummaryTables:
         hours = self._read("hours", HOURS)
         paths = [summary.path for summary in kept.values()]
         wanted = broadcast(self._spark.createDataFrame(pa.table({"at": [*kept], "in": paths})))
-        text = "SELECT h.* FROM {hours} h JOIN {told} t ON t.at = h.hour AND t.in = h.path"
-        return sql.over(text, hours=hours.where(hours.path.isin(sorted({*paths}))), told=wanted)
+        text = "SELECT h.* FROM {hours} h JOIN {wanted} t ON t.at = h.hour AND t.in = h.path"
+        return sql.over(text, hours=hours.where(hours.path.isin(sorted({*paths}))), wanted=wanted)
 
     def _read(self, name: str, schema: pa.Schema, *, torn: bool = False) -> DataFrame:
         """With `torn` files that cannot be read are passed over: what they held is not there."""

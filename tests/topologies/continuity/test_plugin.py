@@ -291,7 +291,7 @@ def test_a_return_that_fails_half_way_is_undone_and_doubles_nothing(tmp_path: Pa
     assert paid
 
 
-def test_a_failover_counts_what_has_no_copy_although_a_copy_left_over_hides_it(tmp_path: Path) -> None:
+def test_a_failover_and_an_estimate_count_what_has_no_copy_although_a_copy_left_over_hides_it(tmp_path: Path) -> None:
     """As many at both sites: one message that management put there, and the copy of one whose acknowledgement overtook
     it."""
     with up(tmp_path / "lab") as lab:
@@ -304,6 +304,7 @@ def test_a_failover_counts_what_has_no_copy_although_a_copy_left_over_hides_it(t
         send(lab, "london", "fast.a", 1)
         until(lambda: left(lab) == {"london/fast.a": 1, "paris/fast.a.in.mirror": 1}, why="one lies at each site")
         operator.start("monitor", "--for", "12s").communicate()  # it writes a line for each reading
+        estimated = operator.run("rpo", "estimate")
         lab.kill("london")
         accepted = "--accept-loss", "0", "--accept-duplicates", "0"
         refused = operator.run("failover", "--to", "paris", "--yes", *accepted)
@@ -311,6 +312,8 @@ def test_a_failover_counts_what_has_no_copy_although_a_copy_left_over_hides_it(t
     bounds = refused.document["data"]["bounds"]
     assert (refused.code, bounds["lost"]["at_most"], bounds["duplicates"]["at_most"]) == (11, None, 1), refused.told
     assert "at least 1: fast.a: 1 at london, 1 of them without a copy, 1 at paris" in bounds["lost"]["because"]
+    loss = estimated.document["data"]["total"]["loss"]
+    assert (loss["now"], loss["max"], loss["likely"]["now"]) == (1, 1, 1), estimated.told
 
 
 @pytest.fixture(scope="session")
