@@ -16,7 +16,7 @@ from dr_ctl.core.notation import duration
 from dr_ctl.core.system import system
 from dr_ctl.engine.ports import Done, NotNeeded, Outcome
 from dr_ctl.rpo.estimate.request import FRESH_S, AgedEstimate, Estimating, Found, Request, Stored, stored
-from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
+from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives, Verdict, judge
 from dr_ctl.settings.model import Installation
 
 _NOT_KNOWN: Final = "not known"
@@ -150,11 +150,11 @@ def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
         return "objectives missed" if word == "missed" else "objectives: not known"
     limits = list(_limited(data, objectives))
     if word == "missed":
-        return f"objectives missed: {some([limit.missed for limit in limits if limit.is_missed])}"
+        return f"objectives missed: {some([limit.missed for limit in limits if limit.judged is Verdict.MISSED])}"
+    untold = [limit.untold for limit in limits if limit.judged is Verdict.UNKNOWN]
     if all(limit.most is not None for limit in limits):
-        which = [limit.untold for limit in limits if limit.is_untold]
-        return f"objectives: cannot tell: {some(which)}" if which else f"objectives: not known{TOO_FEW}"
-    return f"objectives: not known: {some([limit.untold for limit in limits if limit.is_untold])}"
+        return f"objectives: cannot tell: {some(untold)}" if untold else f"objectives: not known{TOO_FEW}"
+    return f"objectives: not known: {some(untold)}"
 
 
 class _Limited(NamedTuple):
@@ -167,14 +167,9 @@ class _Limited(NamedTuple):
     most: float | None
 
     @property
-    def is_missed(self) -> bool:
-        """By what is likely; by the bound where nothing else was told, as of an estimate that is older."""
-        figure = self.most if self.likely is None else self.likely
-        return figure is not None and figure > self.limit
-
-    @property
-    def is_untold(self) -> bool:
-        return not self.is_missed and (self.most is None or self.most > self.limit)
+    def judged(self) -> Verdict:
+        """By the bound alone where nothing else was told, as of an estimate that is older."""
+        return judge(self.most if self.likely is None else self.likely, self.most, self.limit)
 
     @property
     def missed(self) -> str:

@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from dr_ctl.core.document import items, mapping, number, text
 from dr_ctl.core.model import Finding
 from dr_ctl.report.charts import Chart, over_time
 from dr_ctl.report.story import Story
 from dr_ctl.report.values import NOT_KNOWN, count, seconds
-
-if TYPE_CHECKING:
-    from dr_ctl.rpo.estimate.result import Curves
+from dr_ctl.rpo.estimate.result import Curves, Verdict, judge
 
 Limits = Mapping[tuple[str, ...], Mapping[str, float]]
 """What is allowed of each figure: of all under `()`, of a class under its queues."""
@@ -38,6 +36,11 @@ _VERDICTS: Final = {
     "met": "The objectives are met",
     "missed": "The objectives are missed",
     "unknown": "Whether the objectives are met is not known",
+}
+_JUDGED: Final = {
+    Verdict.MET: ("kept", "good"),
+    Verdict.MISSED: ("missed", "bad"),
+    Verdict.UNKNOWN: ("cannot tell", "open"),
 }
 _UNEXPLAINED: Final = 0.01
 
@@ -163,10 +166,7 @@ def _figure(key: str, name: str, scope: Mapping[str, Any], limits: Mapping[str, 
     limit = limits.get(key)
     if limit is None:
         return figure
-    likely_p99, p99 = number(likely.get("p99")), number(row.get("p99"))
-    judged, sign = ("kept", "good") if p99 is not None and p99 <= limit else ("cannot tell", "open")
-    if likely_p99 is not None and likely_p99 > limit:
-        judged, sign = "missed", "bad"
+    judged, sign = _JUDGED[judge(number(likely.get("p99")), number(row.get("p99")), limit)]
     return replace(figure, allowed=write(limit), judged=judged, sign=sign)
 
 

@@ -473,11 +473,12 @@ KNOWN: dict[str, Case] = {
        for alone, age_s, verdict in ((0, 0.0, MET), (1, 5.0, MET), (40, 5.0, MISSED))},
     "a queue that no comparison tells of may have lost all, and nobody knows what is likely": (
         by_the_plugin(lambda _: None), 3600, limit(39), lambda it: (
-            five(total(it).loss), five(total(it).loss.likely), it.verdict), ((40,) * 5, (None,) * 5, UNKNOWN)),
+            five(total(it).loss), five(total(it).loss.likely), it.verdict, "for 1 h" in texts(it, "034")[0]),
+        ((40,) * 5, (None,) * 5, UNKNOWN, True)),
     "and so for as long as the last comparison is too old": (
         by_the_plugin(lambda s: None if 1000 < s < 2000 else 0), 3600, limit(39), lambda it: (
-            total(it).loss.now, total(it).loss.p50, total(it).loss.max, total(it).loss.likely.p99, it.verdict),
-        (0, 0, 40, None, UNKNOWN)),
+            total(it).loss.now, total(it).loss.p50, total(it).loss.max, total(it).loss.likely.p99, it.verdict, ids(it)),
+        (0, 0, 40, None, UNKNOWN, ["DR-RPO-034"])),
     "what lost its copy between two comparisons counts from the first on": (
         by_the_plugin(lambda s: (0 if s < 1800 else 9) if s % 100 == 0 else 0), 3600, {}, lambda it: (
             total(it).loss.max, total(it).loss.likely.max), (9, 9)),

@@ -154,7 +154,9 @@ class Queues:
         """Bound every queue of the rows; `mask_of` says by bits in which scopes a queue counts (1: in the total).
         Shares are of readings within that time."""
         queues, q = cls.none(flows, scopes), _Readings.of(rows, flows)
-        pairs_compared = {rows.words[pair] for pair in np.unique(rows.pair[rows.kind == UNCOPIED]).tolist()}
+        pairs_compared = {
+            rows.words[pair] for pair in np.unique(rows.pair[(rows.kind == UNCOPIED) & (rows.pair >= 0)]).tolist()
+        }
         queues.compared[:] = [pair in pairs_compared for pair, _ in flows.keys]
         if not len(q.us):
             return queues

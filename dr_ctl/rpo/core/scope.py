@@ -100,7 +100,8 @@ class Drawn:
 @dataclass(frozen=True, slots=True)
 class OfScope:
     """Time by how it was covered, and that for which the age is at least what is told; `above_us`: for how long a limit
-    was exceeded, or nobody knows. `shipped`: things a second while something waited; `came`: at most."""
+    was exceeded, or nobody knows; `uncompared_us`: for how long ids told nothing of some messages. `shipped`: things a
+    second while something waited; `came`: at most."""
 
     figures: Figures
     covered_us: int
@@ -109,6 +110,7 @@ class OfScope:
     idle_us: int
     floor_us: int
     above_us: int
+    uncompared_us: int
     shipped: float | None
     came: float | None
     peak: Peak | None = None
@@ -122,7 +124,8 @@ def figures(scope: str, table: pa.Table, ask: Ask) -> OfScope:
     covered, late, taken_over, idle, floor = map(rows.weight, metrics)
     shipped, came = rows.link
     peak, drawn = rows.peak if is_total else None, rows.drawn() if is_total and ask.bins else None
-    return OfScope(rows.figures(), covered, late, taken_over, idle, floor, rows.above_us, shipped, came, peak, drawn)
+    judged = rows.above_us, rows.uncompared_us
+    return OfScope(rows.figures(), covered, late, taken_over, idle, floor, *judged, shipped, came, peak, drawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +289,12 @@ class Scope:
         metrics = {"loss": "loss", "age_s": "age_ms"}
         limits = [(metrics[figure], most) for figure, most in self._limits.items()]
         return max((self.histogram(of).above(math.ceil(most * UNITS[of])) for of, most in limits), default=0)
+
+    @property
+    def uncompared_us(self) -> int:
+        """For how long the loss has a bound and nobody knows what is likely: messages were not compared by id."""
+        bound, likely = (int(self.histogram("loss", likely=of).unknown.sum()) for of in (False, True))
+        return max(0, likely // 2 - bound)  # what is likely is told of both ends of an interval
 
     @property
     def peak(self) -> Peak | None:

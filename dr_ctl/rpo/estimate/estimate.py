@@ -212,6 +212,8 @@ def _of_figures(
         yield found("DR-RPO-007", time=duration(total.floor_us / 1e6))
     if total.taken_over_us:
         yield found("DR-RPO-033", time=duration(total.taken_over_us / 1e6))
+    if total.uncompared_us > UNCOVERED * seen.covered_us:
+        yield found("DR-RPO-034", time=duration(total.uncompared_us / 1e6))
     unexplained = total.figures.unexplained
     if unexplained is not None and unexplained > UNEXPLAINED:
         yield found("DR-RPO-019", unexplained=f"{unexplained:.1%}")

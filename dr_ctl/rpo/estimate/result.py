@@ -68,13 +68,15 @@ def limited(figures: Figures, limit: LossLimit) -> list[tuple[Quantity, Number]]
 
 def verdict_of(figures: Figures, limit: LossLimit) -> Verdict:
     """Judge the 99th percentiles: a limit is missed by what is likely, and met by the bound alone."""
-    return Verdict.worst(_judge(quantity, most) for quantity, most in limited(figures, limit))
+    limits = limited(figures, limit)
+    return Verdict.worst(judge(quantity.likely.p99, quantity.p99, most) for quantity, most in limits)
 
 
-def _judge(quantity: Quantity, most: Number) -> Verdict:
-    if quantity.likely.p99 is not None and quantity.likely.p99 > most:
+def judge(likely: Number | None, at_most: Number | None, limit: Number) -> Verdict:
+    """Judge a figure by what is likely and by its bound."""
+    if likely is not None and likely > limit:
         return Verdict.MISSED
-    return Verdict.MET if quantity.p99 is not None and quantity.p99 <= most else Verdict.UNKNOWN
+    return Verdict.MET if at_most is not None and at_most <= limit else Verdict.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
