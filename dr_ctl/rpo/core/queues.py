@@ -153,11 +153,9 @@ class Queues:
     ) -> Self:
         """Bound every queue of the rows; `mask_of` says by bits in which scopes a queue counts (1: in the total).
         Shares are of readings within that time."""
-        queues, q = cls.none(flows, scopes), _Readings.of(rows, flows)
-        pairs_compared = {
-            rows.words[pair] for pair in np.unique(rows.pair[(rows.kind == UNCOPIED) & (rows.pair >= 0)]).tolist()
-        }
-        queues.compared[:] = [pair in pairs_compared for pair, _ in flows.keys]
+        compares = {rows.words[pair] for pair in np.unique(rows.pair[rows.kind == UNCOPIED]).tolist()}
+        compared = np.array([pair in compares for pair, _ in flows.keys], bool)
+        queues, q = cls.none(flows, scopes, compared), _Readings.of(rows, flows)
         if not len(q.us):
             return queues
         masks = [mask_of(rows.words[name]) for name in q.queue[q.new].tolist()]
@@ -188,22 +186,19 @@ class Queues:
         return queues
 
     @classmethod
-    def none(cls, flows: Outflows, scopes: int) -> Self:
-        readings, outflows = len(flows.us), len(flows.keys)
-        within, likely, last, alone_within, alone_likely, alone_last = (
-            Sums.none(scopes, count) for count in (readings, readings, outflows) * 2
-        )
+    def none(cls, flows: Outflows, scopes: int, compared: Flags) -> Self:
+        readings, outflows, is_any = len(flows.us), len(flows.keys), int(compared.any())
         return cls(
-            within,
-            likely,
-            last,
-            alone_within,
-            alone_likely,
-            alone_last,
-            np.zeros(outflows, bool),
-            np.zeros(readings),
-            Unread.none(scopes, readings, outflows),
-            [],
+            within=Sums.none(scopes, readings),
+            likely=Sums.none(scopes, readings),
+            last=Sums.none(scopes, outflows),
+            alone_within=Sums.none(scopes, readings * is_any),
+            alone_likely=Sums.none(scopes, readings * is_any),
+            alone_last=Sums.none(scopes, outflows * is_any),
+            compared=compared,
+            accounted=np.zeros(readings),
+            unread=Unread.none(scopes, readings, outflows),
+            shares=[],
         )
 
     def values(self) -> Iterator[tuple[str, Any]]:
