@@ -15,7 +15,7 @@ from dr_ctl.core.model import Finding, Json, Severity, some
 from dr_ctl.core.notation import duration
 from dr_ctl.core.system import system
 from dr_ctl.engine.ports import Done, NotNeeded, Outcome
-from dr_ctl.rpo.estimate.request import FRESH_S, AgedEstimate, Estimating, Found, Request, Stored, stored
+from dr_ctl.rpo.estimate.request import FRESH_S, AgedEstimate, Estimating, Request, Stored, stored
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives, Verdict, judge
 from dr_ctl.settings.model import Installation
 
@@ -51,10 +51,6 @@ def request(installation: Installation) -> Request:
     )
 
 
-def of_site(installation: Installation, site: str) -> Found:
-    return stored(installation.history, site)
-
-
 def figure(value: Json) -> str:
     return "not known" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
@@ -62,15 +58,15 @@ def figure(value: Json) -> str:
 def with_age(installation: Installation, site: str) -> tuple[AgedEstimate | None, str, list[Finding]]:
     """The estimate of a site for `status` and plans; the figures that are seldom exceeded, how old they are, and which
     objectives they miss; the findings. What a failover would cost now is no estimate's to say: `if_lost` has it."""
-    answer, now = of_site(installation, site), system().now()
-    if answer.stored is None:
-        return None, "", list(answer.findings)
-    data, age = answer.stored.data, duration(round(answer.stored.age_s(now)))
+    (estimate, findings), now = stored(installation.history, site), system().now()
+    if estimate is None:
+        return None, "", findings
+    data, age = estimate.data, duration(round(estimate.age_s(now)))
     worst = f"{figures(data['total'], 'p99')}; {verdict(data, objectives(installation))}"
     lines = [f"estimate of {data['site']}, {age} old: p99 of all readings: {worst}"]
     lines += [f"  {before}"] if (before := as_of(data)) else []
-    stale = [found("DR-RPO-018", site=site, age=age)] if answer.stored.age_s(now) > FRESH_S else []
-    return answer.stored.as_of(now), "\n".join(lines), stale
+    stale = [found("DR-RPO-018", site=site, age=age)] if estimate.age_s(now) > FRESH_S else []
+    return estimate.as_of(now), "\n".join(lines), stale
 
 
 def beside_plan(installation: Installation, result: Result) -> Result:
@@ -213,10 +209,10 @@ class Preflight:
         self._lacking = machine.missing("pyspark")
 
     def begin(self) -> None:
-        stored = of_site(self._installation, self._source).stored
+        estimate, _ = stored(self._installation.history, self._source)
         # An estimate dated in the future, by a clock that ran ahead, is not fresh.
-        if stored is not None and timedelta() <= system().now() - stored.made_at <= timedelta(seconds=FRESH_S):
-            self._stored = stored
+        if estimate is not None and timedelta() <= system().now() - estimate.made_at <= timedelta(seconds=FRESH_S):
+            self._stored = estimate
             return
         history = self._installation.history
         # What a store elsewhere has is for the estimate to find out: nobody waits for it here.

@@ -12,7 +12,7 @@ from dr_ctl import __version__
 from dr_ctl.agents import exposing as own_exposing
 from dr_ctl.agents.exposing import Metric, MonitorData, Sample, exposing
 from dr_ctl.agents.monitor import Monitor, Refresher, shown
-from dr_ctl.application import estimates, lost_site, maintenance, rehearsing
+from dr_ctl.application import lost_site, maintenance, rehearsing
 from dr_ctl.application.automation import AUTOMATIC, AutoQuarantine
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.diagnosis import paged
@@ -32,6 +32,7 @@ from dr_ctl.engine.operations import ALL, FAILBACK, FAILOVER, REHEARSE, SWAPOVER
 from dr_ctl.engine.record import Record, record
 from dr_ctl.engine.runs import Runs
 from dr_ctl.rpo.bounds.result import Bound
+from dr_ctl.rpo.estimate.request import stored
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import Snapshot
 
@@ -212,14 +213,14 @@ class Figures:
 
     def _estimate(self, assessment: Assessment) -> Iterator[Metric]:
         site = assessment.served_by
-        stored = estimates.of_site(self.opened.installation, site).stored if site is not None else None
-        made = stored.made_at if stored is not None else None
+        estimate = stored(self.opened.installation.history, site)[0] if site is not None else None
+        made = estimate.made_at if estimate is not None else None
         yield Metric("dr_ctl_estimate_timestamp_seconds", "when the stored estimate was made", made)
-        verdict = stored.data.get("verdict") if stored is not None else "unknown"
+        verdict = estimate.data.get("verdict") if estimate is not None else "unknown"
         for word in ("met", "missed", "unknown"):
             text, which = "1 for what the estimate says of the objectives", (("verdict", word),)
             yield Metric("dr_ctl_estimate_verdict", text, verdict == word, which)
-        total: Mapping[str, Any] = stored.data["total"] if stored is not None else {}
+        total: Mapping[str, Any] = estimate.data["total"] if estimate is not None else {}
         for key, (name, text) in _ESTIMATED.items():
             row = total.get(key) or {}
             for basis, of in (("bound", row), ("likely", row.get("likely") or {})):

@@ -114,10 +114,10 @@ def answer(site: str = "london", lost: int = 7) -> EstimateAnswer:
 def test_what_was_stored_is_read_with_its_age(tmp_path: Path) -> None:
     store(Place.at(tmp_path), answer(), NOW)
 
-    found = stored(tmp_path, "london")
+    kept, findings = stored(tmp_path, "london")
 
-    assert found.findings == ()
-    told = document(found.stored.as_of(NOW + timedelta(seconds=90)))
+    assert findings == []
+    told = document(kept.as_of(NOW + timedelta(seconds=90)))
     assert (told["made_at"], told["age_s"]) == ("2026-03-01T12:00:00.000Z", 90.0)
     assert {key: told[key] for key in answer().data} == answer().data
     assert stat.S_IMODE(place(tmp_path, "london").stat().st_mode) == 0o600
@@ -130,12 +130,12 @@ def test_each_site_has_its_own_and_keeps_it_where_there_is_no_other_and_the_hist
     store(Place.at(tmp_path), answer("paris", 2), NOW)
     store(Place.at(tmp_path), EstimateAnswer(None), NOW + timedelta(hours=1))
 
-    assert stored(tmp_path, "01").stored is None
-    assert [stored(tmp_path, site).stored.data["total"]["loss"]["now"] for site in ("london", "paris")] == [1, 2]
+    assert stored(tmp_path, "01")[0] is None
+    assert [stored(tmp_path, site)[0].data["total"]["loss"]["now"] for site in ("london", "paris")] == [1, 2]
     assert usable_files(tmp_path) == ([], [])
     assert list(newest_first(tmp_path, "london")) == []
     place(tmp_path, "paris").rename(place(tmp_path, "london"))
-    assert stored(tmp_path, "london").stored is None, "it is of another site"
+    assert stored(tmp_path, "london")[0] is None, "it is of another site"
 
 
 @pytest.mark.parametrize(
@@ -146,11 +146,10 @@ def test_each_site_has_its_own_and_keeps_it_where_there_is_no_other_and_the_hist
 def test_one_that_cannot_be_read_is_named_and_no_estimate(tmp_path: Path, text: str) -> None:
     place(tmp_path, "london").write_text(text)
 
-    found = stored(tmp_path, "london")
+    kept, [finding] = stored(tmp_path, "london")
 
-    assert found.stored is None
-    assert [finding.id for finding in found.findings] == ["DR-RPO-017"]
-    assert str(place(tmp_path, "london")) in found.findings[0].text
+    assert (kept, finding.id) == (None, "DR-RPO-017")
+    assert str(place(tmp_path, "london")) in finding.text
 
 
 def test_where_it_cannot_be_written_the_disk_is_named(tmp_path: Path) -> None:

@@ -146,9 +146,9 @@ def test_an_estimate_lies_in_the_store_and_is_found_from_elsewhere(
     there = estimate(Request(history=place.where, near=str(place.near), store=True), by_hand.made)
 
     assert same(estimate(Request(history=str(tmp_path / "whole")), by_hand.made), there)
-    of_another_machine = stored(Place(place.where, tmp_path / "nothing here"), "london").stored
+    of_another_machine = stored(Place(place.where, tmp_path / "nothing here"), "london")[0]
     assert of_another_machine is not None
-    assert of_another_machine == stored(place, "london").stored
+    assert of_another_machine == stored(place, "london")[0]
 
 
 def test_nobody_waits_for_a_store_that_does_not_answer(

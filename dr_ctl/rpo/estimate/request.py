@@ -180,14 +180,6 @@ class Stored:
         return AgedEstimate(self.made_at, self.age_s(now), self.data)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Estimate stored of one site, or None; `findings` name a file that cannot be read."""
-
-    stored: Stored | None = None
-    findings: tuple[Finding, ...] = field(default_factory=tuple)
-
-
 def place(history: Path | str, site: str) -> Path:
     """Where it is kept on this machine."""
     return Path(history) / _NAME.format(site=site)
@@ -215,34 +207,35 @@ def store(history: Place, answer: EstimateAnswer, now: datetime) -> None:
         raise EnvironmentFault(f"the estimate cannot be stored: {error}") from error
 
 
-def stored(history: Path | Place, site: str) -> Found:
-    """Read what is kept of a site: on this machine; where that is nothing or old, where the history is."""
+def stored(history: Path | Place, site: str) -> tuple[Stored | None, list[Finding]]:
+    """Read what is kept of a site: on this machine; where that is nothing or old, where the history is. The finding
+    names a file that cannot be read."""
     history = Place.at(history) if isinstance(history, Path) else history
     path, now = place(history.near, site), system().now()
     near = _kept(partial(path.read_text, encoding="utf-8"), path, site)
-    if history.folder is not None or (near.stored is not None and near.stored.age_s(now) < FRESH_S):
+    if history.folder is not None or (near[0] is not None and near[0].age_s(now) < FRESH_S):
         return near
     from dr_ctl.rpo.history.files import read  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
     text, _ = read(history, lambda files: files.text(_NAME.format(site=site)))
     remote = _kept(lambda: text, history.shown, site)
-    return max(near, remote, key=lambda kept: kept.stored.made_at if kept.stored is not None else _NEVER)
+    return max(near, remote, key=lambda kept: kept[0].made_at if kept[0] is not None else _NEVER)
 
 
-def _kept(text_of: Callable[[], str | None], where: Path | str, site: str) -> Found:
+def _kept(text_of: Callable[[], str | None], where: Path | str, site: str) -> tuple[Stored | None, list[Finding]]:
     """What a file keeps; nothing where there is none. The finding says that it cannot be read, is of another site, or
     lacks what a reader shows."""
     try:
         if (text := text_of()) is None:
-            return Found()
+            return None, []
         kept = json.loads(text)
         estimate = Stored(datetime.fromisoformat(kept["made_at"]), dict(kept["data"]), tuple(kept["findings"]))
         shown = [estimate.data["total"][key].keys() for key in ("loss", "age_s")]
         is_whole = estimate.data["site"] == site and all({"now", "p99"} <= keys for keys in shown)
     except FileNotFoundError:
-        return Found()
+        return None, []
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return Found(None, (found("DR-RPO-017", where=where, error=error),))
+        return None, [found("DR-RPO-017", where=where, error=error)]
     if not is_whole:
-        return Found(None, (found("DR-RPO-017", where=where, error=f"it is no estimate of {site}"),))
-    return Found(estimate)
+        return None, [found("DR-RPO-017", where=where, error=f"it is no estimate of {site}")]
+    return estimate, []
