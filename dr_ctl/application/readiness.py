@@ -27,7 +27,7 @@ from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.engine import runbook
-from dr_ctl.engine.context import Onlooker
+from dr_ctl.engine.context import ReadOnlyContext
 from dr_ctl.engine.debts import lost_alone
 from dr_ctl.engine.operations import ALL, HOOK, SWAPOVER, VERIFY
 from dr_ctl.engine.plan import Ask, PlannedStep
@@ -195,7 +195,7 @@ def verify(caller: Caller, asked: Ask) -> Result:
             return _nothing_to_verify(caller, opened, snapshot, asked, data)
         limits = {"within": asked.timeout_s or VERIFY_S, "stable": float(opened.installation.settings.drain.stable)}
         step = PlannedStep(1, VERIFY, asked.target, "the whole gate", limits=limits)
-        context = Onlooker(caller.listener())
+        context = ReadOnlyContext(caller.listener())
         outcome = opened.topology.driver().apply(step, Move(asked, opened.other(asked.target), {}), context)
     data = replace(data, gate={"text": outcome.text, **outcome.evidence})
     if isinstance(outcome, Unknown):

@@ -24,7 +24,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Role, Severity, some, total
 from dr_ctl.core.notation import duration, if_known, page
 from dr_ctl.engine import executor
-from dr_ctl.engine.context import Onlooker
+from dr_ctl.engine.context import ReadOnlyContext
 from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import RunState, read_entries
@@ -41,7 +41,7 @@ NOBODY_ASKED = "nobody could be asked, and --yes was not given; nothing was chan
 SAID_NO = "a person said no; nothing was changed"
 _PLANNED: Final = (SWAPOVER, FAILBACK)
 _LATEST: Final = 5
-"""So many moves of the past are enough to tell how long one takes."""
+"""How long a move takes is told by the newest of this number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def escalate(caller: Caller, name: str | None, asked: Ask, how: RunOptions) -> R
         return no_open_run()
     with runs.lock("escalate", held=how.dry_run):
         past = recovery_options.past(files, caller.clock, how)
-    if past.plan.ask.operation not in (SWAPOVER, FAILBACK) or past.activation:
+    if past.plan.ask.operation not in _PLANNED or past.activation:
         return Result.of(ExitCode.PRECHECK_FAILED, found("DR-RUN-006", run=files.name), run=files.name)
     asked = replace(
         asked,
@@ -139,13 +139,13 @@ def plan(caller: Caller, asked: Ask, as_if_lost: str | None = None) -> Result:
         if isinstance(decided, Plan):
             result = _planned(decided, request)
         else:
-            result = _with_plan(replace(_undecided(decided), data=PlanData()), decided)
+            result = _with_plan(replace(_without_plan(decided), data=PlanData()), decided)
         return _with(_exposed(result, request), residue=request.residue(snapshot))
 
 
 def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFiles | None = None) -> Result:
     """`files` are those of the run that is gone on with."""
-    snapshot = _measured(caller, request)
+    snapshot = _await_readiness(caller, request)
     runs, request = caller.runs(), request.narrowed(snapshot)
     if not how.dry_run:
         lock.refuse_if_held(snapshot, runs, break_lock=how.break_lock)
@@ -158,7 +158,7 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
         exposure = bounds_text(request.exposure.bounds())
         decided = decided if since is None else replace(decided, text=f"{since}; {exposure}; nothing was changed")
     if not isinstance(decided, Plan):
-        ended = _ended(caller, request, _undecided(decided), snapshot, files)
+        ended = _ended(caller, request, _without_plan(decided), snapshot, files)
         return _with_plan(ended, decided) if how.dry_run else ended
     if how.dry_run:
         residue = request.residue(snapshot) if files is None else None
@@ -185,7 +185,7 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
         if files is not None and (changed := lock.changed(before, snapshot)) is not None:
             return Result(ExitCode.PRECHECK_FAILED, changed.text, (changed,), run=name)
         if not isinstance(decided, Plan):
-            return _ended(caller, request, _undecided(decided), snapshot, files)
+            return _ended(caller, request, _without_plan(decided), snapshot, files)
         residue = request.residue(snapshot) if files is None else None
         if files is None:
             files = runs.create(request.ask.operation, request.site, name)
@@ -206,7 +206,7 @@ def _again(caller: Caller, request: Request, how: RunOptions, lease: Lease, show
             return f"{' and '.join(down)} was seen down" if down else None
 
         lock.wait(caller, lease, how.at, lost)
-        snapshot = _measured(caller, request)
+        snapshot = _await_readiness(caller, request)
         decided = request.decide(snapshot)
         return snapshot, plans.same(shown, decided) if isinstance(decided, Plan) else decided
     snapshot = request.look()
@@ -215,11 +215,11 @@ def _again(caller: Caller, request: Request, how: RunOptions, lease: Lease, show
     return snapshot, request.decide(snapshot)
 
 
-def _measured(caller: Caller, request: Request) -> Snapshot:
+def _await_readiness(caller: Caller, request: Request) -> Snapshot:
     """A reading; for a planned move once the target's brokers can say whether clients could work there."""
     snapshot, said = request.look(), ""
     until = caller.clock.monotonic() + caller.timeouts.measured_s
-    is_planned = request.ask.operation in (SWAPOVER, FAILBACK) and not (request.past and request.past.activation)
+    is_planned = request.ask.operation in _PLANNED and not (request.past and request.past.activation)
     while is_planned and caller.clock.monotonic() < until:
         target = [broker for broker in snapshot.brokers if broker.site == request.site]
         untold = [
@@ -249,7 +249,7 @@ def _declined(caller: Caller, decided: Plan, how: RunOptions, request: Request, 
     return Result(ExitCode.DECLINED, SAID_NO, decided.findings, already_read=True)
 
 
-def _undecided(decided: AlreadyThere | Refusal) -> Result:
+def _without_plan(decided: AlreadyThere | Refusal) -> Result:
     """The end of a command whose plan says that there is nothing to do, or that it may not be done."""
     if isinstance(decided, AlreadyThere):
         return Result(ExitCode.OK, decided.text, decided.findings)
@@ -281,7 +281,7 @@ def _trimmed(caller: Caller, planned: Result, decided: Plan, request: Request) -
     [step] = [step for step in decided.steps if step.verb == TRIM]
     move = Move(decided.ask, decided.source, decided.baseline)
     try:
-        outcome = request.opened.topology.driver().apply(step, move, Onlooker(caller.listener()))
+        outcome = request.opened.topology.driver().apply(step, move, ReadOnlyContext(caller.listener()))
     except BrokerError as error:
         outcome = Refused(str(error))
     summary = f"{plans.title(decided)}: {outcome.text}; nothing was changed"

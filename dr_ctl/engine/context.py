@@ -147,7 +147,7 @@ class Outage:
 class JournalledStep:
     """Implements `StepContext` for one step of a run."""
 
-    only_looks: ClassVar[bool] = False
+    read_only: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class JournalledStep:
             left = depth / rate if rate > 0 else None
         self._listener(WaitProgress(about, depth, rate, left, why_not_moving, self._outage.so_far_s()))
 
-    def let_in(self) -> None:
+    def outage_over(self) -> None:
         if self.let_in_at is None:
             self.let_in_at = self._clock.now()
             self._outage.ends()
@@ -251,10 +251,10 @@ class JournalledStep:
         return self._clock.monotonic()
 
 
-class Onlooker:
+class ReadOnlyContext:
     """Implements `StepContext` without a journal; every change is refused."""
 
-    only_looks: ClassVar[bool] = True
+    read_only: ClassVar[bool] = True
 
     def __init__(self, listener: EventSink) -> None:
         self._listener = listener
@@ -274,7 +274,7 @@ class Onlooker:
     def report(self, finding: Finding) -> None:
         """Do nothing: no run will end."""
 
-    def let_in(self) -> None:
+    def outage_over(self) -> None:
         """Do nothing: no client was let in."""
 
     def wait(self, seconds: float) -> None:

@@ -44,14 +44,14 @@ O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topol
 
 ESTIMATE_WITHIN_S = 30.0
 MOST_DRAINS: Final = 3
-"""So often at most a run proves that its source is empty."""
+"""A run proves that its source is empty at most this many times."""
 _FIRST = "look at"
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[O]):
-    """How a run ended, and what was seen then. `text` is the summary line for people and the envelope; `left` is what
-    an undo could not put back as it was, `evidence` what the refusal that ended it rests on."""
+    """How a run ended, and what was seen then. `text` is the summary line for people and the envelope, `left` what an
+    undo could not restore, `evidence` the data behind the refusal that ended it."""
 
     code: ExitCode
     text: str
@@ -190,8 +190,12 @@ class _Run(Generic[O]):
 
     def _from_drain(self, step: PlannedStep) -> list[PlannedStep]:
         """The steps that prove the source empty, up to this one; none where the plan has no drain."""
-        steps = [done for done in self._plan.steps if done.verb in operations.PROVING and done.number <= step.number]
-        return steps if steps and steps[0].verb == operations.PROVING[0] else []
+        steps = [
+            done
+            for done in self._plan.steps
+            if done.verb in operations.DRAIN_TO_ACTIVATE and done.number <= step.number
+        ]
+        return steps if steps and steps[0].verb == operations.DRAIN_TO_ACTIVATE[0] else []
 
     def _asked_to_end(self, step: PlannedStep) -> RunResult[O] | None:
         """Hear signals, and the person who is asked before each step."""
@@ -380,21 +384,18 @@ class _Run(Generic[O]):
             self._findings += [finding for finding in outcome.findings if finding not in self._findings]
             if not undone:
                 failed.setdefault(outcome.text, []).append(step.verb)
-                stranded_by = (
-                    outcome.text if isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED else stranded_by
-                )
+                if isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED:
+                    stranded_by = outcome.text
         before_anything = cause.code in (ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED, ExitCode.DECLINED)
         code = ExitCode.REVERTED if before_anything else cause.code
         code = ExitCode.STRANDED if failed else code
         left = "; ".join(f"{', '.join(verbs)}: {why}" for why, verbs in failed.items())
-        text = (
-            f"{cause.text}; not everything could be undone: {left}" if failed else f"{cause.text}{self._kept()}; undone"
-        )
+        end = f"; not everything could be undone: {left}" if failed else f"{self._kept()}; undone"
+        text = f"{cause.text}{end}"
         if stranded_by and len(failed) == 1:  # what came of the rest is a consequence of that
             text = f"{stranded_by}; so not undone: {', '.join(failed[stranded_by])}; before that: {cause.text}"
-            if self._plan.serving == (
-                self._move.target,
-            ):  # the target serves as it did before the run: only the cause is news
+            target_served = self._plan.serving == (self._move.target,)
+            if target_served:  # as it does now: only the cause is news
                 text = f"{cause.text}; {stranded_by}"
         return self._ended(code, text, undone=not failed)
 

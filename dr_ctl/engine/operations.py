@@ -17,7 +17,7 @@ HOLD: Final = "hold"
 GENERAL: Final = frozenset({ESTIMATE, SNAPSHOT, QUESTION, NO_RETURN, HOOK, HOLD})
 CATCHING_UP: Final = "catch-up"
 # Verbs that prove a site empty and open the other one, from the first: done again where a takeover outdates the proof.
-PROVING: Final = ("drain", "verify", NO_RETURN, "activate")
+DRAIN_TO_ACTIVATE: Final = ("drain", "verify", NO_RETURN, "activate")
 # Clients are out from the first call of this step, and may be in from the first call of that one.
 FENCING: Final = "fence"
 ACTIVATING: Final = "activate"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Came:
+class _OutcomeBase:
     """The fields of every outcome. `word` names the outcome as journal, screen and report do."""
 
     word: ClassVar[str]
@@ -37,21 +37,21 @@ class _Came:
 
 
 @dataclass(frozen=True, slots=True)
-class Done(_Came):
+class Done(_OutcomeBase):
     """Brought about and verified."""
 
     word = "done"
 
 
 @dataclass(frozen=True, slots=True)
-class NotNeeded(_Came):
+class NotNeeded(_OutcomeBase):
     """The goal held already, so no call was made."""
 
     word = "not needed"
 
 
 @dataclass(frozen=True, slots=True)
-class Refused(_Came):
+class Refused(_OutcomeBase):
     """The goal was certainly not reached. `code` is the exit code that an undone run then ends with. `outdated`: what
     the steps since the drain have proven holds no more, and they can be done again with the clients kept out."""
 
@@ -62,7 +62,7 @@ class Refused(_Came):
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown(_Came):
+class Unknown(_OutcomeBase):
     """No answer came, and a reading did not show whether the call had an effect."""
 
     word = "unknown"
@@ -87,11 +87,11 @@ class UnitSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What speaks against taking a site for lost, a sentence each. `nodes` are processes of its brokers that the
-    settings do not name: any of them may serve, or take over; `takeovers` are brokers of which no node is active, and
-    one may be at any moment, with what each node shows. `signs` show that a broker lives which does not
-    answer, `taken` that something takes connections where it may be. `late` says so of a site whose silent brokers take
-    connections and did no more than miss a time; `remedy` helps where it is silent for a reason of this machine."""
+    """What speaks against taking a site for lost, a sentence each. `nodes`: processes of its brokers that the settings
+    do not name; any of them may serve, or take over. `takeovers`: brokers without an active node, which may have one at
+    any moment, with what each node shows. `signs`: evidence that a silent broker lives. `taken`: something accepts
+    connections at its port. `late`: it accepts connections, and answered too late. `remedy`: the fault is on this
+    machine."""
 
     nodes: tuple[str, ...] = ()
     takeovers: tuple[str, ...] = ()
@@ -141,12 +141,8 @@ class Move:
     def target(self) -> str:
         return self.ask.target
 
-    def leaves(self, unit: str) -> bool:
-        """Say whether a unit stays: nobody asked to move the unit, or the target serves the unit already."""
-        return not self.moves(unit)
-
     def moves(self, unit: str | None) -> bool:
-        """Say whether a unit is moved; False for None."""
+        """Say whether a unit is moved: asked for, and not yet served by the target. False for None."""
         return self.ask.includes(unit) and unit not in self.moved
 
 
@@ -226,7 +222,7 @@ class Recipe(Protocol[O_contra]):
         counters."""
 
     def holds_already(self, snapshot: O_contra, move: Move) -> str | None:
-        """Say what holds already, where there is nothing to do: for a reinstatement, a single step, and for a
+        """The sentence to say where there is nothing to do, else None: of a reinstatement, a single step, and a
         failover whose target is open."""
 
     def not_replicated(self, snapshot: O_contra, move: Move) -> Sequence[str]:
@@ -237,11 +233,11 @@ class Recipe(Protocol[O_contra]):
 
 
 class StepContext(Protocol):
-    """The executor's services to a driver during a step; every call is written down first. A hand that `only_looks`
-    refuses every change: a step that can say what it would do says that instead."""
+    """The executor's services to a driver during a step; every call is written down first. One that is `read_only`
+    refuses every change; a step that can say what it would do says that instead."""
 
     @property
-    def only_looks(self) -> bool: ...
+    def read_only(self) -> bool: ...
 
     def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
         """Put the intents on disk, send, put the results on disk. Raises `Stopped` before, never in between."""
@@ -258,7 +254,7 @@ class StepContext(Protocol):
     def report(self, finding: Finding) -> None:
         """Add a finding to those of the run, whatever becomes of the step."""
 
-    def let_in(self) -> None:
+    def outage_over(self) -> None:
         """Note that clients get in at the target: their outage is over, whatever else the step still waits for."""
 
     def wait(self, seconds: float) -> None:

@@ -499,7 +499,7 @@ def test_the_estimate_says_how_much_is_left_of_its_time(tmp_path: Path) -> None:
 class Looks:
     """A hand whose time is what its looks and waits take."""
 
-    only_looks = False
+    read_only = False
 
     def __init__(self, looks: Iterable[int], takes_s: float = 0.0) -> None:
         self.now_s = 0.0

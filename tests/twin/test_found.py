@@ -13,7 +13,7 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.plan import Goal
 from dr_ctl.engine.ports import Outcome, Refused
 from dr_ctl.settings.loader import load
-from dr_ctl.topologies.common.gate import Verifier
+from dr_ctl.topologies.common.gate import Gate
 from dr_ctl.topologies.common.observer import Observer
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.recording import recording
@@ -120,7 +120,7 @@ def test_a_run_is_not_undone_once_its_target_may_have_served_and_was_started_ane
     twin.kill("paris")
     twin.start("paris")
     twin.close_clients("paris")
-    monkeypatch.setattr(Verifier, "verify", lambda *_: Refused("the gate is shut"))
+    monkeypatch.setattr(Gate, "verify", lambda *_: Refused("the gate is shut"))
 
     ended = dr_ctl("resume", "--yes")
 
@@ -249,8 +249,8 @@ def test_the_judge_notes_each_queue_that_is_open_at_both_sites(
 def test_a_source_that_somebody_opens_once_the_gate_holds_stays_the_only_one(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verify, judge = Verifier.verify, Judge(twin, monkeypatch)
-    monkeypatch.setattr(Verifier, "verify", lambda *words: (verify(*words), twin.open_clients("london"))[0])
+    verify, judge = Gate.verify, Judge(twin, monkeypatch)
+    monkeypatch.setattr(Gate, "verify", lambda *words: (verify(*words), twin.open_clients("london"))[0])
 
     ended = dr_ctl(*TO_PARIS, "--yes")
 
@@ -324,14 +324,14 @@ def test_rights_that_somebody_gives_once_the_gate_holds_are_not_taken_away(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rights are not among what the gate reads: they are looked at before a call changes any."""
-    verify = Verifier.verify
+    verify = Gate.verify
 
     def given_since(*words: Any) -> Outcome:
         outcome = verify(*words)
         twin.host("london").broker.security.add("#", *["amq,apps"] * 10)
         return outcome
 
-    monkeypatch.setattr(Verifier, "verify", given_since)
+    monkeypatch.setattr(Gate, "verify", given_since)
 
     done(dr_ctl(*TO_LONDON))
 

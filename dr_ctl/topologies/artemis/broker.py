@@ -23,7 +23,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.calls import HEARD_BY, MQTT_RETAINED, Request, Requests, arguments_of, call, request
 from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.link import AnyLink
-from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Peer, Queue
+from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, PeerState, Queue
 from dr_ctl.topologies.topology import Node
 
 CREATE: Final = "createQueue(java.lang.String)"
@@ -195,7 +195,7 @@ class ListenersAndRoles(Fence):
     def closing(self, listeners: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
         return (*self.yielding(when), *super().closing(listeners, when))
 
-    def opening(self, listeners: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
+    def opening(self, listeners: Iterable[Acceptor], peer: PeerState, when: str | None = None) -> tuple[Call, ...]:
         """The coordinators first: an acceptor that is told to open while its lock is not held opens with it."""
         opens = super().opening(listeners, peer, when)
         names = [coordinator.name for coordinator in self.view.coordinators if opens and self.view.drives_locks]
@@ -550,7 +550,7 @@ class ArtemisBroker(Broker):
         """What MQTT keeps, which no link brings over."""
         retained = {queue.name.removeprefix(MQTT_RETAINED): queue.depth for queue in self.queues if queue.retained}
         topics = sorted(name for name, depth in retained.items() if depth > 0)
-        sessions = self.named[SESSIONS].depth if SESSIONS in self.named else 0
+        sessions = self.by_name[SESSIONS].depth if SESSIONS in self.by_name else 0
         kept = []
         if topics:
             kept.append(f"{sum(map(retained.__getitem__, topics))} retained message(s) of MQTT ({some(topics)})")

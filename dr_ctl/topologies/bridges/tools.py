@@ -11,7 +11,7 @@ from dr_ctl.topologies.bridges.duplicates import Side, copies_done, lacking, mis
 from dr_ctl.topologies.bridges.reading import Observer
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, lying
 from dr_ctl.topologies.common.calls import still
-from dr_ctl.topologies.common.gate import Sample, Verifier, unmoved
+from dr_ctl.topologies.common.gate import Gate, PairReading, counters_changed
 from dr_ctl.topologies.common.idstore import NotRead
 from dr_ctl.topologies.common.link import Residue, said
 from dr_ctl.topologies.common.recipe import Recipe
@@ -66,7 +66,7 @@ class MessageBarrier:
         return total
 
 
-class BridgesVerifier(Verifier[BrokerView]):
+class BridgesGate(Gate[BrokerView]):
     """The gate of one command. `barriers` say for each pair whether the ids from before the gate are applied: begun by
     the drain, so that the gate need not wait for those of other queues anew."""
 
@@ -80,7 +80,7 @@ class BridgesVerifier(Verifier[BrokerView]):
         """The barrier of ids that leave a site; the first call begins it."""
         return self.barriers.setdefault((site, pair), IdBarrier())
 
-    def why_not_yet(self, now: Sample[BrokerView], before: Sample[BrokerView] | None, move: Move) -> list[str]:
+    def blockers(self, now: PairReading[BrokerView], before: PairReading[BrokerView] | None, move: Move) -> list[str]:
         local, peer = now.source, now.target
         reasons = [*_closed(local, move), *_closed(peer, move), *_shipped(local, move)]
         left = self.barrier(local.site, local.pair).left(local, peer)
@@ -88,15 +88,15 @@ class BridgesVerifier(Verifier[BrokerView]):
             reasons.append(f"{peer.site}: {said(left)} id(s) not applied yet")
         if before is not None:
             for was, view in ((before.source, local), (before.target, peer)):
-                reasons += _unmoved(was, view, move)
+                reasons += _counters_changed(was, view, move)
         return reasons
 
-    def differing(self, _now: Sample[BrokerView], _move: Move) -> list[str]:
+    def differing(self, _now: PairReading[BrokerView], _move: Move) -> list[str]:
         """Counts say nothing: a copy keeps processed messages, and so does a served queue until its clients have passed
         over them. A sent message that is not at the other site lies in a buffer, or found no queue there."""
         return []
 
-    def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
+    def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         """Look for each message that is left in its copy: a buffer that is empty does not say that all of it arrived. A
         bridge that its peer refuses may count what it had in hand as shipped."""
         view, peer = now.source, now.target
@@ -164,7 +164,7 @@ def _closed(view: BrokerView, move: Move) -> Iterator[str]:
 
 def _shipped(view: BrokerView, move: Move) -> Iterator[str]:
     for flow in view.flows:
-        if move.leaves(flow.unit):
+        if not move.moves(flow.unit):
             continue
         if not flow.attached:
             yield f"{view.site}: the bridge of {flow.unit} is not connected"
@@ -175,8 +175,8 @@ def _shipped(view: BrokerView, move: Move) -> Iterator[str]:
         yield f"{view.site} has a consumer of {queue.name}: {who}"
 
 
-def _unmoved(before: BrokerView, now: BrokerView, move: Move) -> Iterator[str]:
-    yield from unmoved(before, now, move.moves)
+def _counters_changed(before: BrokerView, now: BrokerView, move: Move) -> Iterator[str]:
+    yield from counters_changed(before, now, move.moves)
     for unit in now.among(move.moves) if before.start == now.start else ():
         if now.unrouted.get(unit) != before.unrouted.get(unit):
             yield f"{now.site}: messages for {unit} find no queue there"
@@ -186,10 +186,10 @@ class BridgesTools(Tools[BrokerView]):
     """`residue` is what each pair's returned broker held when it was counted."""
 
     observer: Observer
-    gate: BridgesVerifier
+    gate: BridgesGate
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
-        super().__init__(observer, recipe, sender, BridgesVerifier(observer, recipe.rules.drain.poll))
+        super().__init__(observer, recipe, sender, BridgesGate(observer, recipe.rules.drain.poll))
         self.residue: dict[str, Residue] = {}
 
     def open_at(self, view: BrokerView, move: Move) -> Sequence[str]:

@@ -97,7 +97,7 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext
         if outcome is not None:
             return outcome
     total = sum(count for count in removed.values() if isinstance(count, int))
-    text = f"{total} processed copies {'could be ' if context.only_looks else ''}removed at {move.source}"
+    text = f"{total} processed copies {'could be ' if context.read_only else ''}removed at {move.source}"
     return Done(text, {"removed": removed, "stay": stay}, tuple(_left(text, ways, comparisons, total)))
 
 
@@ -202,7 +202,7 @@ def _removed(
     view = waiting.read()
     for name, compared in comparisons.items():
         consumed = compared.consumed
-        if context.only_looks:
+        if context.read_only:
             removed[name], stay[name] = len(consumed.ids), len(compared.copies - consumed.ids)
             continue
         queue = view.business[name]

@@ -103,11 +103,11 @@ def draft_drain(rules: Rules, step: RunbookStep, snapshot: SyncSnapshot, move: M
     """Consumed messages are removed by id: the removal needs no undo, whoever serves afterwards."""
     shipped = SHIPPED(rules, step, snapshot, move)
     removes = (
-        may_remove(peer, peer.named[name], CONSUMED)
+        may_remove(peer, peer.by_name[name], CONSUMED)
         for view in snapshot.views(move.source)
         if (peer := snapshot.view(move.target, view.pair)) is not None
         for name in view.copying
-        if name in peer.named
+        if name in peer.by_name
     )
     return replace(shipped, calls=(*shipped.calls, *removes))
 
@@ -137,7 +137,7 @@ class Apart:
         """Raises `BrokerError`."""
         views = {source.site: source, target.site: target}
         view, peer = tools.observer.together(
-            lambda access: listed(access, views[access.site], views[access.site].named.get(queue)), way
+            lambda access: listed(access, views[access.site], views[access.site].by_name.get(queue)), way
         )
         copies = peer.whole.ids - own(way[1], target, queue, peer)
         lacks, alone = view.whole.ids - peer.whole.ids, peer.whole.ids - view.whole.ids
@@ -189,7 +189,7 @@ def cleared(
     for counted, apart in differing:
         count = 0
         if apart.gone is not None:
-            why = remove(tools, way[1], target.named[counted.queue], apart.gone, context, (way[0], source))
+            why = remove(tools, way[1], target.by_name[counted.queue], apart.gone, context, (way[0], source))
             if why is not None:
                 return why
             removed[counted.queue] = count = len(apart.gone.ids)
@@ -212,7 +212,7 @@ def remove(
     # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
     counts.note(view.start, DELETED, queue.name, len(gone.ids))
     outcomes = tools.change(list(removes(access.names(), queue, gone)), context)
-    now = access.read().named.get(queue.name)
+    now = access.read().by_name.get(queue.name)
     if now is None or now.depth == queue.depth - len(gone.ids):
         return None
     left = shown(access, now).keys() & gone.ids
@@ -318,12 +318,12 @@ def _kept_aside(at: wants.AtBroker) -> list[Call]:
     view = at.view
     if view.site == at.move.target:
         return [may_move(view, queue) for queue in view.copying.values()]
-    return [may_move(view, view.named[name]) for name in view.copying if name in view.named]
+    return [may_move(view, view.by_name[name]) for name in view.copying if name in view.by_name]
 
 
 def _removed(at: wants.AtBroker) -> list[Call]:
     """What was consumed meanwhile is removed, while both directions ship."""
-    named = at.view.named
+    named = at.view.by_name
     return [may_remove(at.view, named[name], HERE) for name in at.view.copying if name in named]
 
 
@@ -384,12 +384,12 @@ def _tell_apart(tools: SyncTools, returned: Access, serving: Access, context: St
     returned_view, serving_view, rejoined = returned.read(), serving.read(), tools.rejoined
     findings: list[Finding] = []
     for name, copies in returned_view.copying.items():
-        lies = listed(returned, returned_view, returned_view.named.get(name)).whole.ids
+        lies = listed(returned, returned_view, returned_view.by_name.get(name)).whole.ids
         to_ship = listed(returned, returned_view, copies).whole.ids
         rejoined.recovered[name] = len(to_ship & lies)
         if left := to_ship - lies:
             rejoined.done_there[name] = len(left)
-        serves = ids.shown(serving, serving_view.named.get(name))
+        serves = ids.shown(serving, serving_view.by_name.get(name))
         before = frozenset(id_ for id_, by in serves.items() if by == serving_view.arrives_by(name)) - lies - to_ship
         if before and not lies and not to_ship:
             rejoined.duplicates[name] = len(before)
@@ -410,7 +410,7 @@ def _tell_apart(tools: SyncTools, returned: Access, serving: Access, context: St
         ):
             if not messages:
                 continue
-            if (refused := moved_aside(tools, access, view.named[queue], messages, context)) is not None:
+            if (refused := moved_aside(tools, access, view.by_name[queue], messages, context)) is not None:
                 return refused
             finding = found(
                 key,
@@ -441,7 +441,7 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
                 ):
                     return refused
                 tools.rejoined.done_here[name] = len(gone.ids)
-            elif (more := queue.depth - (local.named[name].depth if name in local.named else 0)) > 0:
+            elif (more := queue.depth - (local.by_name[name].depth if name in local.by_name else 0)) > 0:
                 tools.rejoined.duplicates[name] = tools.rejoined.duplicates.get(name, 0) + more
                 findings.append(
                     found(
@@ -456,7 +456,7 @@ def _consumed(local: BrokerView, serving: Access, view: BrokerView, returned: Ac
     try:
         copies = listed(returned, view, queue, tries=ids.TRIES).whole.ids
         return covered(
-            local, queue.name, copies, listed(serving, local, local.named.get(queue.name), tries=ids.TRIES).whole
+            local, queue.name, copies, listed(serving, local, local.by_name.get(queue.name), tries=ids.TRIES).whole
         )
     except NotWhole as error:
         return str(error)

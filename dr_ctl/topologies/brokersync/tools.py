@@ -17,7 +17,7 @@ from dr_ctl.topologies.brokersync.view import AGENT, BrokerView
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.ids import Listed
 from dr_ctl.topologies.common.consumed import Consumed
-from dr_ctl.topologies.common.gate import Sample, Verifier, refused
+from dr_ctl.topologies.common.gate import Gate, PairReading, refused
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.tools import Sender, Tools
@@ -65,7 +65,7 @@ class Compared:
 
 
 def _counts(view: BrokerView, queue: str, removed: int = 0) -> _Counts:
-    named = view.named.get(queue)
+    named = view.by_name.get(queue)
     return (view.start, named.added, named.removed + removed) if named is not None else (view.start, 0, 0)
 
 
@@ -83,14 +83,14 @@ def unproven(way: tuple[Access, Access], views: tuple[BrokerView, BrokerView], q
     """The copies of a queue that lie at the waiting site alone, unless the counters of the serving one cover them all.
     Serving site first. Raises `BrokerError`."""
     (serving, waiting), (view, peer) = way, views
-    lie = listed(waiting, peer, peer.named.get(queue), tries=ids.TRIES)
+    lie = listed(waiting, peer, peer.by_name.get(queue), tries=ids.TRIES)
     copies = lie.whole.ids - own(waiting, peer, queue, lie)
-    listing = listed(serving, view, view.named.get(queue), tries=ids.TRIES).whole
+    listing = listed(serving, view, view.by_name.get(queue), tries=ids.TRIES).whole
     gone = covered(view, queue, copies, listing)
     return frozenset() if isinstance(gone, Consumed) else copies - listing.ids
 
 
-class SyncVerifier(Verifier[BrokerView]):
+class SyncGate(Gate[BrokerView]):
     """`compared` are queues that an act of the same run has compared already."""
 
     observer: Observer
@@ -99,7 +99,7 @@ class SyncVerifier(Verifier[BrokerView]):
         self._rules, self._compared = rules, compared
         super().__init__(observer, rules.drain.poll)
 
-    def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
+    def differing(self, now: PairReading[BrokerView], move: Move) -> list[str]:
         differences = parity.differing(now.source, now.target, self.observer.queues)
         return [
             counts.text(move.source, move.target)
@@ -107,7 +107,7 @@ class SyncVerifier(Verifier[BrokerView]):
             if move.ask.accept_difference.get(counts.queue) != abs(counts.source - counts.target)
         ]
 
-    def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
+    def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         view, peer = now.source, now.target
         depths: dict[str, Json] = {}
         compared, left = 0, list[Finding]()
@@ -130,7 +130,7 @@ class SyncVerifier(Verifier[BrokerView]):
         views = {view.site: view for view in (local, peer)}
         way = [self.observer.brokers[site][local.pair] for site in views]
         serving, waiting = self.observer.together(
-            lambda access: listed(access, views[access.site], views[access.site].named.get(queue)).whole.ids, way
+            lambda access: listed(access, views[access.site], views[access.site].by_name.get(queue)).whole.ids, way
         )
         if serving == waiting:
             return None
@@ -171,7 +171,7 @@ class SyncTools(Tools[BrokerView]):
     observer: Observer
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
-        super().__init__(observer, recipe, sender, SyncVerifier(observer, recipe.rules, compared := Compared()))
+        super().__init__(observer, recipe, sender, SyncGate(observer, recipe.rules, compared := Compared()))
         self.compared = compared
         self.rejoined = TakenIn()
         self.connects_s = self.timeouts.link_attach_s

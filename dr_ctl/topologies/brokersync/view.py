@@ -97,7 +97,7 @@ class SyncLink(Link["BrokerView"]):
 
     def _apart(self, name: str, peer: BrokerView) -> int | None:
         """By how many more messages lie in a queue here than at the peer."""
-        local, remote = self.view.named.get(name), peer.named.get(name)
+        local, remote = self.view.by_name.get(name), peer.by_name.get(name)
         if any(queue is not None and not queue.counted for queue in (local, remote)):
             return None
         return (local.depth if local is not None else 0) - (remote.depth if remote is not None else 0)
@@ -105,7 +105,7 @@ class SyncLink(Link["BrokerView"]):
     def _lacks(self, name: str, peer: BrokerView | None) -> int | None:
         """How many messages here the peer has not: to be shipped, or never copied. Beside a peer that was not read,
         what is to be shipped, and all of a queue that nothing copies."""
-        copies, view = self._flows[name], self.view.named.get(name)
+        copies, view = self._flows[name], self.view.by_name.get(name)
         to_ship = copies.depth if copies is not None else 0
         if (copies is not None and not copies.counted) or (view is not None and not view.counted):
             return None
@@ -119,7 +119,7 @@ class SyncLink(Link["BrokerView"]):
         at the peer yet, as the peer's own queue counts what left it, and what lies there."""
         view = self.view
         for name, copies in self._flows.items():
-            local, remote = view.named.get(name), peer.named.get(name) if peer is not None else None
+            local, remote = view.by_name.get(name), peer.by_name.get(name) if peer is not None else None
             lacks = self._lacks(name, peer) if view.open or copies is None else copies.depth
             if lacks is None:
                 continue

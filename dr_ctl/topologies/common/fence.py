@@ -9,7 +9,7 @@ from dr_ctl.topologies.common.calls import close_listener, open_listener
 
 if TYPE_CHECKING:
     from dr_ctl.engine.plan import Call
-    from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Peer
+    from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, PeerState
 
 
 class Fence:
@@ -33,7 +33,7 @@ class Fence:
         """Say whether a client may get in."""
         return any(listener.started for listener in self.view.listeners)
 
-    def opening(self, listeners: Iterable[Acceptor], _peer: Peer, when: str | None = None) -> tuple[Call, ...]:
+    def opening(self, listeners: Iterable[Acceptor], _peer: PeerState, when: str | None = None) -> tuple[Call, ...]:
         """The calls that let clients in by these listeners; `_peer`: the state of the other site by then."""
         return tuple(open_listener(self.view, listener, when) for listener in listeners)
 

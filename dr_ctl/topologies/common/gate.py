@@ -31,14 +31,14 @@ Ids = Mapping[str, Mapping[str, Collection[str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample(Generic[V_co]):
+class PairReading(Generic[V_co]):
     at_s: float
     source: V_co
     target: V_co
 
 
-def why_not_yet(now: Sample[Any], before: Sample[Any] | None) -> list[str]:
-    """Say everything that keeps the gate shut; `before` is the sample that began the window."""
+def common_blockers(now: PairReading[Any], before: PairReading[Any] | None) -> list[str]:
+    """Say what blocks the gate of every topology; `before` is the reading that began the window."""
     reasons = []
     if now.source.link.missing:
         reasons.append(f"{now.source.site} has no link to {now.target.site}: nothing is shipped")
@@ -55,10 +55,10 @@ def why_not_yet(now: Sample[Any], before: Sample[Any] | None) -> list[str]:
     return reasons + (counter_changes(before, now) if before is not None else [])
 
 
-def counter_changes(before: Sample[Any], now: Sample[Any]) -> list[str]:
-    """Say what came in between two samples, or why that cannot be told."""
+def counter_changes(before: PairReading[Any], now: PairReading[Any]) -> list[str]:
+    """Say what came in between two readings, or why that cannot be told."""
     both = ((before.source, now.source), (before.target, now.target))
-    return [reason for was, view in both for reason in unmoved(was, view)]
+    return [reason for was, view in both for reason in counters_changed(was, view)]
 
 
 def clients_of(view: Broker) -> Iterator[str]:
@@ -81,8 +81,10 @@ def clients_of(view: Broker) -> Iterator[str]:
         yield f"{view.site} has {len(view.prepared)} prepared transaction(s)"
 
 
-def unmoved(before: Broker, now: Broker, moves: Callable[[str | None], bool] = lambda _: True) -> Iterator[str]:
-    """Say what keeps a broker from being as it was, of the units that are moved."""
+def counters_changed(
+    before: Broker, now: Broker, moves: Callable[[str | None], bool] = lambda _: True
+) -> Iterator[str]:
+    """Say of a broker what changed between two readings, of the units that are moved."""
     if before.start != now.start:
         yield f"{now.site} was restarted"
         return
@@ -108,12 +110,11 @@ def accepting(counts: Mapping[str, int]) -> str:
     return " ".join(f"--accept-difference {quote(f'{queue}={count}')}" for queue, count in counts.items())
 
 
-class Verifier(ABC, Generic[V]):
-    """The gate of one command. `samples` are how each pair was when it was last seen to hold; `begun`, by pair, samples
-    of an earlier wait. The window counts from the first sample, because nothing has moved since. At every later sample
-    the gate held, with no other look between.
+class Gate(ABC, Generic[V]):
+    """The gate of one command. `samples`: by pair, the last reading at which the gate passed. `begun`: by pair, the
+    readings of an earlier wait. The window starts at the first of them, because no counter changed since.
 
-    A topology gives the least length of the window, and the things to compare."""
+    A topology gives the least length of the window, and what to compare."""
 
     def __init__(self, observer: Observer[V, Any], poll_s: float, least_window_s: float | None = None) -> None:
         self.observer = observer
@@ -122,8 +123,8 @@ class Verifier(ABC, Generic[V]):
         spans_s = self.least_window_s / 2
         self._poll_s = spans_s if poll_s < spans_s < 2 * poll_s else poll_s
         self.timeouts = observer.timeouts
-        self.samples: dict[str, Sample[V]] = {}
-        self.begun: dict[str, list[Sample[V]]] = {}
+        self.samples: dict[str, PairReading[V]] = {}
+        self.begun: dict[str, list[PairReading[V]]] = {}
 
     @property
     def _since(self) -> Iterator[tuple[V, V]]:
@@ -142,25 +143,25 @@ class Verifier(ABC, Generic[V]):
         """Say whether a node of a broker has become active since the gate was seen to hold."""
         return any(was.nodes and not same_start(was.start, view.start) for was, view in self._since)
 
-    def moved_since(self, move: Move) -> bool:
+    def changed_since_gate(self, move: Move) -> bool:
         """Say whether a message came or went since the gate was seen to hold, with the same brokers at work."""
         return any(was.start == view.start and changes(was, view, move.moves) for was, view in self._since)
 
-    def why_not_yet(self, now: Sample[V], before: Sample[V] | None, _move: Move) -> list[str]:
-        """Everything that keeps the gate shut; `before` is the sample that began the window."""
-        return why_not_yet(now, before)
+    def blockers(self, now: PairReading[V], before: PairReading[V] | None, _move: Move) -> list[str]:
+        """Everything that blocks this gate; a topology adds its own part."""
+        return common_blockers(now, before)
 
     @abstractmethod
-    def differing(self, now: Sample[V], move: Move) -> list[str]:
+    def differing(self, now: PairReading[V], move: Move) -> list[str]:
         """Differences in counts between the sites that nobody accepted."""
 
     @abstractmethod
-    def same(self, now: Sample[V], move: Move) -> Outcome:
+    def same(self, now: PairReading[V], move: Move) -> Outcome:
         """Compare the messages by identity; done with what was compared. Raises `BrokerError`."""
 
     def verify(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        """Done with what was compared, by pair; refused with what keeps the gate shut."""
-        waits = [_AtTheGate(self, way, step, move, context) for way in self.observer.ways(move)]
+        """Done with what was compared, by pair; refused with what blocks the gate."""
+        waits = [_PairAtGate(self, way, step, move, context) for way in self.observer.ways(move)]
         while going_on := [wait for wait in waits if wait.outcome is None]:
             began = context.monotonic()
             answers = self.observer.answers([access for wait in going_on for access in wait.way], FOR_GATE)
@@ -171,7 +172,7 @@ class Verifier(ABC, Generic[V]):
             if opened := [view for view in views if view.nodes and view.open and started_since(move, view)]:
                 return Refused(f"{opened[0].site}: another node is active, and lets clients in")
             for wait, (source, target) in zip(going_on, looks, strict=True):
-                wait.look(source, target, context, began)
+                wait.look(source, target, began)
             reasons = [reason for wait in going_on if not isinstance(wait.outcome, Done) for reason in wait.reasons]
             why = some(reasons) if reasons else None
             context.waiting("blockers left at the gate", len(reasons), why)
@@ -188,8 +189,8 @@ class Verifier(ABC, Generic[V]):
 
 
 @dataclass
-class _AtTheGate(Generic[V]):
-    verifier: Verifier[V]
+class _PairAtGate(Generic[V]):
+    gate: Gate[V]
     way: tuple[Access[V], Access[V]]
     step: PlannedStep
     move: Move
@@ -199,55 +200,54 @@ class _AtTheGate(Generic[V]):
         self.pair = self.way[0].pair
         self.outcome: Outcome | None = None
         self.reasons: list[str] = []
-        begun = self.verifier.begun.get(self.pair, [])
-        self.window: list[Sample[V]] = begun[1:]
+        begun = self.gate.begun.get(self.pair, [])
+        self.window: list[PairReading[V]] = begun[1:]
         self._begun = begun[0] if begun else None
         self._until = self.context.monotonic() + self.step.limits["within"]
         self._differing: tuple[list[str], float] | None = None
 
-    def look(self, source: V | BrokerError, target: V | BrokerError, context: StepContext, began_s: float) -> None:
-        """Add one sample to the window, or begin it anew; note whether the wait has ended."""
+    def look(self, source: V | BrokerError, target: V | BrokerError, began_s: float) -> None:
+        """Add one reading to the window, or begin it anew; note whether the wait has ended."""
         if not isinstance(source, BrokerError) and not isinstance(target, BrokerError):
-            now = Sample(began_s, source, target)
-            self.reasons = self.verifier.why_not_yet(now, self._begun, self.move)
+            now = PairReading(began_s, source, target)
+            self.reasons = self.gate.blockers(now, self._begun, self.move)
             self.window = [*self.window, now] if not self.reasons else []
             self._begun = None if self.reasons else self._begun or now
         else:
             self.reasons = [str(error) for error in (source, target) if isinstance(error, BrokerError)]
             self.window, self._begun = [], None
-        self.outcome = self._judged(context)
+        self.outcome = self._judged()
 
     def due_s(self) -> float:
-        """When the next look is worth its cost: where only the window has to pass, one at its end. Looks make a broker
-        slow that has little to do them with, and counters tell what came in between."""
+        """When to read next: at the end of the window, where only time is missing. More readings slow a small broker,
+        and counters tell what came in between."""
         if self._begun is None or len(self.window) + 1 < self._wanted:
             return 0.0
-        return self._begun.at_s + self.verifier.least_window_s
+        return self._begun.at_s + self.gate.least_window_s
 
     @property
     def _wanted(self) -> int:
         return max(int(self.step.limits["stable"]), 2)
 
-    def _judged(self, context: StepContext) -> Outcome | None:
-        wanted = self._wanted
-        now = self.window[-1] if len(self.window) >= wanted else None
-        if now is not None and self._begun is not None and now.at_s - self._begun.at_s >= self.verifier.least_window_s:
-            wrong = self.verifier.differing(now, self.move)
+    def _judged(self) -> Outcome | None:
+        now = self.window[-1] if len(self.window) >= self._wanted else None
+        if now is not None and self._begun is not None and now.at_s - self._begun.at_s >= self.gate.least_window_s:
+            wrong = self.gate.differing(now, self.move)
             if not wrong:
                 return self._same(now)
             if self._differing is None or self._differing[0] != wrong:
-                self._differing = (wrong, context.monotonic())
+                self._differing = (wrong, self.context.monotonic())
             self.reasons = ["; ".join(wrong)]
-            if context.monotonic() - self._differing[1] > self.verifier.timeouts.differs_s:
+            if self.context.monotonic() - self._differing[1] > self.gate.timeouts.differs_s:
                 return Refused.of(found("DR-PARITY-003", reasons=some(self.reasons)))
-        if context.monotonic() > self._until:
+        if self.context.monotonic() > self._until:
             why = some(self.reasons) if self.reasons else "it was not stable for long enough"
             return Refused(f"the gate did not open in time: {why}", code=ExitCode.DRAIN_TIMEOUT)
         return None
 
-    def _same(self, now: Sample[V]) -> Outcome:
+    def _same(self, now: PairReading[V]) -> Outcome:
         try:
-            outcome = self.verifier.same(now, self.move)
+            outcome = self.gate.same(now, self.move)
         except BrokerError as error:
             return Refused(f"the messages could not be compared by their ids: {error}")
         return replace(outcome, evidence={"samples": len(self.window), **outcome.evidence})

@@ -210,7 +210,7 @@ class Link(ABC, Generic[V]):
     def holds_of(self, queue: str) -> int | None:
         """How many messages of a queue lie here, wherever the link keeps those that arrived; None without that queue,
         or where it is not counted."""
-        lying = self.view.named.get(queue)
+        lying = self.view.by_name.get(queue)
         return lying.depth if lying is not None and lying.counted else None
 
     @property

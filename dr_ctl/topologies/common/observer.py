@@ -213,7 +213,7 @@ class Observer(Generic[V_co, A_co]):
     def ways(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
         """The brokers of each pair that is still to move, the source's first."""
         every = self.between(move.source, move.target)
-        return [way for way in every if not (self._reads.by_pair and move.leaves(way[0].pair))]
+        return [way for way in every if not self._reads.by_pair or move.moves(way[0].pair)]
 
     def between(self, source: str, target: str) -> Sequence[tuple[A_co, A_co]]:
         """The brokers of each pair, first the source's."""

@@ -25,7 +25,7 @@ from dr_ctl.stomp_io.address import Refused as LoginDenied
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.access import FOR_FENCE, Access, Part
 from dr_ctl.topologies.common.calls import holds, left_of, queues_of, still
-from dr_ctl.topologies.common.gate import Verifier
+from dr_ctl.topologies.common.gate import Gate
 from dr_ctl.topologies.common.group import NobodyActive
 from dr_ctl.topologies.common.observer import AnyObserver, Observer
 from dr_ctl.topologies.common.recipe import Recipe
@@ -91,7 +91,7 @@ class Listeners:
                 return views, f"acceptor {', '.join(opened)} says it is open"
             if contenders := [name for view in views for name in view.fence.contenders]:
                 return views, f"lock coordinator {', '.join(contenders)} is not stopped"
-            if self.let_in(probed):
+            if self.accept_client(probed):
                 return views, "a client is still let in"
             beside = [client for view in views for client in self._beside(view)]
             return views, f"clients go on behind the fence: {some(beside)}" if beside else None
@@ -177,7 +177,7 @@ class Listeners:
                 why_not[access.pair] = WhyNot(f"no client is let in: {greeting.because}", by_flag=False)
         return why_not
 
-    def let_in(self, accesses: Sequence[Access[Broker]]) -> bool:
+    def accept_client(self, accesses: Sequence[Access[Broker]]) -> bool:
         """Say whether a client is let in anywhere, whatever the flags say."""
         return any(isinstance(greeting, Connected) for greeting in self.greetings(accesses).values())
 
@@ -195,7 +195,7 @@ class Listeners:
             return f"it does not answer: {error}"
         shut = not any(opened)
         probed = [access for access in accesses if access.fenced_by_listener]
-        return None if shut and not (probed and self.let_in(probed)) else "a client may be let in"
+        return None if shut and not (probed and self.accept_client(probed)) else "a client may be let in"
 
     def why_not_open_again(self, site: str, opens: Sequence[Call]) -> str | None:
         """Say why the listeners that these calls open are not shown to be open."""
@@ -304,7 +304,7 @@ class Tools(Generic[V_co]):
     connects_s = 0.0
 
     def __init__(
-        self, observer: Observer[V_co, Access[V_co]], recipe: Recipe[V_co], sender: Sender, gate: Verifier[Any]
+        self, observer: Observer[V_co, Access[V_co]], recipe: Recipe[V_co], sender: Sender, gate: Gate[Any]
     ) -> None:
         self.observer, self.recipe, self.sender, self.gate = observer, recipe, sender, gate
         self.rules, self.timeouts = recipe.rules, observer.timeouts
@@ -406,7 +406,7 @@ class Tools(Generic[V_co]):
 
         return send
 
-    def let_in(self, calls: Sequence[Call], views: Sequence[V_co], context: StepContext) -> None:
+    def grant_roles(self, calls: Sequence[Call], views: Sequence[V_co], context: StepContext) -> None:
         """Give the clients' roles back what a lasting fence took, where `views` has them kept out; broker.xml
         is read again in the same request where nothing less lets them in. What came of it has to be looked at."""
         gives = {(call.site, call.unit) for call in calls if _gives(call) and not holds(call, views)}

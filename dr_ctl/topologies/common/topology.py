@@ -128,7 +128,7 @@ class PairDriver(Generic[V_co]):
         if gate.of_another_node:
             return True
         is_open = self._tools.opened or any(self._tools.open_at(view, move) for view in newest)
-        return not is_open and gate.moved_since(move)
+        return not is_open and gate.changed_since_gate(move)
 
     def _noted(self, context: StepContext) -> None:
         self._turns, self._tools.steady_s = self._tools.observer.turns(), context.monotonic()

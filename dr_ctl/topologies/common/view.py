@@ -147,7 +147,7 @@ class Config:
     mirrored: str = ""
 
 
-class Peer(Enum):
+class PeerState(Enum):
     """The state of a site's peer when the site's listeners are opened."""
 
     DRAINED = "drained"  # the run's gate has shown that no message of the peer is missing
@@ -192,12 +192,12 @@ class Broker(ABC):
     obstacles: tuple[Obstacle, ...] = field(default=(), kw_only=True)
     nodes: tuple[NodeReading, ...] = field(default=(), kw_only=True)
     # Made of `queues` once: a broker may have ten thousand, each asked for by name.
-    named: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
+    by_name: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
     business: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         named = {queue.name: queue for queue in self.queues}
-        object.__setattr__(self, "named", named)
+        object.__setattr__(self, "by_name", named)
         object.__setattr__(self, "business", {name: queue for name, queue in named.items() if queue.business})
 
     @property
@@ -304,7 +304,7 @@ class Broker(ABC):
                 listener = next((acceptor for acceptor in self.acceptors if acceptor.name == call.thing), None)
                 return listener is not None and listener.started is (call.goal is Goal.OPEN)
             case Goal.PAUSE | Goal.RESUME:
-                queues = [self.named.get(name) for name in queues_of(call, self)]
+                queues = [self.by_name.get(name) for name in queues_of(call, self)]
                 return all((queue is not None and queue.paused) is (call.goal is Goal.PAUSE) for queue in queues)
             case Goal.SHUT_OUT | Goal.ADMIT:
                 let_in = self.lets_in(call.thing) if call.thing != ALL else not self.fence.shut_out

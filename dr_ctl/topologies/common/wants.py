@@ -19,7 +19,7 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.calls import close_listener, debt_name, open_listener, owe, pay, resume
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot, before
-from dr_ctl.topologies.common.view import Peer
+from dr_ctl.topologies.common.view import PeerState
 
 SiteOf = Callable[[Move], str]
 SOURCE: Final[SiteOf] = attrgetter("source")
@@ -110,14 +110,14 @@ def clients_as_before(at: AtBroker) -> Iterator[Call]:
     if not at.was["shut_out"] and (at.named(Goal.SHUT_OUT) or fence.shut_out):
         yield from fence.admitting("they are kept out")
     if opened := [listener for listener in changed if was.get(listener.name)]:
-        yield from fence.opening(opened, Peer.NOT_DRAINED, "it is closed")
+        yield from fence.opening(opened, PeerState.NOT_DRAINED, "it is closed")
 
 
 def listeners_open_as_before(at: AtBroker) -> Iterator[Call]:
     """The clients' listeners that were open before are open."""
     was = at.was["listeners"]
     if shut := [listener for listener in at.view.listeners if was.get(listener.name) and not listener.started]:
-        yield from at.view.fence.opening(shut, Peer.NOT_DRAINED)
+        yield from at.view.fence.opening(shut, PeerState.NOT_DRAINED)
 
 
 def link_access_as_before(at: AtBroker) -> list[Call]:

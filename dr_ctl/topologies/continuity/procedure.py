@@ -20,15 +20,15 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import Waited, until
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.topologies.common.consumed import NotWhole
-from dr_ctl.topologies.common.gate import Sample, clients_of, counter_changes, why_not_yet
+from dr_ctl.topologies.common.gate import PairReading, clients_of, common_blockers, counter_changes
 from dr_ctl.topologies.common.link import evidence
 from dr_ctl.topologies.common.recipe import Procedure, Row
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.topology import COMMON, Kind
 from dr_ctl.topologies.common.verbs import activate, fence, proving
-from dr_ctl.topologies.common.verbs.activate import peer_of
+from dr_ctl.topologies.common.verbs.activate import peer_state
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting
-from dr_ctl.topologies.common.view import Peer
+from dr_ctl.topologies.common.view import PeerState
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, planning
 from dr_ctl.topologies.continuity import copies, reinstate
 from dr_ctl.topologies.continuity.checks import CHECKS, not_followed
@@ -37,7 +37,7 @@ from dr_ctl.topologies.continuity.tools import Both, ContinuityTools, PluginTime
 from dr_ctl.topologies.continuity.view import WAITS_MS, ContinuitySnapshot, Flow, SiteView
 
 SMALL: Final = 500
-CALM: Final = 2
+QUIET_READINGS: Final = 2
 
 
 draft_catch_up: Final = planning(
@@ -230,7 +230,7 @@ class _Drain:
     def __init__(self, tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> None:
         self._tools, self._step, self._move, self._context = tools, step, move, context
         self._ways = tools.observer.ways(move)
-        self.begun: dict[str, list[Sample[SiteView]]] = {}
+        self.begun: dict[str, list[PairReading[SiteView]]] = {}
         self._began = self._moved_at = context.monotonic()
         # How long a look may take: more after each that took longer, for a console may be slow and a look that hangs
         # is rare.
@@ -265,14 +265,14 @@ class _Drain:
     def _note_begun(self, source: SiteView, target: SiteView) -> None:
         # The time when the look ended, as its numbers may be that young: a window that is too short would prove
         # nothing.
-        now = Sample(self._context.monotonic(), source, target)
+        now = PairReading(self._context.monotonic(), source, target)
         was = self.begun.get(source.pair)
         if not all(view.link.attached and not view.open and not [*view.under_way()] for view in (source, target)):
             self.begun.pop(source.pair, None)
         elif was is None or counter_changes(was[0], now):
             self.begun[source.pair] = [now]
         else:
-            self.begun[source.pair] = [*was, now] if not why_not_yet(now, was[0]) else was[:1]
+            self.begun[source.pair] = [*was, now] if not common_blockers(now, was[0]) else was[:1]
 
     def until_same(self) -> Outcome:
         # A law of its own: the first look is from before the lifts, and what a comparison removes begins the calm anew.
@@ -283,7 +283,7 @@ class _Drain:
             self._context.waiting("reasons that keep the drain going", len(self._reasons), why)
             # Compared once they were still for long enough, and have not been since.
             self._calm, self._same = self._calm + 1 if still else 0, self._same and still
-            if self._calm >= CALM and not self._same and (refused := self._compare()) is not None and quiet:
+            if self._calm >= QUIET_READINGS and not self._same and (refused := self._compare()) is not None and quiet:
                 return refused
             if self._same and quiet:
                 break
@@ -356,7 +356,7 @@ def draft_probe(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, m
     again = [
         replace(call, at_most=AGAIN_AT_MOST)
         for view in snapshot.views(move.target)
-        for call in view.fence.opening(view.listeners, Peer.NOT_DRAINED, UNDONE)
+        for call in view.fence.opening(view.listeners, PeerState.NOT_DRAINED, UNDONE)
     ]
     about = f"{common.about}; then watched until no late command can undo the activation"
     return replace(common, about=about, calls=(*common.calls, *in_part("again", again)))
@@ -373,12 +373,12 @@ def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, context: S
     useless. A gate that was seen to hold saw the target closed: no delivery is about to begin there."""
     if tools.gate.samples:
         return
-    within_s = WAITS_MS[peer_of(move.ask.operation)] / 1000 if step.part("listeners") else 0.0
+    within_s = WAITS_MS[peer_state(move.ask.operation)] / 1000 if step.part("listeners") else 0.0
     until(
         context,
         lambda: tools.observer.look_at(move.target),
         holds=lambda views: not any(view.half_open for view in views),
-        hopeless=lambda _: not tools.listeners.let_in(tools.observer.at(move.target)),
+        hopeless=lambda _: not tools.listeners.accept_client(tools.observer.at(move.target)),
         within_s=within_s + tools.waits.watch_poll_s,
         poll_s=tools.waits.watch_poll_s,
     )

@@ -49,7 +49,7 @@ from dr_ctl.topologies.continuity.view import Bridge, SiteView
 
 REMOVE_ALL: Final = "removeAllMessages()"
 NOT_IN: Final = "its messages are not all shipped"
-CALM: Final = 5
+QUIET_READINGS: Final = 5
 
 
 def _untold(at: AtBroker) -> list[Call]:
@@ -287,7 +287,7 @@ def _until_calm(
         hopeless=lambda now: bool(now[1]),
         within_s=step.limits["within"],
         poll_s=tools.waits.taken_in_poll_s,
-        stable_for=CALM,
+        stable_for=QUIET_READINGS,
     )
     reasons, gone = waited.look
     if gone:

@@ -8,11 +8,11 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Severity, some
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.jolokia.client import READ_S
-from dr_ctl.topologies.common.gate import Sample, Verifier, accepting, refused
+from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import selected
 from dr_ctl.topologies.common.tools import Sender, Tools
-from dr_ctl.topologies.common.view import Peer
+from dr_ctl.topologies.common.view import PeerState
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.copies import Compared
 from dr_ctl.topologies.continuity.reading import Observer, Way
@@ -50,13 +50,13 @@ class PluginTimeouts:
     """Until commands that are still under way are left alone; a bridge whose connection was dropped times out first."""
 
 
-class ContinuityVerifier(Verifier[SiteView]):
+class ContinuityGate(Gate[SiteView]):
     observer: Observer
 
     def __init__(self, observer: Observer, poll_s: float) -> None:
         super().__init__(observer, poll_s, observer.timeouts.of(PluginTimeouts).window_s)
 
-    def differing(self, now: Sample[SiteView], move: Move) -> list[str]:
+    def differing(self, now: PairReading[SiteView], move: Move) -> list[str]:
         source, target = now.source, now.target
         accepted = move.ask.accept_difference
         differences = []
@@ -66,7 +66,7 @@ class ContinuityVerifier(Verifier[SiteView]):
                 differences.append(f"{name}: {queue.depth} at {move.source}, {depth} at {move.target}")
         return differences
 
-    def same(self, now: Sample[SiteView], move: Move) -> Outcome:
+    def same(self, now: PairReading[SiteView], move: Move) -> Outcome:
         source, target = now.source, now.target
         compared, wrong = compare(self.observer, source, target, move)
         if wrong is not None:
@@ -161,11 +161,11 @@ class ContinuityTools(Tools[SiteView]):
     before."""
 
     observer: Observer
-    opening_s = WAITS_MS[Peer.CLOSED] / 1000
+    opening_s = WAITS_MS[PeerState.CLOSED] / 1000
     cut_but = ", but for one of each subscription, which the plugin may delete at both sites"
 
     def __init__(self, observer: Observer, recipe: Recipe[SiteView], sender: Sender) -> None:
-        super().__init__(observer, recipe, sender, ContinuityVerifier(observer, recipe.rules.drain.poll))
+        super().__init__(observer, recipe, sender, ContinuityGate(observer, recipe.rules.drain.poll))
         self.waits = self.timeouts.of(PluginTimeouts)
         self.recovered: dict[str, set[str]] = {}
         self.removed: dict[str, set[str]] = {}

@@ -30,7 +30,7 @@ from dr_ctl.topologies.artemis.broker import (
 from dr_ctl.topologies.common.calls import OWN, call, request, resume
 from dr_ctl.topologies.common.link import Link, Residue, said
 from dr_ctl.topologies.common.snapshot import Snapshot
-from dr_ctl.topologies.common.view import Acceptor, Connection, Peer, Queue
+from dr_ctl.topologies.common.view import Acceptor, Connection, PeerState, Queue
 from dr_ctl.topologies.topology import LinkSnapshot, Stake, drain_s
 
 _WORD: Final = "dr_ctl_says"
@@ -38,7 +38,12 @@ _HELD: Final = re.compile(rf"{_WORD} = '(.*)'", re.DOTALL)
 # How long the plugin waits for its peer to be drained before it delivers anyway: short where the gate has shown that it
 # is, or nothing can come any more. The plugin itself takes the peer for drained only once all of its queues were empty
 # in one moment, which clients that are let in meanwhile keep from coming: their acknowledgements go there.
-WAITS_MS: Final = {Peer.DRAINED: 1_000, Peer.CLOSED: 20_000, Peer.NOT_DRAINED: 5_000, Peer.AWAY: 1_000}
+WAITS_MS: Final = {
+    PeerState.DRAINED: 1_000,
+    PeerState.CLOSED: 20_000,
+    PeerState.NOT_DRAINED: 5_000,
+    PeerState.AWAY: 1_000,
+}
 # The one call that opens or closes all client listeners of a site's broker.
 ACTIVATE_SITE: Final = "activateSite(java.lang.Long)"
 DEACTIVATE_SITE: Final = "deactivateSite()"
@@ -100,7 +105,7 @@ class Plugin(ListenersAndRoles):
         service = self.view.service
         return any(listener.started for listener in self.view.listeners) or (service is not None and service.activated)
 
-    def opening(self, listeners: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
+    def opening(self, listeners: Iterable[Acceptor], peer: PeerState, when: str | None = None) -> tuple[Call, ...]:
         if not (list(listeners) or self.view.half_open):
             return ()
         return (self._call(Goal.OPEN, (ACTIVATE_SITE, (WAITS_MS[peer],)), "activate the site", when),)

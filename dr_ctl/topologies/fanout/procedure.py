@@ -145,7 +145,7 @@ class Reconciler:
     def _pair(self, way: Way, *, copied: bool, pace: Pace) -> Refused | None:
         source, target = (access.read() for access in way)
         queues = {
-            counted.queue: (source.named.get(counted.queue), target.named.get(counted.queue))
+            counted.queue: (source.by_name.get(counted.queue), target.by_name.get(counted.queue))
             for counted in parity.counts(source, target, Queues())
             if counted.source or counted.target
         }
@@ -175,7 +175,7 @@ class Reconciler:
                 (lacks if is_carried(row) else cannot).setdefault(name, set()).add(ident)
             reconciled.not_carried |= cannot
             if not copied or not lacks:
-                if not self._context.only_looks:
+                if not self._context.read_only:
                     _keep(way, apart)
                 return self._not_carried(way) if copied else None
             before = reconciled.copied_in_all
@@ -212,13 +212,13 @@ class Reconciler:
         """Remove these messages, and look whether they are gone; gives None where they are."""
         if not gone.ids:
             return None
-        if self._context.only_looks:
+        if self._context.read_only:
             self.reconciled.note(self.reconciled.removed, queue, gone.ids)
             return None
         view = access.names()
-        calls = [*removes(view, view.named[queue], gone, view.own.id_header)]
+        calls = [*removes(view, view.by_name[queue], gone, view.own.id_header)]
         outcomes = self._tools.change(calls, self._context)
-        left = ids.lying(access, view.named[queue]) & gone.ids
+        left = ids.lying(access, view.by_name[queue]) & gone.ids
         self.reconciled.note(self.reconciled.removed, queue, gone.ids - left)
         about = f"of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}"
         return not_done(left, about, outcomes)
@@ -231,7 +231,7 @@ class Reconciler:
         target.carries = {(queue, ident): message for ident, message in messages.items()}
         outcomes = self._tools.change([*copies(target.names(), queue, messages)], self._context)
         target.carries = {}
-        arrived = ids.lying(target, target.read().named.get(queue))
+        arrived = ids.lying(target, target.read().by_name.get(queue))
         self.reconciled.note(self.reconciled.copied, queue, messages.keys() & arrived)
         about = f"of {len(messages)} message(s) of {queue} could not be copied to {target.site}"
         return not_done(messages.keys() - arrived, about, outcomes, "they are not there")
@@ -268,27 +268,29 @@ def trim(tools: FanoutTools, step: PlannedStep, move: Move, context: StepContext
     reconciler = Reconciler(tools, move.target, move.source, move, context)
     refused, reconciled = reconciler.all(copied=False), reconciler.reconciled
     busy = any(copies.why == parity.TAKEN for copies in reconciled.undecided.values())
-    if refused is None and busy and not context.only_looks:
+    if refused is None and busy and not context.read_only:
         refused = reconciler.at_rest(step, replace(move, source=move.target), copied=False)
     if refused is not None:
         return refused
     done = reconciler.done(*possible_duplicates(reconciled.undecided, move, move.source))
     could = f"{reconciled.removed_in_all} consumed messages could be removed at {move.source}"
-    return replace(done, text=could) if context.only_looks else done
+    return replace(done, text=could) if context.read_only else done
 
 
 def settle(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Remove the messages that the lost site's consumers had done, as their store knows. Messages without a record come
-    twice: nobody waits for them."""
+    as duplicates: nobody waits for them."""
     if (store := tools.comparing.store) is None:
         return Done.of(found("DR-FAN-005.not_known", source=move.source))
-    reconciler, why = Reconciler(tools, move.source, move.target, move, context), None
+    reconciler = Reconciler(tools, move.source, move.target, move, context)
     try:
-        for access in tools.observer.at(move.target):
-            for name, queue in access.read().business.items():
-                if queue.depth and why is None:
-                    refused = reconciler.remove(access, name, ids.consumed(store, access, queue))
-                    why = refused.text if refused is not None else None
+        removals = (
+            reconciler.remove(access, name, ids.consumed(store, access, queue))
+            for access in tools.observer.at(move.target)
+            for name, queue in access.read().business.items()
+            if queue.depth
+        )
+        why = next((refused.text for refused in removals if refused is not None), None)
     except BrokerError as error:
         why = str(error)
     if why is None:

@@ -9,7 +9,7 @@ from dr_ctl.core.model import Json, Severity, some
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common import observer
-from dr_ctl.topologies.common.gate import Sample, Verifier, accepting, refused
+from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Sender, Tools
@@ -71,7 +71,7 @@ def _readings(observer: Observer, way: tuple[Access, ...], names: Sequence[str])
     readings: list[Reading] = []
 
     def read(access: Access) -> Sequence[Counters]:
-        return counters(access.reader(), [access.names().named.get(name) for name in names])
+        return counters(access.reader(), [access.names().by_name.get(name) for name in names])
 
     while names and len(readings) < READINGS and not _rests(readings):
         if readings:
@@ -89,7 +89,7 @@ def _listed_by_id(way: tuple[Access, ...], name: str, now: Counted) -> Counted:
     if max(at.counters.depth for at in (now.first, now.second)) > LISTED_UP_TO:
         return now
     try:
-        first, second = (listed_to_the_end(access, access.names().named.get(name), name).ids for access in way)
+        first, second = (listed_to_the_end(access, access.names().by_name.get(name), name).ids for access in way)
     except BrokerError:
         return now
     alone = {now.first.site: len(first - second), now.second.site: len(second - first)}
@@ -113,23 +113,25 @@ def _rests(readings: Sequence[object]) -> bool:
     return len(readings) >= RESTS and all(reading == readings[-1] for reading in readings[-RESTS:])
 
 
-class FanoutVerifier(Verifier[BrokerView]):
+class FanoutGate(Gate[BrokerView]):
     observer: Observer
 
     def __init__(self, observer: Observer, comparing: Comparing, poll_s: float) -> None:
         self._comparing = comparing
         super().__init__(observer, poll_s)
 
-    def differing(self, _now: Sample[BrokerView], _move: Move) -> list[str]:
+    def differing(self, _now: PairReading[BrokerView], _move: Move) -> list[str]:
         """Counts say nothing while producers write to one site a moment before the other."""
         return []
 
-    def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
+    def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         view, peer = now.source, now.target
         brokers, clock = self.observer.brokers, self.observer.clock
         way = brokers[view.site][view.pair], brokers[peer.site][peer.pair]
         counts = [counted for counted in parity.counts(view, peer, Queues()) if counted.source or counted.target]
-        queues = {counted.queue: (view.named.get(counted.queue), peer.named.get(counted.queue)) for counted in counts}
+        queues = {
+            counted.queue: (view.by_name.get(counted.queue), peer.by_name.get(counted.queue)) for counted in counts
+        }
         compared: dict[str, Json] = {counted.queue: counted.source for counted in counts}
         wrong, accepted = list[str](), move.ask.accept_difference
         ids: dict[str, dict[str, frozenset[str]]] = {}
@@ -197,5 +199,5 @@ class FanoutTools(Tools[BrokerView]):
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
         self.comparing = Comparing(observer.all()[0].ids, observer.timeouts.differs_s)
-        gate = FanoutVerifier(observer, self.comparing, recipe.rules.drain.poll)
+        gate = FanoutGate(observer, self.comparing, recipe.rules.drain.poll)
         super().__init__(observer, recipe, sender, gate)

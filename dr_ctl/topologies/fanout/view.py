@@ -103,7 +103,7 @@ class FanoutLink(NoLink["BrokerView"]):
             if peer is None or alone:
                 yield replace(row, start=start)
                 continue
-            lacks, duplicates = _apart(queue, peer.named.get(name), shared=True)
+            lacks, duplicates = _apart(queue, peer.by_name.get(name), shared=True)
             if lacks is not None and duplicates is not None:
                 yield replace(row, depth=lacks, added=0, removed=0)
                 if not view.tells_done:
@@ -116,7 +116,7 @@ class FanoutLink(NoLink["BrokerView"]):
         confirmed by one of them."""
         shared = not (self.view.alone or (peer is not None and peer.alone))
         by_queue = {
-            name: _apart(queue, peer.named.get(name) if peer is not None else None, shared=shared)
+            name: _apart(queue, peer.by_name.get(name) if peer is not None else None, shared=shared)
             for name, queue in self.view.business.items()
             if queue.dead_letter_address is None
         }

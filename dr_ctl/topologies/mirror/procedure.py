@@ -91,7 +91,7 @@ draft_restart: Final = planning(
 )
 
 
-class Events:
+class LinkDirection:
     """The events under way from one broker to its peer, and those of the peer that wait there to be applied. A link
     that stays unattached, or ships nothing, although its peer answers and lets links in, is restarted instead of waited
     out."""
@@ -153,7 +153,7 @@ def why_not_attached(name: str, view: BrokerView) -> str | None:
 
 def _both(tools: MirrorTools, move: Move, context: StepContext, small: int = 0) -> Wait[BrokerView]:
     ways = [way for local, peer in tools.observer.ways(move) for way in ((local, peer), (peer, local))]
-    events = [Events(*way, tools, context, small) for way in ways]
+    events = [LinkDirection(*way, tools, context, small) for way in ways]
     return Wait(tools, events, context, "events under way between the sites", small, counts=COUNTS, parts=Part.OUTFLOW)
 
 
@@ -358,9 +358,8 @@ def take_out(view: BrokerView, queue: str, messages: Numbers) -> list[Call]:
     ]
 
 
-CALM: Final = 5
-# The serving site's producers go on: their messages are under way all the time, and are no residue.
-BACKLOG: Final = 500
+QUIET_READINGS: Final = 5
+BACKLOG: Final = 500  # the serving site's producers go on: their messages are under way all the time, and no residue
 
 
 def _queues_paused(at: AtBroker) -> list[Call]:
@@ -434,7 +433,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
     both = [(_Residue(local, peer, tools, context), _Beside(peer, local, tools, context)) for local, peer in ways]
     about, events = f"of {move.target}'s residue under way", [event for two in both for event in two]
     waited = Wait(tools, events, context, about, counts=COUNTS, parts=Part.OUTFLOW, lessens=True)
-    failed = waited.until(tools.rules.drain.poll, step.limits, calms=CALM)
+    failed = waited.until(tools.rules.drain.poll, step.limits, calms=QUIET_READINGS)
     if failed is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     tools.rejoined.begin()
@@ -455,7 +454,7 @@ def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin
     shallow = [queue for queue in chosen.values() if queue.depth <= ORIGINS_UP_TO]
     reader = tools.observer.brokers[view.site][view.pair].reader()
     rows = zip(shallow, browsed(reader, view, shallow, limit=ORIGINS_UP_TO), strict=True)
-    return {**dict.fromkeys(chosen), **{queue.name: browsed.ids for queue, browsed in rows if not browsed.unnamed}}
+    return {**dict.fromkeys(chosen), **{queue.name: listing.ids for queue, listing in rows if not listing.unnamed}}
 
 
 def _compare(tools: MirrorTools, view: BrokerView, taken: _BeforeReturn) -> None:
@@ -482,7 +481,7 @@ def _compare(tools: MirrorTools, view: BrokerView, taken: _BeforeReturn) -> None
             tools.rejoined.echoes += len(gone & echoes)
 
 
-class _Residue(Events):
+class _Residue(LinkDirection):
     """From the returned broker to the serving one."""
 
     def left(self, local: BrokerView, peer: BrokerView) -> int | None:
@@ -494,7 +493,7 @@ class _Residue(Events):
         return self._left
 
 
-class _Beside(Events):
+class _Beside(LinkDirection):
     """The other way, on which nothing is waited for: the serving site's producers go on."""
 
     def left(self, view: BrokerView, peer: BrokerView) -> int | None:
@@ -536,7 +535,7 @@ def _settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
         return not pending and not any(flow is not None and flow.delivering for flow in flows)
 
     within_s, poll_s = tools.timeouts.settle_s, tools.timeouts.settle_poll_s
-    until(context, applied, holds=bool, within_s=within_s, poll_s=poll_s, stable_for=CALM)
+    until(context, applied, holds=bool, within_s=within_s, poll_s=poll_s, stable_for=QUIET_READINGS)
 
 
 def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | None, str]:

@@ -8,7 +8,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
-from dr_ctl.topologies.common.gate import Sample, Verifier, accepting, refused
+from dr_ctl.topologies.common.gate import Gate, PairReading, accepting, refused
 from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import selected
@@ -42,15 +42,15 @@ class _Apart:
         return max(len(self.only_at_source), len(self.only_at_target))
 
 
-class MirrorVerifier(Verifier[BrokerView]):
+class MirrorGate(Gate[BrokerView]):
     observer: Observer
 
-    def differing(self, now: Sample[BrokerView], move: Move) -> list[str]:
+    def differing(self, now: PairReading[BrokerView], move: Move) -> list[str]:
         differing_queues = differences(now.source, now.target, self.observer.queues)
         wrong = not_accepted(differing_queues, move.ask.accept_difference)
         return [finding.text(move.source, move.target) for finding in wrong]
 
-    def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
+    def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         """Compare the messages by identity, where a queue is shallow enough to look at each."""
         at_source = selected(now.source, self.observer.queues)
         at_target = selected(now.target, self.observer.queues)
@@ -219,7 +219,7 @@ class MirrorTools(Tools[BrokerView]):
     observer: Observer
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
-        super().__init__(observer, recipe, sender, MirrorVerifier(observer, recipe.rules.drain.poll))
+        super().__init__(observer, recipe, sender, MirrorGate(observer, recipe.rules.drain.poll))
         self.waits = self.timeouts.of(MirrorTimeouts)
         self.residue: dict[str, Residue] = {}
         self.rejoined = TakenIn()

@@ -156,7 +156,7 @@ class BrokerView(ArtemisBroker):
         """The broker connection that mirrors to the peer, as set or the only AMQP one that has an outflow."""
         if self.config.link is not None:
             return next((link for link in self.links if link.name == self.config.link), None)
-        outflows = [(link, self.named.get(f"{OUTFLOW_PREFIX}{link.name}")) for link in self.amqp_links]
+        outflows = [(link, self.by_name.get(f"{OUTFLOW_PREFIX}{link.name}")) for link in self.amqp_links]
         candidates = [link for link, queue in outflows if queue is not None and queue.internal] or self.amqp_links
         return candidates[0] if len(candidates) == 1 else None
 
@@ -169,7 +169,7 @@ class BrokerView(ArtemisBroker):
     def outflow(self) -> Queue | None:
         """The store-and-forward queue of the link, with the events still to ship to the peer."""
         link = self.broker_connection
-        return self.named.get(f"{OUTFLOW_PREFIX}{link.name}") if link is not None else None
+        return self.by_name.get(f"{OUTFLOW_PREFIX}{link.name}") if link is not None else None
 
     @property
     def under_way(self) -> int | None:

@@ -18,7 +18,7 @@ from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.classic import verbs as classic
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common import recipe as common
-from dr_ctl.topologies.common.gate import Sample, Verifier
+from dr_ctl.topologies.common.gate import Gate, PairReading
 from dr_ctl.topologies.common.recipe import Procedure, Recipe, Row, Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
@@ -36,11 +36,11 @@ NOTHING = "nothing to ship: both sites use one store"
 SMALL: Final = 1_000_000  # bytes of the database's journal: less than a second's
 
 
-class StoreVerifier(Verifier[BrokerView]):
+class StoreGate(Gate[BrokerView]):
     observer: Observer
 
-    def why_not_yet(self, now: Sample[BrokerView], before: Sample[BrokerView] | None, move: Move) -> list[str]:
-        reasons = super().why_not_yet(now, before, move)
+    def blockers(self, now: PairReading[BrokerView], before: PairReading[BrokerView] | None, move: Move) -> list[str]:
+        reasons = super().blockers(now, before, move)
         source = now.source
         # In a run that goes on, the source may have given up the store already, and is closed by then.
         if not source.has_the_store and not (move.sent and not source.answered):
@@ -48,10 +48,10 @@ class StoreVerifier(Verifier[BrokerView]):
             reasons.append(f"{source.site} does not hold the store: {lock}")
         return reasons
 
-    def differing(self, _now: Sample[BrokerView], _move: Move) -> list[str]:
+    def differing(self, _now: PairReading[BrokerView], _move: Move) -> list[str]:
         return []
 
-    def same(self, now: Sample[BrokerView], move: Move) -> Outcome:
+    def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         """Messages that are not in the store are in its holder's memory alone, and go with it."""
         source = now.source
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
@@ -67,7 +67,7 @@ class StoreTools(Tools[BrokerView]):
     observer: Observer
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
-        super().__init__(observer, recipe, sender, StoreVerifier(observer, recipe.rules.drain.poll))
+        super().__init__(observer, recipe, sender, StoreGate(observer, recipe.rules.drain.poll))
         self.shared = observer.all()[0].shared
 
     def by_hand(self, site: str, _by_console: str) -> str:
@@ -245,7 +245,7 @@ def _until_served(
         nonlocal again_s, before_s
         why_not = tools.listeners.why_not_serving(accesses).values()
         if all(why is None or why.lets_in for why in why_not):
-            context.let_in()
+            context.outage_over()
         closed = next((why.text for why in why_not if why is not None), None)
         snapshot = tools.observer.look_once(least_s=tools.timeouts.last_look_s)
         # The source is shown not to serve; of a lost one that the lock is another's is enough.

@@ -204,7 +204,7 @@ def test_a_node_that_was_active_and_waits_now_is_no_broker(policy: str, error: t
         must_be_active(URL, Group(policy), Fields("server", {"Active": False}))
 
 
-class Peer:
+class PeerState:
     """A link with two bridges at work."""
 
     @property
@@ -222,14 +222,14 @@ BRIDGE, APP, NOBODY = conn("bridge"), conn("app"), conn("")
 @pytest.mark.parametrize(
     ("there", "peer", "guests"),
     [
-        ([BRIDGE, BRIDGE], Peer(), []),
-        ([BRIDGE, BRIDGE, NOBODY], Peer(), []),  # without a session nobody can do anything
-        ([BRIDGE] * 5, Peer(), []),  # of an earlier start of the peer
-        ([BRIDGE, BRIDGE, APP], Peer(), [APP]),
-        ([BRIDGE, BRIDGE, *[APP] * 5], Peer(), [APP] * 5),
+        ([BRIDGE, BRIDGE], PeerState(), []),
+        ([BRIDGE, BRIDGE, NOBODY], PeerState(), []),  # without a session nobody can do anything
+        ([BRIDGE] * 5, PeerState(), []),  # of an earlier start of the peer
+        ([BRIDGE, BRIDGE, APP], PeerState(), [APP]),
+        ([BRIDGE, BRIDGE, *[APP] * 5], PeerState(), [APP] * 5),
         ([BRIDGE, BRIDGE, APP], None, [APP]),
-        ([BRIDGE, BRIDGE, conn("bridge", "STOMP")], Peer(), [conn("bridge", "STOMP")]),
-        ([], Peer(), []),
+        ([BRIDGE, BRIDGE, conn("bridge", "STOMP")], PeerState(), [conn("bridge", "STOMP")]),
+        ([], PeerState(), []),
     ],
 )
 def test_whoever_is_none_of_the_bridges_at_their_listener_is_a_client(

@@ -15,7 +15,7 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Done, Outcome
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.calls import pause
-from dr_ctl.topologies.common.gate import Sample, why_not_yet
+from dr_ctl.topologies.common.gate import PairReading, common_blockers
 from dr_ctl.topologies.common.observer import Watch
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.tools import MOST_IN_A_POST, Sender
@@ -32,9 +32,9 @@ def closed(site: str) -> BrokerView:
     return broker(site, queue("orders.in", 3, site=site), serving=False)
 
 
-def sample(**changed: BrokerView) -> Sample:
+def sample(**changed: BrokerView) -> PairReading:
     """Both sites closed and settled, but for those given."""
-    return Sample(0.0, changed.get("london", closed("london")), changed.get("paris", closed("paris")))
+    return PairReading(0.0, changed.get("london", closed("london")), changed.get("paris", closed("paris")))
 
 
 def admin_listener(view: BrokerView) -> BrokerView:
@@ -98,17 +98,19 @@ def test_each_condition_alone_keeps_it_shut(side: str, what: str) -> None:
     change, words = SHUT[what]
     shut = sample(**{side: change(closed(side))})
     for before in (None, shut):
-        [reason] = why_not_yet(shut, before)
+        [reason] = common_blockers(shut, before)
         assert reason.startswith(side)
         assert words in reason
 
 
 def test_without_a_link_from_the_source_it_stays_shut_and_one_back_is_not_missed() -> None:
     unlinked = {site: replace(closed(site), links=(), pending_acks=0) for site in ("london", "paris")}
-    assert why_not_yet(sample(london=unlinked["london"]), None) == ["london has no link to paris: nothing is shipped"]
-    assert why_not_yet(sample(paris=unlinked["paris"]), None) == []
+    assert common_blockers(sample(london=unlinked["london"]), None) == [
+        "london has no link to paris: nothing is shipped"
+    ]
+    assert common_blockers(sample(paris=unlinked["paris"]), None) == []
     pending = replace(unlinked["paris"], pending_acks=4)
-    assert why_not_yet(sample(paris=pending), None) == ["paris: 4 acknowledgement(s) not applied yet"]
+    assert common_blockers(sample(paris=pending), None) == ["paris: 4 acknowledgement(s) not applied yet"]
 
 
 @SIDES
@@ -124,10 +126,10 @@ def test_without_a_link_from_the_source_it_stays_shut_and_one_back_is_not_missed
 )
 def test_what_moved_since_the_window_began_keeps_it_shut(side: str, change: Change, words: str) -> None:
     now = sample(**{side: change(closed(side))})
-    [reason] = why_not_yet(now, sample())
+    [reason] = common_blockers(now, sample())
     assert side in reason
     assert words in reason
-    assert why_not_yet(now, None) == []
+    assert common_blockers(now, None) == []
 
 
 @pytest.mark.parametrize(
@@ -149,12 +151,12 @@ def test_what_moved_since_the_window_began_keeps_it_shut(side: str, change: Chan
 @SIDES
 def test_what_replication_and_management_do_does_not_keep_it_shut(side: str, change: Change) -> None:
     now = sample(**{side: change(closed(side))})
-    assert why_not_yet(now, sample()) == why_not_yet(now, None) == []
+    assert common_blockers(now, sample()) == common_blockers(now, None) == []
 
 
 def test_all_reasons_are_told_at_once() -> None:
     london = replace(closed("london"), pending_acks=2, prepared=("AQID",))
-    assert len(why_not_yet(sample(london=london, paris=flowing(depth=4)(closed("paris"))), None)) == 3
+    assert len(common_blockers(sample(london=london, paris=flowing(depth=4)(closed("paris"))), None)) == 3
 
 
 @dataclass(eq=False)

@@ -23,11 +23,11 @@ from dr_ctl.topologies.artemis.broker import CREATE_FILTERED, created
 from dr_ctl.topologies.common.access import change
 from dr_ctl.topologies.common.checks import Case
 from dr_ctl.topologies.common.consumed import NotWhole
-from dr_ctl.topologies.common.gate import Sample
+from dr_ctl.topologies.common.gate import PairReading
 from dr_ctl.topologies.common.link import Residue, evidence
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.verbs import proving
-from dr_ctl.topologies.common.view import Config, Peer
+from dr_ctl.topologies.common.view import Config, PeerState
 from dr_ctl.topologies.continuity import procedure, reinstate
 from dr_ctl.topologies.continuity import view as plugin
 from dr_ctl.topologies.continuity.checks import CHECKS
@@ -44,7 +44,7 @@ from dr_ctl.topologies.continuity.copies import (
     removals,
 )
 from dr_ctl.topologies.continuity.reading import look, serving
-from dr_ctl.topologies.continuity.tools import ContinuityVerifier, PluginTimeouts
+from dr_ctl.topologies.continuity.tools import ContinuityGate, PluginTimeouts
 from dr_ctl.topologies.continuity.view import ContinuitySnapshot, Flow, SiteView
 from tests.topologies import made
 from tests.topologies.continuity.views import PAIR, bridge, broker, flow, listener, queue, service, snapshot
@@ -154,12 +154,12 @@ RETURN = Move(Ask("reinstate", "london"), "paris", {})
 def test_a_flag_alone_is_no_site_that_delivers_and_none_that_is_closed() -> None:
     paris = broker("paris", active=True, service=service("paris", active=True, delivering=False))
     by_flag = broker("paris", acceptors=(listener("clients", started=False),), service=service("paris", active=True))
-    [again] = paris.fence.opening([each for each in paris.listeners if not each.started], Peer.DRAINED)
+    [again] = paris.fence.opening([each for each in paris.listeners if not each.started], PeerState.DRAINED)
     assert [change(call).operation for call in (again, *by_flag.fence.closing([]))] == [
         plugin.ACTIVATE_SITE,
         plugin.DEACTIVATE_SITE,
     ]
-    assert broker("paris").fence.opening([], Peer.DRAINED) == ()
+    assert broker("paris").fence.opening([], PeerState.DRAINED) == ()
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_the_gate_stays_shut_where_ids_alone_do_not_show_it(staged_here: Any, fl
     brokers = {site: {london.pair: SimpleNamespace(reader=lambda each=each: each)} for site, each in consoles.items()}
     observer: Any = SimpleNamespace(brokers=brokers, timeouts=Timeouts())
     move: Any = SimpleNamespace(source="london", target="paris", ask=SimpleNamespace(accept_difference={}))
-    assert ContinuityVerifier(observer, 1.0).same(Sample(0.0, london, paris), move).text == told
+    assert ContinuityGate(observer, 1.0).same(PairReading(0.0, london, paris), move).text == told
 
 
 SERVER = 'org.apache.activemq.artemis:broker="london"'

@@ -26,7 +26,7 @@ from dr_ctl.topologies.artemis.broker import Coordinator, Group
 from dr_ctl.topologies.common import rules
 from dr_ctl.topologies.common.access import FOR_GATE, Part, change
 from dr_ctl.topologies.common.checks import Case
-from dr_ctl.topologies.common.gate import Sample, clients_of
+from dr_ctl.topologies.common.gate import PairReading, clients_of
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Silent
@@ -34,9 +34,9 @@ from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer
 from dr_ctl.topologies.common.waiting import Wait
 from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.checks import CHECKS
-from dr_ctl.topologies.mirror.procedure import COUNTS, LINK_RESTARTS, Events
+from dr_ctl.topologies.mirror.procedure import COUNTS, LINK_RESTARTS, LinkDirection
 from dr_ctl.topologies.mirror.reading import Observer
-from dr_ctl.topologies.mirror.tools import MirrorTimeouts, MirrorVerifier
+from dr_ctl.topologies.mirror.tools import MirrorGate, MirrorTimeouts
 from dr_ctl.topologies.mirror.view import (
     BrokerConnection,
     BrokerView,
@@ -318,7 +318,7 @@ class World(made.StepContext):
 def waited(world: Any, within_s: float) -> Refused | None:
     """London's way to Paris, which has nothing under way."""
     paris: Any = SimpleNamespace(site="paris", pair="a")
-    ways = [Events(world, paris, world, world), Events(paris, world, world, world)]
+    ways = [LinkDirection(world, paris, world, world), LinkDirection(paris, world, world, world)]
     wait: Wait[BrokerView] = Wait(world, ways, world, "events", counts=COUNTS, parts=Part.OUTFLOW)
     return wait.until(0.5, {"within": within_s, "stall": 100.0}, calms=1)
 
@@ -439,7 +439,7 @@ class Gate:
             ways=lambda move: [(self.london, self.paris)],
         )
         observer.answers = partial(Observer.answers, observer)
-        verifying = MirrorVerifier(cast("Observer", observer), drain.poll)
+        verifying = MirrorGate(cast("Observer", observer), drain.poll)
         verifying.begun = more.get("begun", {})
         step = PlannedStep(8, "verify", "paris", "", limits={"within": 10.0, "stable": more.get("stable", 3)})
         ask = Ask("swapover", "paris", accept_difference=more.get("accepted", {}))
@@ -447,7 +447,7 @@ class Gate:
         assert all({*each} == {"london", "paris"} for each in self.context.sampled)
 
 
-STILL = [Sample(-1.0 + number / 10, HERE, THERE) for number in range(3)]
+STILL = [PairReading(-1.0 + number / 10, HERE, THERE) for number in range(3)]
 LESS = with_queue(THERE, queue("orders.in", 3, site="paris", added=2))
 
 
@@ -459,11 +459,11 @@ LESS = with_queue(THERE, queue("orders.in", 3, site="paris", added=2))
         # Where only the least window has to pass the last look is at its end.
         *(([THERE], {"stable": n}, n, 0.05, n) for n in (2, 4)),
         # The first still look before counts for the window and not as a look at the gate.
-        ([THERE], {"stable": 2, "begun": {PAIR: [Sample(-1.0, HERE, THERE)]}}, 2, 0.01, 2),
+        ([THERE], {"stable": 2, "begun": {PAIR: [PairReading(-1.0, HERE, THERE)]}}, 2, 0.01, 2),
         # Looks at which the gate held before count, and one of its own is taken.
         ([THERE], {"begun": {PAIR: STILL}}, 1, None, 3),
         # What came in since then begins the window anew.
-        ([THERE], {"stable": 2, "begun": {PAIR: [Sample(-1.0, HERE, LESS)]}}, 3, 0.06, 2),
+        ([THERE], {"stable": 2, "begun": {PAIR: [PairReading(-1.0, HERE, LESS)]}}, 3, 0.06, 2),
         # Looks before count no more once the gate is seen shut.
         *(([bad, THERE], {"poll": 0.1, "begun": {PAIR: STILL}}, 4, None, 3) for bad in (shipping("paris"), NO_ANSWER)),
     ],

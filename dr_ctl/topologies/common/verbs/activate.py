@@ -27,33 +27,32 @@ from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.verbs.proving import shown_open
 from dr_ctl.topologies.common.verbs.quiesce import to_lift
 from dr_ctl.topologies.common.verbs.undoing import named
-from dr_ctl.topologies.common.view import Broker, Peer
+from dr_ctl.topologies.common.view import Broker, PeerState
 from dr_ctl.topologies.common.wants import AtBroker, clients_as_before
 
 SAME_SECOND_S: Final = 1.0
 V = TypeVar("V", bound=Broker)
 
 
-def peer_of(operation: str) -> Peer:
+def peer_state(operation: str) -> PeerState:
     """Say how the other site stands when an operation opens its target. A single step has no gate of its own."""
-    return {FAILOVER: Peer.AWAY, ACTIVATE: Peer.CLOSED}.get(operation, Peer.DRAINED)
+    return {FAILOVER: PeerState.AWAY, ACTIVATE: PeerState.CLOSED}.get(operation, PeerState.DRAINED)
 
 
 def listeners_open(at: AtBroker) -> Iterator[Call]:
     """Every listener of clients is open."""
     closed = (listener for listener in at.view.listeners if not listener.started)
-    yield from at.view.fence.opening(closed, peer_of(at.move.ask.operation))
+    yield from at.view.fence.opening(closed, peer_state(at.move.ask.operation))
 
 
-def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
-    del step
+def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     # A target that came back open is closed before anything else.
     closed_first = move.ask.operation == FAILBACK and came_back_open(snapshot, move)
-    kept_out = "they were kept out when it came back" if closed_first else None
-    peer = peer_of(move.ask.operation)
+    when = "they were kept out when it came back" if closed_first else None
+    peer = peer_state(move.ask.operation)
     calls = list[Call]()
     for view in snapshot.views(move.target):
-        calls += in_part("admit", view.fence.admitting(kept_out))
+        calls += in_part("admit", view.fence.admitting(when))
         closed = (listener for listener in view.listeners if closed_first or not listener.started)
         calls += in_part("listeners", view.fence.opening(closed, peer))
     if snapshot.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
@@ -116,17 +115,16 @@ def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Ite
 
 
 def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> list[Broker] | None:
-    """The target's brokers with their listeners as the gate saw them last, and the rights of roles as they are now;
-    None where the gate's look is not of this second, or saw anything open. Behind closed listeners a role that is let
-    in lets in nobody: the look before the listeners open is made after it."""
-    samples = tools.gate.samples
-    brokers = [sample for access in tools.observer.at(move.target) if (sample := samples.get(access.pair)) is not None]
-    since_s = min((broker.at_s for broker in brokers), default=float("-inf"))
-    if len(brokers) < len(tools.observer.at(move.target)) or context.monotonic() - since_s > SAME_SECOND_S:
+    """The target as the gate read it within this second, all closed, with the rights of roles as they are now; else
+    None. Roles may be granted before the last look, for the listeners are still closed."""
+    samples, accesses = tools.gate.samples, tools.observer.at(move.target)
+    readings = [reading for access in accesses if (reading := samples.get(access.pair)) is not None]
+    since_s = min((reading.at_s for reading in readings), default=float("-inf"))
+    if len(readings) < len(accesses) or context.monotonic() - since_s > SAME_SECOND_S:
         return None
-    if any(view.open for broker in brokers for view in (broker.source, broker.target)):
+    if any(view.open for reading in readings for view in (reading.source, reading.target)):
         return None
-    return tools.observer.look_at(move.target, {broker.target.pair for broker in brokers}, Part.RIGHTS)
+    return tools.observer.look_at(move.target, {reading.target.pair for reading in readings}, Part.RIGHTS)
 
 
 def _roles_let_in(
@@ -134,7 +132,7 @@ def _roles_let_in(
 ) -> tuple[str | None, str | None]:
     """Let the clients' roles in; gives why they are still kept out, and a reason against opening, as seen after the
     last call."""
-    tools.let_in(admits, before, context)
+    tools.grant_roles(admits, before, context)
     views, why = may_open(tools, move)
     if why is not None or not left_of([call for call in admits if call.thing != ALL], views):
         return None, why
@@ -168,8 +166,8 @@ def open_beside(tools: Tools[V], sources: Sequence[V], move: Move) -> str | None
 
 
 def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
-    """Gives the target's brokers, and a reason against opening them: the source is open, or may open; the way back of a
-    planned move is configured and captures no message; a count changed since the gate was seen to hold."""
+    """The target's brokers, and a reason not to open them, if any: the source is or may become open; the link back
+    would capture nothing; a counter changed since the gate passed."""
     targets, sources, lives = sides(tools, move)
     closed = [view for view in targets if not tools.open_at(view, move)]
     if lives is not None and len(closed) == len(targets):
@@ -228,7 +226,7 @@ class _Opening:
         if not self._outcomes or len(self.refused) < len(self._outcomes):
             return None
         site, why = self._move.target, self.refused[0].text
-        if self._tools.listeners.let_in(self._accesses):
+        if self._tools.listeners.accept_client(self._accesses):
             return Unknown(f"{site}: {why}; yet a client is let in: look at {site} first")
         return Refused(f"{site} could not be opened: {why}")
 
@@ -249,7 +247,7 @@ class _Opening:
         """Why pairs are not shown to serve; one that opened some of its listeners serves through these."""
         why_not = self._tools.listeners.why_not_serving(self._accesses)
         if all(why is None or why.lets_in for why in why_not.values()):
-            self._context.let_in()
+            self._context.outage_over()
         return {
             pair: why.text
             for pair, why in why_not.items()

@@ -73,7 +73,7 @@ def draft_clean(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], m
 
 def left_at(view: Broker) -> Sequence[str]:
     """The queues of rehearsals that lie at a broker and may be removed."""
-    return [] if view.link.keeps else sorted({name for name in view.named if name.startswith(REHEARSAL)})
+    return [] if view.link.keeps else sorted({name for name in view.by_name if name.startswith(REHEARSAL)})
 
 
 def removals_of(view: Broker, name: str, when: str | None = LEFT) -> list[Call]:
@@ -109,7 +109,7 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepConte
     name = queue_of(move.source)
     for access in tools.observer.at(move.source):
         view = access.read()
-        depth = view.named[name].depth if name in view.named else 0
+        depth = view.by_name[name].depth if name in view.by_name else 0
         if not (view.link.keeps and depth):
             continue
 
@@ -118,7 +118,7 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepConte
             return [Done("taken") if isinstance(trip, Passed) else Unknown(if_known(trip)) for _ in calls]
 
         context.change([call for call in step.inverse if call.part == TAKE and call.unit == access.pair], empty)
-        if (after := access.read().named.get(name)) is not None and after.depth:
+        if (after := access.read().by_name.get(name)) is not None and after.depth:
             return Refused.of(
                 found("DR-REHEARSE-002.taken", site=access.site, pair=access.pair, count=after.depth, queue=name)
             )
@@ -250,5 +250,5 @@ def _removed(tools: Tools[Broker], step: PlannedStep, context: StepContext, move
 
 def _there(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
     """The calls whose queue is there."""
-    named = {(view.site, view.pair): view.named for view in views}
+    named = {(view.site, view.pair): view.by_name for view in views}
     return [call for call in calls if call.thing in named.get((call.site, call.unit), {})]

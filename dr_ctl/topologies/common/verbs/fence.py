@@ -22,7 +22,7 @@ from dr_ctl.topologies.common.recipe import Row, Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.common.view import Broker, Peer
+from dr_ctl.topologies.common.view import Broker, PeerState
 from dr_ctl.topologies.common.wants import RETURNED_SHUT, AtBroker, Want, Wants
 
 OWED: Final[Wants] = ((wants.debt_recorded(DebtKind.FENCE), wants.TARGET),)
@@ -86,7 +86,7 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker],
     calls = [
         *in_part("admit", (call for view in kept_out for call in view.fence.admitting())),
         *in_part(
-            "listeners", (call for view, listeners in shut for call in view.fence.opening(listeners, Peer.CLOSED))
+            "listeners", (call for view, listeners in shut for call in view.fence.opening(listeners, PeerState.CLOSED))
         ),
         *(receipts.strikes(snapshot) if opens else ()),
         *(resume(view, queue) for view, queue in paused_at(snapshot, move.source)),

@@ -20,7 +20,7 @@ from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import TARGET, planning
 
-CALM: Final = 5  # an acknowledgement that is retried shows as none for a moment
+QUIET_READINGS: Final = 5  # an acknowledgement that is retried shows as none for a moment
 
 
 draft_observe: Final = planning(lambda _: "", "look at both sites")
@@ -95,7 +95,7 @@ def check(tools: Tools[Broker], _step: PlannedStep, move: Move, _context: StepCo
     if errors:
         return Refused.of(*errors, code=ExitCode.PRECHECK_FAILED)
     if move.ask.operation in (SWAPOVER, DRAIN, ACTIVATE):
-        opened = [unit.name for unit in snapshot.units if move.target in unit.open_at and not move.leaves(unit.name)]
+        opened = [unit.name for unit in snapshot.units if move.target in unit.open_at and move.moves(unit.name)]
         if opened:
             finding = found("DR-ROLE-001.meanwhile", target=move.target, source=move.source, units=some(opened))
             return Refused.of(finding, code=ExitCode.PRECHECK_FAILED)
@@ -116,7 +116,9 @@ def settle(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
 
     within_s, poll_s = step.limits["within"], tools.timeouts.settle_poll_s
     try:
-        waited = until(context, look, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s, stable_for=CALM)
+        waited = until(
+            context, look, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s, stable_for=QUIET_READINGS
+        )
     except BrokerError as error:
         return Refused(f"{move.target} does not answer: {error}")
     if waited.held:

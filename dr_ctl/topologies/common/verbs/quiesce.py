@@ -29,7 +29,7 @@ LEAST: Final = 50
 """Queues: for fewer, calls of each take a broker less time than the search through all of its names."""
 NEW_QUEUES = 100
 LEFT_OUT: Final = "the call for all that begin alike left it out"
-CALM: Final = 2  # looks in a row without deliveries, as a look can fall between two dispatches
+QUIET_READINGS: Final = 2  # looks in a row without deliveries, as a look can fall between two dispatches
 
 
 def beginnings(
@@ -159,7 +159,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         hopeless=lambda now: now.unwritten is not None,
         within_s=step.limits["within"],
         poll_s=tools.timeouts.poll_s,
-        stable_for=CALM,
+        stable_for=QUIET_READINGS,
         # A pause ends with the node that was told it.
         meanwhile=lambda now: now.unpaused and send(tools.observer.look_at(move.source, parts=FOR_PAUSES)),
     )
@@ -220,7 +220,7 @@ def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dis
             elif count:
                 now.busy[name] = now.busy.get(name, 0) + count
             now.unpaused += [] if paused else [name]
-        if new := [name for name, (_, paused) in queues.items() if paused and name not in view.named]:
+        if new := [name for name, (_, paused) in queues.items() if paused and name not in view.by_name]:
             now.new[view.pair] = new
         if missing := [name for name in names if name not in queues]:
             anew = access.read()
@@ -304,7 +304,7 @@ def _paused_now(tools: Tools[Broker], known: Sequence[Broker]) -> list[Broker]:
     def now(view: Broker) -> Broker:
         access = tools.observer.brokers[view.site][view.pair]
         paused = {name: paused for name, (_, paused) in access.dispatch().items()}
-        if any(is_paused and name not in view.named for name, is_paused in paused.items()):
+        if any(is_paused and name not in view.by_name for name, is_paused in paused.items()):
             return access.read(FOR_PAUSES)
         queues = [queue for queue in view.queues if queue.name in paused or not queue.business]
         return replace(
