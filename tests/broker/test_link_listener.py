@@ -1,6 +1,9 @@
-"""Who comes in by a listener that the settings declare free of clients, on real brokers: an AMQP client at the acceptor
-of the mirror, and the brokers of one site in a cluster."""
+"""Listeners of real brokers that the settings speak of: who comes in by one that is declared free of clients, an AMQP
+client at the acceptor of the mirror and the brokers of one site in a cluster; and a lock coordinator on the clients'
+acceptors, one lock over both sites, which moves drive."""
 
+import json
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -12,8 +15,9 @@ from dr_ctl_lab.lab.artemis.group import clustered, with_listener
 from dr_ctl_lab.lab.clients.amqp import AmqpClient
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.ports import release_ports, reserve_ports
-from tests.broker.driving import Operator, state_of, until
+from tests.broker.driving import Operator, execute, state_of, until
 from tests.broker.groups import name_in
+from tests.twin.matrix import ACCEPTED
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 RATE = 40.0
@@ -64,3 +68,51 @@ def test_brokers_of_one_site_in_a_cluster_move_there_and_back(tmp_path: Path) ->
     assert [each.code for each in ended] == [0, 0], [each.document for each in ended]
     assert sum(row["MessagesAdded"] for row in shared) > 0
     assert (verdict.drained, verdict.lost, verdict.duplicates) == (True, (), ())
+
+
+LOCKS = "DR-DOOR-008"
+
+
+def statuses(lab: Lab) -> Sequence[str]:
+    listed = [execute(lab, site, "", "listLockCoordinatorsAsJSON()") for site in ("london", "paris")]
+    return [json.loads(str(rows))[0]["status"] for rows in listed]
+
+
+def test_a_lock_over_both_sites_is_driven_there_and_back_and_says_what_it_did_by_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "locks"
+    folder.mkdir()
+
+    def locked(xml: str) -> str:
+        boots = "" if name_in(xml) == "london" else ' auto-start="false"'
+        coordinator = f"""<lock-coordinators><lock-coordinator name="site-lock"{boots}>
+          <class-name>org.apache.activemq.artemis.lockmanager.file.FileBasedLockManager</class-name>
+          <lock-id>the-service</lock-id><check-period>500</check-period>
+          <properties><property key="locks-folder" value="{folder}"/></properties>
+          </lock-coordinator></lock-coordinators><acceptors>"""
+        xml = xml.replace('<acceptor name="clients">', '<acceptor name="clients" lock-coordinator="site-lock">')
+        return xml.replace("<acceptors>", coordinator, 1)
+
+    with Lab.up(tmp_path / "lab", edit=locked) as lab:
+        operator, seen = Operator(lab, tmp_path / "state"), []
+        with lab.load(RATE) as traffic:
+            traffic.wait_for(RATE)
+            looked, ended = operator.run("validate"), []
+            for site in ("paris", "london"):
+                ended.append(operator.run("swapover", "--to", site, "--yes"))
+                seen.append(statuses(lab))
+                traffic.wait_for(traffic.counts().sent + RATE)
+            verdict = traffic.stop()
+        for words in (("fence", "london"), ("unfence", "london")):
+            ended.append(operator.run(*words, "--yes"))
+            seen.append(statuses(lab))
+        execute(lab, "paris", "", "startLockCoordinator(java.lang.String)", "site-lock")
+        lab.kill("london")
+        until(lambda: lab.admin("paris").clients_open(), why="the lock is not got by paris")
+        lost = operator.run("failover", "--to", "paris", "--yes", *ACCEPTED)
+
+    assert [row["severity"] for row in looked.rows(LOCKS)] == ["info", "info"]
+    assert [each.code for each in ended] == [0] * 4, [each.document for each in ended]
+    assert seen == [["Stopped", "Locked"], ["Locked", "Stopped"], ["Stopped", "Stopped"], ["Locked", "Stopped"]]
+    assert (verdict.drained, verdict.lost, verdict.duplicates) == (True, (), ())
+    assert lost.code == 0, lost.document
+    assert "paris was opened before this run: done by the lock (site-lock)" in str(lost.texts(LOCKS))

@@ -11,21 +11,15 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from dr_ctl.stomp_io.address import Address
-from dr_ctl.stomp_io.client import ConnectionLost
 from dr_ctl_lab.lab import distribution
-from dr_ctl_lab.lab.clients.dialling import Dialler
 from dr_ctl_lab.lab.lab import Lab
-from dr_ctl_lab.lab.traffic import TURN_S
 from dr_ctl_lab.twin.kinds import BROKERSYNC, MIRROR
-from tests.broker.driving import Ended, Operator, execute, on_queue, recorded, reset, send, state_of, until
+from tests.broker.driving import Ended, Operator, execute, on_queue, recorded, send, state_of, until
 from tests.broker.recorder import Recorder, Snapshot
 from tests.twin.matrix import ACCEPTED
 
@@ -226,122 +220,24 @@ def test_a_move_waits_for_its_moment_under_the_lock_and_no_closed_output_ends_th
     assert [run["outcome"] for run in operator.run("runs", "list").document["data"]["runs"]] == ["ok"]
 
 
-@pytest.fixture(scope="module")
-def odd_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A pair with one more open acceptor at each broker, whose mirrors do not carry the removal of queues."""
-
-    def keep_queues(xml: str) -> str:
-        assert 'queue-removal="true"' in xml
-        return xml.replace('queue-removal="true"', 'queue-removal="false"')
-
-    with Lab.up(tmp_path_factory.mktemp("odd") / "lab", options={"admin_listener": True}, edit=keep_queues) as lab:
-        yield lab
-
-
-@contextmanager
-def at_the_side_listener(site: str, name: str, lab: Lab) -> Iterator[None]:
-    """A client of that name holds what a queue delivers. It comes again as long as it lasts, where it is let in."""
-    over, subscribed = threading.Event(), threading.Event()
-    address = Address("127.0.0.1", lab.site(site).ports["listener"])
-    dialler = Dialler(replace(lab.target(), sites=((site, address),)), headers={"client-id": name})
-
-    def hold() -> None:
-        while (found := dialler.dial(over)) is not None:
-            client = found[1]
-            with suppress(ConnectionLost):
-                client.subscribe(["orders.in"])
-                subscribed.set()
-                while not over.is_set():
-                    list(client.receive(TURN_S))
-                    client.beat()
-            client.close(politely=False)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    try:
-        until(subscribed.is_set, why=f"{name} is let in")
-        yield
-    finally:
-        over.set()
-        thread.join(timeout=10)
-
-
-@contextmanager
-def queue_missing_at_the_target(lab: Lab) -> Iterator[None]:
-    lab.create_queue("invoices")
-    lab.wait_mirrored()
-    execute(lab, "paris", "", "destroyQueue(java.lang.String)", "invoices")
-    execute(lab, "london", "", "stopBrokerConnection(java.lang.String)", "paris")
-    # Captured while the queue is not there, so it never arrives: the mirror has no place to put it.
-    send(lab, "london", "invoices", 4)
-    execute(lab, "london", "", "startBrokerConnection(java.lang.String)", "paris")
-    until(lambda: "invoices" in lab.admin("paris").depths() or lab.admin("london").depth("invoices") == 4)
-    yield
-    on_queue(lab, "london", "invoices", "removeAllMessages()")
-
-
-@contextmanager
-def prepared(lab: Lab) -> Iterator[None]:
+def test_a_prepared_transaction_refuses_a_move_before_the_first_call(lab: Lab, operator: Operator) -> None:
     site = lab.site("london")
     address = f"tcp://127.0.0.1:{site.ports['clients']}"
     source = Path(__file__).parent / "Prepared.java"
     words = ["java", "-cp", f"{distribution.obtain()}/lib/*", str(source), address, site.app.user, site.app.password]
     subprocess.run([*words, "orders.in"], check=True, timeout=60, capture_output=True)
-    yield
-    told = execute(lab, "london", "", "listPreparedTransactionDetailsAsJSON()")
-    assert told
+    before = state_of(lab)
+
+    ended = operator.run(*SWAPOVER)
+
+    after, told = state_of(lab), execute(lab, "london", "", "listPreparedTransactionDetailsAsJSON()")
     for each in json.loads(told):
         execute(lab, "london", "", "rollbackPreparedTransaction(java.lang.String)", each["xid_as_base64"])
-
-
-@contextmanager
-def link_stopped(lab: Lab) -> Iterator[None]:
-    execute(lab, "paris", "", "stopBrokerConnection(java.lang.String)", "london")
-    yield
-
-
-@contextmanager
-def frozen(lab: Lab) -> Iterator[None]:
-    lab.freeze("paris")
-    try:
-        yield
-    finally:
-        lab.thaw("paris")
-
-
-@pytest.mark.parametrize(
-    ("scene", "finding", "words"),
-    [
-        (partial(at_the_side_listener, "paris", "early-bird"), "DR-STANDBY-001", ("paris", "orders.in", "early-bird")),
-        (
-            partial(at_the_side_listener, "london", "late-bird"),
-            "DR-DOOR-005",
-            ("london", "admin-listener", "late-bird"),
-        ),
-        (queue_missing_at_the_target, "DR-PARITY-001", ("invoices", "4 at london")),
-        (prepared, "DR-TX-001", ("london", "1 prepared transaction")),
-        (link_stopped, "DR-LINK-003", ("paris", "london")),
-        (frozen, "DR-ROLE-004", ("paris did not answer in time",)),
-    ],
-)
-def test_what_a_move_would_meet_is_refused(
-    odd_lab: Lab,
-    tmp_path: Path,
-    scene: Callable[[Lab], AbstractContextManager[None]],
-    finding: str,
-    words: tuple[str, ...],
-) -> None:
-    reset(odd_lab)
-    with scene(odd_lab):
-        before = state_of(odd_lab) if scene is not frozen else None
-        ended = Operator(odd_lab, tmp_path / "state").run("swapover", "--to", "paris", "--yes")
-        after = state_of(odd_lab) if scene is not frozen else None
-
     assert (ended.code, ended.document["outcome"]) == (10, "precheck_failed"), ended.document
-    named = ended.finding(finding)
+    named = ended.finding("DR-TX-001")
     assert (named["severity"], bool(named["remedy"])) == ("error", True)
-    assert all(word in named["text"] for word in words), named["text"]
-    assert not list((tmp_path / "state").glob("runs/*")), "before the first call"
+    assert all(word in named["text"] for word in ("london", "1 prepared transaction")), named["text"]
+    assert not list(operator.state.glob("runs/*"))
     assert after == before
 
 

@@ -402,16 +402,6 @@ def test_a_terminal_cuts_no_word_and_colours_what_is_wrong() -> None:
     assert drawn("CRITICAL - no site serves", 80, color=True).endswith("CRITICAL\x1b[0m - no site serves")
 
 
-def test_where_there_is_no_terminal_a_finding_is_one_line_and_groups_without_anything_are_left_out() -> None:
-    lines = groups_text(FOUND, None).splitlines()
-
-    assert f" ! DR-X-001  {LONG}" in lines
-    assert f"!! DR-X-002  queue {NAME} differs" in lines
-    heads = ["installation orders:", "london/orders-1:", "swapover to paris:"]
-    assert [line for line in lines if line.endswith(":")] == heads
-    assert lines[-2:] == ["1 check: 1 holds", "1 error, 1 warning"]
-
-
 def test_verbose_shows_the_cause_and_nothing_else_does(dr_ctl: Shell) -> None:
     plain, verbose = dr_ctl("runs", "show"), dr_ctl("--verbose", "runs", "show")
 

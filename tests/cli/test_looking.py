@@ -14,11 +14,9 @@ from typing import Any
 import pytest
 
 from dr_ctl.application.installation import looking
-from dr_ctl.core.document import read
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.system import SystemClock
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.plan import Ask
 from dr_ctl.topologies import registry
 from tests.cli.conftest import Shell
 from tests.cli.sites import Sites
@@ -62,15 +60,6 @@ def test_who_gives_up_waits_for_no_second_look(monkeypatch: pytest.MonkeyPatch) 
         raise Stopped(signal.SIGINT)
 
     assert frozen.gave_up
-
-
-def test_the_options_of_a_plan_are_typed_again_as_they_were_given(dr_ctl: Shell, sites: Sites) -> None:
-    given = "--timeout 30s --cut-in-flight --accept-difference orders.in=3 --expect-serving london --reason why"
-    options = f"{given} --max-outage 10s --accept-duplicates unknown".split()
-
-    plan = dr_ctl("plan", "swapover", "--to", "paris", *options, "--json").document["data"]["plan"]
-
-    assert read(Ask, plan["ask"]).typed() == options
 
 
 def test_a_plan_names_every_call_however_many(dr_ctl: Shell, sites: Sites) -> None:

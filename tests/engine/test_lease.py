@@ -13,7 +13,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.holding import FRESH_S, LEASE_S, Lease
 from dr_ctl.engine.lease import (
     LOCK,
@@ -441,24 +440,11 @@ def look_beside(run: Lease) -> None:
 
 
 class TestHolding:
-    def test_the_one_who_holds_it_is_named(self, shelves: Shelves) -> None:
-        held(shelves, "first")
-        with pytest.raises(Locked, match=r"at london/orders-1: first \(swapover to paris; ada on host-first") as raised:
-            lease("second", shelves).take()
-        assert raised.value.exit_code is ExitCode.LOCKED
-        assert "--break-lock" in raised.value.remedy
-
     def test_what_was_taken_is_given_back_where_the_next_is_held(self, shelves: Shelves) -> None:
         lease("first", shelves[1:]).take()
         with pytest.raises(Locked, match="at paris"):
             lease("second", shelves).take()
         assert [shelf.epochs() for shelf in shelves] == [[], [1]]
-
-    def test_released_it_stays_as_the_highest_and_the_next_goes_above(self, shelves: Shelves) -> None:
-        held(shelves, "first").release()
-        assert [shelf.lock(1).released for shelf in shelves] == [True, True]
-        held(shelves, "second")
-        assert [shelf.epochs() for shelf in shelves] == [[2], [2]]
 
     def test_it_runs_out_by_the_clock_of_the_broker_that_keeps_it(self, shelves: Shelves) -> None:
         held(shelves, "first")
@@ -557,13 +543,6 @@ class TestHolding:
     def test_an_answer_that_was_lost_is_looked_for(self, shelves: Shelves) -> None:
         shelves[0].loses_answers = True
         assert held(shelves).held_at() == ["london/orders-1", "paris/orders-1"]
-
-    def test_where_it_may_not_be_created_the_lock_is_per_machine(self, shelves: Shelves) -> None:
-        for shelf in shelves:
-            shelf.forbids = True
-        run = held(shelves)
-        assert [finding.id for finding in run.findings()] == ["DR-LOCK-001", "DR-LOCK-001"]
-        assert may_call(run, "london")
 
     def test_what_a_thief_took_over_is_not_undone_behind_its_back(self, shelves: Shelves) -> None:
         run, thief = held(shelves), lease("thief", shelves)

@@ -1,5 +1,7 @@
-"""What a lab refuses before it makes anything, and what it writes down. What its brokers are told the brokers judge."""
+"""What a lab refuses before it makes anything, and what it writes down: of a group's broker.xml what the page
+on nodes shows. What its brokers are told the brokers judge."""
 
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +14,15 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.machine import PartMissing
 from dr_ctl_lab.lab import settings_file, state
 from dr_ctl_lab.lab.artemis.continuity import JAR, KIND, find_jar
+from dr_ctl_lab.lab.artemis.group import REPLICATED, SHARED, grouped
+from dr_ctl_lab.lab.artemis.mirror import configured
 from dr_ctl_lab.lab.classic import brokersync, create, sharedstore
 from dr_ctl_lab.lab.daemons import Process
 from dr_ctl_lab.lab.kinds import KINDS, MIRROR
 from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.lab.spec import BrokerSpec
 from dr_ctl_lab.lab.state import LabState, LinkState, SiteState
+from tests.test_docs import docs
 
 PORTS = {"http": 20001, "clients": 20002, "mirror": 20003, "openwire": 20004, "sync": 20005}
 LONDON = SiteState("london", PORTS, "admin-l", "app-pw", process=Process(12, 345))
@@ -135,3 +140,39 @@ def test_the_jar_that_is_told_goes_before_that_of_the_environment(
     monkeypatch.setenv(JAR, str(other))
 
     assert [KIND.options(each) for each in ({"plugin": told}, {})] == [{"plugin": told}, {"plugin": other}]
+
+
+HOSTS = {"127.0.0.1:1": "london-1a:61618", "127.0.0.1:2": "london-1b:61618"}
+LINKS = {"127.0.0.1:3": "paris-1a:61617", "127.0.0.1:4": "paris-1b:61617"}
+
+
+def written() -> ET.Element:
+    """The broker.xml of the first of two nodes, with the hosts of the page in the place of the lab's ports."""
+    ports = {"clients": 5, "mirror": 6, "listener": 7, "cluster": 1}
+    a = SiteState("london", ports, "secret", "secret", node="a")
+    b = replace(a, ports={**ports, "cluster": 2}, node="b")
+    spec = BrokerSpec(a, replace(a, name="paris"), (3, 4), (), nodes=(a, b), store=Path("/store"))
+    xml = grouped(configured("<core><acceptors></acceptors></core>", spec), spec)
+    for at, host in {**HOSTS, **LINKS}.items():
+        xml = re.sub(rf"{at}\b", host, xml)
+    return ET.fromstring(xml)
+
+
+def canonical(element: ET.Element) -> str:
+    return ET.canonicalize(ET.tostring(element, encoding="unicode"), strip_text=True)
+
+
+def test_the_page_shows_what_the_lab_writes() -> None:
+    text = docs("nodes.md")
+    [block] = re.findall(r"```xml\n<!-- node a -->\n(.*?)```", text, re.DOTALL)
+    page, lab = ET.fromstring(f"<core>{block}</core>"), written()
+
+    for tag in ("connectors", "cluster-user", "cluster-password", "cluster-connections", "ha-policy"):
+        [shown], [made] = page.findall(tag), lab.findall(tag)
+        assert canonical(shown) == canonical(made)
+    [cluster] = (canonical(each) for each in lab.iter("acceptor") if each.get("name") == "cluster")
+    assert [canonical(each) for each in page.iter("acceptor")] == [cluster]
+    [shown], [made] = ([*each.iter("amqp-connection")] for each in (page, lab))
+    assert {*shown.items()} <= {*made.items()}
+    assert all(policy in text for policy in (SHARED[1], *REPLICATED))
+    assert all("autoStart" not in str(each.text) for each in lab.iter("acceptor"))

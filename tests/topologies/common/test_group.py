@@ -1,24 +1,34 @@
-"""A broker with several nodes: which is active, what they make of the broker, and that no passive one counts."""
+"""A broker with several nodes: which is active, what they make of the broker, and that no passive one counts; that a
+wanted state is sent until nothing of it is missing, once to each broker, and again where another node serves; and which
+texts are of one start of a broker."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Passive, TimedOut, Unreachable
 from dr_ctl.core.model import Role
+from dr_ctl.engine.plan import Ask, Call
+from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import Answer, Wire
+from dr_ctl.rpo.core.starts import one_of_each, same_start
 from dr_ctl.stomp_io.address import Closed, Connected, Greeting
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.access import Primaries
+from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.group import Group, GroupWire, NobodyActive, Process, Standing, Unserved, standing
 from dr_ctl.topologies.common.snapshot import Silent
+from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.mirror.view import BrokerView
 from dr_ctl.topologies.topology import NodeState
+from tests.topologies.mirror.views import broker
 
 ACTIVE, PASSIVE, REFUSES, SICK, UNKNOWN = NodeState
 DEAD, AWAY = Unreachable("refused", refused=True), Unreachable("no route", refused=False)
@@ -203,3 +213,76 @@ def test_a_node_that_hangs_does_not_slow_the_active_one_down(site: Site) -> None
     site.b.hangs.set()
     assert took_s < 1.5
     assert [each.state for each in group.readings] == [ACTIVE, SICK]
+
+
+MOVE = Move(Ask("fence", "paris"), "london", {})
+WANTS = ((wants.clients_kept_out, wants.SOURCE),)
+
+
+class World(Tools[Any]):
+    """A broker that is told to close its listener: what it says before, and after each time."""
+
+    def __init__(self, *readings: tuple[str, bool]) -> None:
+        self.rules: Any = None
+        self.observer: Any = SimpleNamespace(look_at=lambda site: [self.view])
+        self.sent = list[str]()
+        self._readings = [broker("london", start=start, serving=is_open) for start, is_open in readings]
+
+    @property
+    def view(self) -> BrokerView:
+        return self._readings[min(len(self.sent), len(self._readings) - 1)]
+
+    def change(self, calls: Sequence[Call], context: Any) -> list[Any]:
+        self.sent += [call.about for call in calls]
+        return []
+
+
+def reached(world: World) -> None:
+    world.reach(WANTS, MOVE, object())  # type: ignore[arg-type]
+
+
+def sent(world: World) -> None:
+    send = world.sending(wants.clients_kept_out, MOVE, object())  # type: ignore[arg-type]
+    for _ in range(3):
+        send([world.view])
+
+
+@pytest.mark.parametrize("by", [reached, sent])
+@pytest.mark.parametrize(
+    ("readings", "count"),
+    [
+        ([("1", False)], 0),
+        ([("1", True), ("1", False)], 1),
+        ([("1", True), ("1", True)], 1),
+        ([("1", True), ("2", True), ("2", False)], 2),
+        ([("1", True), ("2", True), ("2", True)], 2),
+    ],
+    ids=["it holds", "it is sent", "in vain", "another node is active", "in vain there too"],
+)
+def test_it_is_sent_once_to_each_node_until_nothing_is_missing(
+    by: Callable[[World], None], readings: Sequence[tuple[str, bool]], count: int
+) -> None:
+    world = World(*readings)
+    by(world)
+    assert world.sent == ["close acceptor clients at london"] * count
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("b/178/9", "b/178/9", True),
+        ("b/178/9", "b/179/9", True),  # an activation is read a moment earlier or later, on either side of a step
+        ("b/99/9", "b/100/9", True),
+        ("b/178/9", "b/180/9", False),
+        ("b/178/9", "a/178/9", False),
+        ("b/178/9", "b/178/8", False),
+        ("178", "179", False),  # a single process has one start
+        ("b/178/9", "178", False),
+        (None, "178", False),
+        (None, None, True),
+    ],
+)
+def test_the_moment_of_an_activation_has_a_tolerance(one: str | None, other: str | None, is_same: bool) -> None:
+    assert same_start(one, other) is same_start(other, one) is is_same
+    if one is not None and other is not None:
+        assert (len({*one_of_each([other, "b", one]).values()} - {"b"}) == 1) is is_same
