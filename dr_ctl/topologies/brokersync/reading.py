@@ -25,7 +25,7 @@ from dr_ctl.topologies.classic import access, beans, statistics
 from dr_ctl.topologies.classic import reading as parts
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import observer, snapshot
-from dr_ctl.topologies.common.access import Gate, Part
+from dr_ctl.topologies.common.access import Part, StompAccount
 from dr_ctl.topologies.common.calls import OWN
 from dr_ctl.topologies.common.view import Config, Queue
 
@@ -84,10 +84,10 @@ class Access(access.Access[BrokerView]):
         view = as_view(self.values(answer), answer, self.own)
         return replace(view, consumed=consumed, held=proven.held(self._documents))
 
-    def _listeners(self, timeout_s: float) -> tuple[Gate, Mapping[str, bool]]:
+    def _listeners(self, timeout_s: float) -> tuple[StompAccount, Mapping[str, bool]]:
         """Where the statistics are asked for, and which of the clients' listeners are open: without a listener of the
         agent's own the clients' is all there is."""
-        agents, clients = self.agents_listener(), self.gate()
+        agents, clients = self.agents_listener(), self.stomp_account()
         assert clients is not None  # the settings ask for one of both
         if agents is None:
             return clients, dict.fromkeys(self.config.clients, True)

@@ -24,7 +24,7 @@ from dr_ctl.topologies.classic.broker import B_co
 from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT
 from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import access
-from dr_ctl.topologies.common.access import Gate, gate
+from dr_ctl.topologies.common.access import StompAccount, stomp_account
 from dr_ctl.topologies.common.calls import OWN
 from dr_ctl.topologies.common.group import Itself
 
@@ -120,7 +120,7 @@ class Access(access.Access[B_co]):
             "bridges": tuple(connection for connection, network in answer.connections if network),
         }
 
-    def agents_listener(self) -> Gate | None:
+    def agents_listener(self) -> StompAccount | None:
         """A STOMP listener that stays open behind a fence, at the node that is active, if the settings name one."""
         settings, active = self.settings, self.group.last or self.group.processes[0]
         own = settings.sync if isinstance(settings, SyncedBroker) else None
@@ -129,7 +129,7 @@ class Access(access.Access[B_co]):
         stomp = settings.at(next((node for node in settings.nodes if node.name == active.name), None))
         login = Login(own.username, resolve(own.password, self._installation.file.parent))
         assert stomp is not None  # the settings say it of every node
-        return gate(self._installation, self.site, stomp, login)
+        return stomp_account(self._installation, self.site, stomp, login)
 
     def store(self) -> Store:
         return self.document_files.store

@@ -19,7 +19,7 @@ from dr_ctl.stomp_io.client import Connection, Frame, probe
 from dr_ctl.topologies.classic.access import Access
 from dr_ctl.topologies.classic.broker import OWN_CLIENT, ClassicBroker
 from dr_ctl.topologies.classic.operations import MESSAGE_ID, MOVE_MATCHING, REMOVE_MATCHING, by_ids
-from dr_ctl.topologies.common.access import Gate
+from dr_ctl.topologies.common.access import StompAccount
 from dr_ctl.topologies.common.calls import batches, call, request
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Whole
 from dr_ctl.topologies.common.view import Queue
@@ -28,21 +28,21 @@ GREETING_S: Final = 5.0
 SILENT_S: Final = 20.0
 
 
-def connected(gate: Gate, *, beats: str | None = None, client: str = OWN_CLIENT) -> Connection:
+def connected(account: StompAccount, *, beats: str | None = None, client: str = OWN_CLIENT) -> Connection:
     """A session at that listener, of a client whose id begins so; raises `BrokerError` where it does not open."""
     headers = {"client-id": f"{client}{secrets.token_hex(6)}", **({"heart-beat": beats} if beats is not None else {})}
-    greeting, connection = probe(gate.address, gate.login, gate.tls, timeout_s=GREETING_S, headers=headers)
+    greeting, connection = probe(account.address, account.login, account.tls, timeout_s=GREETING_S, headers=headers)
     if isinstance(greeting, Refused):
-        raise LoginRefused(f"{gate.address}: the login of {gate.login.user} was refused: {greeting.because}")
+        raise LoginRefused(f"{account.address}: the login of {account.login.user} was refused: {greeting.because}")
     if connection is None:
-        raise BrokerError(getattr(greeting, "because", f"{gate.address}: no answer to the login"))
+        raise BrokerError(getattr(greeting, "because", f"{account.address}: no answer to the login"))
     return connection
 
 
-def browsed(gate: Gate, queue: str, *, client: str = OWN_CLIENT) -> Iterator[Frame]:
+def browsed(account: StompAccount, queue: str, *, client: str = OWN_CLIENT) -> Iterator[Frame]:
     """The messages that a browse shows: the whole queue, or as many as the broker's `maxBrowsePageSize` allows. Raises
     `BrokerError` where the browse does not come to its end."""
-    connection = connected(gate, client=client)
+    connection = connected(account, client=client)
     try:
         yield from browse(connection, queue, "browse")
     finally:

@@ -17,7 +17,7 @@ from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame, probe
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.operations import EVERY
 from dr_ctl.topologies.classic.reading import DEAD_LETTERS, Answered
-from dr_ctl.topologies.common.access import Gate
+from dr_ctl.topologies.common.access import StompAccount
 from dr_ctl.topologies.common.view import Acceptor, Consumer, Queue
 
 REPLIES: Final = "/temp-queue/dr-ctl.statistics"
@@ -27,20 +27,20 @@ _QUEUES, _CONSUMERS, _BROKER = "Destination.>", "Subscription", "Broker"
 _BRIDGE: Final = re.compile(r"(?P<name>.+)_(?P<to>[^_]+)_inbound_(?P<here>[^_]+)")
 
 
-def ask(gate: Gate, listeners: Mapping[str, bool], *, timeout_s: float) -> Answered:
+def ask(account: StompAccount, listeners: Mapping[str, bool], *, timeout_s: float) -> Answered:
     """Ask at that listener. `listeners` are the clients' connectors, and whether a client was seen let in. Raises
     `BrokerError`."""
-    greeting, connection = probe(gate.address, gate.login, gate.tls, timeout_s=timeout_s)
+    greeting, connection = probe(account.address, account.login, account.tls, timeout_s=timeout_s)
     if connection is None:
         because = getattr(greeting, "because", "no answer to the login")
         if isinstance(greeting, Refused):
-            raise BrokerError(f"{gate.address}: {because}")
+            raise BrokerError(f"{account.address}: {because}")
         # A closed listener of a site that waits looks like one of a broker that is not there.
-        raise Unreachable(f"{gate.address}: {because}", refused=False)
+        raise Unreachable(f"{account.address}: {because}", refused=False)
     try:
         frames = _asked(connection, growing_s() + timeout_s)
     except ConnectionLost as error:
-        raise Unreachable(f"{gate.address}: {error}", refused=False) from error
+        raise Unreachable(f"{account.address}: {error}", refused=False) from error
     finally:
         connection.close()
     server = greeting.server if isinstance(greeting, Connected) else ""

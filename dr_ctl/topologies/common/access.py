@@ -63,7 +63,7 @@ FOR_PAUSES: Final = Part.STATE | Part.PAUSES
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class StompAccount:
     """Where clients, probes and agents of one broker connect, and as whom."""
 
     address: Address
@@ -71,7 +71,7 @@ class Gate:
     tls: TlsFiles | None
 
 
-def gate(installation: Installation, site: str, stomp: str, login: Login) -> Gate:
+def stomp_account(installation: Installation, site: str, stomp: str, login: Login) -> StompAccount:
     """The way through a STOMP listener of that site, with the site's TLS."""
     tls = installation.settings.sites[site].tls
     files = TlsFiles(
@@ -81,7 +81,7 @@ def gate(installation: Installation, site: str, stomp: str, login: Login) -> Gat
         verify=tls.verify,
     )
     address = parse_address(stomp)
-    return Gate(address, login, files if address.tls else None)
+    return StompAccount(address, login, files if address.tls else None)
 
 
 def account(
@@ -315,11 +315,11 @@ class Access(ABC, Generic[V_co]):
         """The newest reading, where only its names matter: which acceptors, link and outflow there are."""
         return self._last if self._last is not None else self.read()
 
-    def gate(self) -> Gate | None:
+    def stomp_account(self) -> StompAccount | None:
         """The STOMP listener, if the settings name one."""
         if self.stomp is None:
             return None
-        return gate(self._installation, self.site, self.stomp, Login(self.settings.username, self._secret()))
+        return stomp_account(self._installation, self.site, self.stomp, Login(self.settings.username, self._secret()))
 
     def greet(self, *, timeout_s: float) -> Greeting | None:
         """Connect once as a client, if the settings name a STOMP address: to every node that is not out of reach, as a
@@ -353,8 +353,8 @@ class Access(ABC, Generic[V_co]):
         return self._as_client(partial(take, queue=name, token=token, count=count, timeout_s=timeout_s))
 
     def _as_client(self, act: Callable[[Address, Login, TlsFiles | None], T]) -> T | None:
-        gate = self.gate()
-        return act(gate.address, gate.login, gate.tls) if gate is not None else None
+        account = self.stomp_account()
+        return act(account.address, account.login, account.tls) if account is not None else None
 
     @staticmethod
     def destination(queue: str) -> str:
@@ -371,7 +371,7 @@ class Access(ABC, Generic[V_co]):
 
         if stomp is None:
             return None
-        account = gate(self._installation, self.site, stomp, Login(*self._login(node)))
+        account = stomp_account(self._installation, self.site, stomp, Login(*self._login(node)))
         return greet(account.address, account.login, account.tls, timeout_s=within_s)
 
     def _login(self, node: Node | None) -> tuple[str, str]:

@@ -81,7 +81,7 @@ class Watch:
         hurried = [look for access, look in asked.items() if small or access in known]
         usual_s = [] if small else [USUAL * self._took_s.get(access, 0.0) for access in asked]
         all_ended(hurried, max([LATE_S, *usual_s]))
-        for look in [broker for broker in asked.values() if broker not in hurried]:
+        for look in [look for look in asked.values() if look not in hurried]:
             look.wait()
         self._late |= {access: look for access, look in asked.items() if not look.wait(0)}
 
@@ -91,7 +91,7 @@ class Watch:
             text = f"{access.site}/{access.pair}: no answer within {LATE_S:g} s"
             return self._silent.get(access, Silent(access.pair, access.site, Unreachable(text, refused=False)))
 
-        answers = [self._noted(asked, answered(asked)) for asked in of]
+        answers = [self._noted(access, answered(access)) for access in of]
         return answers, self._clock.monotonic() - max(replied) if self._late and replied else 0.0
 
     def _noted(self, access: Access[Any], answer: T | Silent) -> T | Silent:

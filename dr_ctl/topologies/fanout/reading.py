@@ -21,7 +21,7 @@ from dr_ctl.topologies.classic import access
 from dr_ctl.topologies.classic.broker import OWN_CLIENT
 from dr_ctl.topologies.classic.ids import browsed, connected
 from dr_ctl.topologies.classic.reading import ask
-from dr_ctl.topologies.common.access import Gate
+from dr_ctl.topologies.common.access import StompAccount
 from dr_ctl.topologies.common.calls import items
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
@@ -56,10 +56,10 @@ class CannotCopy(BrokerError):
     """A message cannot be read whole, or cannot be put down."""
 
 
-def read(gate: Gate, queue: str, header: str, wanted: Collection[str]) -> dict[str, CopiedMessage]:
+def read(account: StompAccount, queue: str, header: str, wanted: Collection[str]) -> dict[str, CopiedMessage]:
     """Read the messages of a queue that bear one of these ids. Raises `BrokerError`."""
     copies = {}
-    for frame in browsed(gate, queue):
+    for frame in browsed(account, queue):
         ident = frame.headers.get(header)
         if ident in wanted:
             kept = {name: value for name, value in frame.headers.items() if name not in _ITS}
@@ -67,10 +67,10 @@ def read(gate: Gate, queue: str, header: str, wanted: Collection[str]) -> dict[s
     return copies
 
 
-def put(gate: Gate, queue: str, messages: Sequence[CopiedMessage]) -> None:
+def put(account: StompAccount, queue: str, messages: Sequence[CopiedMessage]) -> None:
     """Send these messages as durable, and wait until the broker confirms each. Raises `BrokerError`: confirmed messages
     stay there."""
-    connection = connected(gate)
+    connection = connected(account)
     try:
         for start in range(0, len(messages), AT_ONCE):
             waiting = set()
@@ -83,7 +83,7 @@ def put(gate: Gate, queue: str, messages: Sequence[CopiedMessage]) -> None:
                 frames = connection.receive(0.5)
                 waiting -= {frame.headers.get("receipt-id", "") for frame in frames if frame.cmd == "RECEIPT"}
                 if waiting and growing_s() > until:
-                    raise TimedOut(f"{gate.address}: {len(waiting)} message(s) of {queue} were not confirmed")
+                    raise TimedOut(f"{account.address}: {len(waiting)} message(s) of {queue} were not confirmed")
     finally:
         connection.close()
 
@@ -129,7 +129,7 @@ class Access(access.Access[BrokerView]):
         values["consumers"] = tuple(value for value in values["consumers"] if not value.client.startswith(OWN_CLIENT))
         return BrokerView(**values, own=replace(self.own, unread=self.ids.unread() if self.ids is not None else None))
 
-    def _own_gate(self) -> Gate:
+    def _own_account(self) -> StompAccount:
         """dr-ctl's own way in for messages. Raises `BrokerError`."""
         listener = self.agents_listener()
         if listener is None:
@@ -141,13 +141,13 @@ class Access(access.Access[BrokerView]):
 
     def messages(self, queue: str, wanted: Collection[str]) -> Mapping[str, CopiedMessage]:
         """Read these messages as they lie here. Raises `BrokerError`."""
-        return read(self._own_gate(), queue, self.own.id_header, wanted)
+        return read(self._own_account(), queue, self.own.id_header, wanted)
 
     def put(self, queue: str, ids: Sequence[str]) -> int:
         """Put down those of these that it carries, and say how many. Raises `BrokerError`."""
         copies = [self.carries[queue, id_] for id_ in ids if (queue, id_) in self.carries]
         if copies:
-            put(self._own_gate(), queue, copies)
+            put(self._own_account(), queue, copies)
         return len(copies)
 
     def is_own(self, call: Call) -> bool:
