@@ -26,17 +26,17 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role, Severity, some, total
 from dr_ctl.core.notation import if_known
 from dr_ctl.core.system import stamp
-from dr_ctl.rpo.bounds.direction import Apart, Part, Selected, added, at_most
 from dr_ctl.rpo.bounds.pair import Pair, likely
 from dr_ctl.rpo.bounds.readings import LONGEST_US
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, LostSite, QueueBound
+from dr_ctl.rpo.bounds.stream import Divergence, LossTerm, Selected, added, at_most
 from dr_ctl.rpo.estimate.result import Objectives
-from dr_ctl.rpo.history.newest import US, Recent, last_message, recent
+from dr_ctl.rpo.history.newest import SECOND_US, Recent, last_message, recent
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Place
 
 B = TypeVar("B", bound=Bound)
-STALE_US: Final = 30 * US
+STALE_US: Final = 30 * SECOND_US
 """So far apart at most readings are that saw a site down for it to be taken to have been so in between."""
 
 
@@ -143,13 +143,13 @@ def _at_least(pairs: Sequence[Pair], sites: tuple[str, str]) -> str | None:
     return f"not known, but at least {least}: {_named(untold, sites)}{why}"
 
 
-def _named(queues: Sequence[Apart], sites: tuple[str, str]) -> str:
+def _named(queues: Sequence[Divergence], sites: tuple[str, str]) -> str:
     return some([queue.text(*sites) for queue in queues])
 
 
-def _came(lost: Part, death: Death) -> str:
+def _came(lost: LossTerm, death: Death) -> str:
     assumed = " (assuming the highest rate of the last minutes)" if lost.since else ""
-    return f"at most {lost.since} sent in the {lost.took_us / US:.1f} s until {death.text}{assumed}"
+    return f"at most {lost.since} sent in the {lost.took_us / SECOND_US:.1f} s until {death.text}{assumed}"
 
 
 def findings(
@@ -189,7 +189,7 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
         return
     elapsed_us = death.us - pair.lost_read_us
     if elapsed_us > STALE_US:
-        yield found("DR-RPO-003.at_end", where=where, age=f"{elapsed_us / US:.0f}", end=death.text)
+        yield found("DR-RPO-003.at_end", where=where, age=f"{elapsed_us / SECOND_US:.0f}", end=death.text)
     untold = any(None in (queue.lost, queue.duplicates) for queue in pair.apart.queues.values())
     if (pair.lost is None or pair.duplicates is None) and not untold:
         why = (
@@ -209,7 +209,7 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
         yield found("DR-RPO-022", pair=pair.name, site=site, left=some(left))
 
 
-AHEAD_US: Final = 60 * US
+AHEAD_US: Final = 60 * SECOND_US
 """A clock that made readings may be ahead of this one by so much; readings of later moments are left out."""
 
 
@@ -277,7 +277,7 @@ def bounds(
             *recorded.findings,
             *findings(sites, bounded, death, later=recorded.later, is_summed=why is not None),
         ),
-        age_s=max(age_us or 0 for age_us in ages) / US if ages and None not in ages else None,
+        age_s=max(age_us or 0 for age_us in ages) / SECOND_US if ages and None not in ages else None,
         growing=(_rate(pair.lost for pair in bounded), _rate(pair.acknowledgements.whole for pair in bounded))
         if death.grows
         else (0.0, 0.0),
@@ -293,7 +293,7 @@ def latest_end(history: Path | Place, of: LostSite, most: int) -> datetime | Non
     selected = Selected(of.include, of.exclude, of.differ)
     bounded = [Pair.of(name, recorded, now_us, selected) for name in sorted(recorded.pairs)]
 
-    def lost(end_us: int) -> Part | None:
+    def lost(end_us: int) -> LossTerm | None:
         return added([pair.until(end_us).lost for pair in bounded])
 
     begin_us = max((last for _, last in recorded.spans.values()), default=now_us)
@@ -301,9 +301,11 @@ def latest_end(history: Path | Place, of: LostSite, most: int) -> datetime | Non
     if least is None or least.at_most > most:
         return None
     # From a minute on the loss grows by the busiest one.
-    longest_us = LONGEST_US + round((most - least.at_reading - least.apart) / least.rate * US) if least.rate else now_us
+    longest_us = (
+        LONGEST_US + round((most - least.at_reading - least.apart) / least.rate * SECOND_US) if least.rate else now_us
+    )
     end_us = min(now_us, begin_us + longest_us)
-    while end_us - begin_us > US // 10:
+    while end_us - begin_us > SECOND_US // 10:
         middle_us = (begin_us + end_us) // 2
         then = lost(middle_us)
         is_within = then is not None and then.at_most <= most
@@ -311,7 +313,7 @@ def latest_end(history: Path | Place, of: LostSite, most: int) -> datetime | Non
     return moment(begin_us)
 
 
-def _rate(parts: Iterable[Part | None]) -> float:
+def _rate(parts: Iterable[LossTerm | None]) -> float:
     """How fast they grow for who asks later."""
     return sum(part.rate for part in parts if part is not None)
 

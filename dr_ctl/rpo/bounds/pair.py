@@ -19,11 +19,11 @@ import numpy as np
 
 from dr_ctl.core.model import Role, total
 from dr_ctl.core.notation import matches
-from dr_ctl.rpo.bounds.direction import NOTHING_COMPARED, Comparison, Direction, Part, Selected, added, at_most
-from dr_ctl.rpo.bounds.readings import Grids, Readings, evened
+from dr_ctl.rpo.bounds.readings import Grids, Readings, gaps_filled
+from dr_ctl.rpo.bounds.stream import NOTHING_COMPARED, Comparison, EventStream, LossTerm, Selected, added, at_most
 from dr_ctl.rpo.core.cut import NA, SHARED, Floats, Ints
 from dr_ctl.rpo.core.starts import same_start
-from dr_ctl.rpo.history.newest import US, Recent
+from dr_ctl.rpo.history.newest import SECOND_US, Recent
 from dr_ctl.rpo.history.row import Row
 
 READINGS: Final = 5
@@ -73,8 +73,8 @@ class Pair:
 
     name: str
     readings: Readings
-    messages: Direction
-    acknowledgements: Direction
+    messages: EventStream
+    acknowledgements: EventStream
     left: Mapping[str, int | None]
     delivering: Mapping[str, int | None]
     apart: Comparison
@@ -88,7 +88,7 @@ class Pair:
         own = [flow for kind, flow in readings.outflows.names if kind == "acks" and flow != SHARED]
         left = {flow: done_and_there(readings, flow, recorded.saw(Role.SERVING)) for flow in own}
         known = {flow: count for flow, count in left.items() if count is not None}
-        messages, acknowledgements = _both(readings, evened(readings.grids), end_us, known)
+        messages, acknowledgements = _both(readings, gaps_filled(readings.grids), end_us, known)
         delivering = {queue: readings.most_delivering(place) for queue, place in readings.place.items()}
         apart, overtaken = NOTHING_COMPARED, None
         then = recorded.compared.get(name)
@@ -117,7 +117,7 @@ class Pair:
         return self.is_read and self.overtaken is None
 
     @cached_property
-    def lost(self) -> Part | None:
+    def lost(self) -> LossTerm | None:
         whole, apart = self.messages.whole, self.apart.lost()
         if self.unserved:
             whole = added([whole, self.messages.unserved(self.unserved)])
@@ -172,8 +172,8 @@ class Pair:
         return _with(own, self.apart.lost([name for name in self.apart.queues if matches(patterns, name)]))
 
 
-def _both(readings: Readings, grids: Grids, end_us: int, left: Mapping[str, int]) -> tuple[Direction, Direction]:
-    return Direction(readings, grids, "added", end_us, left), Direction(readings, grids, "acked", end_us, left)
+def _both(readings: Readings, grids: Grids, end_us: int, left: Mapping[str, int]) -> tuple[EventStream, EventStream]:
+    return EventStream(readings, grids, "added", end_us, left), EventStream(readings, grids, "acked", end_us, left)
 
 
 def _came(live: Iterable[Row], then: Recent) -> int:
@@ -185,7 +185,7 @@ def _came(live: Iterable[Row], then: Recent) -> int:
     return sum(max(0, now - was) for now, was in pairs if now is not None and was is not None)
 
 
-def _explained(messages: Direction, then: Direction) -> int:
+def _explained(messages: EventStream, then: EventStream) -> int:
     """How many can have come since: what lay in the outflows, and what was put in since by the pace."""
     depths = then.readings.outflows.depth[then.rows]
     whole, place = messages.whole, then.readings.whole[then.readings.met[-1]] if len(then.readings.met) else 0
@@ -193,7 +193,9 @@ def _explained(messages: Direction, then: Direction) -> int:
         return 1 << 60
     before_us = max(0, whole.us - int(then.readings.asked[place]))
     return (
-        int(np.maximum(0, depths).max(axis=1, initial=0).sum()) + whole.since + math.ceil(whole.rate * before_us / US)
+        int(np.maximum(0, depths).max(axis=1, initial=0).sum())
+        + whole.since
+        + math.ceil(whole.rate * before_us / SECOND_US)
     )
 
 
@@ -208,7 +210,7 @@ def _with(at_most: int | None, apart: tuple[int, int] | None) -> int | None:
     return None if at_most is None or apart is None else at_most + _beside(apart, at_most)
 
 
-BACK_US: Final = tuple(round(each * US) for each in (0, 1, 2, 5, 10, 20, 40, 60))
+BACK_US: Final = tuple(round(each * SECOND_US) for each in (0, 1, 2, 5, 10, 20, 40, 60))
 """So long before the last reading it is seen whether what is under way grows."""
 
 

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dr_ctl.rpo.core.cut import COMPARED_US, NA, Flags, Ints, begins_of, side_of
-from dr_ctl.rpo.history.newest import OUTFLOWS, US, Recent, gaps, longest_us, usual_us
+from dr_ctl.rpo.history.newest import OUTFLOWS, SECOND_US, Recent, gaps, longest_us, usual_us
 
-LONGEST_US: Final = 60 * US
+LONGEST_US: Final = 60 * SECOND_US
 """A longer window is made of several: few of its length lie in the last minutes."""
 
 
@@ -164,13 +164,13 @@ def _unwrapped(counters: Ints, era: Ints) -> Ints:
 
 
 WANDERS: Final = 1.5
-SHOWN_US: Final = 10 * US
+SHOWN_US: Final = 10 * SECOND_US
 """So much time without gaps shows what a burst is here."""
-LEAST_US: Final = 2 * US
+LEAST_US: Final = 2 * SECOND_US
 """So much without one shows a pace."""
 
 
-def evened(grids: Grids) -> Grids:
+def gaps_filled(grids: Grids) -> Grids:
     """What was seen, with readings added in its gaps, for how much comes in a window of time and for nothing else."""
     at_once = np.flatnonzero(grids.us - grids.asked <= longest_us(grids.us))
     if len(grids.us) / 2 < len(at_once) < len(grids.us):
@@ -179,7 +179,7 @@ def evened(grids: Grids) -> Grids:
     is_gap = is_one & gaps(grids.us)
     if not is_gap.any() or np.diff(grids.us)[is_one & ~is_gap].sum() < SHOWN_US:
         return grids
-    return _Evening(grids, is_gap).evened()
+    return _Evening(grids, is_gap).gaps_filled()
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class _Evening:
             places, later = np.concatenate([places[:most], places[-most:]]), np.arange(2 * most) >= most
         return _Gap(at, begin + places * usual_us, places % every == 0, later)
 
-    def evened(self) -> Grids:
+    def gaps_filled(self) -> Grids:
         grids, every = self._grids, np.arange(len(self._grids.us))
         us = np.concatenate([grids.us, *(gap.us for gap in self._gaps)])
         order = np.argsort(us, kind="stable")
@@ -273,7 +273,7 @@ class _Evening:
         return shown
 
 
-UNTOLD_US: Final = US
+UNTOLD_US: Final = SECOND_US
 """What a reading is taken to have waited for its answer, where no row says it: a broker that is later is not
 waited for."""
 

@@ -100,14 +100,14 @@ def _with_one_text_a_start(rows: pa.Table) -> pa.Table:
 OUTFLOWS: Final = ("mirror", "acks", "mixed")
 _FEW_KINDS: Final = ~pc.field("kind").isin(["queue", "staged", "uncopied"])
 """An hour of readings of ten thousand queues has millions of rows, and of these few."""
-US: Final = 1_000_000
-WINDOW_US: Final = 600 * US
+SECOND_US: Final = 1_000_000
+WINDOW_US: Final = 600 * SECOND_US
 """How much time without gaps before the last reading of an outflow is read for its pace."""
-OTHERS_WITHIN_US: Final = 3600 * US
+OTHERS_WITHIN_US: Final = 3600 * SECOND_US
 """How much before the newest reading of any outflow is searched for those of other pairs."""
 NOW_US: Final = 1 << 62
 """Later than any reading."""
-COMPARED_US: Final = 60 * US
+COMPARED_US: Final = 60 * SECOND_US
 """How much before the last reading that both sites answered is read for comparing them."""
 _LEAST_READINGS: Final = 3
 """So many readings tell how much came between two of them, wherever a window begins."""

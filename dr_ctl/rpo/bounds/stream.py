@@ -1,18 +1,17 @@
 """The most that the outflows of a pair in one direction can take with them: what lay there at a reading, and what came
-since. Of messages that is lost which no client holds; of acknowledgements their messages come twice.
+since. Messages are lost that no client holds; of acknowledgements the messages are duplicates.
 
-There is a sum from the last reading that read the queues, and one from the last reading of the outflows; the smaller
-holds. At the first, of each queue no more is lost than lies in it, and than was sent to it since the moment up to which
-all is shipped (the cut). At the second no more lies there than the outflow holds, and than at the first and was put in
-since. What came since is bounded by the busiest window so long, gaps between readings evened: by what was put into the
-outflows, and by what the queues counted from the reading of them before to the reading after it, with all that no queue
-tells of.
+Two bounds are computed, and the smaller is used. One starts at the last reading that included queues: a queue can lose
+at most its depth, and at most what was sent to it since everything was shipped (the cut). The other starts at the last
+reading of the outflows: at most what they hold, and at most what lay there at the first reading and was put in since.
+What came since is taken for the busiest window of the same length seen lately, with gaps between readings filled first:
+by what was put into the outflows, and by what the queues counted around it, with what no queue accounts for.
 
-Beside it stands what lay at one site and not at the other, by queue, at the readings of both of the last seconds. No
-more of it can be on its way than the outflow held. What is beyond that at every reading counts beside what the outflow
-takes with it. Where it is also more than moved meanwhile, the link did not bring all that it should have, and nobody
-can say how much: the figure is not known. Of a queue that no outflow serves it is: all that lies there alone is lost,
-and what comes to it; and so it is of a queue whose content may rightly differ.
+Beside it stands what lay at one site and not at the other, by queue, at the readings of both in the last seconds. At
+most what the outflow held can be on its way; what exceeds that at every reading counts beside the outflow. If it also
+exceeds what came and went meanwhile, the link has not brought all that it should have, nobody can say how much, and the
+figure is not known. For a queue without an outflow, or with content that may rightly differ, it is known: everything
+that lies only here, and what comes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,19 +24,19 @@ import numpy as np
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.readings import Counters, Counts, Grids, Readings, Windows
 from dr_ctl.rpo.core.cut import NA, SHARED, Flags, Ints
-from dr_ctl.rpo.history.newest import US, WINDOW_US
+from dr_ctl.rpo.history.newest import SECOND_US, WINDOW_US
 
 SENDS: Final = ("mirror", "mixed")
 ACKS: Final = ("acks", "mixed")
 _NO_BOUND: Final = 1 << 60
 _PACE: Final = 10
-"""So many in the busiest minute are a pace."""
+"""The least number of messages in the busiest minute that says something of a longer time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """At most so many: `at_reading` of `us`, and `since` in the `took_us` from its question to the end. It goes on by
-    `rate` a second. `apart`: what lay at one site alone beside that."""
+class LossTerm:
+    """One term of a bound: at most `at_reading` at the reading of `us`, and `since` in the `took_us` from its question
+    to the end. It grows by `rate` a second. `apart`: what lay at one site alone beside that."""
 
     at_reading: int
     since: int
@@ -60,12 +59,13 @@ class Queues:
 
 
 @dataclass(frozen=True)
-class Direction:
-    """The outflows of messages, or of acknowledgements, up to the site's end. `evened`: what was seen, with its gaps
-    evened. `left`: by queue acknowledgements lost earlier, whose messages lie at the other site."""
+class EventStream:
+    """The outflows of messages, or of acknowledgements, up to the site's end. `gaps_filled`: what was seen, with what
+    came in gaps spread over them. `left`: by queue acknowledgements lost earlier, whose messages lie at the other
+    site."""
 
     readings: Readings
-    evened: Grids
+    gaps_filled: Grids
     counted: Literal["added", "acked"]
     end_us: int
     left: Mapping[str, int]
@@ -82,7 +82,7 @@ class Direction:
         return min((int(self.readings.us[self._last[row]]) for row in self.rows), default=None)
 
     @cached_property
-    def whole(self) -> Part | None:
+    def whole(self) -> LossTerm | None:
         """The bound of all. None: not known."""
         everything = Queues(np.zeros(len(self.readings.queues.names), np.int64), 1)
         return added([parts[0] for parts in self._by_age(self.rows, everything)])
@@ -110,9 +110,9 @@ class Direction:
             return None
         return at_most(self._from(self.rows, min(self._last.values()), np.zeros(1, np.int64), None)[0])
 
-    def unserved(self, names: Sequence[str]) -> Part | None:
+    def unserved(self, names: Sequence[str]) -> LossTerm | None:
         """What came to some queues since, by their own counts: no outflow serves them."""
-        grids = self.evened
+        grids = self.gaps_filled
         windows = Windows(grids.asked[grids.whole], grids.us[grids.whole], grids.era[grids.whole])
         own = grids.counted[self.counted].together([self.readings.place[name] for name in names])
 
@@ -131,12 +131,12 @@ class Direction:
         cuts = [int(self.readings.cuts[0][row, self._last[row]]) for row in self.rows]
         return None if not cuts or -1 in cuts else self.end_us - int(self.readings.asked[cuts].min())
 
-    def _by_age(self, rows: Sequence[int], queues: Queues) -> Iterable[Sequence[Part | None]]:
+    def _by_age(self, rows: Sequence[int], queues: Queues) -> Iterable[Sequence[LossTerm | None]]:
         """The bounds of each group, for outflows that were last read by one reading."""
         for place in dict.fromkeys(self._last[row] for row in rows):
             yield self._least([row for row in rows if self._last[row] == place], place, queues)
 
-    def _least(self, rows: Sequence[int], place: int, queues: Queues) -> Sequence[Part | None]:
+    def _least(self, rows: Sequence[int], place: int, queues: Queues) -> Sequence[LossTerm | None]:
         readings, counts = self.readings, self.readings.outflows
         read = readings.whole[readings.whole <= place]
         read = read[(counts.depth[rows][:, read] != NA).all(axis=0)]
@@ -176,24 +176,26 @@ class Direction:
         begun = in_era[(cut >= 0) & (readings.us[readings.whole[in_era]] <= readings.asked[cut])]
         then, is_sent = int(begun[-1] if len(begun) else in_era[0]), self.counted == "added"
         accounted = self._accounted(readings.grids, [row]).least(then, now)[0]
-        strange = max(0, int(counts.added[row, place] - counts.added[row, readings.whole[then]] - accounted))
+        unattributed = max(0, int(counts.added[row, place] - counts.added[row, readings.whole[then]] - accounted))
         lying = readings.queues.depth[own, now]
-        if not len(begun) and (strange or not is_sent or then == now):
+        if not len(begun) and (unattributed or not is_sent or then == now):
             return depth  # what lay there before is anybody's
         since = readings.grids.counted[self.counted].most(then, now)[own] if len(begun) else lying
         since = np.minimum(since, lying) if is_sent else since
         is_in = queues.group[own] >= 0
         of_groups = np.bincount(queues.group[own][is_in], since[is_in], queues.count).astype(np.int64)
-        at_reading: Ints = np.minimum(depth, of_groups + strange)
+        at_reading: Ints = np.minimum(depth, of_groups + unattributed)
         return at_reading
 
-    def _from(self, rows: Sequence[int], place: int, at_reading: Ints, queues: Queues | None) -> Sequence[Part | None]:
+    def _from(
+        self, rows: Sequence[int], place: int, at_reading: Ints, queues: Queues | None
+    ) -> Sequence[LossTerm | None]:
         """What lay there at a reading and what came since, of each group; without groups by what was put in alone."""
-        return self._parts(place, at_reading, self.evened.windows, lambda us: self._most(rows, us, queues))
+        return self._parts(place, at_reading, self.gaps_filled.windows, lambda us: self._most(rows, us, queues))
 
     def _parts(
         self, place: int, at_reading: Ints, windows: Windows, most: Callable[[int], Ints]
-    ) -> Sequence[Part | None]:
+    ) -> Sequence[LossTerm | None]:
         """What lay there at a reading, and what came since: as much as came at most in windows so long."""
         took_us, longest_us = self.end_us - int(self.readings.asked[place]), windows.longest_us
         times = windows.parts(took_us)
@@ -202,11 +204,17 @@ class Direction:
         nothing = np.zeros(len(at_reading), np.int64)
         since = sum((count * most(us) for count, us in times), nothing)
         busiest = most(longest_us) if longest_us else nothing
-        # The pace of the minutes before says something of a time no longer than they were; of a longer one, in which
-        # nobody read, where it was a pace and no single messages.
-        is_near = took_us <= max(WINDOW_US, int(self.evened.us[-1] - self.evened.us[0]))
+        # Extrapolated only over a time no longer than the history; over a longer one, only where the busiest
+        # minute had many messages.
+        is_near = took_us <= max(WINDOW_US, int(self.gaps_filled.us[-1] - self.gaps_filled.us[0]))
         return [
-            Part(int(lay), int(came), int(self.readings.us[place]), took_us, float(paced * US / max(1, longest_us)))
+            LossTerm(
+                int(lay),
+                int(came),
+                int(self.readings.us[place]),
+                took_us,
+                float(paced * SECOND_US / max(1, longest_us)),
+            )
             if is_near or paced >= _PACE
             else None
             for lay, came, paced in zip(at_reading, since, busiest, strict=True)
@@ -214,44 +222,44 @@ class Direction:
 
     def _most(self, rows: Sequence[int], us: int, queues: Queues | None) -> Ints:
         """In any window so long: no more than was put in, and than the queues tell of and what they do not."""
-        grids = self.evened
+        grids = self.gaps_filled
         begin, end = grids.windows.around(us)
         put = grids.put.together(rows)
         most = np.minimum(put.most(begin, end)[0], self._by_sums(rows, put, begin, end))
         if queues is None:
             return np.array([most.max(initial=0)])
-        before, after, is_told = self._enclosing(grids.whole, begin, end)
+        before, after, is_bounded = self._enclosing(grids.whole, begin, end)
         # Windows between the same readings of queues differ in what was put in alone: the most of it counts.
         (before, after), number = np.unique(np.stack([before, after]), axis=1, return_inverse=True)
         of_pairs = np.zeros(len(before), np.int64)
-        np.maximum.at(of_pairs, number.reshape(-1), most[is_told])
+        np.maximum.at(of_pairs, number.reshape(-1), most[is_bounded])
         sent, accounted = grids.counted[self.counted].grouped(queues.group, queues.count), self._accounted(grids, rows)
-        strange = np.maximum(
+        unattributed = np.maximum(
             0, put.most(grids.whole[before], grids.whole[after])[0] - accounted.least(before, after)[0]
         )
-        told_most = np.minimum(of_pairs, sent.most(before, after) + strange).max(axis=1, initial=0)
-        busiest: Ints = np.maximum(told_most, most[~is_told].max(initial=0))
+        told_most = np.minimum(of_pairs, sent.most(before, after) + unattributed).max(axis=1, initial=0)
+        busiest: Ints = np.maximum(told_most, most[~is_bounded].max(initial=0))
         return busiest
 
     def _by_sums(self, rows: Sequence[int], put: Counters, begin: Ints, end: Ints) -> Ints:
         """By what the queues count together, where all readings that read them wrote it down; else no bound."""
-        own, other = (self.evened.flows[f"queues_{name}"][rows] for name in (self.counted, self._other_counted))
+        own, other = (self.gaps_filled.flows[f"queues_{name}"][rows] for name in (self.counted, self._other_counted))
         places = np.flatnonzero((own != NA).all(0) & (other != NA).all(0))
         bound = np.full(len(begin), _NO_BOUND)
-        before, after, is_told = self._enclosing(places, begin, end)
+        before, after, is_bounded = self._enclosing(places, begin, end)
         before, after = places[before], places[after]
         grown, others = (counts[:, after].sum(0) - counts[:, before].sum(0) for counts in (own, other))
-        bound[is_told] = grown + np.maximum(0, put.most(before, after)[0] - grown - others)
+        bound[is_bounded] = grown + np.maximum(0, put.most(before, after)[0] - grown - others)
         return bound
 
     def _enclosing(self, places: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Flags]:
         """Of readings of some places the last before and the first after each window, and which windows have both in
         one start of the broker."""
         before, after = np.searchsorted(places, begin, "right") - 1, np.searchsorted(places, end)
-        is_told = (before >= 0) & (after < len(places))
-        era = self.evened.era[places]
-        is_told[is_told] = era[before[is_told]] == era[after[is_told]]
-        return before[is_told], after[is_told], is_told
+        is_bounded = (before >= 0) & (after < len(places))
+        era = self.gaps_filled.era[places]
+        is_bounded[is_bounded] = era[before[is_bounded]] == era[after[is_bounded]]
+        return before[is_bounded], after[is_bounded], is_bounded
 
     def _accounted(self, grids: Grids, rows: Sequence[int]) -> Counters:
         """What the queues count of what is put into outflows: of a mixed one messages and acknowledgements."""
@@ -284,22 +292,22 @@ class Direction:
         return "acked" if self.counted == "added" else "added"
 
 
-def at_most(part: Part | None) -> int | None:
+def at_most(part: LossTerm | None) -> int | None:
     return None if part is None else part.at_most
 
 
-def added(parts: Sequence[Part | None]) -> Part | None:
+def added(parts: Sequence[LossTerm | None]) -> LossTerm | None:
     """The sum of the parts, as of their oldest reading; an unknown part makes the sum unknown."""
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
         return None
     at_reading, since, us, took_us, rates, apart = zip(*map(astuple, known), strict=True)
-    return Part(sum(at_reading), sum(since), min(us), max(took_us), sum(rates), sum(apart))
+    return LossTerm(sum(at_reading), sum(since), min(us), max(took_us), sum(rates), sum(apart))
 
 
-LATELY_US: Final = 10 * US
+LATELY_US: Final = 10 * SECOND_US
 LEAST: Final = 3
-"""So many readings of both sites tell what stays."""
+"""The least number of readings of both sites that tells what stays."""
 _ALL: Final = 1 << 60
 
 
@@ -317,11 +325,12 @@ class Selected:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
-    """A queue at the last reading of both sites. `lost` and `duplicates`: beyond what was on its way, at every reading
-    lately; None where nobody can say why. `has_ids`: ids tell which copies at the other site are done. `is_all`: `lost`
-    is all that lies here, as copies of what was done there stay until a client receives them, or as ids were not
-    compared. `uncopied`: so many had no copy there, by their ids; None where those were not compared."""
+class Divergence:
+    """A queue at the last reading of both sites. `lost` and `duplicates`: the difference that what was on its way does
+    not explain at any recent reading; None where nobody can say why. `has_ids`: ids tell which copies at the other
+    site are consumed. `is_all`: `lost` is all that lies here, as copies of what was consumed there stay until a client
+    receives them, or as ids were not compared. `uncopied`: messages without a copy there, by their ids; None where
+    those were not compared."""
 
     name: str
     at_site: int
@@ -349,10 +358,10 @@ class Comparison:
     """The queues of a pair that differ, by name; `us` is the last reading of both sites, None where there was none."""
 
     us: int | None
-    queues: Mapping[str, Apart]
+    queues: Mapping[str, Divergence]
 
     @classmethod
-    def of(cls, messages: Direction, acknowledgements: Direction, selected: Selected) -> Self:
+    def of(cls, messages: EventStream, acknowledgements: EventStream, selected: Selected) -> Self:
         readings = messages.readings
         if not len(readings.met):
             return cls(None, {})
@@ -368,7 +377,7 @@ class Comparison:
         """The same of what lay there alone."""
         return _total([(of.duplicates, 0 if of.has_ids else of.at_peer - of.at_site) for of in self._of(names)])
 
-    def _of(self, names: Collection[str] | None) -> Iterable[Apart]:
+    def _of(self, names: Collection[str] | None) -> Iterable[Divergence]:
         return self.queues.values() if names is None else [self.queues[name] for name in names if name in self.queues]
 
 
@@ -387,11 +396,11 @@ class _Compared:
     readings: Readings
     places: Ints
     """Of the readings of both sites, among those that read queues."""
-    messages: Direction
-    acknowledgements: Direction
+    messages: EventStream
+    acknowledgements: EventStream
     selected: Selected
 
-    def queues(self) -> Iterator[Apart]:
+    def queues(self) -> Iterator[Divergence]:
         readings = self.readings
         for name in sorted({*readings.queues.rows, *readings.staged.rows}):
             if name not in self.selected:
@@ -414,7 +423,7 @@ class _Compared:
                 elif uncopied:
                     # More may have lost theirs since.
                     lost = max(lost or 0, uncopied) if name in self.selected.differ else None
-                yield Apart(name, int(at_site[-1]), int(at_peer[-1]), lost, duplicates, has_ids, is_all, uncopied)
+                yield Divergence(name, int(at_site[-1]), int(at_peer[-1]), lost, duplicates, has_ids, is_all, uncopied)
 
     def _depths(self, counts: Counts, *names: str) -> Ints:
         """What lay there of these names; a queue that is absent where the site was read is empty there."""
