@@ -248,7 +248,8 @@ def test_names_are_completed(offered: Offered, line: str, words: list[str]) -> N
     assert offered(line) == words
 
 
-def test_the_settings_and_the_state_that_were_named_are_meant(dr_ctl: Shell, offered: Offered) -> None:
+def test_the_settings_and_the_state_that_were_named_are_meant_and_no_others(dr_ctl: Shell, offered: Offered) -> None:
+    assert offered("dr-ctl runs show ") == []
     (dr_ctl.folder / "other.yaml").write_text("sites: {ghent: {}, ostend: {}}\n", encoding="utf-8")
     for name in ("20261121T091512Z-swapover-paris-7f3a", "20261122T091512Z-failover-london-0001"):
         (dr_ctl.state / "runs" / name).mkdir(parents=True)
@@ -258,13 +259,8 @@ def test_the_settings_and_the_state_that_were_named_are_meant(dr_ctl: Shell, off
         "20261122T091512Z-failover-london-0001",
         "20261121T091512Z-swapover-paris-7f3a",
     ]
-
-
-def test_what_cannot_be_read_offers_nothing(dr_ctl: Shell, offered: Offered) -> None:
     (dr_ctl.folder / "dr-ctl.yaml").write_text("sites: {london: {}, paris: {}}\nbroken: [\n", encoding="utf-8")
-
-    assert offered("dr-ctl swapover --to ") == []
-    assert offered("dr-ctl runs show ") == []
+    assert offered("dr-ctl swapover --to ") == [], "what cannot be read offers nothing"
 
 
 def test_a_shell_gets_it_of_the_program_itself(offered: Offered, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ def test_streams_that_are_closed_from_the_beginning_change_nothing(dr_ctl: Shell
     assert is_open(sites.paris)
 
 
-@pytest.mark.parametrize(("words", "lines"), [("status", 0), ("status --watch", 1), ("monitor --for 2s --json", 1)])
+@pytest.mark.parametrize(("words", "lines"), [("status", 0), ("status --watch", 1), ("monitor --for 500ms --json", 1)])
 def test_what_read_only_keeps_its_code_where_its_reader_leaves(
     dr_ctl: Shell, sites: Sites, words: str, lines: int
 ) -> None:

@@ -440,26 +440,20 @@ def test_the_hour_before_the_run_goes_with_it_and_no_more(dr_ctl: Shell, nobody:
     assert stamps == [BEGAN + timedelta(minutes=each) for each in (-59, -1, 0)]
 
 
-def test_an_open_run_without_settings_is_bundled_and_what_is_missing_told(dr_ctl: Shell) -> None:
+def test_an_open_run_without_settings_that_can_be_read_is_bundled_and_what_is_missing_told(dr_ctl: Shell) -> None:
     cut_off(dr_ctl.run())
 
     document, parts = bundled(dr_ctl)
+    (dr_ctl.folder / "dr-ctl.yaml").write_text(f"version: 1\npassword: {WORD!r}\n", encoding="utf-8")
+    unread, beside = bundled(dr_ctl, "--out", "another.tar.gz")
 
     assert {*parts} == {"bundle.json", "plan.json", "journal.jsonl", "report.html", "versions.json"}
     assert [each["id"] for each in document["findings"]] == ["DR-BUNDLE-001"]
     assert json.loads(parts["bundle.json"])["verified"]["verdict"] == "open"
+    assert any("settings could not be read" in each["text"] for each in unread["findings"])
+    assert beside.keys() == parts.keys()
+    assert [name for name, content in beside.items() if WORD.encode() in content] == []
     assert dr_ctl("runs", "bundle", "--out", "nowhere/b.tar.gz").code == 2
-
-
-def test_settings_that_cannot_be_read_keep_nobody_from_a_bundle(dr_ctl: Shell) -> None:
-    done(dr_ctl.run())
-    (dr_ctl.folder / "dr-ctl.yaml").write_text(f"version: 1\npassword: {WORD!r}\n", encoding="utf-8")
-
-    document, parts = bundled(dr_ctl)
-
-    assert any("settings could not be read" in each["text"] for each in document["findings"])
-    assert "settings.yaml" not in parts
-    assert [name for name, content in parts.items() if WORD.encode() in content] == []
 
 
 def look(at: datetime) -> Row:

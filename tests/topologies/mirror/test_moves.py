@@ -808,6 +808,8 @@ ONE_WRONG = [
      "DR-DOOR-003 error", "none but the clients' speaks AMQP", "mirror:"),
     (paris(acceptors=(CLIENTS_LISTENER, *beside("north", "south", protocols="AMQP", started=False)[2:]),
            config=config(mirror=None)), "DR-DOOR-003 error", "north, south could all be it", "mirror:"),
+    (london(acceptors=beside("admin", site="london"), connections=(views.connection(ADMIN),)),
+     "DR-DOOR-005 error", "that a fence would not close; billing", "clients:"),
     (london(consumers=(consumer(port=MIRROR),)), "DR-DOOR-011 error", "orders.in; mirror", "clients:"),
     (paris(connections=(views.link_connection("paris"), views.connection(MIRROR))),
      "DR-DOOR-011 error", "STOMP; billing; acceptor mirror", "an acceptor of its own"),
