@@ -164,24 +164,30 @@ SEEN = Whole("orders", ONE, before=1, after=1)
 
 
 @pytest.mark.parametrize(
-    ("ids", "before", "after", "hidden"),
+    ("ids", "before", "after", "hidden", "came"),
     [
-        (ONE, 2, 2, 0),  # one message is not shown: a transaction holds it
-        (ONE, 1, 2, 0),  # one came meanwhile: another one may have been left out
-        (ONE, 2, 1, 0),
-        (TWO, 1, 1, 0),
-        (ONE, 2, 2, 2),
+        (ONE, 2, 2, 0, None),  # one message is not shown: a transaction holds it
+        (ONE, 1, 2, 0, None),  # one came meanwhile: another one may have been left out
+        (ONE, 2, 1, 0, None),
+        (TWO, 1, 1, 0, None),
+        (ONE, 2, 2, 2, None),
+        (ONE, 1, 1, 0, 1),  # one came, and one left: which of the two was shown, nobody knows
+        (TWO, 1, 2, 0, 0),  # one more than came: its counters are not to be believed
+        (ONE, 2, 1, 0, -1),  # counters that begin anew
     ],
 )
 def test_a_listing_that_does_not_show_all_is_no_listing(
-    ids: frozenset[str], before: int, after: int, hidden: int
+    ids: frozenset[str], before: int, after: int, hidden: int, came: int | None
 ) -> None:
     with pytest.raises(NotWhole, match="orders holds"):
-        Whole("orders", ids, before, after, hidden)
+        Whole("orders", ids, before, after, hidden, came)
 
 
-def test_messages_that_no_listing_shows_are_counted_in() -> None:
-    assert Whole("orders", ONE, before=3, after=3, hidden=2).ids == ONE
+@pytest.mark.parametrize(("before", "after", "hidden", "came"), [(3, 3, 2, None), (1, 0, 0, 0), (0, 0, 0, 1)])
+def test_what_no_listing_shows_is_counted_in_and_what_left_once_shown_is_not_missed(
+    before: int, after: int, hidden: int, came: int | None
+) -> None:
+    assert Whole("orders", ONE, before, after, hidden, came).ids == ONE
 
 
 @pytest.mark.parametrize(

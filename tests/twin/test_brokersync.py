@@ -10,7 +10,8 @@ import pytest
 
 from dr_ctl.agents.sync import Standing, SyncAgent
 from dr_ctl.cli.app import run
-from dr_ctl.core.system import in_background, system
+from dr_ctl.core.system import growing_s, in_background, system
+from dr_ctl.topologies.brokersync.sync.brokers import End
 from dr_ctl.topologies.classic.operations import EVERY, MOVES, REMOVES_QUEUES, STOPS, Permit
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
@@ -53,6 +54,8 @@ a purge is held until a person says go on: work 10 0; agent 1s; purge; agent 2s;
     lie 0 10; run 0 sync --go-on; agent 2s; deleted 10; lie 0 0
 the copies stay where the serving broker came back without its store: work 10 0; beside store_is_lost; agent 6s;
     lie 0 10; phase held; finds_only DR-AGENT-001; says failover --to paris
+a word is kept while clients work and listings take their time: work 40 10; kill london; start london; open london;
+    agent 6s; phase held; run 0 sync --go-on; works_beside 30; agent 20s; whole
 one of a lost site that is back soon deletes nothing at the other: one_way; work 10 0; beside failed_over; agent 40s;
     paris 17; says lets clients in too
 one works for no lost site while the other is silent: one_way; work 10 4; failed_over; silent_for 6; agent 12s;
@@ -215,6 +218,30 @@ class Story(stories.Story):
     def retry_dead(self, _: str) -> None:
         self.pair.on("london", "retryMessages()", queue=DLQ)
         self.pair.settled()
+
+    def works_beside(self, seconds: str) -> None:
+        """A message comes and one leaves all the time, also while a browse is made."""
+        end, browsed = growing_s() + float(seconds), End._browsed
+
+        def work() -> None:
+            while growing_s() < end:
+                self.pair.fill("london", 1)
+                system().sleep(0.05)
+                self.pair.take("london", 1)
+                system().sleep(0.09)
+
+        def slowly(end: End, queue: str) -> list[str]:
+            system().sleep(0.05)
+            shown = browsed(end, queue)
+            system().sleep(0.05)
+            return shown
+
+        self.patch.setattr(End, "_browsed", slowly)
+        in_background(work, "clients")
+
+    def whole(self, _: str) -> None:
+        row = self.ended.document["data"]["queues"][0]
+        assert (row["whole"], row["unproven"], row["deleted"] > 10) == (True, 0, True), row
 
     def ships_nothing(self, _: str) -> None:
         self.pair.done("london", self.pair.network("london"), "stop()")

@@ -7,6 +7,7 @@ from dr_ctl.core.document import key
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.jolokia.client import Read
+from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.checks import not_compared
 from dr_ctl.topologies.brokersync.parity import DEEP
@@ -15,6 +16,7 @@ from dr_ctl.topologies.brokersync.reading import Access, Observer
 from dr_ctl.topologies.brokersync.sync.queue import SHOWN
 from dr_ctl.topologies.brokersync.view import AGENT, BrokerView
 from dr_ctl.topologies.classic import ids
+from dr_ctl.topologies.classic.beans import COUNT, Count
 from dr_ctl.topologies.classic.ids import Listed
 from dr_ctl.topologies.common.consumed import Consumed
 from dr_ctl.topologies.common.gate import Gate, PairReading, refused
@@ -33,20 +35,20 @@ def listed(access: Access, view: BrokerView, queue: Queue | None, *, tries: int 
     grows = not view.open and not view.prepared
     if queue is None or queue.depth <= DEEP or (listener := access.agents_listener()) is None:
         return ids.listed(access, queue, tries=tries, grows=grows)
-    before = _depth(access, queue)
+    before = _count(access, queue)
     # Noted first: if this process dies meanwhile, the broker's counters prove too little, not too much.
-    access.note(view.start, SHOWN, queue.name, before)
+    access.note(view.start, SHOWN, queue.name, before.depth)
     origins: dict[str, str | None] = {}
     for frame in ids.browsed(listener, queue.name, client=AGENT):
         was = frame.headers.get(BEFORE)
         origins[frame.headers["message-id"]] = was.removeprefix("/queue/") if was is not None else None
-    access.note(view.start, SHOWN, queue.name, len(origins) - before)
-    return ids.whole(access.site, queue.name, origins, before, _depth(access, queue), grows=grows)
+    access.note(view.start, SHOWN, queue.name, len(origins) - before.depth)
+    return ids.whole(access.site, queue.name, origins, before, _count(access, queue), grows=grows)
 
 
-def _depth(access: Access, queue: Queue) -> int:
-    answer = access.reader().look([Read(queue.bean, ("QueueSize",))])[0]
-    return ids.depth_of(answer.value())
+def _count(access: Access, queue: Queue) -> Count:
+    answer = access.reader().look([Read(queue.bean, COUNT)])[0]
+    return Count.of(Fields(queue.name, answer.value()))
 
 
 @dataclass(slots=True)

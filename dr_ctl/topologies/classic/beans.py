@@ -1,16 +1,33 @@
 """The names of a Classic broker's management beans. Their parts are encoded and lose letters: a true name is read from
 the bean, never taken out of the bean's."""
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Self
 
 from dr_ctl.jolokia.client import NOBODY
-from dr_ctl.jolokia.values import RUNTIME, parts
+from dr_ctl.jolokia.values import RUNTIME, Fields, parts
 
 __all__ = ("NOBODY", "RUNTIME", "parts")
 
 DOMAIN: Final = "org.apache.activemq"
 ANY_BROKER: Final = f"{DOMAIN}:type=Broker,brokerName=*"
 _ENCODED: Final = {":": "_", ",": "_", "'": "_", '"': "_", "?": "&qe;", "=": "&amp;", "*": "&ast;"}
+
+
+# In this order: what comes between the two is counted twice, and makes a listing too short, never whole.
+COUNT: Final = ("EnqueueCount", "QueueSize")
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The depth of a queue, and how many messages came since its broker's start."""
+
+    depth: int
+    came: int
+
+    @classmethod
+    def of(cls, fields: Fields) -> Self:
+        return cls(fields.number("QueueSize"), fields.number("EnqueueCount"))
 
 
 def part(name: str) -> str:

@@ -14,9 +14,11 @@ from dr_ctl.core.system import growing_s
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.jolokia.client import Ask, Listing, Read
 from dr_ctl.jolokia.http import BadValue
+from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.address import Refused
 from dr_ctl.stomp_io.client import Connection, Frame, probe
 from dr_ctl.topologies.classic.access import Access
+from dr_ctl.topologies.classic.beans import COUNT, Count
 from dr_ctl.topologies.classic.broker import OWN_CLIENT, ClassicBroker
 from dr_ctl.topologies.classic.operations import MESSAGE_ID, MOVE_MATCHING, REMOVE_MATCHING, by_ids
 from dr_ctl.topologies.common.access import StompAccount
@@ -112,8 +114,8 @@ def listed(access: Access[Any], queue: Queue | None, *, tries: int = 1, grows: b
     hides nothing of what lay there before.
 
     A broker ends a listing silently where its policy says so (400 by default), leaves out a message that is on its way
-    to a consumer, and hides what a client has acknowledged in a transaction that is not committed. A listing that is
-    not as long as the queue is deep, before it and after it, is refused: messages left out would look consumed. Raises
+    to a consumer, and hides what a client has acknowledged in a transaction that is not committed. A listing that does
+    not show as many as lay there before it and came meanwhile is refused: messages left out would look consumed. Raises
     `BrokerError`."""
     if queue is None:
         return Listed(Whole("", frozenset(), before=0, after=0), {})
@@ -132,13 +134,14 @@ def shown(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
 
 
 def whole(
-    site: str, name: str, origins: Mapping[str, str | None], before: int, after: int, *, grows: bool = False
+    site: str, name: str, origins: Mapping[str, str | None], before: Count, after: Count, *, grows: bool = False
 ) -> Listed:
     """Believe a listing; raises `NotWhole` where messages were left out."""
-    if grows and before <= len(origins) <= after:
-        before = after = len(origins)
+    came = after.came - before.came
+    if grows and before.depth <= len(origins) <= after.depth:
+        came = len(origins) - before.depth
     try:
-        return Listed(Whole(name, frozenset(origins), before, after), origins)
+        return Listed(Whole(name, frozenset(origins), before.depth, after.depth, came=came), origins)
     except NotWhole as error:
         raise NotWhole(
             f"{site}: {error}: its broker's policy limits what a listing shows, a client works there, or a transaction "
@@ -148,18 +151,15 @@ def whole(
         ) from error
 
 
-def _asked(access: Access[Any], queue: Queue) -> tuple[dict[str, str | None], int, int]:
-    """The messages of a listing, and the queue's depth before and after it."""
-    size = Read(queue.bean, ("QueueSize",))
+def _asked(access: Access[Any], queue: Queue) -> tuple[dict[str, str | None], Count, Count]:
+    """The messages of a listing, and the queue's count before and after it."""
+    size = Read(queue.bean, COUNT)
     before, rows, after = access.reader().look([size, Ask(queue.bean, Listing.BROWSE_ALL), size], timeout_s=BROWSE_S)
     messages = rows.value()
     if not isinstance(messages, list):
         raise BadValue(f"{access.site}: a listing of {queue.name} gave no messages")
-    return {_id(access, row): _origin(row) for row in messages}, depth_of(before.value()), depth_of(after.value())
-
-
-def depth_of(value: Mapping[str, Any]) -> int:
-    return int(value["QueueSize"])
+    first, last = (Count.of(Fields(queue.name, answer.value())) for answer in (before, after))
+    return {_id(access, row): _origin(row) for row in messages}, first, last
 
 
 def _origin(row: Mapping[str, Any]) -> str | None:

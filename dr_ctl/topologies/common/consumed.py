@@ -19,7 +19,9 @@ class Whole:
     """The ids of a queue in a listing that shows every message. Raises `NotWhole` where the listing does not.
 
     `hidden` counts messages that no listing of this kind of broker shows (in delivery, in a prepared transaction);
-    `before` and `after` are the queue's depths, read around the listing.
+    `before` and `after` are the queue's depths, read around the listing. `came` counts messages that were put in
+    between the two, where the broker counts them: a listing that shows as many as lay there before and came since
+    shows each of them, whatever has left since it was shown.
     """
 
     queue: str
@@ -27,10 +29,15 @@ class Whole:
     before: int
     after: int
     hidden: int = 0
+    came: int | None = None
 
     def __post_init__(self) -> None:
         shown = len(self.ids) + self.hidden
-        if not self.before == shown == self.after:
+        if self.came is None:
+            is_whole = self.before == shown == self.after
+        else:
+            is_whole = self.came >= 0 and shown == self.before + self.came
+        if not is_whole:
             depth = f"{self.before}" if self.before == self.after else f"{self.before}, then {self.after},"
             raise NotWhole(f"{self.queue} holds {depth} message(s), and a listing shows {shown} of them")
 

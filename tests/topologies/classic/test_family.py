@@ -12,6 +12,7 @@ import pytest
 from dr_ctl.jolokia.client import Answer, MayCall
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, PolicyRefused
 from dr_ctl.topologies.classic import beans, ids, reading, statistics
+from dr_ctl.topologies.classic.beans import Count
 from dr_ctl.topologies.classic.operations import CLOSES, EVERY, PAUSES, by_ids
 from dr_ctl.topologies.common.consumed import NotWhole
 from dr_ctl_lab.twin.frames import Frame
@@ -106,7 +107,7 @@ class Listings:
     def look(self, asked: Sequence[Any], *, timeout_s: float) -> list[Any]:
         assert (len(asked), timeout_s) == (3, ids.BROWSE_S)
         shown = self._shown.pop(0)
-        size = SimpleNamespace(value=lambda: {"QueueSize": self._size})
+        size = SimpleNamespace(value=lambda: {"QueueSize": self._size, "EnqueueCount": 9})
         rows = SimpleNamespace(value=lambda: [{"JMSMessageID": ident} for ident in shown])
         return [size, rows, size]
 
@@ -135,7 +136,7 @@ def test_of_a_queue_that_nobody_works_on_one_listing_tells(shown: str) -> None:
 
 def test_what_comes_to_a_queue_that_nobody_takes_from_hides_nothing() -> None:
     found = {"a": None, "b": None, "c": None}
-    assert ids.whole("london", "orders.in", found, 2, 4, grows=True).whole.ids == {"a", "b", "c"}
-    for before, after in ((4, 4), (2, 2)):
+    assert ids.whole("london", "orders.in", found, Count(2, 9), Count(4, 11), grows=True).whole.ids == {"a", "b", "c"}
+    for count in (Count(4, 9), Count(2, 9)):
         with pytest.raises(NotWhole):
-            ids.whole("london", "orders.in", found, before, after, grows=True)
+            ids.whole("london", "orders.in", found, count, count, grows=True)

@@ -13,20 +13,19 @@ from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame
 from dr_ctl.topologies.brokersync.reading import Access
-from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, Count, Glance, Listed, Opened, There, counters
+from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, Glance, Listed, Opened, There, counters
 from dr_ctl.topologies.brokersync.view import AGENT
 from dr_ctl.topologies.classic import beans
+from dr_ctl.topologies.classic.beans import COUNT, Count
 from dr_ctl.topologies.classic.ids import browse, connected
 from dr_ctl.topologies.classic.operations import REMOVE_MATCHING, by_ids
 from dr_ctl.topologies.classic.reading import find_broker, open_listeners, opened
 from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Whole
 
 LOOK_S: Final = 3.0
-COUNT: Final = ("QueueSize", "EnqueueCount", "DequeueCount")
 TRIES: Final = 5
 IDLE_S: Final = 2.0
 """A session of the agent's is used for many browses, and no longer than so after the last one."""
-BUSY: Final = "messages came or left while it was listed"
 CONSUMED: Final = "/topic/ActiveMQ.Advisory.MessageConsumed.Queue."
 ORIGINAL_ID: Final = "orignalMessageId"  # misspelt by the broker
 # The broker does this anyway; without the header it builds a translator for every announcement, at four times the cost,
@@ -85,27 +84,32 @@ class End:
     def count(self, queue: str) -> Count | None:
         """Count what lies in a queue; returns None where there is no such queue yet."""
         (answer,) = self.reader().look([Read(beans.queue(self.broker, beans.part(queue)), COUNT)])
-        return None if isinstance(answer.error, NoSuchBean) else _count(Fields(queue, answer.value()))
+        return None if isinstance(answer.error, NoSuchBean) else Count.of(Fields(queue, answer.value()))
 
     def listed(self, queue: str, before: Count | None) -> Listed:
-        """Browse until nothing can have been left out, a few times. `before` was read just before; None asks for it. A
-        queue that was read as empty is not browsed. Raises `BrokerError` where a browse does not come to its end."""
-        shown, ids_seen, why_not = 0, frozenset[str](), ""
-        before = before or self.count(queue)
-        for _ in range(TRIES):
-            if before is None or not before.depth:
-                return Listed(frozenset(), Whole(queue, frozenset(), 0, 0), shown)
-            ids = self._browsed(queue)
-            ids_seen, shown = frozenset(ids), shown + len(ids)
-            after = self.count(queue)
-            try:
-                if before == after:
-                    return Listed(ids_seen, Whole(queue, ids_seen, before.depth, after.depth), shown)
-                why_not = f"{queue}: {BUSY}"
-            except NotWhole as error:
-                why_not = str(error)
-            before = after
-        return Listed(ids_seen, None, shown, why_not)
+        """Browse until nothing can have been left out, a few times: what one browse was too early or too late for, the
+        others may show. `before` was read just before; None asks for it. A queue that was read as empty is not browsed.
+        Raises `BrokerError` where a browse does not come to its end."""
+        browses: list[tuple[Count, frozenset[str]]] = []
+        shown, why_not = 0, ""
+        now = before or self.count(queue)
+        while now is not None and now.depth:
+            if len(browses) == TRIES:
+                return Listed(browses[-1][1], None, shown, why_not)
+            browsed = self._browsed(queue)
+            browses.append((now, frozenset(browsed)))
+            shown += len(browsed)
+            if (now := self.count(queue)) is None:
+                break
+            ids = frozenset[str]()
+            for first, more in reversed(browses):
+                ids |= more
+                try:
+                    whole = Whole(queue, ids, first.depth, now.depth, came=now.came - first.came)
+                    return Listed(ids, whole, shown)
+                except NotWhole as error:
+                    why_not = str(error)
+        return Listed(frozenset(), Whole(queue, frozenset(), 0, 0), shown)
 
     def unshipped(self, queue: str, before: Count | None) -> Listed:
         """What holds the queue's copies until they are shipped. Those that a waiting site did not ship when it served
@@ -154,7 +158,7 @@ class Primary(End):
         asked = [
             Read(beans.broker(self.broker), ("BrokerId",)),
             Read(beans.connector(self.broker), ("Started",)),
-            Read(beans.queue(self.broker), (*COUNTERS, *COUNT[:2])),
+            Read(beans.queue(self.broker), (*COUNTERS, *COUNT)),
         ]
         itself, connectors, queues = self.reader().look(asked, timeout_s=LOOK_S)
         # Use the true names of queues: names inside bean names are encoded.
@@ -164,7 +168,7 @@ class Primary(End):
             Fields(self.site, itself.value()).text("BrokerId"),
             bool(opened(connectors, self._settings.clients)),
             {name: counters(row) for name, row in copied.items()},
-            {name: _count(rows[self.copy(name)]) for name in copied},
+            {name: Count.of(rows[self.copy(name)]) for name in copied},
         )
 
     def listen(self, queues: Sequence[str]) -> Sequence[str]:
@@ -231,7 +235,7 @@ class Standby(End):
     def counts(self) -> There:
         """Count what lies in all queues."""
         (queues,) = self.reader().look([Read(beans.queue(self.broker), ("Name", *COUNT))], timeout_s=LOOK_S)
-        rows = {row.text("Name"): _count(row) for _, row in queues.beans()}
+        rows = {row.text("Name"): Count.of(row) for _, row in queues.beans()}
         return There(rows, {name: rows[self.copy(name)] for name in rows if self.copy(name) in rows})
 
     def remove(self, queue: str, gone: Consumed) -> int:
@@ -242,8 +246,3 @@ class Standby(End):
         change = Change(beans.queue(self.broker, beans.part(queue)), REMOVE_MATCHING, (by_ids(sorted(gone.ids)),))
         (answer,) = Changer(self._opened()).change([change], timeout_s=REMOVE_S)
         return 0 if isinstance(answer.error, NoSuchBean) else int(answer.value())
-
-
-def _count(fields: Fields) -> Count:
-    depth, came, left = (fields.number(attribute) for attribute in COUNT)
-    return Count(depth, came, left)

@@ -12,6 +12,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.classic.beans import Count
 from dr_ctl.topologies.common.consumed import Announced, Consumed, Covered, Evidence, Whole, Word
 from dr_ctl.topologies.topology import QueueProgress
 
@@ -186,15 +187,6 @@ RAISE: Final = "compared again soon; where it always is so, raise maxBrowsePageS
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
-    """The depth of a queue, and how many messages came and left since its broker's start."""
-
-    depth: int
-    came: int
-    left: int
-
-
-@dataclass(frozen=True, slots=True)
 class Glance:
     """A look at the serving broker: its start, whether a client's listener is open, and by the name of each copied
     queue its counters, and the count of its copies that are not shipped yet."""
@@ -228,7 +220,7 @@ class Opened(BrokerError):
     """The waiting site lets clients in: which of both sites serves cannot be told, so nothing is deleted there."""
 
 
-NOTHING: Final = Count(0, 0, 0)
+NOTHING: Final = Count(0, 0)
 
 
 @dataclass(frozen=True, slots=True)

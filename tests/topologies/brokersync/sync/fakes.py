@@ -121,7 +121,7 @@ class FakePrimary:
             sites.start,
             sites.is_open,
             {Q: Counters(sites.dequeued, 0, sites.dispatched, 0)},
-            {Q: Count(len(sites.on_their_way), 0, 0)},
+            {Q: Count(len(sites.on_their_way), 0)},
         )
 
     def listen(self, queues: Sequence[str]) -> Sequence[str]:
@@ -178,7 +178,7 @@ class FakeStandby:
 
     def counts(self) -> There:
         self._ask()
-        return There({Q: Count(len(self.sites.copies), 0, 0)}, {Q: Count(len(self.sites.not_shipped_back), 0, 0)})
+        return There({Q: Count(len(self.sites.copies), 0)}, {Q: Count(len(self.sites.not_shipped_back), 0)})
 
     def remove(self, queue: str, consumed: Consumed) -> int:
         self._ask()

@@ -328,11 +328,11 @@ class Many:
         self.looks += 1
         consumed = Counters(1, 0, 1, 0)
         return Glance(
-            "first", True, dict.fromkeys(self.names, consumed), dict.fromkeys(self.names, Count(0, 2, 2)),
+            "first", True, dict.fromkeys(self.names, consumed), dict.fromkeys(self.names, Count(0, 2)),
         )  # fmt: skip
 
     def counts(self) -> There:
-        return There(dict.fromkeys(self.names, Count(2, 2, 0)), {})
+        return There(dict.fromkeys(self.names, Count(2, 2)), {})
 
     def listed(self, queue: str, before: Count | None) -> Listed:
         """A listing takes its time."""
