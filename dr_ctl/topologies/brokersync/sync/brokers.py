@@ -8,7 +8,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError, TimedOut, UsageError
 from dr_ctl.core.system import growing_s
-from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Way
+from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Search, Way
 from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame
@@ -86,10 +86,11 @@ class End:
         (answer,) = self.reader().look([Read(beans.queue(self.broker, beans.part(queue)), COUNT)])
         return None if isinstance(answer.error, NoSuchBean) else Count.of(Fields(queue, answer.value()))
 
-    def listed(self, queue: str, before: Count | None) -> Listed:
+    def listed(self, queue: str, before: Count | None, *, grows: bool = False) -> Listed:
         """Browse until nothing can have been left out, a few times: what one browse was too early or too late for, the
         others may show. `before` was read just before; None asks for it. A queue that was read as empty is not browsed.
-        Raises `BrokerError` where a browse does not come to its end."""
+        What comes to a queue that only `grows` hides nothing of what lay there before. Raises `BrokerError` where a
+        browse does not come to its end."""
         browses: list[tuple[Count, frozenset[str]]] = []
         shown, why_not = 0, ""
         now = before or self.count(queue)
@@ -105,7 +106,9 @@ class End:
             for first, more in reversed(browses):
                 ids |= more
                 try:
-                    whole = Whole(queue, ids, first.depth, now.depth, came=now.came - first.came)
+                    only_grew = grows and first.depth <= len(ids) <= now.depth
+                    came = len(ids) - first.depth if only_grew else now.came - first.came
+                    whole = Whole(queue, ids, first.depth, now.depth, came=came)
                     return Listed(ids, whole, shown)
                 except NotWhole as error:
                     why_not = str(error)
@@ -234,9 +237,11 @@ class Standby(End):
 
     def counts(self) -> There:
         """Count what lies in all queues."""
-        (queues,) = self.reader().look([Read(beans.queue(self.broker), ("Name", *COUNT))], timeout_s=LOOK_S)
+        asked = [Read(beans.queue(self.broker), ("Name", *COUNT)), Search(beans.all_transactions(self.broker))]
+        queues, prepared = self.reader().look(asked, timeout_s=LOOK_S)
         rows = {row.text("Name"): Count.of(row) for _, row in queues.beans()}
-        return There(rows, {name: rows[self.copy(name)] for name in rows if self.copy(name) in rows})
+        unshipped = {name: rows[self.copy(name)] for name in rows if self.copy(name) in rows}
+        return There(rows, unshipped, bool(prepared.value()))
 
     def remove(self, queue: str, gone: Consumed) -> int:
         """Delete these copies; returns how many of them were there. Looks at the clients' listeners just before: raises

@@ -380,7 +380,7 @@ def compared(primary: Primary, standby: Standby, queue: str, before: Glance, pee
     as it was read in that order."""
     way = primary.unshipped(queue, before.to_ship.get(queue, NOTHING))
     own = standby.unshipped(queue, peer.unshipped.get(queue, NOTHING))
-    copied = standby.listed(queue, peer.copies.get(queue, NOTHING) if not way.ids else None)
+    copied = standby.listed(queue, peer.copies.get(queue, NOTHING) if not way.ids else None, grows=not peer.prepared)
     copies = (way.ids | copied.ids) - own.ids
     view = primary.listed(queue, None) if copies else None
     cut = [listed.why_not for listed in (way, own, copied, view) if listed is not None and listed.whole is None]

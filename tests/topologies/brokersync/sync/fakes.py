@@ -192,8 +192,9 @@ class FakeStandby:
         self.sites.copies = [each for each in self.sites.copies if each not in consumed.ids]
         return before - len(self.sites.copies)
 
-    def listed(self, queue: str, before: Count | None) -> Listed:
+    def listed(self, queue: str, before: Count | None, *, grows: bool) -> Listed:
         self._ask()
+        assert grows
         return self.sites.snapshot(self.sites.copies[: self.sites.page], len(self.sites.copies))
 
     def unshipped(self, queue: str, before: Count | None) -> Listed:

@@ -234,12 +234,12 @@ def test_what_happens_meanwhile_is_seen(sites: Sites, method: str, consumed: int
     standby: Any = agent.pair._standby
     before = getattr(standby, method)
 
-    def meanwhile(*asked: Any) -> Any:
-        told = before(*asked) if shown else None
+    def meanwhile(*asked: Any, **more: bool) -> Any:
+        told = before(*asked, **more) if shown else None
         sites.standby_open = not shown
         if shown and sites.held == sites.copies:
             sites.purge(30)
-        return told or before(*asked)
+        return told or before(*asked, **more)
 
     setattr(standby, method, meanwhile)
     agent.run(30.0 if shown else 5.0)
@@ -334,7 +334,7 @@ class Many:
     def counts(self) -> There:
         return There(dict.fromkeys(self.names, Count(2, 2)), {})
 
-    def listed(self, queue: str, before: Count | None) -> Listed:
+    def listed(self, queue: str, before: Count | None, *, grows: bool = False) -> Listed:
         """A listing takes its time."""
         self.listings += 1
         self.clock.at += 0.01
