@@ -16,13 +16,15 @@ from dr_ctl.application.standing import of_agent
 from dr_ctl.application.verdicts import Assessment
 from dr_ctl.core.errors import StartingOrEnding
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
+from dr_ctl.core.model import ExitCode, Finding, Role, some
 from dr_ctl.engine.debts import Debt, DebtKind, lost_alone
-from dr_ctl.engine.operations import FAILOVER, FENCE, UNFENCE
+from dr_ctl.engine.operations import FAILOVER, UNFENCE
 from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.planner import against_fences
 from dr_ctl.engine.roles import (
     both_open,
     is_split,
+    no_fence,
     renamed_sites,
     role_text,
     roles_text,
@@ -145,15 +147,11 @@ def serving_problems(assessment: Assessment) -> Iterator[Finding]:
         yield from lost_site.lost_pairs(snapshot)
         yield from lost_site.without_rights(snapshot)
     if any(len(unit.open_at) > 1 for unit in snapshot.units) and not {*lost} & {*serving}:
-        sites = snapshot.roles if run is None else ()  # beside an open run a fence is judged by itself
-        against = [
-            [finding for finding in assessment.verdict(FENCE, site).findings if finding.severity is Severity.ERROR]
-            for site in sites
-        ]
-        refused = against and all(against)
+        # Beside an open run a fence is judged by itself.
+        against = against_fences(assessment.opened.topology.recipe, snapshot) if run is None else []
         fenced = lost_site.behind_rights(snapshot)
-        if refused:
-            yield found("DR-ROLE-001.fence_refused", roles=roles_text(snapshot))
+        if against and all(against):
+            yield no_fence(snapshot)
         elif fenced is not None and lost_site.serves_no_role(snapshot, fenced):
             yield found("DR-ROLE-022", site=fenced)
         else:

@@ -6,6 +6,7 @@ observation decides which steps are left.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 from dr_ctl.core.findings import found
@@ -16,6 +17,8 @@ from dr_ctl.engine.journal import RunState
 from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Goal, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import LossExposure, Move, Observation, Recipe
 from dr_ctl.engine.roles import (
+    both_open,
+    no_fence,
     not_there,
     open_again,
     other,
@@ -67,8 +70,10 @@ def plan(
     source = source_of(asked, ask, past, cut_off=cuts_off, again=source_reopened, parts=recipe.moves_parts)
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
-        others = recipe.why_not(snapshot, Move(ask, other(snapshot, ask.target), recipe.baseline(snapshot)))
-        return Refusal((source, *(finding for finding in others if finding.severity is Severity.ERROR)))
+        others = _errors(recipe, snapshot, ask)
+        if source == both_open(asked) and all(against := against_fences(recipe, snapshot)):
+            source, others = no_fence(asked), [*dict.fromkeys([*chain(*against), *others])]
+        return Refusal((source, *others))
     move = Move(
         ask,
         source,
@@ -114,6 +119,16 @@ def plan(
     is_opened = source_reopened or already_failed_over or (past is not None and whole_at(asked, ask.target))
     refused = exposure.too_high(ask) if exposure is not None and not is_opened else None
     return decided if refused is None else Refusal((refused, *findings), ExitCode.LOSS_REFUSED, decided)
+
+
+def _errors(recipe: Recipe[O], snapshot: O, ask: Ask) -> list[Finding]:
+    against = recipe.why_not(snapshot, Move(ask, other(snapshot, ask.target), recipe.baseline(snapshot)))
+    return [finding for finding in against if finding.severity is Severity.ERROR]
+
+
+def against_fences(recipe: Recipe[O], snapshot: O) -> list[list[Finding]]:
+    """What refuses a fence of each site."""
+    return [_errors(recipe, snapshot, Ask(operations.FENCE, site)) for site in snapshot.roles]
 
 
 def _basis(runbook: Runbook, recipe: Recipe[O], snapshot: O) -> Mapping[str, Json]:

@@ -197,6 +197,11 @@ def both_open(snapshot: Observation) -> Finding:
     return found("DR-ROLE-001", roles=roles_text(snapshot))
 
 
+def no_fence(snapshot: Observation) -> Finding:
+    """Say that clients work at both sites, of which neither can be fenced."""
+    return found("DR-ROLE-001.fence_refused", roles=roles_text(snapshot))
+
+
 def unexpected(snapshot: Observation, ask: Ask) -> Finding | None:
     """Say that the site that was expected to serve does not, or not alone."""
     serving = sites_serving(snapshot)

@@ -237,8 +237,8 @@ class Standby(End):
 
     def counts(self) -> There:
         """Count what lies in all queues."""
-        asked = [Read(beans.queue(self.broker), ("Name", *COUNT)), Search(beans.all_transactions(self.broker))]
-        queues, prepared = self.reader().look(asked, timeout_s=LOOK_S)
+        counting, hiding = Read(beans.queue(self.broker), ("Name", *COUNT)), Search(beans.all_transactions(self.broker))
+        queues, prepared = self.reader().look([counting, hiding], timeout_s=LOOK_S)
         rows = {row.text("Name"): Count.of(row) for _, row in queues.beans()}
         unshipped = {name: rows[self.copy(name)] for name in rows if self.copy(name) in rows}
         return There(rows, unshipped, bool(prepared.value()))

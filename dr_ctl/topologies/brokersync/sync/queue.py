@@ -199,8 +199,8 @@ class Glance:
 
 @dataclass(frozen=True, slots=True)
 class There:
-    """Counts at the waiting broker, by the name of a queue: its copies, and what it did not ship when it served; whether
-    its store holds a prepared transaction, which hides messages from a browse."""
+    """Counts at the waiting broker, by the name of a queue: its copies, and what it did not ship when it served;
+    whether its store holds a prepared transaction, which hides messages from a browse."""
 
     copies: Mapping[str, Count]
     unshipped: Mapping[str, Count]
