@@ -55,10 +55,14 @@ def whole(stage: Stage, site: str, operator: Operator, *, serving: str, node: st
     until(lambda: ready(operator), why="nothing stands against a move")
 
 
+def brought(operator: Operator, target: str) -> bool:
+    return ready(operator) and operator.run("swapover", "--to", target, "--yes").code == 0
+
+
 def ready(operator: Operator) -> bool:
-    """The word is given for what the agent finds once it has compared both sites, and again for what it doubts since,
-    as counters of a busy machine are read late; what moves between two readings may hide from a verdict what it has not
-    removed yet."""
+    """The word is given for what the agent finds once it has compared both sites, and again for what it doubts since:
+    the counters of a busy machine are read while acknowledgements are written. What moves between two readings may hide
+    from a verdict what it has not removed yet."""
     told = operator.run("validate", "--for", "swapover")
     if "DR-AGENT-007" in told.ids:
         operator.run("sync", "--go-on")
@@ -106,8 +110,7 @@ def test_a_node_dies_in_the_middle_of_a_step_of_a_move(stage: Stage, operator: O
             ends.append(moved(stage, operator, step, site, places[1], node))
             more(traffic)
             whole(stage, site, operator, serving=ends[-1].document["data"]["pairs"][0]["serving"], node=node)
-            again = operator.run("swapover", "--to", places[1], "--yes")
-            assert again.code == 0, again.told
+            until(lambda: brought(operator, places[1]), why=f"{places[1]} serves")
             places.reverse()
         more(traffic)
         verdict = traffic.stop(drain_s=60)
