@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from dr_ctl.core.model import ExitCode
+from dr_ctl.core.notation import seconds
 from dr_ctl.settings.parts import HttpAddress, Names, Part, Seconds, Secret, StompAddress, Workload, listed
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
@@ -117,7 +118,12 @@ class Drain(Part):
     timeout: Seconds = Field(default="1m", validate_default=True, description="how long a drain may take")
     poll: Seconds = Field(default="20ms", validate_default=True, description="interval between two readings")
     stable: int = Field(default=3, ge=1, description="how many readings in a row must agree")
-    stall: Seconds = Field(default="20s", validate_default=True, description="how long nothing may move")
+    stall: Seconds = Field(
+        default="20s",
+        validate_default=True,
+        description="how long nothing may move; a reinstatement, which moves as long as something comes, has no other "
+        "limit, so it may be longer than `timeout`",
+    )
 
 
 SCHEMES: Final = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "hdfs": "HadoopFileSystem"}
@@ -194,6 +200,13 @@ class HistorySettings(Part):
         validate_default=True,
         description="how long samples are kept, counted in days with samples of a site",
     )
+
+    @field_validator("outflow")
+    @classmethod
+    def _in_between(cls, outflow: float, info: ValidationInfo) -> float:
+        if outflow > max(info.data.get("every", outflow), seconds(cls.model_fields["outflow"].default)):
+            raise ValueError("is longer than every, between whose readings it is to read: lower it, or raise every")
+        return outflow
 
 
 class SparkSettings(Part):

@@ -50,6 +50,7 @@ NO_PLACE = {
     "s3://bucket/h?endpoint=a": "endpoint is none of endpoint_override, region, scheme",
 }
 BROKER, BESIDE = "sites.london.brokers.orders-1", "stands beside `nodes`: each node has its own"
+TOO_SLOW = "is longer than every, between whose readings it is to read: lower it, or raise every"
 TOO_FEW = "has fewer than two: a single one is the broker's own `jolokia` and `stomp`"
 CONTROL = 'unacceptable character #x0001: special characters are not allowed\n  in "<unicode string>", position 6'
 
@@ -279,6 +280,7 @@ def test_a_command_that_is_told_of_ends_needs_no_quotes_around_on(tmp_path: Path
         (swap("stable: 3", "stable: 0"), "dr-ctl.yaml:29:42: drain.stable: should be greater than or equal to 1"),
         *((swap("path: history", f"path: '{each}'"), f"dr-ctl.yaml:30:17: history.path: {why}")
           for each, why in NO_PLACE.items()),
+        (swap("path: history", "path: history, outflow: 6s"), f"dr-ctl.yaml:30:35: history.outflow: {TOO_SLOW}"),
         (swap("stable: 3", "stable: 3.0"), "dr-ctl.yaml:29:42: drain.stable: should be a valid integer"),
         (swap("messages: 0", "messages: -1"),
          "dr-ctl.yaml:26:20: objectives.loss.messages: should be greater than or equal to 0"),
