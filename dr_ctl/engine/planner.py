@@ -18,6 +18,7 @@ from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Goal, Plan, Pl
 from dr_ctl.engine.ports import LossExposure, Move, Observation, Recipe
 from dr_ctl.engine.roles import (
     both_open,
+    lives_beside,
     no_fence,
     not_there,
     open_again,
@@ -83,7 +84,8 @@ def plan(
     )
     if past is None and not anew and (held_already := _already_there(recipe, snapshot, move)) is not None:
         return held_already
-    findings = [*(takeover_risks(asked, ask) if loses else ()), *recipe.why_not(snapshot, move)]
+    of_lost = (*lives_beside(asked, ask), *takeover_risks(asked, ask)) if loses else ()
+    findings = [*of_lost, *recipe.why_not(snapshot, move)]
     if source_reopened:
         # Findings cannot stop a move that is already made, and the second site must be closed.
         findings = [replace(finding, severity=_milder(finding)) for finding in findings]
@@ -156,7 +158,8 @@ def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere |
     ]
     are_all = all(move.ask.includes(unit.name) for unit in snapshot.units)
     serves = f"{target} serves{'' if are_all else f' {some(move.ask.units or ())}'}"
-    return AlreadyThere(f"{serves} already; nothing was changed", tuple(findings))
+    beside = lives_beside(snapshot, move.ask) if operation == operations.FAILOVER else ()
+    return AlreadyThere(f"{serves} already; nothing was changed", (*beside, *findings))
 
 
 def _moved(snapshot: Observation, move: Move) -> bool:

@@ -307,9 +307,22 @@ def alive(snapshot: Observation, ask: Ask, *, under_way: bool = False, cut_off: 
     """Say that the site to leave lives: a failover beside it would open a second one. `under_way`: the failover is
     open, and nothing moves before it has ended. `cut_off`: a hook is to end what shows that a silent one lives."""
     lost = other(snapshot, ask.target)
-    role = snapshot.roles[lost]
-    if snapshot.roles[ask.target] is Role.SERVING and role is not Role.SERVING:
+    if snapshot.roles[ask.target] is Role.SERVING and snapshot.roles[lost] is not Role.SERVING:
         return None
+    return _lives(snapshot, ask, under_way=under_way, cut_off=cut_off)
+
+
+def lives_beside(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
+    """Warn that the site to leave lives, and may serve, beside a target that serves already."""
+    if snapshot.roles[ask.target] is not Role.SERVING:
+        return ()
+    lives = _lives(snapshot, ask, under_way=False, cut_off=False)
+    return () if lives is None else (replace(lives, severity=Severity.WARNING),)
+
+
+def _lives(snapshot: Observation, ask: Ask, *, under_way: bool, cut_off: bool) -> Finding | None:
+    lost = other(snapshot, ask.target)
+    role = snapshot.roles[lost]
     first = "`dr-ctl status` says what ends the open failover; then: " if under_way else ""
     if role is Role.SERVING:
         if silent := [unit.name for unit in snapshot.units if lost not in (*unit.open_at, *unit.closed_at)]:
