@@ -515,7 +515,7 @@ def heard(scene: Scene, count: int) -> list[tuple[str, str]]:
 def arrived(scene: Scene, count: int) -> frozenset[str]:
     """So many copies: their ids."""
     until(lambda: scene.lying() == count)
-    listed = scene.standby.listed(Q, scene.standby.counts().copies[Q])
+    listed = scene.standby.listed(Q, scene.standby.counts().copies[Q], grows=True)
     assert listed.whole is not None
     assert len(listed.ids) == count
     return listed.ids
@@ -598,7 +598,7 @@ def test_deletion_is_by_id_and_says_how_many_were_there(scene: Scene) -> None:
     assert scene.standby.remove(Q, of(*copies[:2], "ID:no-such-1:1:1:1:1")) == 2
     assert [scene.standby.remove(queue, of(*copies[:2])) for queue in (Q, "no.such.queue")] == [0, 0]
 
-    assert sorted(scene.standby.listed(Q, scene.standby.counts().copies[Q]).ids) == copies[2:]
+    assert sorted(scene.standby.listed(Q, scene.standby.counts().copies[Q], grows=True).ids) == copies[2:]
 
 
 def test_the_depths_of_both_sites_are_told(scene: Scene) -> None:
