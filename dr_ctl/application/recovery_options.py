@@ -86,6 +86,8 @@ def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | No
         return None
     if refused_onward(past, snapshot):
         return found("DR-RUN-005.given_up", target=target, role=role.value, run=run)
+    if not past.activation and role is Role.SERVING:
+        return found("DR-RUN-005.opened", target=target, source=past.plan.source)
     return found("DR-RUN-005", target=target, role=role.value)
 
 
