@@ -496,22 +496,6 @@ def test_no_batch_is_larger_than_a_call_may_be() -> None:
     assert sizes == [LARGEST, LARGEST, 1]
 
 
-def test_what_has_not_arrived_is_tried_again_later() -> None:
-    waiting = Waiting()
-    waits(waiting, 10)
-    batch = waiting.due(0.0)
-    assert batch is not None
-
-    waiting.answered(batch, 7, now=0.0)
-
-    assert (len(waiting), waiting.deleted) == (3, 7)
-    assert waiting.due(0.1) is None
-    again = waiting.due(1.0)
-    assert again is not None
-    waiting.answered(again, 3, now=1.0)
-    assert (len(waiting), waiting.deleted, waiting.held) == (0, 10, 0)
-
-
 def test_what_never_arrives_asks_for_a_comparison_and_is_then_counted() -> None:
     waiting, now = Waiting(), 0.0
     waits(waiting, 5)
@@ -546,11 +530,3 @@ def test_every_id_is_deleted_or_waits(steps: list[tuple[int, int]]) -> None:
         if (batch := waiting.due(now)) is not None:
             waiting.answered(batch, removed, now)
     assert waiting.deleted + len(waiting) == added
-
-
-def test_what_an_earlier_start_confirmed_is_not_let_go() -> None:
-    waiting = Waiting()
-    waits(waiting, 3)
-    waiting.of_earlier_start()
-    waits(waiting, 2, 3)
-    assert (waiting.counted, waiting.let_go(), waiting.ids) == (2, 2, ids(3))
