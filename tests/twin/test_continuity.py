@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.system import in_background
-from dr_ctl.topologies.common.view import Peer
+from dr_ctl.topologies.common.view import PeerState
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity import view as plugin
 from dr_ctl.topologies.continuity.tools import PluginTimeouts
@@ -96,7 +96,7 @@ def test_what_deactivates_the_target_again_is_found_and_taken_back_once(
     london, paris = twin.brokers(ContinuityBroker)
     impatient(monkeypatch, PluginTimeouts, watch_s=1.0, watch_at_most_s=3.0)
     if late != "a command":
-        monkeypatch.setattr(plugin, "WAITS_MS", dict.fromkeys(Peer, 1000))
+        monkeypatch.setattr(plugin, "WAITS_MS", dict.fromkeys(PeerState, 1000))
 
     def tell() -> None:
         until(lambda: paris.serves)
@@ -133,12 +133,12 @@ def test_clients_are_out_until_they_are_greeted_and_what_was_held_back_is_delive
     tell = london.service.tell
     silent = "notif-outflow-exhausted"
     monkeypatch.setattr(london.service, "tell", lambda action, **more: action == silent or tell(action, **more))
-    monkeypatch.setitem(plugin.WAITS_MS, Peer.DRAINED, 3000)  # longer than the move itself may take
+    monkeypatch.setitem(plugin.WAITS_MS, PeerState.DRAINED, 3000)  # longer than the move itself may take
 
     data = done(dr_ctl(*TO_PARIS)).document["data"]
 
     page = Path(data["report"]).read_text(encoding="utf-8")
-    assert data["outage_s"] < plugin.WAITS_MS[Peer.DRAINED] / 1000
+    assert data["outage_s"] < plugin.WAITS_MS[PeerState.DRAINED] / 1000
     assert "when paris let them in" in page
     assert "What was held back there is delivered since" in page
 
