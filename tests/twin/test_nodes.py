@@ -17,6 +17,7 @@ from dr_ctl.engine.executor import _Run
 from dr_ctl.engine.plan import Goal, PlannedStep
 from dr_ctl.engine.ports import Outcome, Refused
 from dr_ctl.settings.loader import load
+from dr_ctl.topologies.common.gate import Gate
 from dr_ctl.topologies.common.tools import Sender
 from dr_ctl.topologies.common.topology import PairDriver
 from dr_ctl_lab.played import PlayedTwin
@@ -34,7 +35,7 @@ from dr_ctl_lab.twin.nodes import Layout
 from dr_ctl_lab.twin.parts import Acceptor
 from tests.broker.driving import Ended
 from tests.conftest import Command
-from tests.twin.matrix import ACCEPTED, Death, Died, at_rest, done, edited, put, serving
+from tests.twin.matrix import ACCEPTED, Death, Died, at_rest, done, edited, put, serving, take
 from tests.twin.subject import until
 
 NODES, ALIVE = "DR-NODE-001", "DR-ALIVE-001"
@@ -487,6 +488,27 @@ def test_a_message_that_is_counted_after_the_gate_is_moved_too(
     assert [*begun[-7:]] == ["drain", "verify", "activate", "drain", "verify", "activate", "probe"]
 
 
+@pytest.mark.parametrize("topology", [MIRROR, BROKERSYNC, CONTINUITY])
+def test_a_source_that_is_restarted_behind_the_gate_is_moved_from_no_further(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have let clients in: what the gate had seen is not proven again."""
+    put(twin, "london", Q, 3)
+    verify = Gate.verify
+
+    def verified(gate: Gate[Any], *of: Any) -> Outcome:
+        outcome = verify(gate, *of)
+        twin.kill("london")
+        twin.start("london")
+        return outcome
+
+    monkeypatch.setattr(Gate, "verify", verified)
+    ended = dr_ctl("swapover", "--to", "paris", "--yes")
+
+    assert (ended.code, serving(twin)) == (20, ("london",)), ended.document
+    assert "restarted" in ended.document["summary"]
+
+
 @BOTH_BOOTS
 @pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)])
 @pytest.mark.parametrize(
@@ -526,6 +548,67 @@ def test_an_abort_at_another_node_than_that_of_the_journal_opens_the_source(
     until(lambda: any(host.is_active for host in twin.nodes("london").hosts))
 
     assert (dr_ctl("abort", "--yes").code, serving(twin)) == (0, ("london",))
+
+
+@pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0, boots_open=True)])
+@pytest.mark.parametrize("topology", [MIRROR, BROKERSYNC])
+@pytest.mark.parametrize(
+    ("ways", "served"),
+    [(["resume"], "paris"), (["fence paris", "resume"], "paris"), (["fence paris", "abort"], "london")],
+)
+def test_where_a_takeover_has_opened_the_target_a_run_is_undone_once_that_is_closed(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, ways: list[str], served: str
+) -> None:
+    """With a lasting fence at the target, to go on is refused too, until its listeners are closed."""
+    put(twin, "london", Q, 20)
+    with monkeypatch.context() as dies:
+        Death(2, after=True).strike(dies)
+        with pytest.raises(Died):
+            dr_ctl("swapover", "--to", "paris", "--yes")
+    twin.kill("paris", node="a")
+    until(lambda: any(host.is_active for host in twin.nodes("paris").hosts))
+
+    refused = dr_ctl("abort", "--yes")
+    codes = [dr_ctl(*way.split(), "--yes").code for way in ways]
+
+    assert refused.code == 10
+    assert all(f"`dr-ctl {way}`" in refused.finding("DR-RUN-005")["remedy"] for way in ways), refused.document
+    assert (codes, serving(twin)) in (([0] * len(ways), (served,)), ([10], ()))
+    assert twin.depth(served, Q) == 20
+
+
+@pytest.mark.parametrize("layout", [Layout(nodes=2, takeover_s=2.0)])
+@pytest.mark.parametrize("topology", [CONTINUITY])
+@pytest.mark.parametrize(("comes_over", "code", "served"), [(True, 20, ("london",)), (False, 23, ())])
+def test_a_source_opens_again_only_with_what_clients_of_the_target_did_behind_the_activation(
+    twin: PlayedTwin,
+    dr_ctl: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    comes_over: bool,
+    code: int,
+    served: tuple[str, ...],
+) -> None:
+    """The takeover deactivates the target, where messages went and came; what they left staged at the source goes in
+    once that serves, and then the move is made."""
+    put(twin, "london", Q, 20)
+    with monkeypatch.context() as dies:
+        Death(4, after=True).strike(dies)
+        with pytest.raises(Died):
+            dr_ctl("swapover", "--to", "paris", "--yes")
+    assert serving(twin) == ("paris",)
+    if not comes_over:
+        twin.cut("paris")
+    take(twin, "paris", Q)
+    put(twin, "paris", Q, 2)
+    twin.kill("paris", node="a")
+    until(lambda: any(host.is_active for host in twin.nodes("paris").hosts))
+
+    ended = dr_ctl("resume", "--yes", "--timeout", "3s")
+
+    assert (ended.code, serving(twin)) == (code, served), ended.document
+    if comes_over:
+        assert twin.depth("london", Q) == 21
+        assert (dr_ctl("swapover", "--to", "paris", "--yes").code, twin.depth("paris", Q)) == (0, 21)
 
 
 @BOTH_BOOTS
