@@ -21,7 +21,7 @@ from dr_ctl.topologies.brokersync.reading import READS, Observer
 from dr_ctl.topologies.brokersync.sync.brokers import Primary, Standby
 from dr_ctl.topologies.classic import reading
 from dr_ctl.topologies.classic.operations import MOVES, PAUSES, REMOVES, REMOVES_QUEUES, RESUMES, STOPS
-from dr_ctl.topologies.common.access import Gate
+from dr_ctl.topologies.common.access import StompAccount
 from dr_ctl.topologies.common.consumed import Consumed, Word
 from dr_ctl.topologies.fanout.reading import put, read
 from dr_ctl_lab.played import PlayedTwin
@@ -376,10 +376,10 @@ def test_a_store_that_nobody_has_is_locked_by_nobody(pair: StoreSubject) -> None
     assert (pair.locked(), pair.ids("paris")) == (True, durable)
 
 
-def own(pair: FanoutSubject, site: str) -> Gate:
+def own(pair: FanoutSubject, site: str) -> StompAccount:
     """dr-ctl's own way in."""
     place = pair.place(site)
-    return Gate(Address("127.0.0.1", place.ports["sync"]), place.login("agent"), None)
+    return StompAccount(Address("127.0.0.1", place.ports["sync"]), place.login("agent"), None)
 
 
 def written(pair: FanoutSubject, *ids: str, to: tuple[str, ...] = SITES, body: str = "body", **headers: str) -> None:
