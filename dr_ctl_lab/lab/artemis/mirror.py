@@ -1,7 +1,6 @@
 """Labs whose sites mirror each other.
 
-Options: `admin_listener` gives each broker one more open acceptor; `link_auto_start` maps a site to whether its link
-starts at boot.
+Option: `link_auto_start` maps a site to whether its link starts at boot.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ WARNS: Final = (2, 38)  # the first version that says what no acknowledgement wa
 
 
 def options(told: Options) -> Options:
-    return only(told, ("admin_listener", "link_auto_start"), "artemis-mirror")
+    return only(told, ("link_auto_start",), "artemis-mirror")
 
 
 def profile(text: str) -> str:
@@ -49,15 +48,10 @@ def configured(xml: str, spec: BrokerSpec) -> str:
     which stays open through a fence. Clients have another role than the mirror, so that they can be kept out alone.
     """
     site = spec.site
-    listener = (
-        f'\n         <acceptor name="admin-listener">tcp://127.0.0.1:{site.ports["listener"]}?protocols=CORE,AMQP,STOMP</acceptor>'
-        if spec.options.get("admin_listener")
-        else ""
-    )
     warns = "<mirror-ack-manager-warn-unacked>true</mirror-ack-manager-warn-unacked>" if spec.version >= WARNS else ""
     acceptors = f"""<acceptors>
          <acceptor name="clients">tcp://127.0.0.1:{site.ports["clients"]}?protocols={PROTOCOLS};autoStart=false</acceptor>
-         <acceptor name="mirror">tcp://127.0.0.1:{site.ports["mirror"]}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>{listener}
+         <acceptor name="mirror">tcp://127.0.0.1:{site.ports["mirror"]}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>
       </acceptors>
 
       <broker-connections>
@@ -83,7 +77,7 @@ def configured(xml: str, spec: BrokerSpec) -> str:
 KIND: Final = artemis(
     joined="mirror each other",
     distribution=ARTEMIS,
-    ports=("http", "clients", "mirror", "listener"),
+    ports=("http", "clients", "mirror"),
     options=options,
     create=partial(create, memory=memory, profile=profile, configured=configured),
     admin=Admin,
