@@ -488,7 +488,7 @@ def test_a_message_that_is_counted_after_the_gate_is_moved_too(
     assert [*begun[-7:]] == ["drain", "verify", "activate", "drain", "verify", "activate", "probe"]
 
 
-@pytest.mark.parametrize("topology", [MIRROR, BROKERSYNC, CONTINUITY])
+@pytest.mark.parametrize("topology", [MIRROR, BRIDGES, BROKERSYNC, CONTINUITY, FANOUT])
 def test_a_source_that_is_restarted_behind_the_gate_is_moved_from_no_further(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,8 +22,9 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import RETURNED, Snapshot, state_to_restore
 from dr_ctl.topologies.common.verbs.activate import may_open, open_beside, sides
 from dr_ctl.topologies.common.verbs.fence import acting, drafting, held, held_for_the_other
+from dr_ctl.topologies.common.verbs.undoing import as_before, open_again
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.common.wants import AtBroker, debts_as_before
+from dr_ctl.topologies.common.wants import AtBroker, debts_as_before, listeners_open_as_before
 
 CUT: Final = "closeConsumerConnectionsForAddress(java.lang.String)"
 NOT_PAUSED: Final = "it is not paused"
@@ -199,7 +200,15 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     return StepPlan(move.source, about, (*calls, *(resume(view, queue) for view, queue in paused)))
 
 
-UNDO: Final = Undo(source=(clients,), target=(debts_as_before,))
+def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
+    """As before, with the listeners: the fence closes none, and a restart may have."""
+    outcome = as_before(tools, step, move, context)
+    views = tools.observer.look_at(move.source) if isinstance(outcome, Done | NotNeeded) else ()
+    shut = [call for view in views for call in listeners_open_as_before(tools.at(view, move))]
+    return open_again(tools, shut, move, context) if shut else outcome
+
+
+UNDO: Final = Undo(source=(clients,), target=(debts_as_before,), by=undo)
 UNDO_UNFENCE: Final = Undo(source=(clients, held))
 
 
