@@ -257,12 +257,12 @@ def history_rows(snapshot: Snapshot, at: datetime, took_s: float = 0.0) -> list[
         """Beside what was put into a mixed outflow what its queues count together: files keep that of each reading."""
         queues = counted.get((row.site, row.pair), ())
         added = total(queue.added for queue in queues)
-        if row.kind != "mixed" or not queues or added is None:
+        if not queues or added is None:
             return row
         acked = (queue.removed if queue.acked is None else queue.acked for queue in queues)
         return replace(row, queues_added=added, queues_acked=sum(count or 0 for count in acked))
 
-    return [*roles, *map(with_queues, rows)]
+    return [*roles, *(with_queues(row) if row.kind == "mixed" else row for row in rows)]
 
 
 class Refresher:
