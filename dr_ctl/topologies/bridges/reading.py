@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 from dr_ctl.core.model import Finding
@@ -157,7 +158,7 @@ def _queue(queue: Queue, fields: Fields) -> Queue:
 class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
     """A look at both sites; an address moves with its queues."""
 
-    @property
+    @cached_property
     def units(self) -> Sequence[UnitSnapshot]:
         names = sorted({flow.unit for site in self.sites for view in self.views(site) for flow in view.flows})
         brokers = {site: list(by_pair.values()) for site, by_pair in self.sites.items()}

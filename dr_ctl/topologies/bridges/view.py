@@ -357,8 +357,12 @@ class BrokerView(ArtemisBroker):
 
     def gated(self, unit: str) -> bool:
         """Say whether all its queues are paused, and not by a run that will lift that."""
-        by_runs, queues = paused_by_runs(self), self.queues_of(unit)
-        return bool(queues) and all(queue.paused and queue.name not in by_runs for queue in queues)
+        queues = self.queues_of(unit)
+        return bool(queues) and all(queue.paused and queue.name not in self._by_runs for queue in queues)
+
+    @cached_property
+    def _by_runs(self) -> frozenset[str]:
+        return paused_by_runs(self)
 
     def among(self, chosen: Chosen) -> list[str]:
         return [flow.unit for flow in self.flows if chosen(flow.unit)]
@@ -371,7 +375,7 @@ class BrokerView(ArtemisBroker):
         """The flows of the chosen units, and the flow of the ids."""
         return [flow for flow in self.carrying if flow is self.ids or chosen(flow.unit)]
 
-    @property
+    @cached_property
     def units(self) -> Mapping[str, bool]:
         listeners = any(listener.started for listener in self.listeners)
         return {
@@ -388,7 +392,7 @@ class BrokerView(ArtemisBroker):
             return Role.UNKNOWN
         return Role.SERVING if self.open else Role.STANDBY
 
-    @property
+    @cached_property
     def paused(self) -> tuple[str, ...]:
         """The paused queues, without queues of a closed unit, where a pause keeps clients out."""
         closed = {flow.unit for flow in self.flows if self.kept_out(flow.unit) or self.gated(flow.unit)}

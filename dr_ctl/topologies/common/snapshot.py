@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
@@ -171,7 +172,7 @@ class Snapshot(Generic[V_co]):
 
     # Commands take these parts: see `topologies.topology`.
 
-    @property
+    @cached_property
     def brokers(self) -> Sequence[BrokerSnapshot]:
         return [
             _broker(broker, self._before(broker), self.took_s)

@@ -525,6 +525,23 @@ def drafted(verb: str, operation: str, look: BridgesSnapshot = BOTH, target: str
     return RECIPE.draft(RunbookStep(verb, "both", 1, words=more.get("words", {})), look, move)
 
 
+def test_one_reading_costs_as_much_as_it_has_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is worked out for each queue asks of that queue, and not of all."""
+    names, asked, kept_out = [f"orders.{number}" for number in range(200)], [], BrokerView.kept_out
+
+    def counted(view: BrokerView, unit: str) -> bool:
+        asked.append(unit)
+        return kept_out(view, unit)
+
+    monkeypatch.setattr(BrokerView, "kept_out", counted)
+    look = snapshot(*(broker(site, among=names) for site in PEERS))
+    move = Move(Ask("swapover", "paris"), "london", RECIPE.baseline(look))
+    assert not [check for check in RECIPE.checks(look, move) if check.verdict == "fails"]
+    assert not RECIPE.why_not(look, move)
+    assert (len(look.units), len(look.brokers), [*look.findings()]) == (200, 2, [])
+    assert 200 < len(asked) < 40 * 200
+
+
 def told(calls: tuple[Call, ...]) -> list[tuple[str, Goal, str]]:
     return [(call.site, call.goal, call.thing) for call in calls]
 
