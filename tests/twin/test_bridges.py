@@ -10,6 +10,8 @@ import pytest
 
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.system import in_background, system
+from dr_ctl.engine.ports import Outcome, Refused
+from dr_ctl.topologies.common.topology import PairDriver
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.bridges.clients import work_off
@@ -272,3 +274,18 @@ def test_an_undone_fence_gives_them_back(twin: PlayedTwin, dr_ctl: Command, give
     ended = dr_ctl(*TO_PARIS)
 
     assert (ended.code, kept(twin, "london"), open_at(twin, IN)) == (ExitCode.REVERTED, given, ["london"])
+
+
+def test_a_failover_that_is_undone_does_not_wait_for_the_site_that_is_lost(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act = PairDriver.apply
+
+    def refused(driver: Any, step: Any, *of: Any) -> Outcome:
+        return Refused("this test wants it so") if step.verb == "settle" else act(driver, step, *of)
+
+    monkeypatch.setattr(PairDriver, "apply", refused)
+    twin.kill("london")
+    ended = dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED)
+
+    assert (ended.code, open_at(twin, IN)) == (ExitCode.REVERTED, []), ended.document

@@ -201,9 +201,9 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
 
 
 def undo(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    """As before, with the listeners: the fence closes none, and a restart may have."""
+    """As before, with the listeners: the fence closes none, and a restart may have. A lost site is not waited for."""
     outcome = as_before(tools, step, move, context)
-    views = tools.observer.look_at(move.source) if isinstance(outcome, Done | NotNeeded) else ()
+    views = tools.observer.answering(move.source) if isinstance(outcome, Done | NotNeeded) else ()
     shut = [call for view in views for call in listeners_open_as_before(tools.at(view, move))]
     return open_again(tools, shut, move, context) if shut else outcome
 
