@@ -1,27 +1,20 @@
-"""Explains exit codes, findings and dr-ctl's words at length, from their tables. Docs and README hold parts made of the
-same tables, between marks; this command writes those parts anew (the table of words is docs/glossary.md itself):
-
-python -m dr_ctl.application.explaining README.md docs/command-line.md docs/findings.md
-"""
+"""Explains exit codes, findings and dr-ctl's words at length, from their tables (that of words is docs/glossary.md)."""
 
 import re
-import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from dr_ctl.application.result import Result
 from dr_ctl.core.document import key
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.findings import NO_UNDO, Tone, catalogue, meanings
+from dr_ctl.core.findings import NO_UNDO, catalogue, meanings
 from dr_ctl.core.machine import shipped
 from dr_ctl.core.model import ExitCode
 
 _COLUMNS: Final = 80
 _ROW: Final = re.compile(r"\| (.+?) \| (.+?) \| (.+?) \| (.+?) \|")
-_MADE: Final = re.compile(r"(<!-- made: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,56 +95,3 @@ def _named(word: str) -> Entry | None:
     ends = {f"DR-{code.name.replace('_', '-')}": entry for code, entry in codes().items()}
     outcomes = {code.name: entry for code, entry in codes().items()}
     return findings().get(word) or ends.get(word) or outcomes.get(word.replace("-", "_").replace(" ", "_"))
-
-
-def rewritten(page: str) -> str:
-    """A page of the docs, each of its parts between marks made anew."""
-    return _MADE.sub(lambda part: f"{part[1]}{_PARTS[part[2]]()}\n{part[3]}", page)
-
-
-def _exit_codes() -> str:
-    rows = [(f"{int(code)}", f"`{code.outcome}`", meaning.brief) for code, meaning in meanings().items()]
-    table = [f"| {' | '.join(row)} |" for row in (("code", "outcome", "meaning"), ("---",) * 3, *rows)]
-    elsewhere = [f"- {int(code)}: {meaning.elsewhere}" for code, meaning in meanings().items() if meaning.elsewhere]
-    return "\n".join((*table, "", "Of commands that make no run, and of single steps:", "", *map(_filled, elsewhere)))
-
-
-def _what_to_type() -> str:
-    """Exit codes that need an action, as items of a list."""
-    asking = [(code, meaning) for code, meaning in meanings().items() if meaning.tone is not Tone.GOOD]
-    return "\n".join(
-        _filled(f"- **`{code.outcome}` ({int(code)})**, {meaning.brief}. {meaning.do}") for code, meaning in asking
-    )
-
-
-def _sections(entries: Mapping[str, Entry]) -> str:
-    return "\n\n".join(
-        "\n".join((f"### {title}", "", *_paragraphs(entry.what, entry.do, entry.costs, entry.undo)))
-        for title, entry in entries.items()
-    )
-
-
-def _paragraphs(what: str, do: str, costs: str, undo: str) -> Iterator[str]:
-    yield _filled(what)
-    yield ""
-    yield _filled(f"- To do: {do}")
-    yield _filled(f"- Effect: {costs}")
-    if undo != NO_UNDO:
-        yield _filled(f"- Undo: {undo}")
-
-
-def _filled(text: str) -> str:
-    indent = "  " if text.startswith("- ") else ""
-    return textwrap.fill(text, 120, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
-
-
-_PARTS: Final[Mapping[str, Callable[[], str]]] = {
-    "exit codes": _exit_codes,
-    "what to type": _what_to_type,
-    "codes at length": lambda: _sections({f"{int(code)}, `{code.outcome}`": entry for code, entry in codes().items()}),
-    "findings": lambda: _sections(findings()),
-}
-
-if __name__ == "__main__":
-    for path in map(Path, sys.argv[1:]):
-        path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")

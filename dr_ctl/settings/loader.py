@@ -1,13 +1,8 @@
-"""Reads the settings file: every problem in one pass, each with line and column. And the file as a JSON Schema.
-
-python -m dr_ctl.settings.loader > docs/settings.schema.json
-"""
+"""Reads the settings file: every problem in one pass, each with line and column. And the file as a JSON Schema."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -333,7 +328,3 @@ def schema() -> dict[str, Any]:
     every: Any = reduce(or_, (TOPOLOGIES.named(topology) for topology in TOPOLOGIES))
     document = TypeAdapter[Any](Annotated[every, Field(discriminator="topology")]).json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dr-ctl settings", **document}
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(schema(), indent=1) + "\n")

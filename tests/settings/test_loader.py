@@ -22,7 +22,6 @@ from dr_ctl.settings.loader import TOPOLOGIES, SettingsError, find, load
 from dr_ctl.settings.model import Installation, Place, Settings
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, Secret, SystemdUnit
 from tests.settings.registered import FolderBroker
-from tests.settings.table import pages, rewritten
 
 *_FIRST, _LAST = [repr(each) for each in TOPOLOGIES]
 ANY_TOPOLOGY = f"{', '.join(_FIRST)} or {_LAST}"
@@ -486,19 +485,6 @@ def test_one_that_there_is_not_is_named_with_those_there_are_and_a_broker_of_ano
     assert caught.value.remedy == f"There are {', '.join(first)} and {last}."
     with pytest.raises(LookupError, match="london has no FolderBroker orders-1"):
         load(EXAMPLES[0]).broker("london", "orders-1", FolderBroker)
-
-
-def test_the_committed_schema_is_that_of_the_classes() -> None:
-    assert json.loads((ROOT / "docs" / "settings.schema.json").read_text()) == loader.schema()
-
-
-@pytest.mark.parametrize(("name", "keys"), pages().items())
-def test_the_keys_of_a_page_are_those_of_the_classes(name: str, keys: str) -> None:
-    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-
-    assert page.count("<!-- made: keys -->") == 1
-    assert rewritten(page, keys) == page, "python -m tests.settings.table"
-    assert "None" not in keys
 
 
 def against(document: Any) -> list[str]:
