@@ -280,7 +280,7 @@ def _problem(
         "dict_type": "is a mapping, as in {key: value}",
         "too_short": "is empty",
         "string_too_short": "is empty",
-        "string_pattern_mismatch": "does not match [a-z][a-z0-9-]*",
+        "string_pattern_mismatch": text.replace("String should match pattern", "does not match"),
     }.get(error, text.removeprefix("Value error, ").removeprefix("Input "))
     return _at(at if loc[-1:] == ("[key]",) else node, where, texts)
 

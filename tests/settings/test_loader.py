@@ -13,13 +13,12 @@ from pyarrow import fs
 
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.notation import duration, seconds
-from dr_ctl.engine import runbook
 from dr_ctl.processes import secrets
 from dr_ctl.processes.secrets import SecretMissing, resolve, variables
 from dr_ctl.settings import loader
 from dr_ctl.settings.artemis import MirrorBroker
 from dr_ctl.settings.loader import TOPOLOGIES, SettingsError, find, load
-from dr_ctl.settings.model import Installation, Place, Settings
+from dr_ctl.settings.model import Place
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, Secret, SystemdUnit
 from tests.settings.registered import FolderBroker
 
@@ -366,131 +365,23 @@ SHARED_STORE = ROOT / "examples" / "classic-shared-store.yaml"
 BY_DATABASE = {"dsn": {"env": "STORE_DSN"}, "replica": {"dsn": {"env": "REPLICA_DSN"}}}
 
 
-def settings(folder: Path, store: dict[str, Any], **broker: str) -> Settings:
-    told = yaml.safe_load(SHARED_STORE.read_text("utf-8"))
-    told["store"] = store
-    told["sites"]["paris"]["brokers"][0] |= broker
-    path = folder / "dr-ctl.yaml"
-    path.write_text(yaml.safe_dump(told), "utf-8")
-    return load(path).settings
-
-
-@pytest.mark.parametrize(
-    ("store", "broker", "why"),
-    [
-        ({}, {}, "either lock, a file, or dsn"),
-        ({"lock": "lock", "dsn": {"env": "STORE_DSN"}}, {}, "either lock, a file, or dsn"),
-        ({"lock": "lock", "replica": {"dsn": {"env": "REPLICA_DSN"}}}, {}, "needs dsn"),
-        ({"dsn": {"env": "STORE_DSN"}, "table": "a; DROP TABLE b"}, {}, "table"),
-        ({"lock": "lock"}, {"broker": "orders-london"}, "names of their own"),
-    ],
-)
-def test_a_contradiction_is_told(tmp_path: Path, store: dict[str, Any], broker: dict[str, str], why: str) -> None:
-    with pytest.raises(SettingsError, match=why):
-        settings(tmp_path, store, **broker)
-
-
 def test_the_logins_of_the_databases_are_hidden_from_other_programs(tmp_path: Path) -> None:
-    assert {"STORE_DSN", "REPLICA_DSN"} <= variables(settings(tmp_path, BY_DATABASE))
+    told = yaml.safe_load(SHARED_STORE.read_text("utf-8")) | {"store": BY_DATABASE}
 
-
-PROMOTES = "  - verify: {to: target}\n  - hook: promote"
-
-
-@pytest.mark.parametrize(
-    ("lines", "why"),
-    [
-        ("  - verify: {to: target}", "activate without hook promote before it"),
-        ("  - hook: promote\n  - verify: {to: target}", "hook promote stands before verify"),
-        ("  - verify: {to: target}\n  - hook: other", "activate without hook promote"),
-    ],
-)
-def test_a_replica_is_promoted_once_it_has_all_and_before_a_broker_starts(tmp_path: Path, lines: str, why: str) -> None:
-    store = settings(tmp_path, BY_DATABASE)
-    book = (ROOT / "runbooks" / "swapover.yaml").read_text("utf-8")
-    verify = next(line for line in book.splitlines() if "verify:" in line)
-    for name, told in (("good", PROMOTES), ("bad", lines)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "swapover.yaml").write_text(book.replace(verify, told), "utf-8")
-
-    runbook.load("swapover", tmp_path / "good", store.order)
-    with pytest.raises(UsageError, match=why):
-        runbook.load("swapover", tmp_path / "bad", store.order)
-
-
-BRIDGES = ROOT / "examples" / "artemis-bridges.yaml"
-
-
-def with_stores(folder: Path, *stores: str) -> Path:
-    """The example, with an id store at each of the brokers."""
-    head, *brokers = BRIDGES.read_text(encoding="utf-8").split("      - name: orders-1")
-    parts = [f"      - name: orders-1\n        ids: {each}{rest}" for each, rest in zip(stores, brokers, strict=True)]
-    file = folder / "dr-ctl.yaml"
-    file.write_text(head + "".join(parts), encoding="utf-8")
-    return file
-
-
-def test_each_site_has_an_id_store_or_a_table_of_its_own_one_would_agree_with_itself(tmp_path: Path) -> None:
-    assert load(with_stores(tmp_path, "{sqlite: london.db}", "{sqlite: paris.db}"))
-    assert load(with_stores(tmp_path, "{sqlite: ids.db, table: london}", "{sqlite: ids.db, table: paris}"))
-    with pytest.raises(SettingsError, match="orders-1 at paris and orders-1 at london have the same id store"):
-        load(with_stores(tmp_path, "{sqlite: ids.db}", "{sqlite: ids.db}"))
+    assert {"STORE_DSN", "REPLICA_DSN"} <= variables(load(written(tmp_path, yaml.safe_dump(told))).settings)
 
 
 WORKLOADS = ROOT / "examples" / "artemis-mirror-workloads.yaml"
 HTTP = {"kind": "http", "start": {"post": "http://a/go"}, "stop": {"post": "http://a/halt"}}
 STATE = {"get": "http://a/state", "running": "RUNNING"}
-CAMEL = {"kind": "camel-route", "jolokia": "http://a:8778/jolokia/", "routes": ["in"]}
-
-
-def loaded(folder: Path, *workloads: dict[str, Any]) -> Installation:
-    told = yaml.safe_load(WORKLOADS.read_text(encoding="utf-8"))
-    told["sites"]["london"]["workloads"] = list(workloads)
-    (folder / "dr-ctl.yaml").write_text(yaml.safe_dump(told), encoding="utf-8")
-    return load(folder / "dr-ctl.yaml")
 
 
 def test_the_example_has_three_kinds_at_both_sites_and_what_is_asked_over_http_is_the_fourth(tmp_path: Path) -> None:
     for site in load(WORKLOADS).settings.sites.values():
         assert [type(each) for each in site.workloads] == [CamelRoutes, SystemdUnit, Commands]
         assert [(each.singleton, each.timeout) for each in site.workloads] == [(True, 45), (False, 30), (False, 120)]
-    [api] = loaded(tmp_path, {"name": "api", **HTTP, "state": STATE}).settings.sites["london"].workloads
+    told = yaml.safe_load(WORKLOADS.read_text(encoding="utf-8"))
+    told["sites"]["london"]["workloads"] = [{"name": "api", **HTTP, "state": STATE}]
+    [api] = load(written(tmp_path, yaml.safe_dump(told))).settings.sites["london"].workloads
     assert isinstance(api, HttpService)
     assert (api.stop.post, api.state.stopped) == ("http://a/halt", None)
-
-
-@pytest.mark.parametrize(
-    ("told", "problem"),
-    [
-        ({"name": "a", "kind": "cron"}, "'cron' found using 'kind'"),
-        ({"name": "a"}, "Unable to extract tag"),
-        ({"name": "a", "kind": "systemd"}, "unit: is missing"),
-        ({"name": "a", "kind": "systemd", "unit": "--now"}, "unit: "),
-        ({"name": "a", "kind": "systemd", "unit": "a.service", "routes": ["in"]}, "routes: unknown key"),
-        ({"name": "", "kind": "systemd", "unit": "a.service"}, "name: is empty"),
-        ({"name": "a", "kind": "command", "start": [], "stop": ["b"], "state": ["c"]}, "start: is empty"),
-        ({"name": "a", **HTTP, "state": {**STATE, "get": "ftp://a"}}, "get: is not an http or https address"),
-        ({"name": "a", **CAMEL, "username": "ops"}, "username and password stand together"),
-        ({"name": "a", **CAMEL, "timeout": 30}, "timeout: 30 is not a duration"),
-        ({"name": "a", **CAMEL, "password": {}, "username": "ops"}, "a secret is exactly one of"),
-        ({"name": "b", **CAMEL}, "a second workload is called b"),
-    ],
-)
-def test_what_is_wrong_is_told_at_its_place(tmp_path: Path, told: dict[str, Any], problem: str) -> None:
-    with pytest.raises(SettingsError) as wrong:
-        loaded(tmp_path, told, {"name": "b", "kind": "systemd", "unit": "b.service"})
-
-    assert problem in str(wrong.value)
-
-
-def test_its_line_is_that_of_the_key(tmp_path: Path) -> None:
-    text = WORKLOADS.read_text(encoding="utf-8").replace("routes: [billing-in, billing-out]", "routes: billing", 1)
-    line = next(number for number, each in enumerate(text.splitlines(), start=1) if "routes: billing" in each)
-    (tmp_path / "dr-ctl.yaml").write_text(text, encoding="utf-8")
-
-    with pytest.raises(SettingsError) as wrong:
-        load(tmp_path / "dr-ctl.yaml")
-
-    assert str(wrong.value) == (
-        f"dr-ctl.yaml:{line}:17: sites.london.workloads.billing.routes: is a list, as in [name]"
-    )
