@@ -82,7 +82,7 @@ class Broker:
         return pending["PendingMirrorAcks"], outflow["MessageCount"], outflow["DeliveringCount"], not attached
 
     def everything(self) -> dict[str, tuple[int, int]]:
-        """The full look of the gate; depth and added of each business queue."""
+        """The full reading of the gate; depth and added of each business queue."""
         server, _, _, _, queues, *_ = self.post(
             self.read(self.server, "Active", "Version", "NodeID", "CurrentTimeMillis", "PendingMirrorAcks"),
             self.read("java.lang:type=Runtime", "StartTime"),

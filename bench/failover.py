@@ -1,5 +1,5 @@
 """How long from the command until clients are served at the other site, with the dead one refusing connections; and
-beside it how long a look takes that tells that it is down."""
+beside it how long a reading takes that tells that it is down."""
 
 import subprocess
 import sys
@@ -49,7 +49,7 @@ def measured() -> list[Figure]:
     name = f"mirror: failover under {RATE} messages/s, from the command to the first message"
     return [
         Figure(name, "s", tuple(served_s), most=1.0),
-        Figure("of that, a look that tells that the site is down", "s", tuple(told_s)),
+        Figure("of that, a reading that tells that the site is down", "s", tuple(told_s)),
     ]
 
 

@@ -45,7 +45,7 @@ MIB = 1 << 20
 
 
 def duck_estimate(folder: Path) -> None:
-    """Loss and duplicates: the cut of every look, the bound of every interval, their quantiles by time."""
+    """Loss and duplicates: the cut of every reading, the bound of every interval, their quantiles by time."""
     con = duckdb.connect()
     con.execute("SET threads = 2")
     print(

@@ -1,4 +1,5 @@
-"""What many queues cost: a look beside the bare read of the same figures, and a move from fence to open listeners."""
+"""What many queues cost: a reading beside the bare read of the same figures, and a move from fence to open
+listeners."""
 
 import json
 import resource

@@ -45,7 +45,7 @@ class Depths:
     def read(self, name: str) -> tuple[int, int]:
         """Depth, and how many have left."""
         wire, bean = self.wires[name]
-        told = Reader(wire).look([Read(bean, ("QueueSize", "DequeueCount"))], timeout_s=30)[0].value()
+        told = Reader(wire).read([Read(bean, ("QueueSize", "DequeueCount"))], timeout_s=30)[0].value()
         return told["QueueSize"], told["DequeueCount"]
 
     def apart(self) -> int:

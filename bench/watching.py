@@ -33,7 +33,7 @@ class Used:
 
 def measured() -> list[Figure]:
     """Beside the traffic of one queue. The estimates that the monitor asks for are processes of their own. Ends where
-    half of the looks are missing."""
+    half of the readings are missing."""
     with lab_of(MOST) as (lab, folder), lab.load(RATE, queues=("orders.in",), work_ms=1) as load:
         load.wait_for(RATE)
         used = _watched(environment(lab, folder), LASTING_S)
@@ -54,7 +54,7 @@ def measured() -> list[Figure]:
         Figure(f"{what}: memory of the second half beside the first", "MiB", second, first, goal=1.1),
         Figure(f"{what}: of a core", "%", (share,), most=15),
         Figure(f"{what}: history, bytes a row", "bytes", (bytes_a_row,), most=40),
-        Figure(f"{what}: between two looks at the outflows", "s", apart_s, most=0.3),
+        Figure(f"{what}: between two readings of the outflows", "s", apart_s, most=0.3),
     ]
 
 

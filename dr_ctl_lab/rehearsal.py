@@ -46,7 +46,7 @@ MOST_LYING: Final = 500
 """Messages that are put into a queue at most: deeper queues are rehearsed with so many."""
 MOST_QUEUES: Final = 50
 WORKED_ON: Final = 2
-"""Queues that clients send to and receive from; in the others lie the messages of the look."""
+"""Queues that clients send to and receive from; in the others lie the messages of the reading."""
 RATE: Final = 100.0
 SENT: Final = 20  # messages before a variation begins
 DRAIN_S: Final = 20.0
@@ -57,7 +57,7 @@ SCENES: Final = ("swapover", "swapover with faults", "failover", "failover with 
 # A simulated broker answers in milliseconds: nobody waits for one as for a real one.
 PATIENCE: Final = replace(
     Timeouts(), fence_s=2.0, undo_s=4.0, activate_s=4.0, rates_s=0.01, catch_up_s=5.0, quiesce_s=1.0, settle_s=1.0,
-    link_attach_s=2.0, link_lost_s=0.5, link_between_s=1.0, greet_s=1.0, flag_s=1.0, last_look_s=0.5, probe_s=3.0,
+    link_attach_s=2.0, link_lost_s=0.5, link_between_s=1.0, greet_s=1.0, flag_s=1.0, last_reading_s=0.5, probe_s=3.0,
     store_starts_s=5.0, store_ends_s=5.0,
 )  # fmt: skip
 
@@ -134,7 +134,7 @@ def _codes(each: Played) -> str:
 
 
 def _like(caller: Caller) -> Like:
-    """Names from the settings; queues and depths from a look, where the brokers answer."""
+    """Names from the settings; queues and depths from a reading, where the brokers answer."""
     installation = caller.installation()
     settings = installation.settings
     first, second = settings.sites
@@ -143,7 +143,7 @@ def _like(caller: Caller) -> Like:
     depths, notes = dict[str, int](), []
     with contextlib.closing(topology):
         try:
-            snapshot: Snapshot = topology.look()
+            snapshot: Snapshot = topology.read()
             for broker in snapshot.brokers:
                 for name, depth in broker.depths.items():
                     if name in OWN_QUEUES or name.startswith("ActiveMQ."):

@@ -23,7 +23,7 @@ from dr_ctl.rpo.history.row import GLANCED, Row, Takeover
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.history.writer import Writer, another_monitor
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import Glance, Snapshot, Topology
+from dr_ctl.topologies.topology import Snapshot, TimedReading, Topology
 
 FLUSH_EVERY_S = 60.0
 RECENT_S: Final = 60.0
@@ -113,7 +113,7 @@ class Monitor:
 
     def sample(self) -> Sample:
         """Look at both sites once and add the rows of what answered."""
-        snapshot, at, _ = self._look_at_everything()
+        snapshot, at, _ = self._read_everything()
         outflows = {
             site: total(broker.to_ship for broker in snapshot.brokers if broker.site == site) for site in snapshot.roles
         }
@@ -122,23 +122,23 @@ class Monitor:
         waiting, dropped = self._writer.waiting, self._writer.dropped
         return Sample(at, snapshot.roles, outflows, snapshot, trouble, waiting, dropped, takeovers)
 
-    def _look_at_everything(self) -> tuple[Snapshot, datetime, bool]:
+    def _read_everything(self) -> tuple[Snapshot, datetime, bool]:
         """What was seen, when it was answered, and whether it told of a change."""
         began = self._clock.monotonic()
-        glance = self._topology.glance(whole=True)
-        if glance is None:
-            snapshot = self._topology.look()
-            glance = Glance(snapshot, 0.0, self._clock.monotonic() - began)
-        at = self._moment(glance)
-        is_new = self._take(history_rows(glance.snapshot, at, glance.took_s), glance.snapshot, at)
+        polled = self._topology.poll(whole=True)
+        if polled is None:
+            snapshot = self._topology.read()
+            polled = TimedReading(snapshot, 0.0, self._clock.monotonic() - began)
+        at = self._moment(polled)
+        is_new = self._take(history_rows(polled.snapshot, at, polled.took_s), polled.snapshot, at)
         self.readings += 1
-        self.cost_s = self._clock.monotonic() - began - glance.ago_s
+        self.cost_s = self._clock.monotonic() - began - polled.ago_s
         self._whole_at = began + self.apart_s
         self._glance_at = began + (self._outflow_s or 0.0)
-        return glance.snapshot, at, is_new
+        return polled.snapshot, at, is_new
 
-    def _moment(self, glance: Glance[Snapshot]) -> datetime:
-        return self._clock.now() - timedelta(seconds=glance.ago_s)
+    def _moment(self, polled: TimedReading[Snapshot]) -> datetime:
+        return self._clock.now() - timedelta(seconds=polled.ago_s)
 
     def _take(self, rows: Sequence[Row], snapshot: Snapshot, at: datetime) -> bool:
         """Keep the rows of a reading; whether it told of a change, which is on disk at once."""
@@ -182,7 +182,7 @@ class Monitor:
             if at > moment - LEAST_S / 2:
                 break
             self._clock.sleep(max(0.0, at - self._clock.monotonic()))
-            is_new = self._look_at_everything()[2] if at == self._whole_at else self._glance()
+            is_new = self._read_everything()[2] if at == self._whole_at else self._glance()
             if is_new:
                 self._next = self._clock.monotonic()
                 return  # who asked for samples is to hear of a change
@@ -191,17 +191,17 @@ class Monitor:
     def _glance(self) -> bool:
         """Look at the outflows alone; whether that told of a change."""
         began = self._clock.monotonic()
-        glance = self._topology.glance()
-        if glance is None:
+        polled = self._topology.poll()
+        if polled is None:
             self._outflow_s = None
             return False
         self._glance_at = began + (self._outflow_s or 0.0)
-        at, rows = self._moment(glance), history_rows(glance.snapshot, self._moment(glance), glance.took_s)
-        return self._take([row for row in rows if row.kind in GLANCED], glance.snapshot, at)
+        at, rows = self._moment(polled), history_rows(polled.snapshot, self._moment(polled), polled.took_s)
+        return self._take([row for row in rows if row.kind in GLANCED], polled.snapshot, at)
 
 
 def shown(
-    monitor: Monitor, look: Sample, figures: Sequence[Metric] = (), problems: Sequence[Finding] | None = None
+    monitor: Monitor, reading: Sample, figures: Sequence[Metric] = (), problems: Sequence[Finding] | None = None
 ) -> Shown:
     """The metrics for Prometheus on the monitor and its history, beside `figures` and `problems` of what it looks at.
     Ready once some broker has answered."""
@@ -211,11 +211,13 @@ def shown(
         Metric("dr_ctl_monitor_apart_seconds", "interval between full readings", round(monitor.apart_s, 6)),
         Metric("dr_ctl_monitor_gap_seconds", "largest time between readings", round(monitor.gap_s, 6)),
         Metric("dr_ctl_monitor_rows_total", "rows of the history that were seen", monitor.rows),
-        Metric("dr_ctl_monitor_waiting_rows", "rows that no file of the history holds yet", look.waiting),
-        Metric("dr_ctl_monitor_dropped_rows_total", "rows that were given up while the disk took none", look.dropped),
-        Metric("dr_ctl_monitor_trouble", "1 while the history cannot be written or tidied", int(bool(look.trouble))),
+        Metric("dr_ctl_monitor_waiting_rows", "rows that no file of the history holds yet", reading.waiting),
+        Metric(
+            "dr_ctl_monitor_dropped_rows_total", "rows that were given up while the disk took none", reading.dropped
+        ),
+        Metric("dr_ctl_monitor_trouble", "1 while the history cannot be written or tidied", int(bool(reading.trouble))),
     ]
-    for broker in look.snapshot.brokers:
+    for broker in reading.snapshot.brokers:
         if broker.nodes:
             seen = monitor.takeovers.get((broker.site, broker.pair), [])
             of = (("site", broker.site), ("pair", broker.pair))
@@ -228,9 +230,9 @@ def shown(
                     ("seconds", "for how long at most no node was active", last.at_most_s if last else None),
                 )
             ]
-    answers = any(broker.silent is None for broker in look.snapshot.brokers)
+    answers = any(broker.silent is None for broker in reading.snapshot.brokers)
     good_for_s = max(RECENT_S, 3 * monitor.every_s)
-    return Shown(look.trouble is None, document(look), [*own, *figures], answers, good_for_s, problems)
+    return Shown(reading.trouble is None, document(reading), [*own, *figures], answers, good_for_s, problems)
 
 
 def _state(snapshot: Snapshot) -> object:
@@ -277,7 +279,7 @@ class Refresher:
         self._next = growing_s()
         self._said: str | None = None
 
-    def look(self) -> str | None:
+    def read(self) -> str | None:
         """Ask for what is due. Returns a new reason why there is no estimate, each once."""
         now = growing_s()
         if not self._is_asked:

@@ -50,7 +50,9 @@ class Served:
 
 
 def newest_lock(snapshot: Snapshot) -> LockDocument | None:
-    return max((lock for look in snapshot.locks for lock in look.documents), key=lambda lock: lock.epoch, default=None)
+    return max(
+        (lock for reading in snapshot.locks for lock in reading.documents), key=lambda lock: lock.epoch, default=None
+    )
 
 
 def served_after(snapshot: Snapshot, before: Served | None, now: datetime) -> Served | None:
@@ -81,7 +83,7 @@ def why_not_unfenced(snapshot: Snapshot, served: Served) -> str | None:
         return f"{site} was lost before, and the other site served"
     if lock is not None and (lock.epoch != served.epoch or not lock.released):
         return f"a run took the lock since {site} was seen serving, or never ended: {lock.described}"
-    epochs = (document.epoch for look in snapshot.locks if look.site == site for document in look.documents)
+    epochs = (document.epoch for reading in snapshot.locks if reading.site == site for document in reading.documents)
     if lock is not None and lock.epoch not in epochs:
         return f"the newest lock does not lie at {site}: {lock.described}"
     return None
@@ -122,12 +124,12 @@ def let_in_again(snapshot: Snapshot) -> tuple[str, ...]:
 
 def _certain(snapshot: Snapshot) -> list[Debt]:
     """The debts that stand where the highest epoch is, at the site that took over, which is seen serving in the same
-    look."""
+    reading."""
     if renamed_sites(snapshot) is not None or len({debt.kept_at for debt in snapshot.debts}) > 1:
         return []  # lost in turn: which of them really serves is for a person to say
     epochs = dict.fromkeys(snapshot.roles, 0)
-    for look in snapshot.locks:
-        epochs[look.site] = max(epochs[look.site], look.highest.epoch if look.highest is not None else 0)
+    for reading in snapshot.locks:
+        epochs[reading.site] = max(epochs[reading.site], reading.highest.epoch if reading.highest is not None else 0)
     highest = max(epochs.values())
     return [
         debt

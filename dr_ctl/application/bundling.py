@@ -116,11 +116,11 @@ def _parts(files: RunFiles, installation: Installation | None) -> tuple[dict[str
     head = f"# {installation.file.name} as dr-ctl read it, without comments, defaults, secrets and words of commands\n"
     text = yaml.safe_dump(redacted(installation.settings), sort_keys=False, allow_unicode=True, width=120)
     parts["settings.yaml"] = (head + text).encode()
-    looks, more = _looks(installation, about)
-    return {**parts, **looks}, [*findings, *more]
+    readings, more = _readings(installation, about)
+    return {**parts, **readings}, [*findings, *more]
 
 
-def _looks(installation: Installation, about: Record) -> tuple[dict[str, bytes], list[Finding]]:
+def _readings(installation: Installation, about: Record) -> tuple[dict[str, bytes], list[Finding]]:
     history = installation.history
     if about.began is None or (history.folder is not None and not history.folder.is_dir()):
         return {}, [found("DR-BUNDLE-001.no_samples" if about.began else "DR-BUNDLE-001.no_begin")]
@@ -129,10 +129,10 @@ def _looks(installation: Installation, about: Record) -> tuple[dict[str, bytes],
     except ModuleNotFoundError as error:
         return {}, [found("DR-BUNDLE-001.no_package", package=error.name or error)]
     until = (about.ended or about.began + BEFORE) + AFTER
-    looks, torn = excerpt(history, tuple(installation.settings.sites), about.began - BEFORE, until)
-    if not looks:
+    readings, torn = excerpt(history, tuple(installation.settings.sites), about.began - BEFORE, until)
+    if not readings:
         torn.append(found("DR-BUNDLE-001.no_samples"))
-    return {f"history/{name}": content for name, content in looks.items()}, torn
+    return {f"history/{name}": content for name, content in readings.items()}, torn
 
 
 def _versions(parts: Mapping[str, bytes]) -> dict[str, Json]:

@@ -122,7 +122,7 @@ class HistoryData:
 def history(runs: Sequence[RunFiles], installation: Installation | None, since: datetime | None) -> Result:
     """The turns in order. Without an installation, from the runs alone."""
     records = [record(files) for files in runs]
-    spells, findings = _looks(installation, since)
+    spells, findings = _readings(installation, since)
     all_ = sorted([*_by_runs(records, spells), *_by_no_run(records, spells)], key=lambda turn: turn.at)
     if spells and installation is not None:
         all_ = _with_takeovers(all_, installation, since or spells[0].first)
@@ -135,7 +135,7 @@ def history(runs: Sequence[RunFiles], installation: Installation | None, since: 
     return Result(ExitCode.OK, summary, findings, data, text=text)
 
 
-def _looks(installation: Installation | None, since: datetime | None) -> tuple[list[Spell], list[Finding]]:
+def _readings(installation: Installation | None, since: datetime | None) -> tuple[list[Spell], list[Finding]]:
     if installation is None:
         return [], []
     history = installation.history

@@ -155,8 +155,8 @@ def looking(caller: Caller) -> Iterator[tuple[Opened, Work[Snapshot]]]:
     snapshot: Work[Snapshot] | None = None
     try:
         with Opened.of(caller) as opened:
-            look = partial(opened.topology.look, over_s=caller.timeouts.rates_s)
-            snapshot = in_background(look, "both looks")
+            read = partial(opened.topology.read, over_s=caller.timeouts.rates_s)
+            snapshot = in_background(read, "both looks")
             yield opened, snapshot
     finally:
         if snapshot is not None:

@@ -21,7 +21,7 @@ from dr_ctl.core.notation import duration
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.context import stoppable
 from dr_ctl.engine.holding import Lease, tended
-from dr_ctl.engine.lease import LockDocument, Look, against, held_by, per_machine
+from dr_ctl.engine.lease import LockDocument, LockReading, against, held_by, per_machine
 from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runs import Locked, Runs
 from dr_ctl.topologies.topology import BrokerSnapshot, Snapshot
@@ -41,7 +41,7 @@ def by() -> dict[str, Json]:
     return {"user": user, "host": socket.gethostname(), "version": __version__}
 
 
-def _me(runs: Runs, run: str = "", what: str = "", *, looks: bool = False) -> LockDocument:
+def _me(runs: Runs, run: str = "", what: str = "", *, readings: bool = False) -> LockDocument:
     who = by()
     return LockDocument(
         epoch=0,
@@ -50,7 +50,7 @@ def _me(runs: Runs, run: str = "", what: str = "", *, looks: bool = False) -> Lo
         holder=str(who["user"]),
         host=str(who["host"]),
         pid=os.getpid(),
-        state=runs.known_identity() if looks else runs.identity(),
+        state=runs.known_identity() if readings else runs.identity(),
         boot=boot_id(),
     )
 
@@ -58,15 +58,15 @@ def _me(runs: Runs, run: str = "", what: str = "", *, looks: bool = False) -> Lo
 def refuse_if_held(snapshot: Snapshot, runs: Runs, *, break_lock: bool) -> None:
     """Raise `Locked` where a broker was seen to keep a live lock of another STATE."""
     me = _me(runs)
-    for look in snapshot.locks:
-        if not break_lock and (other := against(look, me)) is not None:
-            raise held_by(f"{look.site}/{look.pair}", other)
+    for reading in snapshot.locks:
+        if not break_lock and (other := against(reading, me)) is not None:
+            raise held_by(f"{reading.site}/{reading.pair}", other)
 
 
 def in_the_way(snapshot: Snapshot, runs: Runs) -> str | None:
     """The live lock of another STATE that would keep a run out, if any. Only looks."""
-    me = _me(runs, looks=True)
-    return next((other.described for look in snapshot.locks if (other := against(look, me)) is not None), None)
+    me = _me(runs, readings=True)
+    return next((other.described for reading in snapshot.locks if (other := against(reading, me)) is not None), None)
 
 
 @contextmanager
@@ -101,8 +101,8 @@ def _ends(what: str) -> str:
     return f"until then {what} ends it, with nothing changed"
 
 
-def wait(caller: Caller, lease: Lease, at: datetime, look: Callable[[], str | None]) -> None:
-    """Hold the lock until that moment. Raises `Missed` where `look` says why it cannot come, or it was slept through,
+def wait(caller: Caller, lease: Lease, at: datetime, read: Callable[[], str | None]) -> None:
+    """Hold the lock until that moment. Raises `Missed` where `read` says why it cannot come, or it was slept through,
     `Locked` where another run has taken the lock, and `Stopped`; no closed terminal ends this."""
     clock, waited = caller.clock, f"while the run waited until {stamp(at)}; nothing was changed"
     left_s, looked_s = (at - clock.now()).total_seconds(), clock.monotonic()
@@ -117,7 +117,7 @@ def wait(caller: Caller, lease: Lease, at: datetime, look: Callable[[], str | No
             if (lost := lease.lost()) is not None:
                 raise Locked(f"{lost}, {waited}")
             if clock.monotonic() - looked_s >= LOOK_S:
-                if (why := look()) is not None:
+                if (why := read()) is not None:
                     raise Missed(f"{why} {waited}")
                 looked_s = clock.monotonic()
     if left_s < -LATE_S:
@@ -157,10 +157,10 @@ def changed(before: Snapshot, now: Snapshot) -> Finding | None:
 # For `status` and `validate`.
 
 
-def standing(snapshot: Snapshot) -> list[tuple[Look, LockDocument]]:
+def standing(snapshot: Snapshot) -> list[tuple[LockReading, LockDocument]]:
     """The newest lock of each broker that has not been released, or still names what its run has left paused."""
-    newest = [(look, look.highest) for look in snapshot.locks]
-    return [(look, lock) for look, lock in newest if lock is not None and (lock.paused or not lock.released)]
+    newest = [(reading, reading.highest) for reading in snapshot.locks]
+    return [(reading, lock) for reading, lock in newest if lock is not None and (lock.paused or not lock.released)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,16 +186,16 @@ def shown(snapshot: Snapshot) -> list[HeldLock]:
     """The holders of the lock by broker, for `data.locks`."""
     return [
         HeldLock(
-            look.site,
-            look.pair,
+            reading.site,
+            reading.pair,
             *(lock.epoch, lock.run, lock.what, lock.holder, lock.host, lock.pid),
-            live=lock.live(look.now_ms),
+            live=lock.live(reading.now_ms),
             released=lock.released,
-            left_s=max(lock.expires_ms - look.now_ms, 0) / 1000 if lock.holder else None,
+            left_s=max(lock.expires_ms - reading.now_ms, 0) / 1000 if lock.holder else None,
             paused_before=lock.paused_before,
             paused=lock.paused,
         )
-        for look, lock in standing(snapshot)
+        for reading, lock in standing(snapshot)
     ]
 
 
@@ -203,10 +203,10 @@ def holders(snapshot: Snapshot, but: str | None = None) -> list[Finding]:
     """Name each run that holds a lock, or held one and never released it; once, wherever it holds it. `but`: not this
     one, of which more is said."""
     findings: dict[str, Finding] = {}
-    for look, lock in standing(snapshot):
+    for reading, lock in standing(snapshot):
         if lock.released or lock.run == but:
             continue
-        if lock.live(look.now_ms):
+        if lock.live(reading.now_ms):
             finding = found("DR-LOCK-003.held", severity=Severity.INFO, holder=lock.described)
         else:
             finding = found(
@@ -224,8 +224,8 @@ def pausers(snapshot: Snapshot, broker: BrokerSnapshot) -> dict[str, str]:
     """Which run paused which queue of a broker, by its lock."""
     return {
         queue: run
-        for look, lock in standing(snapshot)
-        if (look.site, look.pair) == (broker.site, broker.pair)
+        for reading, lock in standing(snapshot)
+        if (reading.site, reading.pair) == (broker.site, broker.pair)
         for run, queues in lock.paused.items()
         for queue in queues
     }

@@ -80,7 +80,7 @@ class LossBound:
         role = snapshot.roles[self.lost]
         now = self._clock.now()
         # A broker's time must be earlier than now; any lead is a clock's fault.
-        clocks = [moment(look.now_ms * 1000) - now for look in snapshot.locks if look.site != self.lost]
+        clocks = [moment(reading.now_ms * 1000) - now for reading in snapshot.locks if reading.site != self.lost]
         self._ahead = max([self._ahead, *clocks])
         # Only an unbroken run of readings that see it down ends the time.
         self._down_since = (self._down_since or now) if role is Role.DOWN else None
@@ -219,8 +219,8 @@ class LossBound:
             return None
         from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - loaded by then, beside the first reading
 
-        looks = recent(self._installation.history, self.lost, self._pairs())
-        served_us = int(max(looks.saw(Role.SERVING), default=0))
+        readings = recent(self._installation.history, self.lost, self._pairs())
+        served_us = int(max(readings.saw(Role.SERVING), default=0))
         if micros(self._silent_since) >= served_us:
             return None
         served_at = stamp(moment(served_us))

@@ -330,13 +330,13 @@ def out_of_lost(
     try:
         from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
-        looks = recent(installation.history, lost, pairs, until_us=micros(let_in))
+        readings = recent(installation.history, lost, pairs, until_us=micros(let_in))
     except (ModuleNotFoundError, DrCtlError):
         pass  # the figure is for the report: the run has ended as it has
     else:  # a reading without an answer saw the site neither serve nor serve no more
-        if len(serving := looks.saw(Role.SERVING)):
+        if len(serving := readings.saw(Role.SERVING)):
             served = moment(int(serving[-1]))
-            after = [times[times > serving[-1]] for times in map(looks.saw, (Role.DOWN, Role.STANDBY))]
+            after = [times[times > serving[-1]] for times in map(readings.saw, (Role.DOWN, Role.STANDBY))]
             gone = min((moment(int(times[0])) for times in after if len(times)), default=None)
     if seen_down is not None and seen_down <= let_in and (served is None or seen_down > served):
         gone = seen_down if gone is None else min(gone, seen_down)

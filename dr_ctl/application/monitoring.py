@@ -68,19 +68,19 @@ def monitor(caller: Caller, lasting_s: float | None, does: Sequence[str], *, met
         figures = Figures(caller, opened) if metrics is not None else None
         try:
             while until is None or clock.monotonic() < until or not watching.readings:
-                look = watching.sample()
-                if refreshing is not None and watching.is_on_disk and (why := refreshing.look()) is not None:
+                reading = watching.sample()
+                if refreshing is not None and watching.is_on_disk and (why := refreshing.read()) is not None:
                     caller.say(why)
-                recorded.tell(look)
+                recorded.tell(reading)
                 if figures is not None:
-                    board.shown = shown(watching, look, figures.of(look.snapshot, look.at), figures.problems)
-                own_exposing.notify(own_exposing.READY, own_exposing.ALIVE, f"STATUS={look.line}")
-                caller.line(document(look), look.line)
+                    board.shown = shown(watching, reading, figures.of(reading.snapshot, reading.at), figures.problems)
+                own_exposing.notify(own_exposing.READY, own_exposing.ALIVE, f"STATUS={reading.line}")
+                caller.line(document(reading), reading.line)
                 going_on = maintenance.now(caller)
                 recorded.maintained(going_on)
                 for automatic in filter(None, automatics):
                     automatic.held = going_on is not None and not isinstance(automatic, AutoQuarantine)
-                    automatic.act(look.snapshot)
+                    automatic.act(reading.snapshot)
                 watching.wait(until)
         except Stopped:
             pass
@@ -124,17 +124,19 @@ class Recorded:
             self.caller.line(document(MaintenanceData(going_on)), text)
         self._maintenance = going_on
 
-    def tell(self, look: Sample) -> None:
-        before, self._trouble = self._trouble, look.trouble
-        if look.trouble is not None and look.trouble != before:
-            self.caller.say(f"{look.trouble}; the monitor goes on, and keeps {look.waiting} row(s) until it is over")
-            finding = found("DR-MON-001", trouble=look.trouble, at=stamp(look.at))
-            self._troubles.setdefault(look.trouble, finding)
-        if look.trouble is None and before is not None:
-            lost = look.dropped - self._dropped
+    def tell(self, reading: Sample) -> None:
+        before, self._trouble = self._trouble, reading.trouble
+        if reading.trouble is not None and reading.trouble != before:
+            self.caller.say(
+                f"{reading.trouble}; the monitor goes on, and keeps {reading.waiting} row(s) until it is over"
+            )
+            finding = found("DR-MON-001", trouble=reading.trouble, at=stamp(reading.at))
+            self._troubles.setdefault(reading.trouble, finding)
+        if reading.trouble is None and before is not None:
+            lost = reading.dropped - self._dropped
             loss = f"{lost} row(s) were dropped meanwhile, the oldest of queues first" if lost else "nothing was lost"
             self.caller.say(f"the history is written again; {loss}")
-            self._dropped = look.dropped
+            self._dropped = reading.dropped
 
 
 @dataclass

@@ -77,7 +77,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         opened.must_know(to)
         snapshot: Snapshot = opened.topology.observe()
         began = caller.clock.monotonic()
-        links = opened.topology.look(over_s=caller.timeouts.rates_s).links()
+        links = opened.topology.read(over_s=caller.timeouts.rates_s).links()
         assessment = Assessment.of(caller, opened, snapshot, links)
         verdicts = [
             assessment.verdict(name, to or default_target(snapshot, name))
@@ -185,7 +185,7 @@ def verify(caller: Caller, asked: Ask) -> Result:
     """Test the whole gate over its window, without a run. An open listener is reported at once, without waiting."""
     with Opened.of(caller) as opened:
         request = Request.of(asked, opened)
-        snapshot = request.look()
+        snapshot = request.read()
         asked = request.narrowed(snapshot).ask
         roles = roles_text(part_of(snapshot, asked))
         data = VerifyData(snapshot.units)

@@ -154,7 +154,12 @@ class Interrupted:
     def process(self, snapshot: Snapshot) -> str:
         """Say where the run's process is. A live process on this host would hold the journal's lock."""
         lock = next(
-            (document for look in snapshot.locks for document in look.documents if document.run == self.run.files.name),
+            (
+                document
+                for reading in snapshot.locks
+                for document in reading.documents
+                if document.run == self.run.files.name
+            ),
             None,
         )
         if lock is not None and lock.host and lock.host != socket.gethostname():

@@ -40,7 +40,7 @@ def on_brokers(caller: Caller, how: RunOptions, *, clean: bool, timeout_s: float
     """A run from the site that serves (else the first of the settings) to the other one, with a queue of dr-ctl's own;
     or one that removes at both sites what rehearsals have left."""
     with Opened.of(caller) as opened:
-        serving = sites_serving(opened.topology.look())
+        serving = sites_serving(opened.topology.read())
         target = opened.other(serving[0]) if len(serving) == 1 else opened.sites[1]
     ask = Ask(REHEARSE_CLEAN if clean else REHEARSE, target, reason=how.reason, timeout_s=timeout_s)
     return run.run(caller, ask, how)

@@ -1,7 +1,7 @@
 """The question of one command as a value: checked against settings and topology, narrowed to its units, with its loss
 bound.
 
-A question can be decided several times, each time from a given look.
+A question can be decided several times, each time from a given reading.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Request:
         """A fence is safe whatever an open run has left, and where both sites are open it is what is needed."""
         return self.ask.operation == FENCE or self.supersedes
 
-    def look(self) -> Snapshot:
+    def read(self) -> Snapshot:
         """Look at both sites, and update the bounds of a failover."""
         snapshot: Snapshot = self.opened.topology.observe()
         if self.exposure is not None:

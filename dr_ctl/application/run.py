@@ -133,7 +133,7 @@ def plan(caller: Caller, asked: Ask, as_if_lost: str | None = None) -> Result:
         if as_if_lost is not None:
             return verdicts.planned_as_if_lost(opened, asked, as_if_lost)
         request = Request.of(asked, opened)
-        snapshot = request.look()
+        snapshot = request.read()
         request = request.narrowed(snapshot)
         decided = request.decide(snapshot)
         if isinstance(decided, Plan):
@@ -202,14 +202,14 @@ def _again(caller: Caller, request: Request, how: RunOptions, lease: Lease, show
             caller.show(shown)
 
         def lost() -> str | None:  # then the lock is free for what that takes
-            down = [site for site, role in request.look().roles.items() if role is Role.DOWN]
+            down = [site for site, role in request.read().roles.items() if role is Role.DOWN]
             return f"{' and '.join(down)} was seen down" if down else None
 
         lock.wait(caller, lease, how.at, lost)
         snapshot = _await_readiness(caller, request)
         decided = request.decide(snapshot)
         return snapshot, plans.same(shown, decided) if isinstance(decided, Plan) else decided
-    snapshot = request.look()
+    snapshot = request.read()
     if how.after is not None and lease.epoch != how.after + 1:
         return snapshot, Refusal((found("DR-LOCK-006"),))
     return snapshot, request.decide(snapshot)
@@ -217,7 +217,7 @@ def _again(caller: Caller, request: Request, how: RunOptions, lease: Lease, show
 
 def _await_readiness(caller: Caller, request: Request) -> Snapshot:
     """A reading; for a planned move once the target's brokers can say whether clients could work there."""
-    snapshot, said = request.look(), ""
+    snapshot, said = request.read(), ""
     until = caller.clock.monotonic() + caller.timeouts.measured_s
     is_planned = request.ask.operation in _PLANNED and not (request.past and request.past.activation)
     while is_planned and caller.clock.monotonic() < until:
@@ -234,7 +234,7 @@ def _await_readiness(caller: Caller, request: Request) -> Snapshot:
             said = f"{untold[0]}; waiting up to {caller.timeouts.measured_s:.0f} s for it"
             caller.say(said)
         caller.clock.sleep(1)
-        snapshot = request.look()
+        snapshot = request.read()
     return snapshot
 
 

@@ -51,7 +51,7 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
     notes, clock = Notes(caller.state()), caller.clock
     runs = caller.runs()
     with Opened.of(caller) as opened, notes.only_agent(), exposing(metrics) as board:
-        snapshot = opened.topology.look()
+        snapshot = opened.topology.read()
         roles = snapshot.roles
         serving = [site for site, role in roles.items() if role is Role.SERVING]
         if len(serving) != 1:
@@ -103,7 +103,7 @@ def settle(caller: Caller, asked: Ask, how: RunOptions) -> Result:
         return run.run(caller, asked, how)
     with Opened.of(caller) as opened:
         waiting = opened.other(asked.target)
-        snapshot = opened.topology.look()
+        snapshot = opened.topology.read()
         if (snapshot.roles[asked.target], snapshot.roles[waiting]) != (Role.SERVING, Role.STANDBY):
             return _refused(found("DR-AGENT-004.settle", roles=roles_text(snapshot)))
         unproven = opened.topology.unproven(waiting, asked.queues)

@@ -108,19 +108,19 @@ def watch(session: Session, site: str | None, every_s: float) -> Result:
     """Show each reading. The reader who goes away, or Ctrl-C, ends the command well."""
     from dr_ctl.cli import show  # noqa: PLC0415 - only this draws a status
 
-    looks, clock, watched = 0, session.clock, _Watched(session, every_s)
+    readings, clock, watched = 0, session.clock, _Watched(session, every_s)
     try:
         while has_reader():
             began = clock.monotonic()
             watched.show(show.status(session, site), clock.now())
-            looks += 1
+            readings += 1
             clock.sleep(max(0.0, every_s - (clock.monotonic() - began)))
     except Stopped as stopped:
         if stopped.signum != signal.SIGINT:
             raise
     finally:
         watched.close()
-    return Result(ExitCode.OK, f"no longer watched, after {looks} reading(s)")
+    return Result(ExitCode.OK, f"no longer watched, after {readings} reading(s)")
 
 
 class _Watched:

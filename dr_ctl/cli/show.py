@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 def status(session: Session, site: str | None = None) -> Result:
     """`site`: the one to show, of both."""
-    with looking(session) as (opened, looks):
-        from dr_ctl.application import status as telling  # noqa: PLC0415 - loaded while the looks are made
+    with looking(session) as (opened, readings):
+        from dr_ctl.application import status as telling  # noqa: PLC0415 - loaded while the readings are made
 
-        state = telling.status(session, opened, looks.result())
+        state = telling.status(session, opened, readings.result())
     now = session.clock.now()
     shown = [site] if site is not None else [*state.snapshot.roles]
     text = "\n".join(filter(None, (_text(state, now, shown), state.estimate)))

@@ -22,7 +22,7 @@ class Timeouts:
     """Between readings where counts puzzle: longer than between the two brokers' answers to one reading."""
     rates_s: float = 0.2
     """Between the two readings that rates are made of."""
-    last_look_s: float = 1.0
+    last_reading_s: float = 1.0
     """For a lost site right before another is opened, and at the end of a run, whatever was spent on it before."""
     port_s: float = 0.5
     """For a port of a site that seems to be down to take a connection."""

@@ -18,18 +18,18 @@ from dr_ctl.engine.lease import (
     LOCK,
     Forbidden,
     LockDocument,
-    Look,
+    LockReading,
     Store,
     against,
     conflict,
     ended,
     held_by,
     inherited,
-    look_at,
     lost_to,
     next_epoch,
     per_machine,
-    recent_look,
+    read_locks,
+    recent_reading,
 )
 from dr_ctl.engine.runs import Locked
 
@@ -40,7 +40,7 @@ YOUNG_S: Final = 0.6  # a reading no older than this is still fresh at the next 
 PATIENCE_S: Final = 5.0  # a silent broker is not asked again for another one's sake before
 TRIES: Final = 3
 # Within the second that a reading may be old when a call goes out, so that no call has to wait for one.
-LOOK_EVERY_S: Final = 0.7
+READ_EVERY_S: Final = 0.7
 SOON_S: Final = 0.1
 
 
@@ -107,21 +107,21 @@ class Lease:
         self, among: Collection[tuple[str, str]] | None, *, break_lock: bool
     ) -> tuple[str, LockDocument, bool] | None:
         """One attempt; gives who was in the way, where, and whether that one holds it still."""
-        looks = self._looks(among)
+        readings = self._readings(among)
         broken: list[LockDocument] = []
-        for slot, look in looks:
-            if (other := against(look, self._who)) is not None:
+        for slot, reading in readings:
+            if (other := against(reading, self._who)) is not None:
                 if not break_lock:
                     return slot.name, other, True
-                live = [document for document in look.documents if document.live(look.now_ms)]
+                live = [document for document in reading.documents if document.live(reading.now_ms)]
                 broken += [lock for lock in live if not any(lock.same(known) for known in broken)]
         self.broken += [lock for lock in broken if not any(lock.same(known) for known in self.broken)]
-        self._who = replace(self._who, epoch=next_epoch(look for _, look in looks))
+        self._who = replace(self._who, epoch=next_epoch(reading for _, reading in readings))
         taken: list[BrokerLock] = []
         done = False
         try:
-            for slot, look in looks:
-                rival = self._create(slot, look, broken)
+            for slot, reading in readings:
+                rival = self._create(slot, reading, broken)
                 if rival is not None:
                     return slot.name, *rival
                 taken.append(slot)
@@ -133,33 +133,33 @@ class Lease:
                     if (held := slot.held) is not None:
                         slot.held = None
                         _remove(slot, held.epoch)
-        for slot, look in looks:
+        for slot, reading in readings:
             with slot.mutex:
-                for document in look.documents:  # older epochs, never the highest
+                for document in reading.documents:  # older epochs, never the highest
                     if slot.held is not None and document.epoch < slot.held.epoch:
                         _remove(slot, document.epoch)
         return None
 
-    def _looks(self, among: Collection[tuple[str, str]] | None) -> list[tuple[BrokerLock, Look]]:
-        looks = []
+    def _readings(self, among: Collection[tuple[str, str]] | None) -> list[tuple[BrokerLock, LockReading]]:
+        readings = []
         for slot in self.slots:
             with slot.mutex:
                 slot.held, slot.looked_at = None, float("-inf")
                 if among is not None and slot.key not in among:
                     continue
                 try:
-                    looks.append((slot, look_at(slot.store)))
+                    readings.append((slot, read_locks(slot.store)))
                 except BrokerError:
                     continue  # left out; joined when a call is to go there
-        return looks
+        return readings
 
     def _create(
-        self, slot: BrokerLock, look: Look, broken: Collection[LockDocument]
+        self, slot: BrokerLock, reading: LockReading, broken: Collection[LockDocument]
     ) -> tuple[LockDocument, bool] | None:
         """Create the lock at one broker and look whether it is this run's; gives who has it, and whether it lives."""
         with slot.mutex:
             at = self._clock.monotonic()
-            me = self._document(slot, look)
+            me = self._document(slot, reading)
             try:
                 slot.store.create(LOCK, me.epoch, me.to_text())
             except Forbidden as error:
@@ -168,7 +168,7 @@ class Lease:
             except BrokerError:
                 pass  # created or not: the reading tells, by whose it is
             try:
-                now = look_at(slot.store)
+                now = read_locks(slot.store)
             except BrokerError:
                 return None  # away since; a call to it looks first
             other = conflict(now, me, broken)
@@ -184,7 +184,7 @@ class Lease:
 
     def why_not(self, site: str, pair: str, timeout_s: float) -> str | None:
         """Say why no call may go out to that broker now, or return None if a call that takes `timeout_s` may. An old
-        look is made anew; a lock with too little time left is renewed."""
+        reading is made anew; a lock with too little time left is renewed."""
         slot = next(slot for slot in self.slots if slot.key == (site, pair))
         try:
             if slot.forbidden is None and (self._old(slot) or self._left_s(slot) < timeout_s):
@@ -288,12 +288,12 @@ class Lease:
 
     def _join(self, slot: BrokerLock) -> None:
         """Take it, with the run's epoch, at a broker that did not answer when it was taken elsewhere."""
-        look, at = look_at(slot.store), self._clock.monotonic()
-        me = self._document(slot, look)
-        is_written = look.highest is not None and look.highest.same(me)  # created, and the answer was lost
+        reading, at = read_locks(slot.store), self._clock.monotonic()
+        me = self._document(slot, reading)
+        is_written = reading.highest is not None and reading.highest.same(me)  # created, and the answer was lost
         if not is_written:
-            highest = look.highest
-            other = against(look, me) or (highest if highest is not None and highest.epoch >= me.epoch else None)
+            highest = reading.highest
+            other = against(reading, me) or (highest if highest is not None and highest.epoch >= me.epoch else None)
             if other is not None:
                 self._lost = self._lost or (slot.name, other)
                 return
@@ -302,22 +302,22 @@ class Lease:
             except Forbidden as error:
                 slot.forbidden = str(error)
                 return
-            at, look = self._clock.monotonic(), look_at(slot.store)
-            if (other := conflict(look, me)) is not None:
+            at, reading = self._clock.monotonic(), read_locks(slot.store)
+            if (other := conflict(reading, me)) is not None:
                 self._lost = self._lost or (slot.name, other)
                 return
         slot.held = me
-        self._saw(slot, me, look, at)
+        self._saw(slot, me, reading, at)
 
-    def _document(self, slot: BrokerLock, look: Look) -> LockDocument:
+    def _document(self, slot: BrokerLock, reading: LockReading) -> LockDocument:
         """The document for one broker, with the queues that dead runs left paused there, before their documents are
         removed."""
-        paused = inherited(look)
+        paused = inherited(reading)
         slot.own = tuple(sorted({*slot.own, *paused.get(self._who.run, ())}))
         return replace(
             self._who,
-            start_ms=look.now_ms,
-            expires_ms=look.now_ms + int(LEASE_S * 1000),
+            start_ms=reading.now_ms,
+            expires_ms=reading.now_ms + int(LEASE_S * 1000),
             paused_before=slot.before,
             paused=paused | self._own(slot),
         )
@@ -329,38 +329,38 @@ class Lease:
         assert slot.held is not None
         if self._shown_lately(slot, slot.held, FRESH_S if young_s is None else young_s):
             return
-        look = self._look(slot, slot.held)
-        if look is not None and self._left_s(slot) < RENEW_BELOW_S:
+        reading = self._read(slot, slot.held)
+        if reading is not None and self._left_s(slot) < RENEW_BELOW_S:
             # Renewed late, it may have run out and be another's by now: the reading after it tells, as it told before.
-            slot.held = replace(slot.held, expires_ms=look.now_ms + int(LEASE_S * 1000))
+            slot.held = replace(slot.held, expires_ms=reading.now_ms + int(LEASE_S * 1000))
             self._write(slot, slot.held)
-            self._look(slot, slot.held)
+            self._read(slot, slot.held)
 
     def _shown_lately(self, slot: BrokerLock, me: LockDocument, young_s: float) -> bool:
         """True if a recent reading already shows our lock and no renewal is due. A reading without our lock may be
         older than the lock; the caller then looks again."""
-        recent = recent_look(slot.store)
+        recent = recent_reading(slot.store)
         if recent is None or recent[0] > young_s or lost_to(recent[1], me) is not None:
             return False
         if (at := self._clock.monotonic() - recent[0]) > slot.looked_at:
             self._saw(slot, me, recent[1], at)
         return self._left_s(slot) >= RENEW_BELOW_S
 
-    def _look(self, slot: BrokerLock, me: LockDocument) -> Look | None:
+    def _read(self, slot: BrokerLock, me: LockDocument) -> LockReading | None:
         """Look at the lock; returns None where another run has taken the lock over."""
         at = self._clock.monotonic()
-        look = look_at(slot.store)
-        if (other := lost_to(look, me)) is not None:
+        reading = read_locks(slot.store)
+        if (other := lost_to(reading, me)) is not None:
             self._lost = self._lost or (slot.name, other)
             self._robbed = self._robbed or (other if other.holder else None)
             return None
-        self._saw(slot, me, look, at)
-        return look
+        self._saw(slot, me, reading, at)
+        return reading
 
-    def _saw(self, slot: BrokerLock, me: LockDocument, look: Look, at: float) -> None:
+    def _saw(self, slot: BrokerLock, me: LockDocument, reading: LockReading, at: float) -> None:
         """Count from before the question: the broker answered after that moment."""
-        written = next(document for document in look.documents if document.same(me))
-        slot.looked_at, slot.runs_out_at = at, at + (written.expires_ms - look.now_ms) / 1000
+        written = next(document for document in reading.documents if document.same(me))
+        slot.looked_at, slot.runs_out_at = at, at + (written.expires_ms - reading.now_ms) / 1000
 
     def _write(self, slot: BrokerLock, me: LockDocument) -> None:
         last_hash, count = self.facts()
@@ -399,10 +399,10 @@ def tended(stores: Sequence[Store], who: LockDocument, clock: Clock) -> Iterator
 
 
 def _keep(lease: Lease, slot: BrokerLock, over: Event) -> None:
-    wait_s = LOOK_EVERY_S
+    wait_s = READ_EVERY_S
     while not over.wait(wait_s):
-        wait_s = LOOK_EVERY_S
+        wait_s = READ_EVERY_S
         with suppress(BrokerError):  # the next call says so, if it is still so
             lease.tend(slot)
             age_s = lease.age_s(slot)  # the run's own readings count too, and have an age
-            wait_s = max(LOOK_EVERY_S - age_s, SOON_S) if age_s < LOOK_EVERY_S else LOOK_EVERY_S
+            wait_s = max(READ_EVERY_S - age_s, SOON_S) if age_s < READ_EVERY_S else READ_EVERY_S

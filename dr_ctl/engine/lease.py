@@ -120,7 +120,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LockReading:
     """The locks of one broker at one moment of its clock; `taken` are numbers that are no lock's, and not free."""
 
     site: str
@@ -171,13 +171,13 @@ class Store(Protocol):
 # Decisions that follow from a reading, without any call.
 
 
-def against(look: Look, me: LockDocument, broken: Collection[LockDocument] = ()) -> LockDocument | None:
+def against(reading: LockReading, me: LockDocument, broken: Collection[LockDocument] = ()) -> LockDocument | None:
     """The lock that keeps this run out, if any. A lock broken at one broker counts as broken at the others too."""
     return next(
         (
             lock
-            for lock in sorted(look.documents, key=lambda lock: -lock.epoch)
-            if lock.live(look.now_ms) and not ended(lock, me) and not any(lock.same(other) for other in broken)
+            for lock in sorted(reading.documents, key=lambda lock: -lock.epoch)
+            if lock.live(reading.now_ms) and not ended(lock, me) and not any(lock.same(other) for other in broken)
         ),
         None,
     )
@@ -194,52 +194,54 @@ def ended(lock: LockDocument, me: LockDocument) -> bool:
     return on_this_machine and (lock.pid == me.pid or not machine.process_lives(lock.pid))
 
 
-def next_epoch(looks: Iterable[Look]) -> int:
+def next_epoch(readings: Iterable[LockReading]) -> int:
     """The next free number above every epoch seen."""
-    snapshot = list(looks)
-    highest = max((lock.epoch for look in snapshot for lock in look.documents), default=0)
-    taken = frozenset[int]().union(*(look.taken for look in snapshot))
+    snapshot = list(readings)
+    highest = max((lock.epoch for reading in snapshot for lock in reading.documents), default=0)
+    taken = frozenset[int]().union(*(reading.taken for reading in snapshot))
     return next(number for number in itertools.count(highest + 1) if number not in taken)
 
 
-def lost_to(look: Look, me: LockDocument) -> LockDocument | None:
+def lost_to(reading: LockReading, me: LockDocument) -> LockDocument | None:
     """The lock of another run that replaced this run's lock; returns None while this run still holds its own."""
-    others = [lock for lock in look.documents if lock.epoch >= me.epoch and not lock.same(me)]
+    others = [lock for lock in reading.documents if lock.epoch >= me.epoch and not lock.same(me)]
     if others:
         return max(others, key=lambda lock: lock.epoch)
-    return None if any(lock.same(me) for lock in look.documents) else LockDocument(me.epoch, _GONE)
+    return None if any(lock.same(me) for lock in reading.documents) else LockDocument(me.epoch, _GONE)
 
 
-def conflict(look: Look, me: LockDocument, broken: Collection[LockDocument] = ()) -> LockDocument | None:
+def conflict(reading: LockReading, me: LockDocument, broken: Collection[LockDocument] = ()) -> LockDocument | None:
     """After creating: the other run's lock that won, or None where this run has the lock."""
-    return lost_to(look, me) or against(look, me, broken)
+    return lost_to(reading, me) or against(reading, me, broken)
 
 
-def inherited(look: Look) -> dict[str, tuple[str, ...]]:
+def inherited(reading: LockReading) -> dict[str, tuple[str, ...]]:
     """Queues that earlier runs paused and no run has resumed yet, by run. Whichever run comes next must resume them."""
     paused: dict[str, tuple[str, ...]] = {}
-    for lock in look.documents:
+    for lock in reading.documents:
         for run, names in lock.paused.items():
             paused[run] = tuple(sorted({*paused.get(run, ()), *names}))
     return paused
 
 
-def look_at(store: Store) -> Look:
+def read_locks(store: Store) -> LockReading:
     """Look at the locks of one broker. Raises `BrokerError`."""
-    return _look(store, *store.read(LOCK))
+    return _read(store, *store.read(LOCK))
 
 
-def recent_look(store: Store) -> tuple[float, Look] | None:
+def recent_reading(store: Store) -> tuple[float, LockReading] | None:
     """The locks as a recent reading for another purpose showed them, with the age of that reading in seconds."""
     if (recent := store.lately(LOCK)) is None:
         return None
     ago_s, now_ms, texts = recent
-    return ago_s, _look(store, now_ms, texts)
+    return ago_s, _read(store, now_ms, texts)
 
 
-def _look(store: Store, now_ms: int, texts: Sequence[tuple[int, str]]) -> Look:
+def _read(store: Store, now_ms: int, texts: Sequence[tuple[int, str]]) -> LockReading:
     documents = tuple(LockDocument.of_text(epoch, text) for epoch, text in texts if text != NOBODYS)
-    return Look(store.site, store.pair, now_ms, documents, frozenset(epoch for epoch, text in texts if text == NOBODYS))
+    return LockReading(
+        store.site, store.pair, now_ms, documents, frozenset(epoch for epoch, text in texts if text == NOBODYS)
+    )
 
 
 def held_by(name: str, document: LockDocument) -> Locked:

@@ -19,13 +19,13 @@ T = TypeVar("T")
 class Waited(Generic[T]):
     """The end of a wait: the last reading, and whether that one held."""
 
-    look: T
+    reading: T
     held: bool
 
 
 def until(
     context: StepContext,
-    look: Callable[[], T],
+    read: Callable[[], T],
     *,
     holds: Callable[[T], bool],
     within_s: float | None,
@@ -41,7 +41,7 @@ def until(
     began_s, in_a_row = context.monotonic(), 0
     while True:
         look_s = context.monotonic()
-        snapshot = look()
+        snapshot = read()
         in_a_row = in_a_row + 1 if holds(snapshot) else 0
         if in_a_row >= stable_for:
             return Waited(snapshot, held=True)

@@ -218,7 +218,7 @@ class Wire:
         if reply.status in (401, 403):
             remedy = (
                 f"Its password comes from {self._account.source}. One attempt was made here; each command makes "
-                "another, and repeated ones lock the account out: mend it before the next look."
+                "another, and repeated ones lock the account out: mend it before the next reading."
             )
             text = f"{url}: the login of {self._account.username} was refused (HTTP {reply.status})"
             self._refused = LoginRefused(text, remedy=remedy)
@@ -240,7 +240,7 @@ class Reader:
     def activation(self) -> str:
         return self._wire.activation
 
-    def look(self, requests_: Sequence[Read | Search | Ask | MayCall], *, timeout_s: float = READ_S) -> list[Answer]:
+    def read(self, requests_: Sequence[Read | Search | Ask | MayCall], *, timeout_s: float = READ_S) -> list[Answer]:
         return self._wire.post([request.body() for request in requests_], timeout_s)
 
 
@@ -359,6 +359,6 @@ class Post:
 
     def send(self, reader: Reader, *, timeout_s: float = READ_S) -> None:
         """Send all in one POST; an answer that is an error is raised where it is read."""
-        answers = reader.look([asked.request for asked in self._asked], timeout_s=timeout_s)
+        answers = reader.read([asked.request for asked in self._asked], timeout_s=timeout_s)
         for asked, answer in zip(self._asked, answers, strict=True):
             asked.answered = answer

@@ -257,12 +257,12 @@ def _open(story: Story) -> tuple[str, str]:
     if not story.parts:
         return "Never begun", "Nothing was changed by it."
     words = "Not ended: under way, or cut off"
-    look = "`dr-ctl status` says where things stand."
+    advice = "`dr-ctl status` says where things stand."
     # Only the undo of an activation, or its proven failure, takes the run back before the point of no return.
     if any(act.calls and act.mark is not Mark.REFUSED for act in story.of("activate")):
         past = "An activating call has gone out: this cannot be undone any more."
-        return words, f"{past} {look} `dr-ctl resume` finishes it."
-    return words, f"{look} If no process works on it, `dr-ctl resume` continues it and `dr-ctl abort` undoes it."
+        return words, f"{past} {advice} `dr-ctl resume` finishes it."
+    return words, f"{advice} If no process works on it, `dr-ctl resume` continues it and `dr-ctl abort` undoes it."
 
 
 def chapters(story: Story, out: Outage, *, elsewhere: str = "") -> tuple[Chapter, ...]:

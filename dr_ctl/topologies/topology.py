@@ -21,7 +21,7 @@ from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.holding import Lease
-from dr_ctl.engine.lease import Look, Store
+from dr_ctl.engine.lease import LockReading, Store
 from dr_ctl.engine.ports import Driver, Observation, Recipe
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.model import Installation
@@ -90,7 +90,7 @@ class BrokerSnapshot:
     each business queue, `paused` the queues whose dispatch is stopped; `disk_used` is the share of its disk that is
     taken, `obstacles` keep clients from working there although its listeners are open. `clients` counts connections at
     the clients' listeners, `traffic` is messages a second that came in and that clients consumed, known after two
-    looks. `nodes` are those of a broker that has several."""
+    readings. `nodes` are those of a broker that has several."""
 
     site: str
     pair: str
@@ -134,7 +134,7 @@ class LinkFigures(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class LinkSnapshot:
-    """The link that ships from one broker to its peer. `rate` is messages a second, known after two looks; `outflow`
+    """The link that ships from one broker to its peer. `rate` is messages a second, known after two readings; `outflow`
     the messages still to ship, `unapplied` the peer's acknowledgements that have arrived here. `lines` are for people,
     `more` are the topology's own figures for `data.links`. `messages_alone`: no acknowledgement is in the outflow."""
 
@@ -223,7 +223,7 @@ class WorkloadSnapshot:
 
 @runtime_checkable
 class Snapshot(Observation, Protocol):
-    """A look at both sites. A broker that did not answer is part of it."""
+    """A reading of both sites. A broker that did not answer is part of it."""
 
     @property
     def brokers(self) -> Sequence[BrokerSnapshot]:
@@ -238,14 +238,14 @@ class Snapshot(Observation, Protocol):
         """The workloads of both sites, where the settings name any and they were looked at."""
 
     @property
-    def locks(self) -> Sequence[Look]:
+    def locks(self) -> Sequence[LockReading]:
         """The lock documents of each broker that answered and keeps such documents."""
 
     def links(self) -> Sequence[LinkSnapshot]:
         """The links of the brokers that answered."""
 
     def rows(self, at: datetime) -> Sequence[Row]:
-        """The history of this look: outflows and queues that were read, as of that moment."""
+        """The history of this reading: outflows and queues that were read, as of that moment."""
 
     def differing(self) -> Collection[str]:
         """The queues whose content may rightly differ between the sites, by the brokers that answered."""
@@ -264,7 +264,8 @@ class Snapshot(Observation, Protocol):
         """How long a fence of that site holds: now, or also after a restart of its brokers."""
 
     def as_if_lost(self, site: str) -> Snapshot:
-        """The same look, but that every port of that site refuses: for the plan of a disaster that has not happened."""
+        """The same reading, but that every port of that site refuses: for the plan of a disaster that has not
+        happened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,9 +345,9 @@ S_co = TypeVar("S_co", bound=Snapshot, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Glance(Generic[S_co]):
-    """A look of who watches all the time. `ago_s`: how long before its end the last broker answered that was not late;
-    `took_s`: how long after the question went out."""
+class TimedReading(Generic[S_co]):
+    """A reading of who watches all the time. `ago_s`: how long before its end the last broker answered that was not
+    late; `took_s`: how long after the question went out."""
 
     snapshot: S_co
     ago_s: float
@@ -360,19 +361,19 @@ class Topology(Protocol[S]):
     def recipe(self) -> Recipe[S]:
         """How each verb is done here, as values."""
 
-    def look(self, *, over_s: float = 0.0) -> S:
+    def read(self, *, over_s: float = 0.0) -> S:
         """Look once; with `over_s` twice, so far apart, which shows what moves."""
 
-    def glance(self, *, whole: bool = False) -> Glance[S] | None:
+    def poll(self, *, whole: bool = False) -> TimedReading[S] | None:
         """Look once at what each broker still has to ship and at its role, in a few milliseconds, or at everything: a
         late broker delays no answer of the others. Returns None where its brokers cannot be asked so little. Only a
         look at everything reads the other queues."""
 
     def observe(self) -> S:
-        """Look until no difference between the sites is left that only one more look can explain."""
+        """Look until no difference between the sites is left that only one more reading can explain."""
 
     def spend_at_most(self, seconds: float, site: str) -> None:
-        """Bound all waiting for a site that may be lost, over all looks of this command."""
+        """Bound all waiting for a site that may be lost, over all readings of this command."""
 
     def stores(self) -> Sequence[Store]:
         """The documents of each broker, for the lock. The caller closes them."""
@@ -381,7 +382,7 @@ class Topology(Protocol[S]):
         """The driver that acts under that lock."""
 
     def why_not_so(self, site: str, *, serving: bool) -> str | None:
-        """Attempt what a look says of a site: that it serves, or lets nobody in; flags lie. Returns None where the
+        """Attempt what a reading says of a site: that it serves, or lets nobody in; flags lie. Returns None where the
         attempt agrees. Raises `BrokerError`."""
 
     def cleaner(self, primary: str, remembered: Mapping[str, Json]) -> Cleaner:

@@ -243,7 +243,7 @@ class Lab(Played):
         self._tell(site_from, {"delay_ms": ms})
 
     def open_clients(self, site: str) -> None:
-        """Let clients in at a site, as a person at its console could, without a look at the other site."""
+        """Let clients in at a site, as a person at its console could, without a reading of the other site."""
         for broker in self._leading(self.state.brokers(site)):
             self._admin(broker).open_clients()
 

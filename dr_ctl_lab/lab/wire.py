@@ -74,7 +74,7 @@ class Wire:
         self._listener: asyncio.Server | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._port_changes = asyncio.Lock()  # two that open it at once: the second cannot, and would not go on
-        self._look = asyncio.Event()
+        self._read = asyncio.Event()
         self._through: dict[asyncio.Task[None], tuple[asyncio.StreamWriter, ...]] = {}
         self._held: set[asyncio.StreamWriter] = set()
 
@@ -127,8 +127,8 @@ class Wire:
         """Keep the port as the far side's is, while nothing is connected through it that would tell."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._look.wait(), WATCH_S)
-            self._look.clear()
+                await asyncio.wait_for(self._read.wait(), WATCH_S)
+            self._read.clear()
             if self.mode is Mode.OPEN and not self._through:
                 await self._follow()
 
@@ -155,7 +155,7 @@ class Wire:
             if self.mode is Mode.ACCEPT:
                 await self._hold(reader, writer)
             else:
-                self._look.set()
+                self._read.set()
                 _reset(writer)
             return
         await self._forward(reader, writer, *far)
@@ -191,7 +191,7 @@ class Wire:
             _reset(writer, far_writer)  # a side broke: the other hears of it
         finally:
             del self._through[task]
-            self._look.set()
+            self._read.set()
             writer.close()
             far_writer.close()
 

@@ -289,7 +289,7 @@ class Twin:
                 way.set(mode)
 
     def open_clients(self, site: str, pair: str | None = None) -> None:
-        """Let clients in, as a person at the console could, without a look at the other site. Returns once the site
+        """Let clients in, as a person at the console could, without a reading of the other site. Returns once the site
         serves."""
         with self._changed:
             brokers = [nodes.broker for nodes in self._sites_nodes(site, pair)]

@@ -16,7 +16,7 @@ QUEUES, LOOKS = 10_000, 26
 
 
 def main() -> None:
-    """Two minutes of looks, and what a minute leaves on disk."""
+    """Two minutes of readings, and what a minute leaves on disk."""
     london, paris = at_both("orders.in", depth=4)
     [model] = [queue for queue in london.queues if queue.name == "orders.in"]
     many = tuple(replace(model, name=f"orders.in.{number:05}") for number in range(QUEUES))

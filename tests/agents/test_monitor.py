@@ -38,7 +38,7 @@ from dr_ctl.settings.loader import load
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSnapshot
-from dr_ctl.topologies.topology import Glance, Progress, QueueProgress
+from dr_ctl.topologies.topology import Progress, QueueProgress, TimedReading
 from tests.cli.conftest import Shell
 from tests.rpo.files import Ticking, full_disk
 from tests.stomp_io.listeners import closed_port
@@ -55,16 +55,16 @@ CLOCK = SystemClock()
 
 @dataclass
 class Watched:
-    """Stands where the topology would: each look is what the test says."""
+    """Stands where the topology would: each reading is what the test says."""
 
     view: BrokerView | Silent = LONDON
     looks: list[MirrorSnapshot] = field(default_factory=list)
 
-    def look(self) -> MirrorSnapshot:
+    def read(self) -> MirrorSnapshot:
         self.looks.append(snapshot(self.view, PARIS))
         return self.looks[-1]
 
-    def glance(self, *, whole: bool = False) -> Glance[MirrorSnapshot] | None:
+    def poll(self, *, whole: bool = False) -> TimedReading[MirrorSnapshot] | None:
         return None
 
 
@@ -89,7 +89,7 @@ def rows_of(files: Iterable[Path]) -> list[dict[str, Any]]:
 
 
 def on_disk(folder: Path, site: str = "london") -> list[str]:
-    """The roles of the looks that are in the files, the oldest first."""
+    """The roles of the readings that are in the files, the oldest first."""
     rows = rows_of((folder / "history").glob(f"date=*/site={site}/*.parquet"))
     return [row["name"] for row in sorted(rows, key=lambda row: row["ts"]) if row["kind"] == "site"]
 
@@ -142,12 +142,12 @@ def test_one_silent_broker_of_a_site_that_keeps_its_role_is_a_change(
 ) -> None:
     other = replace(LONDON, pair="orders-2")
 
-    def look(second: BrokerView | Silent) -> MirrorSnapshot:
+    def read(second: BrokerView | Silent) -> MirrorSnapshot:
         paris = {PAIR: PARIS, "orders-2": replace(PARIS, pair="orders-2")}
         return MirrorSnapshot({"london": {PAIR: LONDON, "orders-2": second}, "paris": paris})
 
     for second in (other, replace(SILENT, pair="orders-2")):
-        monkeypatch.setattr(watched, "look", lambda second=second: look(second))
+        monkeypatch.setattr(watched, "read", lambda second=second: read(second))
         monitor.sample()
 
     assert on_disk(tmp_path) == ["serving"] * 4
@@ -161,16 +161,16 @@ class Glanced(Watched):
     glances: int = 0
     took_s: float = 0.001
 
-    def glance(self, *, whole: bool = False) -> Glance[MirrorSnapshot] | None:
+    def poll(self, *, whole: bool = False) -> TimedReading[MirrorSnapshot] | None:
         if whole:
             self.clock.sleep(self.took_s)
-            return Glance(self.look(), 0.0, self.took_s)
+            return TimedReading(self.read(), 0.0, self.took_s)
         self.glances += 1
         views = [
             view if isinstance(view, Silent) else replace(view, queues=tuple(q for q in view.queues if q.internal))
             for view in (self.view, PARIS)
         ]
-        return Glance(snapshot(*views), 0.0, 0.001)
+        return TimedReading(snapshot(*views), 0.0, 0.001)
 
 
 @pytest.fixture
@@ -188,7 +188,8 @@ def glanced(installation: Installation) -> Iterator[tuple[Monitor, Glanced]]:
 def test_looks_at_everything_take_a_twentieth_of_the_time(
     glanced: tuple[Monitor, Glanced], took_s: float, looks: int, glances: int
 ) -> None:
-    """Within the five seconds of a look that is told; where there is room, outflows are looked at alone in between."""
+    """Within the five seconds of a reading that is told; where there is room, outflows are looked at alone in
+    between."""
     monitor, topology = glanced
     topology.took_s = took_s
     monitor.sample()
@@ -196,7 +197,7 @@ def test_looks_at_everything_take_a_twentieth_of_the_time(
     monitor.wait(None)
 
     assert (len(topology.looks), topology.glances) == (looks, glances)
-    assert monitor.rows == 6 * looks + 4 * glances, "what a look at outflows alone found is kept too"
+    assert monitor.rows == 6 * looks + 4 * glances, "what a reading of outflows alone found is kept too"
     assert monitor.cost_s == pytest.approx(took_s)
     board = Board()
     board.shown = shown(monitor, monitor.sample())
@@ -276,8 +277,8 @@ def test_a_look_that_waited_for_a_late_site_is_as_old_as_the_answers_in_it(
     tmp_path: Path, glanced: tuple[Monitor, Glanced], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monitor, topology = glanced
-    late = Glance(snapshot(LONDON, SILENT_PARIS), 0.75, 0.01)
-    monkeypatch.setattr(topology, "glance", lambda *, whole=False: late)
+    late = TimedReading(snapshot(LONDON, SILENT_PARIS), 0.75, 0.01)
+    monkeypatch.setattr(topology, "poll", lambda *, whole=False: late)
     before = monitor._clock.now()
 
     look = monitor.sample()
@@ -375,13 +376,13 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
 
 def answered(refresher: Refresher) -> str | None:
     """Ask, and look until the answer has come."""
-    assert refresher.look() is None
+    assert refresher.read() is None
     assert refresher._estimating is not None
     until = time.monotonic() + WITHIN_S
     while refresher._estimating.runs:
         assert time.monotonic() < until
         time.sleep(0.01)  # a process that stays cannot be waited for
-    return refresher.look()
+    return refresher.read()
 
 
 @pytest.mark.parametrize(("stays", "processes"), [(False, 3), (True, 1)])
@@ -399,7 +400,7 @@ def test_one_that_stays_is_asked(
         assert answered(refresher) is None
     refresher._next = time.monotonic() + 1000  # it is not asked before its time
     for _ in range(3):
-        assert refresher.look() is None
+        assert refresher.read() is None
 
     assert len(started) == processes
     assert [Request.from_json(line) for line in heard.read_text().splitlines()] == [REQUEST] * 3
@@ -454,7 +455,7 @@ def test_a_reason_is_told_once(worker: Callable[[str], list[str]], stays: bool) 
 def test_the_end_of_the_monitor_ends_it(worker: Callable[[str], list[str]]) -> None:
     worker("import os, time\nos.setpgid(0, 0) if os.getpgrp() != os.getpid() else None\ntime.sleep(600)")
     refresher = Refresher(REQUEST, stays=True)
-    refresher.look()
+    refresher.read()
     assert refresher._estimating is not None
     process = refresher._estimating._process
 

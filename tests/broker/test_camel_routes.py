@@ -78,7 +78,7 @@ def named(twin: PlayedTwin, apps: Mapping[str, Camel], *routes: str) -> None:
     twin.settings_path.write_text(json.dumps(told), encoding="utf-8")
     with closing(WorkloadSites(load(twin.settings_path), Timeouts())) as sites:
         for site, goal in (("paris", Goal.STOP), ("london", Goal.START)):
-            [snapshot] = sites.look_at((site, "billing"))
+            [snapshot] = sites.read_at((site, "billing"))
             for part in snapshot.parts:
                 assert isinstance(sites.send(switch(site, sites.workloads[site, "billing"], part, goal), None), Done)
 

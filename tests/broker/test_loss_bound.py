@@ -151,7 +151,7 @@ def killed(lab: Lab, folder: Path, death: Death, site: str) -> Told:
 
 @pytest.mark.chaos
 def test_of_forty_deaths_none_costs_more_than_was_said(lab: Lab, tmp_path: Path) -> None:
-    """With the looks of the default settings."""
+    """With the readings of the default settings."""
     found = [killed(lab, tmp_path, Death.of_forty(seed), ("london", "paris")[seed % 2]) for seed in range(40)]
 
     assert [told.line for told in found if told.lost > told.lost_at_most] == []

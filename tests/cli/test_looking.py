@@ -41,7 +41,7 @@ class Frozen:
         self._closed = Event()
         self.gave_up = False
 
-    def look(self, *, over_s: float) -> None:
+    def read(self, *, over_s: float) -> None:
         assert over_s > 0
         self.gave_up = self._closed.wait(20)
 
@@ -136,14 +136,14 @@ Stop = Callable[[int, int], list[float]]
 
 @pytest.fixture
 def stop(monkeypatch: pytest.MonkeyPatch) -> Stop:
-    """After so many looks a signal comes; gives the times that were waited for."""
+    """After so many readings a signal comes; gives the times that were waited for."""
 
     def stopped(looks: int, signum: int) -> list[float]:
         waits: list[float] = []
 
         def sleep(clock: SystemClock, seconds: float) -> None:
             if seconds < 1:
-                return  # within a look
+                return  # within a reading
             waits.append(seconds)
             if len(waits) == looks:
                 raise Stopped(signum)
@@ -166,7 +166,7 @@ def test_where_there_is_no_terminal_each_look_is_a_block_with_its_time(dr_ctl: S
         first, *rest = block.splitlines()
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first)
         assert (rest[0].split(), rest[-1]) == (["london", "serving"], "london serves")
-    assert all(3 < wait <= 4 for wait in waits), "the time of the look is part of the interval"
+    assert all(3 < wait <= 4 for wait in waits), "the time of the reading is part of the interval"
 
 
 def test_as_json_each_look_is_a_document_and_the_end_is_one(dr_ctl: Shell, sites: Sites, stop: Stop) -> None:

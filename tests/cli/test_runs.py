@@ -430,7 +430,7 @@ def test_it_can_be_verified_where_it_arrives(dr_ctl: Shell, tmp_path: Path) -> N
 def test_the_hour_before_the_run_goes_with_it_and_no_more(dr_ctl: Shell, nobody: str) -> None:
     done(dr_ctl.run())
     minutes = (-61, -59, -1, 0, 5)
-    write([look(BEGAN + timedelta(minutes=each)) for each in minutes], dr_ctl.folder / "history")
+    write([read(BEGAN + timedelta(minutes=each)) for each in minutes], dr_ctl.folder / "history")
 
     _, parts = bundled(dr_ctl)
 
@@ -456,7 +456,7 @@ def test_an_open_run_without_settings_that_can_be_read_is_bundled_and_what_is_mi
     assert dr_ctl("runs", "bundle", "--out", "nowhere/b.tar.gz").code == 2
 
 
-def look(at: datetime) -> Row:
+def read(at: datetime) -> Row:
     return Row(ts=at, site="london", pair="orders-1", kind="site", name="serving", start="s1")
 
 
@@ -500,7 +500,7 @@ def test_it_is_used_and_not_kept(dr_ctl: Shell, sites: Sites, monkeypatch: pytes
         "spark": {"master": f"sc://ada:{TOKENS[2]}@127.0.0.1:9/;token={TOKENS[2]}", "conf": {"fs.key": TOKENS[1]}},
     }
     dr_ctl.settings(*sites.urls.values(), WAYS[way], drain={"poll": "5ms"}, **more)
-    write([look(system().now() - timedelta(minutes=5))], dr_ctl.folder / "history")
+    write([read(system().now() - timedelta(minutes=5))], dr_ctl.folder / "history")
 
     printed = everything(dr_ctl)
     document, parts = bundled(dr_ctl)

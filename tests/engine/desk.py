@@ -60,7 +60,8 @@ def book_of(operation: str) -> Runbook:
 
 
 class Clock:
-    """Every look at it takes a while, so that no wait is endless. Kills its reader at one look at the time of day.
+    """Every reading of it takes a while, so that no wait is endless. Kills its reader at one reading of the time of
+    day.
 
     The journal reads the time of day once for each block of lines, right before it writes them.
     """
@@ -155,7 +156,7 @@ class Desk:
         return plan(
             self.book or book_of(self.ask.operation),
             Recipe(),
-            self.machine.look(),
+            self.machine.read(),
             self.ask,
             self.past(),
             self.exposure,
@@ -202,7 +203,7 @@ class Desk:
     def may_abort(self) -> bool:
         """The rule of `abort`: no activating call may have had its effect."""
         past = self.past()
-        return past is not None and not past.activation and self.machine.look().roles["paris"] is Role.STANDBY
+        return past is not None and not past.activation and self.machine.read().roles["paris"] is Role.STANDBY
 
     def abort(self) -> RunResult[Snapshot]:
         past = self.past()
@@ -214,7 +215,7 @@ class Desk:
 
 def a_plan() -> Plan:
     """The plan of a swapover of the machine as it stands at the start."""
-    decided = plan(BOOK, Recipe(), Machine().look(), ASK)
+    decided = plan(BOOK, Recipe(), Machine().read(), ASK)
     assert isinstance(decided, Plan)
     return decided
 

@@ -54,7 +54,7 @@ class Fault(Enum):
     REFUSED = "no effect, and the answer says so"
     LOST = "no effect, no answer"
     UNANSWERED = "effect, no answer"
-    BLIND = "effect, no answer, and the next look finds nobody either"
+    BLIND = "effect, no answer, and the next reading finds nobody either"
     KILLED_BEFORE = "the caller dies, no effect"
     KILLED_AFTER = "the caller dies, the effect comes all the same"
 
@@ -107,7 +107,7 @@ def back() -> dict[str, Site]:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One look: the roles, and the flags behind them as far as a site answered."""
+    """One reading: the roles, and the flags behind them as far as a site answered."""
 
     roles: Mapping[str, Role]
     flags: Mapping[str, Mapping[str, Mapping[str, bool]]] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class Machine:
             for name, site in self.sites.items()
         }
 
-    def look(self) -> Snapshot:
+    def read(self) -> Snapshot:
         there = [name for name, site in self.sites.items() if not (site.silent or site.down)]
         flags = {name: told for name, told in self.dump().items() if name in there}
         return Snapshot({name: site.role for name, site in self.sites.items()}, flags, self.debts)
@@ -156,7 +156,7 @@ class Machine:
         return self.sites[name]
 
     def under_way(self, name: str) -> int:
-        """What a site still has to ship; between two looks the link ships one message, unless it is cut."""
+        """What a site still has to ship; between two readings the link ships one message, unless it is cut."""
         site = self.ask(name)
         site.outflow -= 0 if self.cut or site.outflow == 0 else 1
         return site.outflow
@@ -287,7 +287,7 @@ class Driver:
         self._answers = answers or {}
 
     def observe(self) -> Snapshot:
-        return self._machine.look()
+        return self._machine.read()
 
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         if step.verb in self._answers:
@@ -302,7 +302,7 @@ class Driver:
     def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         try:
             opens = any(call.goal is Goal.OPEN and not self._machine.holds(call) for call in step.inverse)
-            if opens and self._machine.look().roles[move.target] is Role.SERVING:
+            if opens and self._machine.read().roles[move.target] is Role.SERVING:
                 return Refused(f"{move.target} is open: {move.source} stays closed")
             return self._make(step.inverse, context)
         except Silence as silence:

@@ -497,19 +497,19 @@ def test_the_estimate_says_how_much_is_left_of_its_time(tmp_path: Path) -> None:
 
 
 class Looks:
-    """A hand whose time is what its looks and waits take."""
+    """A hand whose time is what its readings and waits take."""
 
     read_only = False
 
     def __init__(self, looks: Iterable[int], takes_s: float = 0.0) -> None:
         self.now_s = 0.0
         self.at: list[float] = []
-        self._looks, self._takes_s = iter(looks), takes_s
+        self._readings, self._takes_s = iter(looks), takes_s
 
-    def look(self) -> int:
+    def read(self) -> int:
         self.at.append(self.now_s)
         self.now_s += self._takes_s
-        return next(self._looks)
+        return next(self._readings)
 
     def wait(self, seconds: float) -> None:
         self.now_s += seconds
@@ -522,9 +522,9 @@ class Looks:
     ("context", "more", "snapshot", "at"),
     [
         (Looks([1]), {"within_s": 0.0}, 1, [0.0]),  # where no time is left it looks once
-        (Looks([1, 1, 0], takes_s=0.4), {}, 0, [0.0, 1.0, 2.0]),  # polls count from the beginning of a look
-        (Looks([0, 1, 0, 0]), {"stable_for": 2}, 0, [0.0, 1.0, 2.0, 3.0]),  # so many looks in a row
-        # The second look begins in time and ends late: the third, which began late, decides; no other begins late.
+        (Looks([1, 1, 0], takes_s=0.4), {}, 0, [0.0, 1.0, 2.0]),  # polls count from the beginning of a reading
+        (Looks([0, 1, 0, 0]), {"stable_for": 2}, 0, [0.0, 1.0, 2.0, 3.0]),  # so many readings in a row
+        # The second reading begins in time and ends late: the third, which began late, decides; no other begins late.
         (Looks([1, 1, 0], takes_s=2.0), {"within_s": 3.0, "poll_s": 0.5}, 0, [0.0, 2.0, 4.0]),
         (Looks([1] * 9), {"within_s": 2.5}, 1, [0.0, 1.0, 2.0, 3.0]),
         (Looks([1] * 9), {"most_s": 3.0}, 1, [0.0, 1.0, 3.0, 6.0, 9.0]),  # polls grow
@@ -538,7 +538,7 @@ def test_a_wait_holds_by_the_look_that_decides(
 ) -> None:
     meanwhile: list[int] = []
     usual: dict[str, Any] = {"within_s": 9.0, "poll_s": 1.0, "meanwhile": meanwhile.append}
-    waited = until(cast("StepContext", context), context.look, holds=lambda left: left == 0, **{**usual, **more})
+    waited = until(cast("StepContext", context), context.read, holds=lambda left: left == 0, **{**usual, **more})
     assert (waited, context.at) == (Waited(snapshot, held=snapshot == 0), at)
     assert len(meanwhile) == len(at) - 1, "it gets each look after which the wait goes on"
 

@@ -146,7 +146,7 @@ class Explorer:
             if name == "abort":
                 past = desk.past()
                 assert past is not None
-                refusal = why_not_undone(past, desk.machine.look(), "run")
+                refusal = why_not_undone(past, desk.machine.read(), "run")
                 if refusal is None:
                     return int(desk.abort().code)
                 if "--forget" in (refusal.remedy or ""):

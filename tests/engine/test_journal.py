@@ -660,7 +660,7 @@ with Runs(Path(sys.argv[1]), SystemClock()).lock("swapover to paris"):
 
 
 class Minutes:
-    """A clock on which every look is a minute after the last."""
+    """A clock on which every reading is a minute after the last."""
 
     def __init__(self) -> None:
         self._at = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)

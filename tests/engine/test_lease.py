@@ -1,4 +1,4 @@
-"""The lock on the brokers: what follows from a look, that two runs never both have it, and how one holds it."""
+"""The lock on the brokers: what follows from a reading, that two runs never both have it, and how one holds it."""
 
 import json
 import os
@@ -18,13 +18,13 @@ from dr_ctl.engine.lease import (
     LOCK,
     Forbidden,
     LockDocument,
-    Look,
+    LockReading,
     against,
     conflict,
     inherited,
-    look_at,
     lost_to,
     next_epoch,
+    read_locks,
 )
 from dr_ctl.engine.runs import Locked
 
@@ -80,13 +80,13 @@ class Reach:
         return self._shelf.now_ms, told
 
     def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
-        """What `look` was told, and how long that is ago."""
+        """What `read_for_another` was told, and how long that is ago."""
         if self._told is None:
             return None
         at_s, now_ms, told = self._told
         return self._shelf.time.s - at_s, now_ms, [(number, text) for each, number, text in told if each == kind]
 
-    def look(self) -> None:
+    def read_for_another(self) -> None:
         """Look at the broker for something else."""
         told = [(kind, number, text) for (kind, number), text in self._shelf.documents.items()]
         self._told = self._shelf.time.s, self._shelf.now_ms, told
@@ -204,8 +204,8 @@ MINE = replace(who("mine"), epoch=7, expires_ms=NOW + 60_000)
 OTHER = replace(who("other"), epoch=6, expires_ms=NOW + 1)
 
 
-def snapshot(*documents: LockDocument) -> Look:
-    return Look("london", PAIR, NOW, documents)
+def snapshot(*documents: LockDocument) -> LockReading:
+    return LockReading("london", PAIR, NOW, documents)
 
 
 # A copy of a machine's disk has the same STATE to the last bit, and its runs live elsewhere.
@@ -436,7 +436,7 @@ def late(shelves: Shelves) -> Lease:
 def look_beside(run: Lease) -> None:
     """Look at the brokers for something else."""
     for slot in run.slots:
-        slot.store.look()  # type: ignore[attr-defined]
+        slot.store.read_for_another()  # type: ignore[attr-defined]
 
 
 class TestHolding:
@@ -602,4 +602,4 @@ class TestPauses:
         run = held(shelves, heir, **more)
         if heir == "dead":
             run.paused("london", PAIR, ["b"])
-        assert look_at(Reach(shelves[0])).documents[0].paused == paused
+        assert read_locks(Reach(shelves[0])).documents[0].paused == paused

@@ -90,7 +90,7 @@ def past(ask: Ask = ASK, sites: dict[str, Site] | None = None, reached: str = "p
     """A run that was interrupted when the step `reached` had succeeded, and let nobody in."""
     machine = Machine(debts=DEBTS if ask.operation in ("reinstate", "failback") else ())
     machine.sites = sites or machine.sites
-    before = planned(decide(ask, machine.look()))
+    before = planned(decide(ask, machine.read()))
     last = next(step.number for step in before.steps if step.verb == reached)
     steps = tuple(StepPast(each, StepState.DONE if each.number <= last else StepState.PENDING) for each in before.steps)
     return RunState(before, steps, activation=False)
@@ -172,7 +172,7 @@ class TestThePlan:
         assert all(step.about for step in decided.steps)
 
     def test_a_failover_keeps_residue_out_before_anybody_is_let_in_and_undoes_that(self) -> None:
-        decided = planned(decide(FAILOVER, Machine(sites=lost()).look(), exposure=Cost()))
+        decided = planned(decide(FAILOVER, Machine(sites=lost()).read(), exposure=Cost()))
 
         beside = ["snapshot", "estimate", "fence", "quarantine", "settle"]
         assert verbs(decided) == [*FINISHING[:2], *beside, *FINISHING[2:]]
@@ -184,7 +184,7 @@ class TestThePlan:
 
     def test_without_the_move_a_return_ends_where_both_are_shown_to_hold_the_same(self) -> None:
         rejoined, moved = (
-            verbs(decide(ask, Machine(sites=back(), debts=DEBTS).look())) for ask in (REINSTATE, FAILBACK)
+            verbs(decide(ask, Machine(sites=back(), debts=DEBTS).read())) for ask in (REINSTATE, FAILBACK)
         )
         assert rejoined == ["observe", "check", "residue", "reinstate", "reconcile"]
         assert moved[: len(rejoined) + 1] == [*rejoined, "ask"]
@@ -222,7 +222,7 @@ class TestGoingOn:
         site = Machine()
         site.sites["london"].listeners["clients"] = site.sites["london"].listeners["legacy"] = False
         site.sites["london"].paused["orders"] = True
-        decided = planned(decide(ASK, site.look(), past()))
+        decided = planned(decide(ASK, site.read(), past()))
         inverses = {step.verb: [call.about for call in step.inverse] for step in decided.steps}
         assert decided.baseline == Machine().dump()
         assert inverses["fence"] == ["open clients at london", "open legacy at london"]

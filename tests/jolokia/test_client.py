@@ -58,10 +58,10 @@ def wire(url: str) -> Wire:
 
 
 def depths(url: str, *, timeout_s: float = 5.0) -> list[int]:
-    """Ask twice for a number: what a look does, from the wire to a value that is checked."""
+    """Ask twice for a number: what a reading does, from the wire to a value that is checked."""
     asking = wire(url)
     try:
-        told = Reader(asking).look([Read(BEAN, ("Depth",)), Read(BEAN, ("Depth",))], timeout_s=timeout_s)
+        told = Reader(asking).read([Read(BEAN, ("Depth",)), Read(BEAN, ("Depth",))], timeout_s=timeout_s)
         return [Fields(BEAN, answer.value()).number("Depth") for answer in told]
     finally:
         asking.close()
@@ -196,8 +196,8 @@ def test_after_one_refused_login_nothing_is_sent_any_more_and_a_policy_that_refu
     with console(send(status, "")) as server:
         asking = wire(server.url)
         for act in (
-            lambda: Reader(asking).look([Read(BEAN, ("Depth",))]),
-            lambda: Reader(asking).look([Search("a:b=*")]),
+            lambda: Reader(asking).read([Read(BEAN, ("Depth",))]),
+            lambda: Reader(asking).read([Search("a:b=*")]),
             lambda: Changer(asking).change([Change(BEAN, "pause()")]),
         ):
             with pytest.raises(LoginRefused, match=f"the login of dr-ctl was refused \\(HTTP {status}\\)"):
@@ -208,14 +208,14 @@ def test_after_one_refused_login_nothing_is_sent_any_more_and_a_policy_that_refu
     with console(answers(failed(403, "no"), failed(403, "no"))) as server, closing(wire(server.url)) as asking:
         for _ in range(2):
             with pytest.raises(PolicyRefused):
-                Reader(asking).look([Read(BEAN, ("Depth",))] * 2)[0].value()
+                Reader(asking).read([Read(BEAN, ("Depth",))] * 2)[0].value()
 
         assert len(server.asked) == 2
 
 
 def test_one_request_that_fails_leaves_the_others_answers() -> None:
     with console(answers(failed(404, "no MBean"), GOOD)) as server:
-        first, second = Reader(wire(server.url)).look([Read(BEAN, ("X",)), Read(BEAN, ("Depth",))])
+        first, second = Reader(wire(server.url)).read([Read(BEAN, ("X",)), Read(BEAN, ("Depth",))])
 
     assert isinstance(first.error, ElementError)
     assert second.value() == {"Depth": 7}
@@ -247,7 +247,7 @@ def test_looks_share_one_connection(reply: Reply) -> None:
     with console(reply) as server:
         asking = wire(server.url)
         for _ in range(3):
-            Reader(asking).look([Read(BEAN, ("Depth",))])
+            Reader(asking).read([Read(BEAN, ("Depth",))])
         asking.close()
 
         assert (len(server.asked), len(server.peers)) == (3, 1)
@@ -269,10 +269,10 @@ def body(act: Callable[[Wire], object]) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     ("act", "told"),
     [
-        (lambda asking: Reader(asking).look([Read("a:b=c", ("X", "Y"))]),
+        (lambda asking: Reader(asking).read([Read("a:b=c", ("X", "Y"))]),
          {"type": "read", "mbean": "a:b=c", "attribute": ["X", "Y"]}),
-        (lambda asking: Reader(asking).look([Search("a:b=*")]), {"type": "search", "mbean": "a:b=*"}),
-        (lambda asking: Reader(asking).look([Ask("a:b=c", Listing.BROWSE, (1, 10))]),
+        (lambda asking: Reader(asking).read([Search("a:b=*")]), {"type": "search", "mbean": "a:b=*"}),
+        (lambda asking: Reader(asking).read([Ask("a:b=c", Listing.BROWSE, (1, 10))]),
          {"type": "exec", "mbean": "a:b=c", "operation": "browse(int,int)", "arguments": [1, 10]}),
         (lambda asking: Changer(asking).change([Change("a:b=c", "stop(java.lang.String)", ("x",))]),
          {"type": "exec", "mbean": "a:b=c", "operation": "stop(java.lang.String)", "arguments": ["x"]}),
@@ -303,7 +303,7 @@ def test_a_request_that_is_none_does_not_go_out(build: Callable[[], Read | Chang
 def test_a_reader_has_no_way_to_change() -> None:
     public = {name for name, _ in inspect.getmembers(Reader) if not name.startswith("_")}
 
-    assert public == {"activation", "look", "url"}
+    assert public == {"activation", "read", "url"}
     assert all(listing.value.startswith(("list", "get", "browse(", "count", "canInvoke(")) for listing in Listing)
 
 
@@ -353,7 +353,7 @@ def depth(url: str, verify: bool | str, cert: tuple[str, str] | None = None) -> 
     """Ask twice: the second time over the connection that was kept."""
     account = Account(url, "dr-ctl", "secret", "http://127.0.0.1", verify=verify, cert=cert)
     with closing(Wire(account)) as wire:
-        told = [Reader(wire).look([Read(BEAN, ("Depth",))])[0].value() for _ in range(2)]
+        told = [Reader(wire).read([Read(BEAN, ("Depth",))])[0].value() for _ in range(2)]
     assert told[0] == told[1]
     return told[0]
 

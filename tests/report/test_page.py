@@ -400,7 +400,7 @@ UNREAD = {"outflow": None, "pending": None}
          "Only 1 sample, too few for a curve.; london: outflow 900, paris: not applied 4; all else 0.", ""),
         # A drain that was empty all along has no curve.
         ([flows(0)] * 5, "5 samples: 0 every time. There is no curve to draw.", ""),
-        # A look without an answer is a gap and not a zero.
+        # A reading without an answer is a gap and not a zero.
         ([flows(300), flows(200), {**flows(0), "london": {"unknown": "timed out"}}, flows(100), flows(50)],
          "", "london did not answer in 1 of 5 samples.; On average 125 a second."),
         # A figure that was never read is not told as zero.

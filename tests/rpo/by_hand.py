@@ -38,7 +38,7 @@ def made(asked: Request, now_us: int) -> Made | Finding:
         return nothing_of(site, set(sites))
     looks, ends = pa.concat_tables(sites[site]).sort_by("ts"), [us_of(table)[-1] for table in sites[site]]
     us = us_of(looks)
-    limit_us = now_us + HOUR if us[0] <= now_us + HOUR else us[-1]  # of looks far in the future nothing is said
+    limit_us = now_us + HOUR if us[0] <= now_us + HOUR else us[-1]  # of readings far in the future nothing is said
     until_us, since_us = int(us[us <= limit_us][-1]), int(us[0] - us[0] % HOUR)
     until_us = until_us if asked.until is None else min(until_us, micros(asked.until))
     since_us = since_us if asked.since is None else max(since_us, micros(asked.since))

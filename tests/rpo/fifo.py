@@ -1,6 +1,6 @@
 """A site with one outflow per flow, as a small real machine: it knows every message, and so what would be lost.
 
-It is looked at as a broker is, through counters; `truth` is what no look can see.
+It is looked at as a broker is, through counters; `truth` is what no reading can see.
 """
 
 from collections import deque

@@ -46,7 +46,7 @@ def look(second: float, depth: int, added: int, *queues: Row, pair: str = ONE) -
 
 
 STEADY = [row for second in range(11) for row in look(second, 7, 100 + 10 * second)]
-"""Ten a second, a look each second; at each look seven have not been shipped."""
+"""Ten a second, a reading each second; at each reading seven have not been shipped."""
 
 
 def came(seconds: int) -> int:
@@ -224,7 +224,7 @@ def test_a_long_history_is_not_read_to_its_beginning(tmp_path: Path) -> None:
     for minute in range(20):
         (folder / f"20260301T11{minute + 40}00-0.parquet").write_bytes(raw)
     write([*STEADY, *look(15, 0, 250)], tmp_path)
-    for minute in range(1, 100):  # nor does a silence of many files hide the last look
+    for minute in range(1, 100):  # nor does a silence of many files hide the last reading
         write([role("down", 60 * minute + second, pair) for second in (0, 30) for pair in (ONE, TWO)], tmp_path)
     began = time.process_time()
 
@@ -273,13 +273,13 @@ BY_HAND: dict[str, tuple[list[Row], float, dict[str, object], int | None, int | 
     "a site that never answered is not an empty one": (NEVER, 14, {"pairs": [ONE]}, None, None, "DR-RPO-005"),
     # Each of the five that were put in since the queue was looked at may be a message, and one that was sent then.
     "what was consumed, by the queue": (looked(*STALLED), 10.5, {}, 1 + 20, ANY, ""),
-    # Five seconds lie before the last look at one of the pairs: no burst, as ten show ten a second.
+    # Five seconds lie before the last reading of one of the pairs: no burst, as ten show ten a second.
     # Of 180 things in the outflow a hundred are messages, by what the queue counted since all was shipped.
-    # At the cut: the counters say nothing of what came since. At the last look: what was put in since may be either.
+    # At the cut: the counters say nothing of what came since. At the last reading: what was put in since may be either.
     **{f"a queue that was read at {read} s": (consuming(*read), 10, {}, *most, "") for read, most in (
         ((0, 5, 10), (100, 80)), ((5, 10), (180, 180)), ((0, 5), (50 + 90, 40 + 90)), ((), (180, 180)))},
     "two pairs, from the oldest of their looks": (BOTH, 16, {}, (1 + 20) + (7 + came(6)), ANY, ""),
-    # A second may lie on either side of a look.
+    # A second may lie on either side of a reading.
     "the highest rate, not the last": (
         looked(look(0, 0, 0), look(5, 0, 500), look(10, 0, 505), look(15, 0, 510)), 16, {}, 505, ANY, ""),
     "a rate of long ago": ([*look(0, 0, 0), *FORGOTTEN], 705, {}, 15, ANY, ""),
@@ -305,7 +305,7 @@ BY_HAND: dict[str, tuple[list[Row], float, dict[str, object], int | None, int | 
     "what no queue accounts for": (looked(*UNREAD), 10, {}, 100 + 70, 80 + 70, ""),
     # It goes on getting more, which the queues that were read do not tell: ten seconds of both lie around any two.
     "what no queue accounts for goes on": (looked(*UNREAD), 12, {}, 100 + 70 + 170, 80 + 70 + 150, ""),
-    # A monitor looks on between the look of a command and its reading of the history.
+    # A monitor looks on between the reading of a command and its reading of the history.
     "taken for lost, and goes on": (STEADY, 12, {"down_at": at(8)}, 7, ANY, ""),
     "a time that is not yet": (looked(STEADY, DOWN, AHEAD), 14, {}, 7 + came(2), ANY, "DR-RPO-031"),
     "deliveries that were not read": (
@@ -378,7 +378,7 @@ STEP_S, RATE = 0.05, 40
 
 def test_a_link_that_is_cut_just_after_the_queues_were_read_has_a_likely_figure(tmp_path: Path) -> None:
     """What lay in the outflow then, one or two in step, says nothing of what it is made of now; and what grew goes on
-    growing after the last look, a second and a half before the end."""
+    growing after the last reading, a second and a half before the end."""
     site, rows, died_s = FifoSite(ONE, "mixed", (QUEUE,)), list[Row](), 24.0
     for number in range(round(died_s / STEP_S) + 1):
         now = number * STEP_S
@@ -447,14 +447,14 @@ UNTOLD = "messages may be lost and how old they are is not known, the objectives
 @pytest.mark.parametrize(
     ("rows", "age_s", "reasons"),
     [
-        (STEADY, 5.0, ()),  # seven of two hundred are left: the first of them came after the look a second before
+        (STEADY, 5.0, ()),  # seven of two hundred are left: the first of them came after the reading a second before
         ([*look(0, 0, 0), *look(5, 0, 50), *look(10, 0, 100)], 4.0, ()),
         ([*look(0, 0, 0), *look(5, 50, 50), *look(10, 100, 100)], 14.0, (LEFT,)),
         ([*look(0, 3, 40), *look(5, 53, 90), *look(10, 103, 140)], None, (UNTOLD,)),
         ([role("serving", 0), outflow(0, 0, 0), outflow(10, 7, 7, start="2")], None, (UNKNOWN,)),
         ([*look(0, 0, 0), *look(5, 0, 0), *look(10, 0, 0)], 4.0, ()),
     ],
-    ids=["some left", "empty", "all left", "longer than the looks", "restarted", "nothing is lost"],
+    ids=["some left", "empty", "all left", "longer than the readings", "restarted", "nothing is lost"],
 )
 def test_the_oldest_that_may_be_lost_was_put_in_after_a_look_and_is_judged_unless_a_loss_is_accepted(
     tmp_path: Path, rows: list[Row], age_s: float | None, reasons: tuple[str, ...]
@@ -551,7 +551,7 @@ def looks_there(times: range, **more: Any) -> list[Row]:
     return [row for second in times for row in look_there(second, **more)]
 
 
-# Of the most of the last looks none of before counts: two sites are not read at quite the same instant.
+# Of the most of the last readings none of before counts: two sites are not read at quite the same instant.
 DEPTHS = [9000, LEFT_THERE + 3, *[LEFT_THERE] * (READINGS - 1)]
 LAST = [row for number, depth in enumerate(DEPTHS) for row in look_there(5 * number, there=depth)]
 
@@ -570,7 +570,7 @@ LAST = [row for number, depth in enumerate(DEPTHS) for row in look_there(5 * num
         ([*looks_there(range(0, 15, 5), there=9000, role="standby"), *looks_there(range(15, 30, 5))], 25, 0),
         (LAST, 5 * (len(DEPTHS) - 1), 3),
     ],
-    ids=["once", "twice", "silent: all that was acknowledged since", "did not serve", "the last looks"],
+    ids=["once", "twice", "silent: all that was acknowledged since", "did not serve", "the last readings"],
 )
 def test_what_lies_at_the_other_site_is_that_of_its_last_looks(
     tmp_path: Path, rows: list[Row], now_s: float, most: int

@@ -1,6 +1,6 @@
-"""One death has one bound, however late it is asked for, however its looks lie in files, and whatever went wrong with
-them; and a time in which nobody looked is no burst: after it the bound is near the truth, and holds the bursts that
-there may be. Files are those of a real `Writer`, hours those of a real `Upkeep`; no test waits for a clock."""
+"""One death has one bound, however late it is asked for, however its readings lie in files, and whatever went wrong
+with them; and a time in which nobody looked is no burst: after it the bound is near the truth, and holds the bursts
+that there may be. Files are those of a real `Writer`, hours those of a real `Upkeep`; no test waits for a clock."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -110,7 +110,7 @@ def moved(look: Look, by_s: float) -> list[Row]:
 
 
 def stamped_ahead(by_s: float) -> Change:
-    """Ten seconds of looks bear a later time."""
+    """Ten seconds of readings bear a later time."""
     return lambda looks: [(look[0], moved(look, by_s if 60 < look[0] < 70 else 0)) for look in looks]
 
 
@@ -126,7 +126,7 @@ def two_monitors(apart_s: float) -> Change:
 
 CHANGES: dict[str, Change] = {
     "files of a minute": list,
-    "a last look that was answered late": late_last_look,
+    "a last reading that was answered late": late_last_look,
     "looks that were answered late": lambda looks: [
         answered(each, 0.2 * (n % 17 == 0)) for n, each in enumerate(looks)
     ],
@@ -310,7 +310,7 @@ GAPS: dict[str, tuple[tuple[float, float], float, Callable[[float], int], int, f
     # As where a monitor is started again after a move.
     "a service that came in it and was seen for seconds": ((15, 43), 47, later, 9, 0, 1.5 * RATE),
     # What a late answer counted is of any moment of that time.
-    "and a look that waited long for its answer": ((70, 100), 120, steady, 29_000, 0, 1.5 * RATE),
+    "and a reading that waited long for its answer": ((70, 100), 120, steady, 29_000, 0, 1.5 * RATE),
     # Readings around show no such batch: it may come again.
     "a batch in it, beyond all that was seen": ((70, 101), 160, with_a_batch(85), 9, BATCH, BATCH + 3 * RATE),
     "where too little was seen all of it may have come at once": ((5, 36), 40, steady, 9, 30 * RATE, 1e9),

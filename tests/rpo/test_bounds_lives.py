@@ -124,7 +124,7 @@ def _served(came: Ints, able: Ints) -> Ints:
 
 @dataclass
 class Life:
-    """A site from its first look to its end, and what was seen of it. `event`: what befell it so many seconds before
+    """A site from its first reading to its end, and what was seen of it. `event`: what befell it so many seconds before
     its death (`ago_s`)."""
 
     link: Link
@@ -252,7 +252,7 @@ class Life:
         return sum(float(each.sent[self.died].sum() - each.sent[begin].sum()) for each in self.pairs) / 30
 
     def table(self, down_s: float) -> pa.Table:
-        """The rows as the files keep them: the last minute whole, before it a look at queues each so often."""
+        """The rows as the files keep them: the last minute whole, before it a reading of queues each so often."""
         columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
         kept_s, end_s = -1e9, self.looks[-1].ts_s
 

@@ -22,7 +22,7 @@ from tests.rpo.simulator import EPOCH, EVERY_S, LOADS, STEP_S, STRETCHED, Load, 
 
 METRICS = {"loss": ("loss", 1.0), "duplicates": ("duplicates", 1.0), "age_ms": ("age_s", 1000.0)}
 RESOLVED = 5
-"""What happens within a few intervals between looks no history resolves: there the bound may be a multiple."""
+"""What happens within a few intervals between readings no history resolves: there the bound may be a multiple."""
 SLACK = {"loss": (2, 5), "duplicates": (2, 5), "age_ms": (50, 1000)}
 """Below such figures a share says nothing: of the bound, and of what is likely."""
 

@@ -369,8 +369,8 @@ def side_gone() -> Rows:
 
 
 def queue_gone() -> Rows:
-    """A queue of few messages lived for an hour beside a busy one; both counters have the noise of looks between. Later
-    the link is down for a while, and consumers keep up."""
+    """A queue of few messages lived for an hour beside a busy one; both counters have the noise of readings between.
+    Later the link is down for a while, and consumers keep up."""
     shipped = 0
     for n in range(2 * 9000):
         s = n / 2
@@ -437,7 +437,7 @@ KNOWN: dict[str, Case] = {
         lambda it: (it.estimate.site, it.estimate.window.covered_s), ("london", 200.0)) for pair in ("p", None)},
     **{f"nothing is met by looks of {last} s": (looks(range(0, last + 5, 5)), last, limit(100, 60),
         lambda it: it.verdict, UNKNOWN) for last in (5, 495, 3590)},
-    "an hour of looks meets an objective": (looks(range(0, 3605, 5)), 3600, limit(100, 60),
+    "an hour of readings meets an objective": (looks(range(0, 3605, 5)), 3600, limit(100, 60),
         lambda it: (it.verdict, it.findings), (MET, ())),
     # Within fifty minutes 250 short stalls, all alike: nobody needs an hour to see how much each loses.
     "many excursions tell within less than an hour that an objective is met": (
@@ -464,7 +464,7 @@ KNOWN: dict[str, Case] = {
         lambda it: len(texts(it, "007")), 1),
     "two monitors whose clocks differ are told": (two_clocks(), 2000, limit(100_000),
         lambda it: (it.verdict, len(texts(it, "024"))), (UNKNOWN, 1)),
-    "a side that is gone leaves out no later look": (side_gone(), 3000, {},
+    "a side that is gone leaves out no later reading": (side_gone(), 3000, {},
         lambda it: (it.estimate.read_at, total(it).loss.now, total(it).duplicates.p99), (at(3000), 50, None)),
     **{f"{alone} messages without a copy are lost, whatever the outflow says": (
         by_the_plugin(lambda _, alone=alone: alone), 3600, limit(39, 60),
@@ -492,7 +492,7 @@ KNOWN: dict[str, Case] = {
         [*history(), *history(pair="orders-2", offset=5)], 1000, {},
         lambda it: (total(it).loss.now, total(it).loss.max, [each.figures.loss.max for each in it.estimate.flows],
                     it.verdict, ids(it)), (120, 120, [60, 60], None, ["DR-RPO-003"])),
-    "a look from the future is not taken for a fresh one": (history(), 60, {},
+    "a reading from the future is not taken for a fresh one": (history(), 60, {},
         lambda it: (ids(it), "60 s in the future" in it.findings[0].text), (["DR-RPO-020"], True)),
     "a window leaves out what lies outside": (history(), 60, {"until": at(60)},
         lambda it: (total(it).loss.now, total(it).loss.max), (0, 10)),
@@ -526,8 +526,8 @@ OBJECTIVES = Objectives(LossLimit(500, 3600.0), (LossClass(("orders.#",), LossLi
 
 
 def stalling(*, stalls: bool = True, quick: int = 20) -> list[Row]:
-    """A look every ten seconds: eight messages a second to one queue, two to another; for ten minutes the link and the
-    consumers stand still, then `quick` things a second are shipped."""
+    """A reading every ten seconds: eight messages a second to one queue, two to another; for ten minutes the link and
+    the consumers stand still, then `quick` things a second are shipped."""
     rows, shipped = [], 0
     for s in range(0, END_S, 10):
         is_still = stalls and STALL_S[0] <= s < STALL_S[1]

@@ -1,9 +1,9 @@
 """Histories as they come: gaps, restarts, clocks that jump, files twice or late. Expected figures come from a
 machine that knows every message, never from the code under test.
 
-Each irregularity is a pair of its own in one history. In its life the truth between two looks is exactly what counters
-can tell, so that a bound is right or wrong to the one: right after each look messages are sent; right before the next
-they are consumed and everything is shipped, or, while the link stalls, neither.
+Each irregularity is a pair of its own in one history. In its life the truth between two readings is exactly what
+counters can tell, so that a bound is right or wrong to the one: right after each reading messages are sent; right
+before the next they are consumed and everything is shipped, or, while the link stalls, neither.
 """
 
 import random
@@ -81,11 +81,11 @@ class Life:
             seen.append(self.machine.truth(end_s))
 
     def restart(self) -> None:
-        """The broker begins anew right after the last look: the next interval has no counters in common with it."""
+        """The broker begins anew right after the last reading: the next interval has no counters in common with it."""
         self.machine.restart()
 
     def rows(self, keep: Callable[[int], bool] = lambda _: True) -> list[Row]:
-        """The rows of all looks, or of those whose numbers are to be kept."""
+        """The rows of all readings, or of those whose numbers are to be kept."""
         return [row for number, look in enumerate(self.looks) if keep(number) for row in look]
 
 
@@ -172,7 +172,7 @@ def _lives() -> dict[str, list[Row]]:
     life = ordinary("gap")
     add(life, within(life.intervals, leave_out=range(11, 18)), life.rows(lambda n: n not in range(12, 18)))
 
-    # Two looks are missing, which is no gap: what was sent within all three intervals may have been lost at once.
+    # Two readings are missing, which is no gap: what was sent within all three intervals may have been lost at once.
     life = ordinary("two missing")
     missed = life.intervals[12:15]
     whole = Interval(missed[0].from_s, missed[-1].to_s, sum(each.loss for each in missed), 3 * EVERY_S, 0)
@@ -200,7 +200,7 @@ def _lives() -> dict[str, list[Row]]:
     add(life, within([*life.intervals[:10], *moved]), put(life, 11, HOUR_S))
 
     # And back by two and a half intervals, and by five minutes: looks of two times lie among each other. Of these, and
-    # of two looks on either side, nothing is said, and never that minutes of messages came within a second.
+    # of two readings on either side, nothing is said, and never that minutes of messages came within a second.
     life = ordinary("back")
     after = [shifted(each, -BACK_S) for each in life.intervals[21:]]
     add(life, within([*life.intervals[:14], *after]), put(life, 18, -BACK_S))
@@ -216,7 +216,7 @@ def _lives() -> dict[str, list[Row]]:
 
 
 def put(life: Life, first: int, by_s: float) -> list[Row]:
-    """The rows of a life whose monitor's clock was put by so much before a look."""
+    """The rows of a life whose monitor's clock was put by so much before a reading."""
     by = timedelta(seconds=by_s)
     return [replace(row, ts=row.ts + by) if n >= first else row for n, look in enumerate(life.looks) for row in look]
 
@@ -224,7 +224,7 @@ def put(life: Life, first: int, by_s: float) -> list[Row]:
 def _files(rows: dict[str, list[Row]], root: Path) -> None:
     for pair, told in rows.items():
         if pair == "late":
-            # What comes after is written before, and three looks a file.
+            # What comes after is written before, and three readings a file.
             looks = [told[at : at + 9] for at in range(0, len(told), 9)]
             random.Random(1).shuffle(looks)
             for part in looks:

@@ -123,7 +123,7 @@ BY_HAND = [
     queue("made", "b", 0, added=9, acked=9),
     queue("made", "b", 10, added=6, acked=0),
     queue("made", "b", 20, added=16, acked=0),
-    # The last look did not get at the queue.
+    # The last reading did not get at the queue.
     *[queue("blind", "a", s, added=0, acked=0) for s in (0, 10)],
     *[outflow("blind", s, put=int(s), shipped=0) for s in (0, 10, 20)],
     # Old messages wait in the queue, and the broker knows how old.
@@ -143,7 +143,7 @@ NOTHING = Bound(0, 0, 0, 0, covered=True, is_floor=False)
 # By pair (and flow, and scope) and number of the interval: the bound, or its loss, or loss and duplicates.
 EXPECTED: dict[tuple[str, ...], dict[int, Bound | int | tuple[int, int]]] = {
     ("idle",): {1: NOTHING, 2: NOTHING, NOW: NOTHING},
-    # One thing a second was shipped between two looks that both saw a backlog.
+    # One thing a second was shipped between two readings that both saw a backlog.
     ("behind",): {
         1: Bound(10, 10.0, None, 10.0, covered=True, is_floor=False),
         2: Bound(30, 20.0, None, 30.0, covered=True, is_floor=False),
@@ -158,9 +158,9 @@ EXPECTED: dict[tuple[str, ...], dict[int, Bound | int | tuple[int, int]]] = {
     # Of twenty sent within the two intervals, at most ten can have been in the outflow in the first of them.
     ("unread",): {1: 10, 2: 20, NOW: 20},
     ("made",): {1: 10, 2: 20},
-    # As much was put in since the look that read the queue.
+    # As much was put in since the reading that read the queue.
     ("blind",): {1: 0, 2: 20, NOW: 10},
-    # Eight of ten are shipped, but no look saw the counters at eight: all since the first look, two at most.
+    # Eight of ten are shipped, but no reading saw the counters at eight: all since the first reading, two at most.
     ("bridges", "a"): {NOW: (2, 5)},
     ("bridges",): {NOW: 0},
 }  # fmt: skip
@@ -188,7 +188,7 @@ def test_queues_left_out_count_nothing(tmp_path: Path) -> None:
 
 
 def life(seed: int, style: Style) -> tuple[str, list[Row], dict[int, list[Truth]]]:
-    """Run a site by a seed; return its looks, and all that was true within each interval between two looks."""
+    """Run a site by a seed; return its readings, and all that was true within each interval between two readings."""
     chance = random.Random(seed)
     queues = tuple(f"q{each}" for each in range(chance.randint(1, 3)))
     site = FifoSite(f"{style}-{seed}", style, queues)
@@ -313,7 +313,7 @@ def test_pairs_that_are_looked_at_in_turn_are_added_up_at_every_moment() -> None
     p = steps([0, 10, 20], [1, 2], [10, 20], [True, True], [False, False])
     q = steps([4, 14, 20], [10, 20], [5, 30], [True, False], [False, False])
 
-    # q counts from its first look on, at 4.
+    # q counts from its first reading on, at 4.
     assert told(folded(p, q)) == [
         (0, 4, 1, 10, True),
         (4, 6, 11, 10, True),

@@ -409,7 +409,7 @@ def test_what_a_monitor_that_was_killed_had_in_its_tail_is_in_the_history_of_the
     raw = tail.read_bytes()
     del killed
     gc.collect()  # its lock ends with it
-    tail.write_bytes(raw + raw[-40:-20])  # it was killed within a look
+    tail.write_bytes(raw + raw[-40:-20])  # it was killed within a reading
 
     after = Writer(tmp_path, clock=clock)
     clock.passed_s = 5

@@ -244,7 +244,7 @@ class Stage:
     def fault(self, kind: str, place: str, call: str, times: str = "1", after: str = "") -> None:
         """At a call that is written as the runner writes it, without its arguments; `a look` is none that changes."""
         verb, _, thing = call.partition(" ")
-        when = When(False) if call == "a look" else When(True, None if verb == "any" else verb, thing or None)
+        when = When(False) if call == "a reading" else When(True, None if verb == "any" else verb, thing or None)
         lasting = None if times == "always" else int(times.split(maxsplit=1)[0])
         later = seconds(after) if after else None
         self.host(place).faults.add(Fault(FaultKind(kind), when, lasting, back_after_s=later))

@@ -1,4 +1,4 @@
-"""What a look tells of brokers, made by hand for tests that ask none: each topology adds what is its own."""
+"""What a reading tells of brokers, made by hand for tests that ask none: each topology adds what is its own."""
 
 from dataclasses import replace
 from typing import Any, TypeVar

@@ -20,9 +20,9 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.broker import CREATE_FILTERED
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.continuity.reading import aged, service_bean
-from dr_ctl.topologies.continuity.reading import look as plugin_look
+from dr_ctl.topologies.continuity.reading import read as read_plugin
 from dr_ctl.topologies.continuity.view import Flow, SiteView
-from dr_ctl.topologies.mirror.reading import look
+from dr_ctl.topologies.mirror.reading import read
 from dr_ctl.topologies.mirror.view import BrokerView
 from dr_ctl.topologies.sharedstore.store import FileLock
 from dr_ctl_lab.lab.artemis.admin import jolokia
@@ -243,7 +243,7 @@ class Subject(Asked):
 
     def view(self, site: str) -> BrokerView:
         with self.reader(site) as reader:
-            return look(reader, pair="orders-1", site=site, config=CONFIG, broker=self.broker[site])
+            return read(reader, pair="orders-1", site=site, config=CONFIG, broker=self.broker[site])
 
     def _counted(self, site: str) -> dict[str, Any]:
         start = self.read(site, beans.RUNTIME, "StartTime")
@@ -407,7 +407,7 @@ class PluginSubject(Subject):
 
     def view(self, site: str) -> SiteView:  # type: ignore[override]
         with self.reader(site) as reader:
-            found = plugin_look(reader, pair="orders-1", site=site, config=CONFIG, broker=self.broker[site])
+            found = read_plugin(reader, pair="orders-1", site=site, config=CONFIG, broker=self.broker[site])
             return aged(reader, found)
 
     def flow(self, site: str, queue: str) -> Flow:

@@ -62,7 +62,7 @@ one works for no lost site while the other is silent: one_way; work 10 4; failed
     paris 17; finds_only DR-AGENT-005
 a refused login ends it as wrong settings do: work 3 1; refused london.agent; refused paris.agent; refused london;
     refused paris
-no look complains of one that works: work 3 0; beside looks_without DR-AGENT-008; agent 3s
+no reading complains of one that works: work 3 0; beside looks_without DR-AGENT-008; agent 3s
 one of the other direction does not count what was deleted and browsed there before: at_london_alone; lost_and_back;
     run 0 reinstate london; agent 3s; primary paris; phase held; lie 10 5; run 0 status; finds DR-SYNC-007 5 message(s)
 """

@@ -87,7 +87,7 @@ def test_whatever_fails_nothing_is_lost_and_never_do_both_sites_serve(
 def test_a_site_in_a_black_hole_adds_no_more_than_it_is_given(
     tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Five seconds over all looks, beside what the same command takes where the site is seen to be down."""
+    """Five seconds over all readings, beside what the same command takes where the site is seen to be down."""
     words, took_s = ("failover", "--to", "paris", "--yes", *ACCEPTED), {}
     for how in ("down", "swallowed"):
         with PlayedTwin.up(tmp_path / how) as twin:

@@ -13,7 +13,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.reading import LIMITS, find_broker, limits_of_addresses
 from dr_ctl.topologies.common.access import FOR_HISTORY
 from dr_ctl.topologies.common.calls import OUTFLOW_PREFIX
-from dr_ctl.topologies.mirror.reading import browsed, look_again, residue
+from dr_ctl.topologies.mirror.reading import browsed, reread, residue
 from tests.twin.conftest import ON_THE_WIRE_TOO
 from tests.twin.subject import ADD, IN, OUT, REMOVE, SITES, TEXT, Subject, comes, until
 
@@ -329,7 +329,7 @@ def test_a_look_that_asks_for_less_tells_the_same_of_queues_that_were_filled_mad
     subject.put("london", since)
 
     with subject.reader("london") as reader:
-        again = look_again(reader, known, FOR_HISTORY, timeout_s=READ_S)
+        again = reread(reader, known, FOR_HISTORY, timeout_s=READ_S)
 
     try:
         assert again.business == subject.view("london").business

@@ -15,7 +15,7 @@ import pytest
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import SystemClock, all_ended, in_background, system
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.lease import LOCK, FolderStore, Store, look_at, next_epoch
+from dr_ctl.engine.lease import LOCK, FolderStore, Store, next_epoch, read_locks
 from dr_ctl.rpo.history.row import GLANCED, Row
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies import registry
@@ -157,7 +157,7 @@ def test_a_text_comes_back_as_it_was_written_and_a_torn_one_is_held_by_somebody(
 
     [(number, told)] = shelf.way().read(LOCK)[1]
     assert (number, meant(told)) == (1, meant(text))
-    [lock] = look_at(shelf.way()).documents
+    [lock] = read_locks(shelf.way()).documents
     assert (lock.run, lock.epoch) == (UNREADABLE, 1)
 
 
@@ -178,7 +178,7 @@ def test_what_others_have_put_there_is_no_crash_and_keeps_nobody_out_who_could_n
         shelf.foreign(number)
     shelf.way().create(LOCK, 1, "mine")
 
-    look = look_at(shelf.way())
+    look = read_locks(shelf.way())
 
     assert shelf.way().create(LOCK, 7, "mine") is False
     if shelf.keeps_out:
@@ -195,7 +195,7 @@ AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def told(rows: Any) -> list[Row]:
-    """Without the age of the oldest, which a look at everything tells beside."""
+    """Without the age of the oldest, which a reading of everything tells beside."""
     of_outflows = [replace(row, oldest_ms=None) for row in rows if row.kind in GLANCED]
     return sorted(of_outflows, key=lambda row: (row.site, row.kind, row.name))
 
@@ -204,14 +204,14 @@ def told(rows: Any) -> list[Row]:
 def test_a_small_look_says_of_outflows_and_roles_what_a_whole_one_says(twin: PlayedTwin) -> None:
     installation = load(twin.settings_path)
     with closing(registry.opened(installation, SystemClock(), Timeouts(), installation.file.parent)) as opened:
-        opened.look()
+        opened.read()
         with twin.load(200) as traffic:
             traffic.wait_for(50)
             twin.cut("london", "hang")
             traffic.wait_for(150)
             traffic.stop()
 
-        whole, small = opened.look(), opened.glance()
+        whole, small = opened.read(), opened.poll()
 
     assert small is not None
     assert small.snapshot.roles == whole.roles

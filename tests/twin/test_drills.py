@@ -194,7 +194,7 @@ def board(monkeypatch: pytest.MonkeyPatch) -> Board:
 def shows(twin: PlayedTwin, dr_ctl: Command, board: Board) -> Shows:
     del dr_ctl  # it is for its environment: the passwords
 
-    def look() -> Series:
+    def read() -> Series:
         words = ["--config", str(twin.settings_path), "monitor", "--for", "1ms", "--metrics", "127.0.0.1:1", "--quiet"]
         assert run(words, time_now()) == 0
         samples = [sample for family in registry_of(board).collect() for sample in family.samples]
@@ -202,7 +202,7 @@ def shows(twin: PlayedTwin, dr_ctl: Command, board: Board) -> Shows:
         assert len(series) == len(samples)
         return series
 
-    return look
+    return read
 
 
 def value(series: Series, name: str, **labels: str) -> float:

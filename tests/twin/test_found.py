@@ -275,13 +275,13 @@ def test_an_unfence_looks_at_the_other_site_right_before_it_opens(
 ) -> None:
     """Somebody has opened that one since the command was planned."""
     assert dr_ctl("fence", "london", "--yes").code == 0
-    look_at, judge = Observer.look_at, Judge(twin, monkeypatch)
+    read_locks, judge = Observer.read_at, Judge(twin, monkeypatch)
 
     def opened_since(observer: Any, *words: Any, **more: Any) -> Any:
         twin.open_clients("paris")
-        return look_at(observer, *words, **more)
+        return read_locks(observer, *words, **more)
 
-    monkeypatch.setattr(Observer, "look_at", opened_since)
+    monkeypatch.setattr(Observer, "read_at", opened_since)
 
     ended = dr_ctl("unfence", "london", "--yes")
 

@@ -156,7 +156,7 @@ def test_while_clients_are_out_no_look_asks_for_all_figures_of_all_queues(
     """From the first call of the fence to the opening one; the lasting fence is lifted in between. Each figure costs a
     broker of ten thousand queues a tenth of a second."""
     done(dr_ctl(*MOVE, "--yes"))  # london's roles are kept out from then on
-    look, sent, whole = looks.look, goals(monkeypatch), list[int]()
+    look, sent, whole = looks.read, goals(monkeypatch), list[int]()
 
     def looked(*arguments: Any, **more: Any) -> BrokerView:
         so_far = {each for request in sent for each in request}
@@ -164,7 +164,7 @@ def test_while_clients_are_out_no_look_asks_for_all_figures_of_all_queues(
             whole.append(len(sent))
         return look(*arguments, **more)
 
-    monkeypatch.setattr(looks, "look", looked)
+    monkeypatch.setattr(looks, "read", looked)
 
     done(dr_ctl(*BACK, "--yes"))
 
@@ -176,7 +176,7 @@ def test_while_clients_are_out_no_look_asks_for_all_figures_of_all_queues(
 def test_only_a_broker_with_many_queues_is_given_more_time_to_tell_of_them(
     twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    look, given = looks.look, list[float]()
+    look, given = looks.read, list[float]()
 
     def slow(*arguments: Any, timeout_s: float, **more: Any) -> BrokerView:
         given.append(timeout_s)
@@ -184,7 +184,7 @@ def test_only_a_broker_with_many_queues_is_given_more_time_to_tell_of_them(
             raise TimedOut("no answer in time")
         return look(*arguments, timeout_s=timeout_s, **more)
 
-    monkeypatch.setattr(looks, "look", slow)
+    monkeypatch.setattr(looks, "read", slow)
     monkeypatch.setattr(looks, "MANY", many)
 
     with closing(looks.Observer(looks.READS, load(twin.settings_path), SystemClock(), Timeouts(), Path())) as observer:

@@ -290,7 +290,7 @@ def total(rows: Columns, flows: Outflows, queues: Queues) -> Steps:
 
 
 FURTHER: Final = 6
-"""By so much a look back grows where the cut lies before it."""
+"""By so much a reading back grows where the cut lies before it."""
 SELDOM_US: Final = 300 * SECOND
 SHORT: Final = "short"
 """The kind of the one row of an hour whose readings do not reach back to the cut."""

@@ -1,1 +1,1 @@
-"""Common parts of the topologies of Artemis brokers: looks, listeners, pauses, documents, proofs."""
+"""Common parts of the topologies of Artemis brokers: readings, listeners, pauses, documents, proofs."""

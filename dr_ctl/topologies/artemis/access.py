@@ -114,7 +114,7 @@ class Documents:
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
         names = self._access.names()
-        now, listed = Reader(self._open()).look(
+        now, listed = Reader(self._open()).read(
             [self._access.clock(names.broker), Read(beans.documents(names.broker), names.document_queue.attributes)],
             timeout_s=READ_S,
         )
@@ -148,7 +148,7 @@ class Documents:
         does not say."""
         server = beans.server(self._access.names().broker)
         asked = Ask(beans.SECURITY, Listing.MAY_CALL, (server, "createQueue", ["java.lang.String"]))
-        answer = Reader(self._open()).look([asked], timeout_s=READ_S)[0]
+        answer = Reader(self._open()).read([asked], timeout_s=READ_S)[0]
         if answer.error is None and answer.value() is False:
             return "this user may not create queues"
         return None

@@ -1,4 +1,4 @@
-"""An Artemis broker as one look has shown it, whatever joins it to its peer, and the other nodes that it shows."""
+"""An Artemis broker as one reading has shown it, whatever joins it to its peer, and the other nodes that it shows."""
 
 from __future__ import annotations
 
@@ -329,7 +329,7 @@ def of_mqtt(view: Broker, peer: Broker) -> Iterator[Finding]:
 
 
 GROUP: Final = ("HAPolicy", "SharedStore", "Backup")
-"""Read with each look at the broker; an old version lacks the first one."""
+"""Read with each reading of the broker; an old version lacks the first one."""
 _ALONE: Final = ("Primary Only", "Live Only")
 CORE: Final = "CORE"
 
@@ -425,7 +425,7 @@ def is_since(version: str, least: tuple[int, ...]) -> bool:
 
 
 def must_be_active(url: str, known: Group, server: Fields) -> None:
-    """Raise `Passive` or `StartingOrEnding` where the node of an earlier look is not active any more."""
+    """Raise `Passive` or `StartingOrEnding` where the node of an earlier reading is not active any more."""
     if not server.flag("Active"):
         error = Passive if known.has_nodes else StartingOrEnding
         raise error(f"{url}: the node there is not active any more")

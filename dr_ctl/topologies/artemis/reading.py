@@ -48,7 +48,7 @@ PAUSES: Final = ("Paused",)
 # The figures of a queue in the history.
 MOVING: Final = (*COUNTS, "MessagesAcknowledged", "MessagesExpired", "MessagesKilled")
 LIMITS: Final = ("DiskStoreUsage", "MaxDiskUsage", "AddressMemoryUsage", "GlobalMaxSize")
-"""The broker's figures, read with each look; a version that lacks one leaves it out."""
+"""The broker's figures, read with each reading; a version that lacks one leaves it out."""
 _ADDRESS: Final = ("Paused", "BlockedViaManagement", "AddressLimitPercent", "Paging")
 _FULL: Final = 100
 _MEASURED_WITHIN_MS: Final = 60_000  # twelve times the default of disk-scan-period, which no broker shows
@@ -95,7 +95,7 @@ class Dialect:
 
 class Basis:
     """What every Artemis broker is asked, in the post of its topology: all of it, or, of one that is `known` by an
-    earlier look, what moves alone: that takes the same few milliseconds however many queues there are."""
+    earlier reading, what moves alone: that takes the same few milliseconds however many queues there are."""
 
     def __init__(
         self, post: Post, broker: str, dialect: Dialect, *, clients: bool = True, known: ArtemisBroker | None = None
@@ -202,7 +202,7 @@ def documents(document_queue: BrokerStore, queues: Iterable[tuple[str, Fields]])
 
 def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:
     """Find the broker's own name; raises `NoSuchBean` where there is none or several."""
-    names = reader.look([Search(beans.ANY_SERVER)], timeout_s=timeout_s)[0].value()
+    names = reader.read([Search(beans.ANY_SERVER)], timeout_s=timeout_s)[0].value()
     try:
         brokers = [beans.parts(str(name)).get("broker") for name in names]
     except (ValueError, TypeError) as error:
@@ -214,7 +214,7 @@ def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:
 
 def dispatch(reader: Reader, view: Broker) -> dict[str, tuple[int, bool]]:
     """How many messages each queue has in delivery, and whether it is paused: the poll of a quiesce."""
-    answers = reader.look([Read(beans.queue(view.broker), ("DeliveringCount", "Paused"))])
+    answers = reader.read([Read(beans.queue(view.broker), ("DeliveringCount", "Paused"))])
     return {
         beans.parts(bean)["queue"]: (fields.number("DeliveringCount"), fields.flag("Paused"))
         for bean, fields in answers[0].beans()
@@ -363,7 +363,7 @@ def serves_no_role(reader: Reader, view: Broker) -> bool:
 
 
 def _at_addresses(reader: Reader, view: Broker) -> list[tuple[str, Grants]]:
-    answers = reader.look([Read(beans.address(view.broker), ("RolesAsJSON",))])
+    answers = reader.read([Read(beans.address(view.broker), ("RolesAsJSON",))])
     return [(beans.parts(bean)["address"], grants(fields.text("RolesAsJSON"))) for bean, fields in answers[0].beans()]
 
 
@@ -420,7 +420,7 @@ def limits_of_addresses(reader: Reader, view: Broker, *, timeout_s: float) -> tu
     """Addresses of clients' queues that are paused, blocked, or at a limit that keeps messages out. Raises
     `BrokerError`."""
     own = {queue.address for queue in view.business.values()}
-    server, addresses = reader.look(
+    server, addresses = reader.read(
         [Read(beans.server(view.broker), LIMITS), Read(beans.address(view.broker), _ADDRESS)],
         timeout_s=timeout_s,
     )
@@ -454,7 +454,7 @@ def policies(reader: Reader, view: Broker, names: Iterable[str], timeout_s: floa
     if not asked:
         return {}
     server = beans.server(view.broker)
-    answers = reader.look([Ask(server, Listing.ADDRESS_SETTINGS, (name,)) for name in asked], timeout_s=timeout_s)
+    answers = reader.read([Ask(server, Listing.ADDRESS_SETTINGS, (name,)) for name in asked], timeout_s=timeout_s)
     try:
         return {
             name: str(json.loads(str(answer.value())).get("addressFullMessagePolicy"))

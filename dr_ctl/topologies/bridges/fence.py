@@ -1,4 +1,5 @@
-"""Closes queues to their clients and opens them again, proven by a look: `fence`, `activate`, `unfence`, `residue`."""
+"""Closes queues to their clients and opens them again, proven by a reading: `fence`, `activate`, `unfence`,
+`residue`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -130,19 +131,19 @@ act: Final = acting(lambda tools, move, context: _closed(tools, move.source, _ch
 
 def _closed(tools: BridgesTools, site: str, chosen: Chosen, move: Move, context: StepContext) -> Outcome:
     send = tools.sending(lambda at: closes(at.view, at.view.among(chosen)), move, context)
-    if not (outcomes := send(tools.observer.look_at(site))):
+    if not (outcomes := send(tools.observer.read_at(site))):
         return NotNeeded(f"{site} is closed to clients already", {"proof": "flag"})
     refused = any(isinstance(outcome, Refused) for outcome in outcomes)
 
     def again(views: Sequence[BrokerView]) -> None:
-        """Cut too the clients that came between the look and the roles."""
+        """Cut too the clients that came between the reading and the roles."""
         send(views)
         cuts = [(view, _cut(view, unit)) for view in views for unit in view.among(chosen)]
         tools.change([call for view, call in cuts if not view.holds(call)], context)
 
     waited = until(
         context,
-        lambda: tools.observer.look_at(site),
+        lambda: tools.observer.read_at(site),
         holds=lambda views: not _still_in(views, chosen),
         # A call that was refused will not come true by waiting, and clients wait too.
         within_s=0.0 if refused else tools.timeouts.fence_s,
@@ -150,7 +151,7 @@ def _closed(tools: BridgesTools, site: str, chosen: Chosen, move: Move, context:
         meanwhile=again,
     )
     if not waited.held:
-        return Refused(f"{site}: {some(_still_in(waited.look, chosen))}")
+        return Refused(f"{site}: {some(_still_in(waited.reading, chosen))}")
     return Done(
         "no client's role may send or consume, nothing is in delivery", {"proof": "flag", "roles_kept_out": True}
     )
@@ -174,7 +175,7 @@ def residue(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     closed = _closed(tools, move.target, units.__contains__, move, context)
     if isinstance(closed, Refused):
         return closed
-    residues = {view.pair: view.link.residue for view in tools.observer.look_at(move.target)}
+    residues = {view.pair: view.link.residue for view in tools.observer.read_at(move.target)}
     tools.residue = {pair: residue for pair, residue in residues.items() if residue is not None}
     return held_for_the_other(
         move,
@@ -223,7 +224,7 @@ def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     opens, admits, rest = step.part("listeners"), step.part("admit"), step.part("")
     if opens or admits:
         listeners = {call.thing for call in (*opens, *admits)}
-        views = tools.observer.look_at(move.target)
+        views = tools.observer.read_at(move.target)
         served = [unit for view in views for unit in view.open_among(move.ask.includes) if unit in listeners]
         if served:
             return Refused(f"{move.target} has {some(served)} open: a second site is never opened")
@@ -233,12 +234,12 @@ def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     done = Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
     waited = until(
         context,
-        lambda: still([*opens, *rest], tools.observer.look_at(move.source)),
+        lambda: still([*opens, *rest], tools.observer.read_at(move.source)),
         holds=lambda refused: refused is None,
         within_s=tools.timeouts.activate_s,
         poll_s=tools.timeouts.poll_s,
     )
-    return waited.look or done
+    return waited.reading or done
 
 
 def draft_activate(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
@@ -306,7 +307,7 @@ def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: Ste
     wanted = [call for call in (*step.part("admit"), *listeners) if call.thing != ALL]
     again_at = context.monotonic() + tools.timeouts.again_s
 
-    def look() -> list[str]:
+    def read() -> list[str]:
         nonlocal again_at
         try:
             if context.monotonic() > again_at:
@@ -315,24 +316,24 @@ def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: Ste
                 if open_beside(tools, sources, move) is None:
                     tools.change([call for call in listeners if not holds(call, targets)], context)
                     _admitted(tools, step, move, context)
-            return left_of(wanted, tools.observer.look_at(move.target))
+            return left_of(wanted, tools.observer.read_at(move.target))
         except BrokerError as error:
             return [str(error)]
 
     within_s, poll_s = tools.timeouts.activate_s, tools.timeouts.poll_s
-    waited = until(context, look, holds=lambda left: not left, within_s=within_s, poll_s=poll_s)
+    waited = until(context, read, holds=lambda left: not left, within_s=within_s, poll_s=poll_s)
     if waited.held:
         return None
     if step.part("admit") and _shut(tools, move):
-        return Refused(f"{move.target} could not be opened: effect not seen: {some(waited.look)}")
-    return Unknown(f"{move.target}: effect not seen: {some(waited.look)}; look at {move.target} first")
+        return Refused(f"{move.target} could not be opened: effect not seen: {some(waited.reading)}")
+    return Unknown(f"{move.target}: effect not seen: {some(waited.reading)}; look at {move.target} first")
 
 
 def _shut(tools: BridgesTools, move: Move) -> bool:
     """Whether the roles are seen to be kept out still: a queue that comes to deliver after all lets nobody in."""
     try:
         return all(
-            view.kept_out(unit) for view in tools.observer.look_at(move.target) for unit in view.among(move.moves)
+            view.kept_out(unit) for view in tools.observer.read_at(move.target) for unit in view.among(move.moves)
         )
     except BrokerError:
         return False

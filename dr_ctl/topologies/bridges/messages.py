@@ -61,7 +61,7 @@ def pages(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> Iterat
     """A queue's messages, the last ones first, in pages: a copy's newest lie there, whatever their priority. `own` is
     the name of the broker's site in origins. Raises `BrokerError`."""
     for page in range(-(-queue.depth // PAGE), 0, -1):
-        [answer] = reader.look([Ask(queue.bean, Listing.BROWSE, (page, PAGE))], timeout_s=timeout_s)
+        [answer] = reader.read([Ask(queue.bean, Listing.BROWSE, (page, PAGE))], timeout_s=timeout_s)
         try:
             yield [_message(row, own) for row in answer.value()]
         except (KeyError, ValueError, TypeError, AttributeError) as error:
@@ -98,7 +98,7 @@ def with_due(reader: Reader, view: BrokerView) -> BrokerView:
         if flow.buffer is None or not 0 < flow.not_due <= DELAYED_UP_TO:
             return flow
         try:
-            [answer] = reader.look([Ask(flow.buffer.bean, Listing.SCHEDULED)])
+            [answer] = reader.read([Ask(flow.buffer.bean, Listing.SCHEDULED)])
             return replace(flow, due_s=tuple(_latest_s(row, view.now_ms) for row in json.loads(str(answer.value()))))
         except (BrokerError, ValueError, TypeError, AttributeError):
             return flow
@@ -131,7 +131,7 @@ def forwarded(reader: Reader, view: BrokerView) -> Mapping[str, int]:
         own = origin.replace("'", "''")
         asked[Ask(queue.bean, Listing.COUNT, (f"{ORIGIN} <> '{own}' AND {_DIVERTED} IS NULL",))] = unit
     try:
-        answers = reader.look([*asked]) if asked else []
+        answers = reader.read([*asked]) if asked else []
     except BrokerError:
         return counts
     for unit, answer in zip(asked.values(), answers, strict=True):
@@ -174,6 +174,6 @@ def _announced(reader: Reader, buffer: Queue) -> str | None:
     """All that lies in the buffer of ids as one text: consumers word their announcements as they like."""
     rows: list[object] = []
     for page in range(1, -(-buffer.depth // PAGE) + 1):
-        [answer] = reader.look([Ask(buffer.bean, Listing.BROWSE, (page, PAGE))], timeout_s=READ_S)
+        [answer] = reader.read([Ask(buffer.bean, Listing.BROWSE, (page, PAGE))], timeout_s=READ_S)
         rows += answer.value()
     return json.dumps(rows, ensure_ascii=False) if len(rows) == buffer.depth else None

@@ -178,7 +178,7 @@ def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     tools.change(stops, context)
     again_at = 0.0
 
-    def look() -> dict[str, str]:
+    def read() -> dict[str, str]:
         """Name the units whose bridge is not connected. A start is refused for as long as a stop goes on, so it is sent
         until it is seen to hold."""
         nonlocal again_at
@@ -186,11 +186,11 @@ def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
         if stopped and context.monotonic() >= again_at:
             again_at = context.monotonic() + AGAIN_S
             tools.change(stopped, context)
-        views = tools.observer.look_at(move.source)
+        views = tools.observer.read_at(move.source)
         carrying = [flow for view in views for flow in view.carrying_among(move.ask.includes)]
         return {flow.unit: "" for flow in carrying if not flow.attached}
 
-    return attached(tools, step, move, context, "the bridge", look)
+    return attached(tools, step, move, context, "the bridge", read)
 
 
 UNDO_SHIPPING: Final = Undo(source=(links_as_before,))
@@ -311,7 +311,7 @@ def applied(tools: BridgesTools, move: Move, context: StepContext) -> Outcome:
         within_s=tools.timeouts.settle_s,
         poll_s=tools.timeouts.settle_poll_s,
     )
-    return Done("as it was", findings=tuple(_duplicates(tools, move, waited.look)))
+    return Done("as it was", findings=tuple(_duplicates(tools, move, waited.reading)))
 
 
 def _duplicates(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Finding]:
@@ -333,7 +333,7 @@ def reconcile(tools: BridgesTools, _step: PlannedStep, move: Move, _context: Ste
     """Compare the id stores where the settings name them: the serving site must know all ids that the returned site has
     processed. An earlier step waited for the messages; copies that found no queue at the returned site are reported."""
     findings: list[Finding] = []
-    for view in tools.observer.look_at(move.target):
+    for view in tools.observer.read_at(move.target):
         counts = [f"{unit} {count}" for unit, count in view.unrouted.items() if count and view.flow(unit) is not None]
         if counts:
             findings.append(found("DR-RECONCILE-002.unrouted", site=view.site, pair=view.pair, counts=some(counts)))

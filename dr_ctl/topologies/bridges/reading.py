@@ -1,4 +1,4 @@
-"""The way to each broker that bridges join, the readings of it, and a look at both sites, whose units are queues."""
+"""The way to each broker that bridges join, the readings of it, and a reading of both sites, whose units are queues."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ _ADDRESS: Final = ("RolesAsJSON", "UnRoutedMessageCount")
 BUFFERS: Final = "mirror."
 
 
-def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> BrokerView:
+def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> BrokerView:
     """Ask for everything in one POST. Raises `BrokerError`."""
     server = beans.server(broker)
     post = Post()
@@ -79,8 +79,9 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
         )
 
 
-def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """Read a broker's listeners, buffers and arrived ids again. Closed queues and clients stay as in the last look."""
+def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
+    """Read a broker's listeners, buffers and arrived ids again. Closed queues and clients stay as in the last
+    reading."""
     own = [flow.buffer for flow in view.carrying if flow.buffer is not None]
     post = Post()
     basis = parts.Basis(post, view.broker, _DIALECT, known=view)
@@ -156,7 +157,7 @@ def _queue(queue: Queue, fields: Fields) -> Queue:
 
 @dataclass(frozen=True)
 class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
-    """A look at both sites; an address moves with its queues."""
+    """A reading of both sites; an address moves with its queues."""
 
     @cached_property
     def units(self) -> Sequence[UnitSnapshot]:
@@ -219,12 +220,12 @@ class Access(access.Access[BrokerView]):
         return self.settings.ids.header if self.settings.ids is not None else ""
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
-        return look(
+        return read(
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
 
     def _some(self, known: BrokerView, _wanted: Part, timeout_s: float) -> BrokerView:
-        return glance(self.reader(), known, timeout_s=timeout_s)
+        return refresh(self.reader(), known, timeout_s=timeout_s)
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
         """The acceptors through which clients of an open queue come."""
@@ -236,10 +237,10 @@ Way = tuple[Access, Access]
 Observer = observer.Observer[BrokerView, Access]
 
 
-def _with_what_is_forwarded(observer: Observer, look: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
+def _with_what_is_forwarded(observer: Observer, observe: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
     """Beside it, what clients forward with another site's origin, and when delayed messages are due. That takes a
     moment: no wait asks for it."""
-    snapshot = look()
+    snapshot = observe()
     owed = {debt.about for debt in snapshot.debts}
 
     def read(view: BrokerView) -> BrokerView:

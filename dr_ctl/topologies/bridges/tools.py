@@ -201,5 +201,5 @@ class BridgesTools(Tools[BrokerView]):
         self.change(queues, context)
         if (why := self.admit(site, [call for call in calls if call.goal in ROLES], context)) is not None:
             return why
-        left = still(queues, self.observer.look_at(site))
+        left = still(queues, self.observer.read_at(site))
         return left.text if left is not None else None

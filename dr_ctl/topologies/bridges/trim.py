@@ -190,7 +190,7 @@ def _held(access: Access, queue: str, messages: list[Message]) -> frozenset[str]
 
 def _stays(reader: Reader, copy: Queue) -> None:
     """Raises `BadValue` for a copy that its broker deletes once it is empty: a later message would find no queue."""
-    if Fields(copy.bean, reader.look([Read(copy.bean, ("AutoDelete",))])[0].value()).flag("AutoDelete"):
+    if Fields(copy.bean, reader.read([Read(copy.bean, ("AutoDelete",))])[0].value()).flag("AutoDelete"):
         raise BadValue(f"{copy.name} is deleted by its broker once it is empty; set auto-delete to false there first")
 
 

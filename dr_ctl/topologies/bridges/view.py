@@ -1,4 +1,4 @@
-"""A broker with diverts and bridges as one look has shown it: frozen values, and facts that follow from them."""
+"""A broker with diverts and bridges as one reading has shown it: frozen values, and facts that follow from them."""
 
 from __future__ import annotations
 

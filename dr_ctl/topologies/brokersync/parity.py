@@ -45,7 +45,7 @@ def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Count
 
 
 def lacking(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Counts]:
-    """Queues whose lack is larger than what moved between two looks can explain."""
+    """Queues whose lack is larger than what moved between two readings can explain."""
     return [counted for counted in counts(source, target, queues) if counted.lacks > traffic.get(counted.queue, 0)]
 
 
@@ -57,8 +57,8 @@ def differing(source: BrokerView, target: BrokerView, queues: Queues) -> list[Co
 def unproven(
     source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]
 ) -> list[tuple[Counts, int, str]]:
-    """Queues of which the target holds more copies than the source's counters cover, and than moved between two looks;
-    how many lie there alone, and why they may not be removed."""
+    """Queues of which the target holds more copies than the source's counters cover, and than moved between two
+    readings; how many lie there alone, and why they may not be removed."""
     differences = []
     for counted in counts(source, target, queues):
         copies = counted.target + counted.to_ship - counted.source

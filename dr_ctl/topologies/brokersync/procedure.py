@@ -295,7 +295,7 @@ def restart(tools: SyncTools, step: PlannedStep, move: Move, context: StepContex
     tools.change([call for call in step.calls if call.goal is Goal.LINK_UP], context)
 
     def away() -> dict[str, str]:
-        views = tools.observer.look_at(move.source)
+        views = tools.observer.read_at(move.source)
         return {f"{view.site}/{view.pair}": "" for view in views if not view.link.attached}
 
     return attached(tools, step, move, context, "the network connector", away)

@@ -77,7 +77,7 @@ def _handed(agents: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def covered(serving: BrokerView, queue: str, copies: frozenset[str], listing: Whole) -> Consumed | str:
     """The copies at the waiting site that were consumed, by a whole listing of the serving queue; or why nothing proves
-    that. `serving` is a look from before the listing."""
+    that. `serving` is a reading from before the listing."""
     lacking = copies - listing.ids
     # Copies that are still to be shipped may be of consumed messages, too.
     counted = serving.consumed.get(queue, 0) - (serving.copying[queue].depth if queue in serving.copying else 0)

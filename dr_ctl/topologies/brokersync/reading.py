@@ -1,6 +1,6 @@
-"""The way to each broker of a BrokerSync pair, the readings of it, and a look at both sites.
+"""The way to each broker of a BrokerSync pair, the readings of it, and a reading of both sites.
 
-Of a broker's queues are told those that hold copies, and the queue of each copy; of a look, the copies that nothing
+Of a broker's queues are told those that hold copies, and the queue of each copy; of a reading, the copies that nothing
 proves to be consumed.
 """
 
@@ -77,7 +77,7 @@ class Access(access.Access[BrokerView]):
         return self._seen(parts.ask(self.reader(), broker, timeout_s=timeout_s, more=[proven.asked(broker)]))
 
     def _some(self, known: BrokerView, _wanted: Part, timeout_s: float) -> BrokerView:
-        return glance(self.reader(), known, timeout_s=timeout_s)
+        return refresh(self.reader(), known, timeout_s=timeout_s)
 
     def _seen(self, answer: Answered) -> BrokerView:
         consumed = proven.consumed(answer, self.site, self.pair, self._documents)
@@ -99,7 +99,7 @@ class Access(access.Access[BrokerView]):
     def note_opening(self) -> None:
         """Note its counters, before clients are let in. Raises `BrokerError`."""
         name = self.names().broker
-        broker, rows = self.reader().look([Read(beans.broker(name), ("BrokerId",)), proven.asked(name)])
+        broker, rows = self.reader().read([Read(beans.broker(name), ("BrokerId",)), proven.asked(name)])
         start = Fields(name, broker.value()).text("BrokerId")
         proven.note_opening(self._documents, self.site, self.pair, start, proven.rows_of(rows))
 
@@ -131,10 +131,11 @@ def as_view(values: Mapping[str, Any], answer: Answered, own: SyncConfig) -> Bro
     return BrokerView(**{**values, **own_values})
 
 
-def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """Read a broker's listeners, link, copy queues and clients' queues again; other queues stay as in the last look."""
+def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
+    """Read a broker's listeners, link, copy queues and clients' queues again; other queues stay as in the last
+    reading."""
     own = [*view.copying.values(), *view.business.values()]
-    answers = reader.look(
+    answers = reader.read(
         [
             Read(beans.broker(view.broker), ("BrokerId", "Slave")),
             Read(beans.connector(view.broker), ("Started",)),

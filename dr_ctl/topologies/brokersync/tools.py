@@ -47,7 +47,7 @@ def listed(access: Access, view: BrokerView, queue: Queue | None, *, tries: int 
 
 
 def _count(access: Access, queue: Queue) -> Count:
-    answer = access.reader().look([Read(queue.bean, COUNT)])[0]
+    answer = access.reader().read([Read(queue.bean, COUNT)])[0]
     return Count.of(Fields(queue.name, answer.value()))
 
 

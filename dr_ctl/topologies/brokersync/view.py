@@ -1,4 +1,4 @@
-"""A broker of a BrokerSync pair as one look has shown it, with its copy queues and its network connector."""
+"""A broker of a BrokerSync pair as one reading has shown it, with its copy queues and its network connector."""
 
 from __future__ import annotations
 

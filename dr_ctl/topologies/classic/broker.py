@@ -1,4 +1,4 @@
-"""The result of a look at a Classic broker, whatever joins it to its peer."""
+"""The result of a reading of a Classic broker, whatever joins it to its peer."""
 
 from dataclasses import dataclass, field
 from typing import Final, TypeVar

@@ -154,7 +154,7 @@ def whole(
 def _asked(access: Access[Any], queue: Queue) -> tuple[dict[str, str | None], Count, Count]:
     """The messages of a listing, and the queue's count before and after it."""
     size = Read(queue.bean, COUNT)
-    before, rows, after = access.reader().look([size, Ask(queue.bean, Listing.BROWSE_ALL), size], timeout_s=BROWSE_S)
+    before, rows, after = access.reader().read([size, Ask(queue.bean, Listing.BROWSE_ALL), size], timeout_s=BROWSE_S)
     messages = rows.value()
     if not isinstance(messages, list):
         raise BadValue(f"{access.site}: a listing of {queue.name} gave no messages")

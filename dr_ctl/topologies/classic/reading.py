@@ -1,4 +1,4 @@
-"""A look at a Classic broker: the questions, in one POST, and the way from answers to values."""
+"""A reading of a Classic broker: the questions, in one POST, and the way from answers to values."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -91,7 +91,7 @@ class Answered:
 def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequence[Read] = ()) -> Answered:
     """Ask one broker of that name for all of it; `more` is what one kind of brokers has beside. Raises
     `BrokerError`."""
-    answers = reader.look(
+    answers = reader.read(
         [
             Read(beans.broker(broker), BROKER),
             Read(beans.connector(broker), ("Started",)),
@@ -102,7 +102,7 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S, more: Sequenc
             Search(beans.all_transactions(broker)),
             *(may for permit in EVERY for may in permit.asked(broker)),
             *more,
-            # Last, so that what lies there is hardly older than the answer, whose moment is that of the look.
+            # Last, so that what lies there is hardly older than the answer, whose moment is that of the reading.
             Read(beans.queue(broker), QUEUE),
         ],
         timeout_s=timeout_s,
@@ -136,7 +136,7 @@ def _active(reader: Reader, broker: str, itself: Answer, timeout_s: float) -> Fi
         fields = Fields(name, itself.value())
         must_be_active(reader.url, fields)
     except BadValue:
-        answer = reader.look([Read(name, ("Slave",))], timeout_s=timeout_s)[0]
+        answer = reader.read([Read(name, ("Slave",))], timeout_s=timeout_s)[0]
         must_be_active(reader.url, Fields(name, answer.value()))
         raise
     return fields
@@ -149,17 +149,17 @@ def must_be_active(url: str, fields: Fields) -> None:
 
 def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:
     """Find the broker's own name; raises `NoSuchBean` where there is none or several."""
-    names = reader.look([Search(beans.ANY_BROKER)], timeout_s=timeout_s)[0].value()
+    names = reader.read([Search(beans.ANY_BROKER)], timeout_s=timeout_s)[0].value()
     if not isinstance(names, list) or len(names) != 1:
         count = len(names) if isinstance(names, list) else "no"
         raise NoSuchBean(f"{reader.url}: {count} brokers answer there; name one with `broker:`")
-    name = reader.look([Read(str(names[0]), ("BrokerName",))], timeout_s=timeout_s)[0].value()
+    name = reader.read([Read(str(names[0]), ("BrokerName",))], timeout_s=timeout_s)[0].value()
     return Fields(str(names[0]), name).text("BrokerName")
 
 
 def dispatch(reader: Reader, broker: str) -> dict[str, tuple[int, bool]]:
     """How many messages each queue has in delivery, and whether it is paused: the poll of a quiesce."""
-    consumers, queues = reader.look(
+    consumers, queues = reader.read(
         [
             Read(beans.all_consumers(broker), ("DestinationName", "MessageCountAwaitingAcknowledge")),
             Read(beans.queue(broker), ("Name", "InFlightCount", "Paused")),
@@ -190,7 +190,7 @@ def _delivering(counted: int, held: int) -> int:
 
 
 def open_listeners(reader: Reader, broker: str, clients: Iterable[str], *, timeout_s: float) -> tuple[str, ...]:
-    answer = reader.look([Read(beans.connector(broker), ("Started",))], timeout_s=timeout_s)[0]
+    answer = reader.read([Read(beans.connector(broker), ("Started",))], timeout_s=timeout_s)[0]
     return opened(answer, clients)
 
 
@@ -291,7 +291,7 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
     except NoSuchBean:
         return None
     answer = ask(reader, broker, timeout_s=timeout_s)
-    answers = reader.look([Search(beans.broker(broker) + sign) for sign in signs], timeout_s=timeout_s)
+    answers = reader.read([Search(beans.broker(broker) + sign) for sign in signs], timeout_s=timeout_s)
     networks = Counter(connection.protocol for connection, network in answer.connections if network)
     listeners = [
         Listener(connector.name, connector.protocols, connector.port, connector.started, networks[connector.name])

@@ -1,7 +1,8 @@
-"""A look at a Classic broker that has no management over HTTP, as on Amazon MQ: the figures of its statistics plugin.
+"""A reading of a Classic broker that has no management over HTTP, as on Amazon MQ: the figures of its statistics
+plugin.
 
 A message to a queue of the plugin is answered with figures, where the reply is to go; answers come in the order of the
-questions, so that the last answer ends the look. The plugin gives figures only: no connector by its name, no pause.
+questions, so that the last answer ends the reading. The plugin gives figures only: no connector by its name, no pause.
 """
 
 import json

@@ -49,7 +49,7 @@ def draft_probe(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Any], move
 
 def quiesce(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Where queues may not be paused, count the messages that clients hold: a cut brings them again."""
-    views = tools.observer.look_at(move.source)
+    views = tools.observer.read_at(move.source)
     if not any(PAUSES in view.denied for view in views):
         return common_quiesce.act(tools, step, move, context)
     held = sum(queue.delivering for view in views for queue in view.business.values())
@@ -65,7 +65,7 @@ def probe(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext
         return outcome
     before = dead_letters(sample.target for sample in tools.gate.samples.values())
     try:
-        after = dead_letters(tools.observer.look_at(move.target))
+        after = dead_letters(tools.observer.read_at(move.target))
     except BrokerError as error:
         return replace(outcome, evidence={**outcome.evidence, "dead_letters": f"not read: {error}"})
     counted: dict[str, Json] = {"before": dict(before), "after": dict(after)}

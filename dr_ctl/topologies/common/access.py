@@ -221,7 +221,7 @@ class Access(ABC, Generic[V_co]):
         raise NotImplementedError(call.about)
 
     def _changed(self, calls: Sequence[Call]) -> list[Outcome]:
-        """A connection of its own: a change never waits behind a look. It reaches every node that is active."""
+        """A connection of its own: a change never waits behind a reading. It reaches every node that is active."""
         if self._changing is None:
             self._changing = self.wire(every=True)
         answers = Changer(self._changing).change([change(call) for call in calls])
@@ -367,7 +367,7 @@ class Access(ABC, Generic[V_co]):
         return self._password
 
     def _tried(self, stomp: str | None, node: Node | None, within_s: float) -> Greeting | None:
-        from dr_ctl.stomp_io.client import greet  # noqa: PLC0415 - stomp.py is loaded by who asks a port, not by a look
+        from dr_ctl.stomp_io.client import greet  # noqa: PLC0415 - stomp.py is loaded by who asks a port, not by a reading
 
         if stomp is None:
             return None

@@ -117,7 +117,7 @@ class Requests(ABC):
         return request(queue.bean, RESUME)
 
     def of_queues(self, goal: Goal, beginning: str) -> Request:
-        """Of all queues whose names begin so, those too that are created after the look."""
+        """Of all queues whose names begin so, those too that are created after the reading."""
         return request(self.queues(beginning), PAUSE if goal is Goal.PAUSE else RESUME)
 
     @abstractmethod
@@ -208,7 +208,7 @@ def left_of(calls: Sequence[Call], views: Sequence[Broker]) -> list[str]:
 
 
 def holds(call: Call, views: Iterable[Broker]) -> bool:
-    """Say whether a call's effect was seen at its broker; raises KeyError for a call whose effect has no look."""
+    """Say whether a call's effect was seen at its broker; raises KeyError for a call whose effect has no reading."""
     return next(view for view in views if (view.site, view.pair) == (call.site, call.unit)).holds(call)
 
 

@@ -22,7 +22,7 @@ _KEPT_OUT: Final = "DR-LINK-004.kept_out"
 
 @dataclass(frozen=True, slots=True)
 class Case(Generic[V]):
-    """A move that is judged by one look."""
+    """A move that is judged by one reading."""
 
     rules: Rules
     snapshot: Snapshot[V]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Fence:
-    """A broker's fence, by one look at the broker."""
+    """A broker's fence, by one reading of the broker."""
 
     contenders: Sequence[str] = ()
     """The locks that may open it at any moment, or hold it open."""

@@ -119,7 +119,7 @@ class Gate(ABC, Generic[V]):
     def __init__(self, observer: Observer[V, Any], poll_s: float, least_window_s: float | None = None) -> None:
         self.observer = observer
         self.least_window_s = observer.timeouts.window_s if least_window_s is None else least_window_s
-        # Three looks that are a little further apart span a short window, and a fourth is not needed.
+        # Three readings that are a little further apart span a short window, and a fourth is not needed.
         spans_s = self.least_window_s / 2
         self._poll_s = spans_s if poll_s < spans_s < 2 * poll_s else poll_s
         self.timeouts = observer.timeouts
@@ -165,14 +165,14 @@ class Gate(ABC, Generic[V]):
         while going_on := [wait for wait in waits if wait.outcome is None]:
             began = context.monotonic()
             answers = self.observer.answers([access for wait in going_on for access in wait.way], FOR_GATE)
-            looks = list(zip(answers[::2], answers[1::2], strict=True))
-            views = [view for both in looks for view in both if isinstance(view, Broker)]
-            if len(views) == 2 * len(looks):
+            readings = list(zip(answers[::2], answers[1::2], strict=True))
+            views = [view for both in readings for view in both if isinstance(view, Broker)]
+            if len(views) == 2 * len(readings):
                 context.sample(evidence((view.site, view.link) for view in views))
             if opened := [view for view in views if view.nodes and view.open and started_since(move, view)]:
                 return Refused(f"{opened[0].site}: another node is active, and lets clients in")
-            for wait, (source, target) in zip(going_on, looks, strict=True):
-                wait.look(source, target, began)
+            for wait, (source, target) in zip(going_on, readings, strict=True):
+                wait.read(source, target, began)
             reasons = [reason for wait in going_on if not isinstance(wait.outcome, Done) for reason in wait.reasons]
             why = some(reasons) if reasons else None
             context.waiting("blockers left at the gate", len(reasons), why)
@@ -206,7 +206,7 @@ class _PairAtGate(Generic[V]):
         self._until = self.context.monotonic() + self.step.limits["within"]
         self._differing: tuple[list[str], float] | None = None
 
-    def look(self, source: V | BrokerError, target: V | BrokerError, began_s: float) -> None:
+    def read(self, source: V | BrokerError, target: V | BrokerError, began_s: float) -> None:
         """Add one reading to the window, or begin it anew; note whether the wait has ended."""
         if not isinstance(source, BrokerError) and not isinstance(target, BrokerError):
             now = PairReading(began_s, source, target)

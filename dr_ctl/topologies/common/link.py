@@ -1,5 +1,5 @@
 """The link of a broker to its peer: the questions that a topology answers of its own, and the answers where none is;
-the figures of a look at it, as a journal keeps them, and what a returned broker still holds for its peer. Pure.
+the figures of a reading of it, as a journal keeps them, and what a returned broker still holds for its peer. Pure.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dr_ctl.core.model import Json, total
 from dr_ctl.engine.plan import Call, Goal
 
 
-def evidence(looks: Iterable[tuple[str, AnyLink | BrokerError]]) -> dict[str, Json]:
+def evidence(readings: Iterable[tuple[str, AnyLink | BrokerError]]) -> dict[str, Json]:
     """By site; A broker that did not answer, or was not read, makes the figure of its site unknown."""
     sites: dict[str, list[AnyLink | BrokerError]] = {}
-    for site, look in looks:
-        sites.setdefault(site, []).append(look)
+    for site, reading in readings:
+        sites.setdefault(site, []).append(reading)
     return {site: _of(links) for site, links in sites.items()}
 
 
@@ -92,8 +92,8 @@ class ReplicationScope(Enum):
 
 
 class Link(ABC, Generic[V]):
-    """A broker's link, by one look at the broker: a topology says what is plain of it when the link is made. `peer` is
-    the other broker of the pair by the same look."""
+    """A broker's link, by one reading of the broker: a topology says what is plain of it when the link is made. `peer`
+    is the other broker of the pair by the same reading."""
 
     missing = False
     """No link to the peer is configured here: nothing is ever shipped, and nobody waits for it."""
@@ -150,10 +150,10 @@ class Link(ABC, Generic[V]):
 
     @abstractmethod
     def linked(self, before: V | None, took_s: float) -> LinkSnapshot:
-        """The link as commands show it; `before` is an earlier look at the broker, so many seconds ago."""
+        """The link as commands show it; `before` is an earlier reading of the broker, so many seconds ago."""
 
     def rate(self, before: V | None, took_s: float) -> float | None:
-        """How much a second was shipped since an earlier look at the same start of the broker."""
+        """How much a second was shipped since an earlier reading of the same start of the broker."""
         was = before.link.shipped if before is not None and before.start == self.view.start else None
         if self.shipped is None or was is None or not was.keys() >= self.shipped.keys():
             return None
@@ -200,7 +200,7 @@ class Link(ABC, Generic[V]):
     @property
     def arrivals(self) -> int | None:
         """How much has arrived from the peer since the broker's start, and from nobody else; None where no counter
-        tells that. A count that grows between two looks is a sign that the peer lives."""
+        tells that. A count that grows between two readings is a sign that the peer lives."""
         return None
 
     def carries(self, _queue: str) -> ReplicationScope:

@@ -23,7 +23,7 @@ from dr_ctl.topologies.common.access import EVERYTHING, FOR_HISTORY, FOR_PEOPLE,
 from dr_ctl.topologies.common.group import told_by
 from dr_ctl.topologies.common.snapshot import Silent, Snapshot, V_co
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.topology import Glance, Node
+from dr_ctl.topologies.topology import Node, TimedReading
 
 Asked = TypeVar("Asked", bound=Access[Any])
 T = TypeVar("T")
@@ -31,12 +31,12 @@ SMALL_S: Final = 2.0
 LATE_S: Final = 1.0
 """For an answer of a few figures, of a broker that gave none the last time, or that is known to answer sooner."""
 USUAL: Final = 3
-"""So many times as long as its last look at everything a broker is waited for."""
+"""So many times as long as its last reading of everything a broker is waited for."""
 V = TypeVar("V", bound=Broker)
 A = TypeVar("A")
 A_co = TypeVar("A_co", bound=Access[Any], covariant=True)
 LOOKS: Final = 4
-_MOST: Final = 0.9  # of a look's time, for the answer
+_MOST: Final = 0.9  # of a reading's time, for the answer
 MOST_AT_ONCE: Final = 64
 """Looks and greetings that wait for a broker at a time: more of them make nothing quicker."""
 
@@ -78,12 +78,12 @@ class Watch:
             if access not in self._late
         }
         known = self._took_s.keys() | self._silent.keys()
-        hurried = [look for access, look in asked.items() if small or access in known]
+        hurried = [reading for access, reading in asked.items() if small or access in known]
         usual_s = [] if small else [USUAL * self._took_s.get(access, 0.0) for access in asked]
         all_ended(hurried, max([LATE_S, *usual_s]))
-        for look in [look for look in asked.values() if look not in hurried]:
-            look.wait()
-        self._late |= {access: look for access, look in asked.items() if not look.wait(0)}
+        for reading in [reading for reading in asked.values() if reading not in hurried]:
+            reading.wait()
+        self._late |= {access: reading for access, reading in asked.items() if not reading.wait(0)}
 
         def answered(access: Asked) -> T | Silent:
             if access not in self._late:
@@ -106,7 +106,7 @@ Sites = Mapping[str, Mapping[str, V | Silent]]
 
 
 class Beside(Generic[V]):
-    """What a watch adds to its looks at everything: nothing, for most."""
+    """What a watch adds to its readings of everything: nothing, for most."""
 
     def add(self, _observer: Any, snapshot: Snapshot[V]) -> Snapshot[V]:
         return snapshot
@@ -121,13 +121,13 @@ class Reads(Generic[V, A]):
 
     `unlike` says whether the two brokers of a pair differ by more than one reading can explain, whatever moved between
     two; never where counts of the two say nothing about each other. `source` is open where one of them is. `observed`
-    adds to such a look what only commands need, `beside` to a watch's look what takes long to read. `by_pair`: a pair
-    moves as a whole, and one that has moved is left."""
+    adds to such a reading what only commands need, `beside` to a watch's reading what takes long to read. `by_pair`: a
+    pair moves as a whole, and one that has moved is left."""
 
     access: Callable[[Installation, Path, Clock], Callable[[str, str], A]]
     snapshot: Callable[[Sites[V]], Snapshot[V]] = Snapshot
     unlike: Callable[[V, V, Queues, Mapping[str, int]], bool] = lambda *_: False
-    observed: Callable[[Any, Callable[[], Snapshot[V]]], Snapshot[V]] = lambda _, look: look()
+    observed: Callable[[Any, Callable[[], Snapshot[V]]], Snapshot[V]] = lambda _, read: read()
     beside: Callable[[], Beside[V]] = Beside
     by_pair: bool = True
 
@@ -165,9 +165,9 @@ class Observer(Generic[V_co, A_co]):
         return total(self.together(methodcaller("unapplied", timeout_s=timeout_s), self.at(site)))
 
     def spend_at_most(self, seconds: float, site: str) -> None:
-        """Bound all waiting for a site that may be lost, name lookup included, over all looks of this command. The two
-        that decide, right before another site opens and at the end, have a part of it for themselves."""
-        self._left_s[site] = max(seconds / 2, seconds - 2 * self.timeouts.last_look_s)
+        """Bound all waiting for a site that may be lost, name lookup included, over all readings of this command. The
+        two that decide, right before another site opens and at the end, have a part of it for themselves."""
+        self._left_s[site] = max(seconds / 2, seconds - 2 * self.timeouts.last_reading_s)
 
     def all(self) -> Sequence[A_co]:
         return [access for brokers in self.brokers.values() for access in brokers.values()]
@@ -185,7 +185,7 @@ class Observer(Generic[V_co, A_co]):
         """Which node of each broker that has several is active, as far as that was seen."""
         return [access.group.activation for access in self.all() if access.group.takeover_s]
 
-    def look_at(self, site: str, pairs: Collection[str] | None = None, parts: Part = EVERYTHING) -> list[V_co]:
+    def read_at(self, site: str, pairs: Collection[str] | None = None, parts: Part = EVERYTHING) -> list[V_co]:
         """These parts of every broker of one site, or of those of some pairs; raises `BrokerError` where one does not
         answer."""
 
@@ -227,37 +227,37 @@ class Observer(Generic[V_co, A_co]):
 
     def together(self, ask: Callable[[A], T], of: Iterable[A]) -> list[T]:
         """Ask several brokers at the same time; the first error is raised after all have answered."""
-        return together([partial(ask, access) for access in of], "look", most=MOST_AT_ONCE)
+        return together([partial(ask, access) for access in of], "read", most=MOST_AT_ONCE)
 
     def observe(self, *, least_s: float = 0.0) -> Snapshot[V_co]:
-        """Look at both sites at once; look again where counts differ by more than one look can explain."""
+        """Look at both sites at once; look again where counts differ by more than one reading can explain."""
         return self._reads.observed(self, partial(self._observed, least_s))
 
     def _observed(self, least_s: float) -> Snapshot[V_co]:
-        snapshot = self.look_once(least_s=least_s)
+        snapshot = self.read_once(least_s=least_s)
         for _ in range(LOOKS - 1):
             if not self._puzzling(snapshot):
                 break
             self.clock.sleep(self.timeouts.apart_s)
-            before, after = snapshot, self.look_once(least_s=least_s)
+            before, after = snapshot, self.read_once(least_s=least_s)
             snapshot = self._with_movement(before, self._reads.snapshot(_heard_from(before, after)))
         return snapshot
 
     def observe_over(self, seconds: float) -> Snapshot[V_co]:
-        """Two looks that begin so far apart: the second, with what moved since the first."""
+        """Two readings that begin so far apart: the second, with what moved since the first."""
         began = self.clock.monotonic()
-        before = self.look_once()
+        before = self.read_once()
         self.clock.sleep(max(0.0, began + seconds - self.clock.monotonic()))
         again = self.clock.monotonic()
-        after = self.look_once()
+        after = self.read_once()
         seen_twice = self._with_movement(before, after)
         return replace(seen_twice, before=before, took_s=again - began)
 
-    def look_once(self, *, least_s: float = 0.0) -> Snapshot[V_co]:
+    def read_once(self, *, least_s: float = 0.0) -> Snapshot[V_co]:
         """Look once. A site that may be lost is given `least_s`, whatever was spent on it before."""
         return self._snapshot(self.together(partial(self._view, least_s=least_s), self.all()))
 
-    def glance(self, *, whole: bool) -> Glance[Snapshot[V_co]] | None:
+    def poll(self, *, whole: bool) -> TimedReading[Snapshot[V_co]] | None:
         """Look once for a watch, at everything or at the outflows alone; gives None if some broker cannot be asked so
         little."""
         if not whole and not all(Part.OUTFLOW in access.apart for access in self.all()):
@@ -267,7 +267,7 @@ class Observer(Generic[V_co, A_co]):
         answers, ago_s = self._watch.ask(self.all(), ask, small=not whole)
         took_s = self.clock.monotonic() - began - ago_s
         snapshot = self._snapshot(answers)
-        return Glance(self._beside.add(self, snapshot) if whole else snapshot, ago_s, took_s)
+        return TimedReading(self._beside.add(self, snapshot) if whole else snapshot, ago_s, took_s)
 
     def _snapshot(self, answers: Sequence[V_co | Silent]) -> Snapshot[V_co]:
         views = dict(zip(((access.site, access.pair) for access in self.all()), answers, strict=True))
@@ -289,7 +289,8 @@ class Observer(Generic[V_co, A_co]):
         # Half of it for an answer: a broker that takes the connection and says nothing is sick, and must be told so.
         ask = partial(self._answer, access, FOR_PEOPLE, min(READ_S, max(left_s / 2, _MOST * least_s)))
         began = self.clock.monotonic()
-        # Not waited for longer: a name look-up that hangs keeps neither this look nor the end of the command waiting.
+        # Not waited for longer: a name look-up that hangs keeps neither this reading nor the end of the command
+        # waiting.
         looking = in_background(ask, f"look at {access.site}")
         view = looking.result() if looking.wait(within_s) else given_up
         if not isinstance(view, Silent):
@@ -368,7 +369,7 @@ class Observer(Generic[V_co, A_co]):
         return [f"{address.host}:{address.port}" for address, yes in zip(at, answers, strict=True) if yes]
 
     def _puzzling(self, snapshot: Snapshot[V_co]) -> bool:
-        """Whether counts differ by more than one look can explain, or a broker may have died a moment ago: its ports
+        """Whether counts differ by more than one reading can explain, or a broker may have died a moment ago: its ports
         refuse, and the peer's link is connected."""
         for local, peer in snapshot.both(*snapshot.sites):
             source, target = (peer, local) if peer.open and not local.open else (local, peer)
@@ -391,8 +392,8 @@ class Observer(Generic[V_co, A_co]):
 
 
 def _heard_from(before: Snapshot[V], after: Snapshot[V]) -> Mapping[str, Mapping[str, V | Silent]]:
-    """The brokers of the second of two looks; a broker whose ports refuse is not down where its peer got something
-    from it between the looks."""
+    """The brokers of the second of two readings; a broker whose ports refuse is not down where its peer got something
+    from it between the readings."""
     sites: dict[str, Mapping[str, V | Silent]] = {}
     for site, brokers in after.sites.items():
         other = next(name for name in after.sites if name != site)

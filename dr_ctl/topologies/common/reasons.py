@@ -1,7 +1,7 @@
 """Reasons against a failover, against taking the lost site in again, and against each single step of a runbook; and
 what holds already. Pure.
 
-Every answer rests on the present look, not on an earlier command: a receipt is only believed where nothing has moved
+Every answer rests on the present reading, not on an earlier command: a receipt is only believed where nothing has moved
 since, a pause is only lifted where a run's lock names it.
 """
 

@@ -1,4 +1,4 @@
-"""The settings of a move: which queues it is about, how they moved between looks, how long it may take. Pure."""
+"""The settings of a move: which queues it is about, how they moved between readings, how long it may take. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -65,7 +65,7 @@ def at_both(
 
 
 def traffic(before: Sequence[Broker], after: Sequence[Broker]) -> dict[str, int]:
-    """How many messages each queue gained or lost between two looks, the larger of both sites."""
+    """How many messages each queue gained or lost between two readings, the larger of both sites."""
     result: dict[str, int] = {}
     for first, second in zip(before, after, strict=True):
         for name, queue in second.business.items():
@@ -78,7 +78,7 @@ def traffic(before: Sequence[Broker], after: Sequence[Broker]) -> dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Settings that drafts use beside the look."""
+    """Settings that drafts use beside the reading."""
 
     queues: Queues
     drain: Drain

@@ -1,4 +1,4 @@
-"""The result of one look at both sites of an installation, broker by broker, and the parts that commands use;
+"""The result of one reading of both sites of an installation, broker by broker, and the parts that commands use;
 the state of a pair before a run, as far as dr-ctl may change it: an undo restores this, and nothing else.
 """
 
@@ -14,7 +14,7 @@ from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Json, Role, Severity, some
 from dr_ctl.engine.debts import Debt, DebtKind
-from dr_ctl.engine.lease import LOCK, LockDocument, Look
+from dr_ctl.engine.lease import LOCK, LockDocument, LockReading
 from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.ports import Hints, Move, UnitSnapshot
 from dr_ctl.engine.roles import NODES, PAIRS
@@ -70,8 +70,8 @@ V_co = TypeVar("V_co", bound=Broker, covariant=True)
 
 @dataclass(frozen=True)
 class Snapshot(Generic[V_co]):
-    """A look at both sites. `traffic`: how much each pair's queues changed between two looks, where there were two,
-    `took_s` apart: `before` is the first of the two. `workloads` are those beside the brokers."""
+    """A reading of both sites. `traffic`: how much each pair's queues changed between two readings, where there were
+    two, `took_s` apart: `before` is the first of the two. `workloads` are those beside the brokers."""
 
     kept_aside: ClassVar[str] = "DR-RECONCILE-003"
     """What to do with messages that a return took out, at the site that is filled in."""
@@ -163,7 +163,7 @@ class Snapshot(Generic[V_co]):
                 yield one, other
 
     def changed(self, change: Callable[[V_co], Any]) -> Self:
-        """The same look, with each broker that answered changed so."""
+        """The same reading, with each broker that answered changed so."""
         sites = {
             site: {pair: broker if isinstance(broker, Silent) else change(broker) for pair, broker in brokers.items()}
             for site, brokers in self.sites.items()
@@ -181,9 +181,9 @@ class Snapshot(Generic[V_co]):
         ]
 
     @property
-    def locks(self) -> Sequence[Look]:
+    def locks(self) -> Sequence[LockReading]:
         return [
-            Look(view.site, view.pair, view.now_ms, tuple(LockDocument.of_text(*text) for text in texts))
+            LockReading(view.site, view.pair, view.now_ms, tuple(LockDocument.of_text(*text) for text in texts))
             for view in self._all()
             for texts in (numbered(view.documents, LOCK),)
         ]
@@ -207,7 +207,7 @@ class Snapshot(Generic[V_co]):
         ]
 
     def _unnamed_now(self) -> Iterator[Node]:
-        """The nodes that this look shows, without what the history tells."""
+        """The nodes that this reading shows, without what the history tells."""
         for site, brokers in self.sites.items():
             other = next(name for name in self.sites if name != site)
             for pair, broker in brokers.items():
@@ -251,7 +251,7 @@ class Snapshot(Generic[V_co]):
         return replace(self, sites={**self.sites, site: brokers}, traffic={}, before=None, workloads=workloads)
 
     def _before(self, view: Broker | Silent) -> Broker | None:
-        """The broker in the first of two looks, since which it was not started anew."""
+        """The broker in the first of two readings, since which it was not started anew."""
         if self.before is None or isinstance(view, Silent):
             return None
         was = self.before.view(view.site, view.pair)
@@ -332,7 +332,7 @@ def _clients(view: Broker) -> int | None:
 
 
 def _traffic(view: Broker, before: Broker, took_s: float) -> tuple[float, float] | None:
-    """Messages a second that came in, and that clients consumed, between two looks."""
+    """Messages a second that came in, and that clients consumed, between two readings."""
     both = [(before.business[name], queue) for name, queue in view.business.items() if name in before.business]
     if took_s <= 0 or not all(was.counted and now.counted for was, now in both):
         return None

@@ -85,7 +85,7 @@ class Listeners:
         # A client that is let in shows an open listener, whether one was greeted there before or not.
         probed = [access for access in self._observer.at(site) if access in greeted or access.fenced_by_listener]
 
-        def look() -> tuple[Sequence[Broker], str | None]:
+        def read() -> tuple[Sequence[Broker], str | None]:
             views = self._answering(site)
             if opened := [listener.name for view in views for listener in view.listeners if listener.started]:
                 return views, f"acceptor {', '.join(opened)} says it is open"
@@ -99,12 +99,12 @@ class Listeners:
         poll_s = self._observer.timeouts.poll_s
         views, why = until(
             context,
-            look,
+            read,
             holds=lambda now: now[1] is None,
             within_s=within_s,
             poll_s=poll_s,
             meanwhile=lambda now: again(now[0]),
-        ).look
+        ).reading
         if why is not None:
             return Refused(f"{site}: {why}")
         findings = tuple(self._not_lasting(views))
@@ -128,9 +128,9 @@ class Listeners:
     def _answering(self, site: str) -> Sequence[Broker]:
         """The brokers that answer. A broker that is down lets nobody in; any other silent broker is an error."""
         try:
-            return self._observer.look_at(site, parts=FOR_FENCE)
+            return self._observer.read_at(site, parts=FOR_FENCE)
         except BrokerError:
-            snapshot = self._observer.look_once()
+            snapshot = self._observer.read_once()
         for broker in snapshot.sites[site].values():
             if isinstance(broker, NoAnswer) and broker.role is not Role.DOWN:
                 raise broker.error
@@ -200,7 +200,7 @@ class Listeners:
     def why_not_open_again(self, site: str, opens: Sequence[Call]) -> str | None:
         """Say why the listeners that these calls open are not shown to be open."""
         pairs = {call.unit for call in opens}
-        if left := left_of(opens, self._observer.look_at(site, pairs)):
+        if left := left_of(opens, self._observer.read_at(site, pairs)):
             return f"effect not seen: {some(left)}"
         accesses = [access for access in self._observer.at(site) if access.pair in pairs]
         for key, greeting in self.greetings(accesses).items():
@@ -240,7 +240,7 @@ class Sender:
         return [next(outcomes[call.site, call.unit]) for call in calls]
 
     def barred(self) -> Refused | None:
-        """Say why an undo gets no lock: a lock that ran out is taken again before any look."""
+        """Say why an undo gets no lock: a lock that ran out is taken again before any reading."""
         why = self._lease.reacquire() if self._lease is not None else None
         return Refused(why, code=ExitCode.STRANDED) if why is not None else None
 
@@ -321,7 +321,7 @@ class Tools(Generic[V_co]):
 
     def views(self, *sites: str) -> list[V_co]:
         """Every broker of these sites, looked at now. Raises `BrokerError`."""
-        return [view for site in sites for view in self.observer.look_at(site)]
+        return [view for site in sites for view in self.observer.read_at(site)]
 
     def views_of(self, calls: Sequence[Call]) -> list[V_co]:
         """Look now at the brokers of these calls, and at no other. Raises `BrokerError`."""
@@ -329,7 +329,7 @@ class Tools(Generic[V_co]):
         return [
             view
             for site in sites
-            for view in self.observer.look_at(site, {call.unit for call in calls if call.site == site})
+            for view in self.observer.read_at(site, {call.unit for call in calls if call.site == site})
         ]
 
     def make(self, calls: Sequence[Call], context: StepContext, *sites: str) -> Refused | None:
@@ -344,7 +344,7 @@ class Tools(Generic[V_co]):
 
     def missing(self, wanted: Wants, move: Move) -> tuple[list[Call], list[str]]:
         """What is missing of these states now, and the starts of the brokers that were read. Raises `BrokerError`."""
-        views = {name: self.observer.look_at(name) for name in dict.fromkeys(site(move) for _, site in wanted)}
+        views = {name: self.observer.read_at(name) for name in dict.fromkeys(site(move) for _, site in wanted)}
         calls = [
             call
             for want, site in wanted
@@ -442,7 +442,7 @@ class Tools(Generic[V_co]):
         return f"{site}: effect not seen: {some([call.about for call in missing])}" if missing else None
 
     def _missing(self, calls: Sequence[Call], site: str) -> list[Call]:
-        views = self.observer.look_at(site, {call.unit for call in calls}, Part.RIGHTS)
+        views = self.observer.read_at(site, {call.unit for call in calls}, Part.RIGHTS)
         return [call for call in calls if not holds(call, views)]
 
     def open_again(self, site: str, calls: Sequence[Call], context: StepContext, within_s: float = 0.0) -> str | None:
@@ -458,7 +458,7 @@ class Tools(Generic[V_co]):
             holds=lambda why: why is None,
             within_s=within_s + (self.timeouts.lock_s if by_lock else 0.0),
             poll_s=self.timeouts.poll_s,
-        ).look
+        ).reading
 
     def open_at(self, view: Any, _move: Move) -> Sequence[str]:
         """What of this move lets clients in at a broker."""

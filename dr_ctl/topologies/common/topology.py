@@ -1,7 +1,7 @@
 """A topology of brokers in pairs, opened for one command: it acts step by step by its procedure's table.
 
-Every step ends with a look or an attempt that shows its effect; the answer to a call is never the proof. Flags lie: an
-acceptor whose port is taken by another process says that it is started. An undo is tried until it is verified.
+Every step ends with a reading or an attempt that shows its effect; the answer to a call is never the proof. Flags lie:
+an acceptor whose port is taken by another process says that it is started. An undo is tried until it is verified.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,14 +33,14 @@ from dr_ctl.topologies.common.verbs import activate, canary, fence, proving, qui
 from dr_ctl.topologies.common.verbs.undoing import as_before, guarded, open_again
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.wants import listeners_open_as_before
-from dr_ctl.topologies.topology import Cleaner, Glance, NoCleaner, Unproven
+from dr_ctl.topologies.topology import Cleaner, NoCleaner, TimedReading, Unproven
 
 V = TypeVar("V", bound=Broker)
 S = TypeVar("S", bound=Snapshot[Any])
 MOST_TURNS: Final = 3
 """So often at most a step is done where nodes take over from each other."""
 LAST: Final = "probe"
-LOOKING: Final = ("observe", "check")
+READ_ONLY_VERBS: Final = ("observe", "check")
 FENCED: Final = ("fence", "drain", "verify", "activate", LAST)
 QUARANTINE: Final = "quarantine"
 UNDONE: Final = "undone"
@@ -76,7 +76,7 @@ class PairDriver(Generic[V_co]):
     def observe(self) -> Snapshot[V_co]:
         """The end of a run. A site that is not taken for lost is given the time to have an active node again, which is
         brought to what the run had reached."""
-        observer, least_s = self._tools.observer, self._tools.timeouts.last_look_s
+        observer, least_s = self._tools.observer, self._tools.timeouts.last_reading_s
         until_s = observer.clock.monotonic() + observer.takeover_s
         while True:
             snapshot = observer.observe(least_s=least_s)
@@ -105,16 +105,16 @@ class PairDriver(Generic[V_co]):
         before is gone, and an act makes what is missing."""
         row, tools, self._move = self._procedure[step.verb], self._tools, move
         self._steps[step.verb] = step
-        if self._turns is None or step.verb in LOOKING:
+        if self._turns is None or step.verb in READ_ONLY_VERBS:
             self._noted(context)
         for number in range(1, MOST_TURNS + 1):
             outcome = guarded(lambda: row.act(tools, step, move, context))
-            if not tools.observer.takeover_s or step.verb in LOOKING or number == MOST_TURNS:
+            if not tools.observer.takeover_s or step.verb in READ_ONLY_VERBS or number == MOST_TURNS:
                 break
             if not self._taken_over(outcome, step, move, context):
                 break
         sent = tools.may_serve or move.sent
-        is_kept = step.verb not in LOOKING and (sent or isinstance(outcome, Done | NotNeeded))
+        is_kept = step.verb not in READ_ONLY_VERBS and (sent or isinstance(outcome, Done | NotNeeded))
         self._last = (step.verb, context) if is_kept else None
         is_first = step.verb == ACTIVATING and not sent
         if is_first and isinstance(outcome, Refused) and self._is_outdated(move):
@@ -203,7 +203,7 @@ class PairDriver(Generic[V_co]):
 
     def undo(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Try until it is verified or the time is over: a broker may be away for a moment. Where another run has the
-        lock no call goes out, and only a look can show that it is as before."""
+        lock no call goes out, and only a reading can show that it is as before."""
         undo = self._procedure[step.verb].undo
         if undo is None:
             return NotNeeded("it changes nothing that is put back")
@@ -230,7 +230,7 @@ class PairDriver(Generic[V_co]):
             most_s=timeouts.undo_most_poll_s,
         )
         self._last = (UNDONE, context) if waited.held else None
-        barred, outcome = waited.look
+        barred, outcome = waited.reading
         return outcome if waited.held else barred or outcome
 
     def by_hand(self, site: str) -> str:
@@ -240,8 +240,8 @@ class PairDriver(Generic[V_co]):
 class Beside(Protocol):
     """What is read at the same time as the brokers, and moves with them."""
 
-    def beside(self, look: Callable[[], S]) -> S:
-        """The look with what else was read meanwhile."""
+    def beside(self, read: Callable[[], S]) -> S:
+        """The reading with what else was read meanwhile."""
 
     def spend_at_most(self, seconds: float, site: str) -> None: ...
 
@@ -257,20 +257,20 @@ class PairTopology(Generic[V]):
     acts_by: Callable[[Lease | None], Driver[Snapshot[V]]]
     others: Sequence[Beside] = ()
 
-    def look(self, *, over_s: float = 0.0) -> Snapshot[V]:
-        """One look is at the brokers alone: the monitor makes several a second, and keeps nothing else of them."""
-        return self._whole(lambda: self.observer.observe_over(over_s)) if over_s else self.observer.look_once()
+    def read(self, *, over_s: float = 0.0) -> Snapshot[V]:
+        """One reading is of the brokers alone: the monitor makes several a second, and keeps nothing else of them."""
+        return self._whole(lambda: self.observer.observe_over(over_s)) if over_s else self.observer.read_once()
 
-    def glance(self, *, whole: bool = False) -> Glance[Snapshot[V]] | None:
-        return self.observer.glance(whole=whole)
+    def poll(self, *, whole: bool = False) -> TimedReading[Snapshot[V]] | None:
+        return self.observer.poll(whole=whole)
 
     def observe(self) -> Snapshot[V]:
         return self._whole(self.observer.observe)
 
-    def _whole(self, look: Callable[[], Snapshot[V]]) -> Snapshot[V]:
+    def _whole(self, read: Callable[[], Snapshot[V]]) -> Snapshot[V]:
         for other in self.others:
-            look = partial(other.beside, look)
-        return look()
+            read = partial(other.beside, read)
+        return read()
 
     def spend_at_most(self, seconds: float, site: str) -> None:
         self.observer.spend_at_most(seconds, site)

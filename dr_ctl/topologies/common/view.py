@@ -1,4 +1,4 @@
-"""A broker as one look has shown it: frozen values, and facts that follow from them without another question."""
+"""A broker as one reading has shown it: frozen values, and facts that follow from them without another question."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Broker(ABC):
     name a lasting fence; `users` is None too where the broker cannot show them. `usual` are the rights by the broker's
     own file alone, or None if not asked for. `serves_no_role`: no role may send or consume at any address, as far as
     was asked. `forged` are queues with the name of a document that clients can have made: dr-ctl believes no such
-    queue. `obstacles`: those at addresses are asked for by a whole look alone.
+    queue. `obstacles`: those at addresses are asked for by a whole reading alone.
     `nodes` are those that the settings name, where the broker has several."""
 
     pair: str
@@ -295,7 +295,7 @@ class Broker(ABC):
 
     @final
     def holds(self, call: Call) -> bool:
-        """Say whether a call's effect is seen; raises KeyError for one whose effect has no look here."""
+        """Say whether a call's effect is seen; raises KeyError for one whose effect has no reading here."""
         for part in (self.link, self.fence):
             if (snapshot := part.holds(call)) is not None:
                 return snapshot

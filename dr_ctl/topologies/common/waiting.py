@@ -106,7 +106,7 @@ class Wait(Generic[R]):
         )
         if waited.held:
             return None
-        now = waited.look
+        now = waited.reading
         return Refused(now.broken) if now.broken is not None else self._late(now.left, now.why, stall_s)
 
     def caught_up(self, limits: Mapping[str, float], grow: str, left: str) -> Outcome:
@@ -199,6 +199,6 @@ def attached(
     )
     if waited.held:
         return Done(f"{link} of {move.source} is attached")
-    reason = f": {seen}" if (seen := why(waited.look)) else ""
-    within, name = duration(step.limits["within"]), f"{link} of {some([*waited.look])}"
+    reason = f": {seen}" if (seen := why(waited.reading)) else ""
+    within, name = duration(step.limits["within"]), f"{link} of {some([*waited.reading])}"
     return Refused.of(found("DR-LINK-008", link=name, within=within, why=reason, target=move.target))

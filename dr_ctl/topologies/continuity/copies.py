@@ -110,7 +110,7 @@ def _all_of(queue: Queue, plain: Mapping[str, int], later: Iterable[Mapping[str,
 
 
 def present(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str]]:
-    """The ids in each queue of a serving site, as far as one look can tell, with messages that clients hold."""
+    """The ids in each queue of a serving site, as far as one reading can tell, with messages that clients hold."""
     return [ids_ for ids_, _ in _lying(reader, queues)]
 
 
@@ -213,7 +213,7 @@ def slices() -> list[str]:
 def _answered(reader: Reader, asked: Sequence[Ask], depth: int = 0) -> list[Any]:
     if not asked:
         return []
-    answers = reader.look(asked, timeout_s=READ_S + depth / _SCANNED_A_SECOND)
+    answers = reader.read(asked, timeout_s=READ_S + depth / _SCANNED_A_SECOND)
     try:
         return [json.loads(str(answer.value())) for answer in answers]
     except ValueError as error:
@@ -273,7 +273,7 @@ def _both(sets: Sequence[T]) -> list[tuple[T, T]]:
 
 def removals(source: SiteView, target: SiteView, compared: Iterable[Compared]) -> Iterator[Call]:
     """Remove what is staged and lies in the queue too, and what was consumed at the site that is left. `source` is a
-    look from after the comparison. Raises `NotWhole` where its queue has moved meanwhile."""
+    reading from after the comparison. Raises `NotWhole` where its queue has moved meanwhile."""
     for comparison in compared:
         flow = target.flow(comparison.queue)
         if flow is None or not comparison.known:

@@ -67,8 +67,8 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
     known: list[int] = []
     idle = _Idle(tools.waits, tools.had)
 
-    def look() -> _Look:
-        pairs = tools.look(ways)
+    def read() -> _Reading:
+        pairs = tools.read(ways)
         left = under_way(pairs)
         why = [
             reason for way, both in zip(ways, pairs, strict=True) for reason in idle.why(way, both, context.monotonic())
@@ -82,21 +82,21 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
             known.append(left)
         context.sample(evidence((view.site, view.link) for both in pairs for view in both))
         context.waiting("under way between the sites", left, some(why) if why else None)
-        return _Look(pairs, left, why)
+        return _Reading(pairs, left, why)
 
-    def little(now: _Look) -> bool:
+    def little(now: _Reading) -> bool:
         return now.left is not None and now.left <= SMALL and not now.why
 
-    def until_little() -> Waited[_Look]:
+    def until_little() -> Waited[_Reading]:
         within_s, poll_s = ends_s - context.monotonic(), tools.waits.poll_s
-        return until(context, look, holds=little, within_s=within_s, poll_s=poll_s)
+        return until(context, read, holds=little, within_s=within_s, poll_s=poll_s)
 
     waited, removed = until_little(), 0
-    if waited.held and (removed := _without_echoes(tools, ways, waited.look.pairs, context)):
+    if waited.held and (removed := _without_echoes(tools, ways, waited.reading.pairs, context)):
         waited = until_little()  # the removal took a moment, in which clients worked on
-    if waited.held and (against := list(_not_followed(ways, waited.look.pairs, move))):
+    if waited.held and (against := list(_not_followed(ways, waited.reading.pairs, move))):
         return Refused(some([finding.text for finding in against]), findings=tuple(against))
-    left, why = waited.look.left, waited.look.why
+    left, why = waited.reading.left, waited.reading.why
     if waited.held:
         beside = f"; {removed} second copies removed at {move.target}" if removed else ""
         had = {queue: ids for flows in tools.had.values() for queue, ids in flows.items() if ids}
@@ -106,14 +106,14 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
         named: dict[str, Json] = {queue: [*sorted(ids)] for queue, ids in had.items()}
         return Done(f"{if_known(left)} under way{beside}", {"under_way": left, "removed": removed, "had": named})
     if why:
-        return Refused(f"not caught up: {some(why)}", findings=tuple(_not_taken(waited.look.pairs)))
+        return Refused(f"not caught up: {some(why)}", findings=tuple(_not_taken(waited.reading.pairs)))
     if min(known) >= known[0]:
         return Refused(f"the outflow grows while clients work: {known[0]}, then {if_known(left)}")
     return Done(f"{if_known(left)} under way, less and less", {"under_way": left})
 
 
-class _Look(NamedTuple):
-    """A look at all pairs: the number that is under way, and the reasons why it is not little."""
+class _Reading(NamedTuple):
+    """A reading of all pairs: the number that is under way, and the reasons why it is not little."""
 
     pairs: Sequence[Both]
     left: int | None
@@ -214,8 +214,8 @@ class _Idle:
 def drain(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Lift the pauses beside it; wait, compare by id, remove, and wait again for what that set going."""
     drain = _Drain(tools, step, move, context)
-    # The gate's window may begin with the first look: the lifts look too, and a broker answers one after the other.
-    drain.look()
+    # The gate's window may begin with the first reading: the lifts look too, and a broker answers one after the other.
+    drain.read()
     with lifting(tools, move, context) as lifted:
         outcome = drain.until_same()
     tools.gate.begun = drain.begun
@@ -232,8 +232,8 @@ class _Drain:
         self._ways = tools.observer.ways(move)
         self.begun: dict[str, list[PairReading[SiteView]]] = {}
         self._began = self._moved_at = context.monotonic()
-        # How long a look may take: more after each that took longer, for a console may be slow and a look that hangs
-        # is rare.
+        # How long a reading may take: more after each that took longer, for a console may be slow and a reading that
+        # hangs is rare.
         self._look_s = tools.waits.look_s
         self._pairs: list[Both] = []
         self._reasons: list[str] = []
@@ -243,10 +243,10 @@ class _Drain:
         self._same = False  # the last comparison left nothing to remove, and nothing was on its way since
         self._removed: dict[str, set[str]] = {}  # the ids, by queue
 
-    def look(self) -> None:
+    def read(self) -> None:
         """Look at both sites, and note what is to be kept of it."""
         try:
-            self._pairs = self._tools.look(self._ways, timeout_s=self._look_s)
+            self._pairs = self._tools.read(self._ways, timeout_s=self._look_s)
         except BrokerError as error_:
             self._pairs, self._reasons, self.begun = [], [str(error_)], {}
             self._look_s = min(2 * self._look_s, READ_S)
@@ -263,7 +263,7 @@ class _Drain:
             self._note_begun(source, target)
 
     def _note_begun(self, source: SiteView, target: SiteView) -> None:
-        # The time when the look ended, as its numbers may be that young: a window that is too short would prove
+        # The time when the reading ended, as its numbers may be that young: a window that is too short would prove
         # nothing.
         now = PairReading(self._context.monotonic(), source, target)
         was = self.begun.get(source.pair)
@@ -275,7 +275,8 @@ class _Drain:
             self.begun[source.pair] = [*was, now] if not common_blockers(now, was[0]) else was[:1]
 
     def until_same(self) -> Outcome:
-        # A law of its own: the first look is from before the lifts, and what a comparison removes begins the calm anew.
+        # A law of its own: the first reading is from before the lifts, and what a comparison removes begins the calm
+        # anew.
         while self._ways:
             views = [view for both in self._pairs for view in both]
             quiet, why = not self._reasons, some(self._reasons) if self._reasons else None
@@ -290,7 +291,7 @@ class _Drain:
             if (late := self._why_late(why or self._unread or "it was not still for long enough")) is not None:
                 return late
             self._context.wait(self._tools.waits.poll_s)
-            self.look()
+            self.read()
         removed: dict[str, Json] = {queue: len(ids) for queue, ids in self._removed.items()}
         suffix = f"; {sum(map(len, self._removed.values()))} message(s) removed that had been done" if removed else ""
         return Done(f"nothing is under way, and both sites hold the same{suffix}", {"removed": removed})
@@ -325,7 +326,7 @@ class _Drain:
             }
             if not gone:
                 continue
-            [(later, _)] = tools.look([(view, peer)])
+            [(later, _)] = tools.read([(view, peer)])
             try:
                 calls = list(copies.removals(later, target, compared))
             except NotWhole as error_:
@@ -335,7 +336,7 @@ class _Drain:
             for queue, ids in gone.items():
                 self._removed.setdefault(queue, set()).update(ids)
             self._calm, self._moved_at = 0, self._context.monotonic()
-            self.begun = {pair: looks[:1] for pair, looks in self.begun.items()}
+            self.begun = {pair: readings[:1] for pair, readings in self.begun.items()}
             removed = True
         self._same = not removed
         return None
@@ -376,7 +377,7 @@ def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, context: S
     within_s = WAITS_MS[peer_state(move.ask.operation)] / 1000 if step.part("listeners") else 0.0
     until(
         context,
-        lambda: tools.observer.look_at(move.target),
+        lambda: tools.observer.read_at(move.target),
         holds=lambda views: not any(view.half_open for view in views),
         hopeless=lambda _: not tools.listeners.accept_client(tools.observer.at(move.target)),
         within_s=within_s + tools.waits.watch_poll_s,
@@ -386,7 +387,7 @@ def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, context: S
 
 def probe(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     outcome = proving.probe(tools, step, move, context)
-    if isinstance(outcome, Refused) and not all(view.delivers for view in tools.observer.look_at(move.target)):
+    if isinstance(outcome, Refused) and not all(view.delivers for view in tools.observer.read_at(move.target)):
         # A command was quicker than the message.
         if not isinstance(watched := _watch(tools, step, move, context), Done):
             return watched
@@ -416,9 +417,9 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
     began_s = calm_s = context.monotonic()
     again = 0
 
-    def look() -> _Activated:
+    def read() -> _Activated:
         nonlocal again, calm_s
-        views, others = tools.observer.look_at(move.target), tools.observer.look_once().views(move.source)
+        views, others = tools.observer.read_at(move.target), tools.observer.read_once().views(move.source)
         undone = [view for view in views if not view.delivers]
         open_beside = bool(undone) and any(view.open for view in others)
         # A pair that is activated again delivers by itself: another call would begin its wait for the peer anew, and
@@ -442,18 +443,18 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
 
     waited = until(
         context,
-        look,
+        read,
         holds=lambda now: now.why_not_calm is None and context.monotonic() - calm_s >= now.calm_for_s,
         hopeless=lambda now: now.open_beside or again > AGAIN_AT_MOST or calm_s - began_s > tools.waits.watch_at_most_s,
         within_s=None,  # a calm that began in time is watched to its end
         poll_s=tools.waits.watch_poll_s,
     )
-    if waited.look.open_beside:
+    if waited.reading.open_beside:
         return Unknown(f"{move.target} was deactivated by a command, and {move.source} is open")
     if not waited.held:
         # A late command may still undo it: a person has to look.
         often = again > AGAIN_AT_MOST
-        why = "it is deactivated again and again" if often else if_known(waited.look.why_not_calm)
+        why = "it is deactivated again and again" if often else if_known(waited.reading.why_not_calm)
         finding = found("DR-CONT-016", target=move.target, why=why)
         return Refused(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)
     findings = _left_staged(tools, move, context)
@@ -470,11 +471,11 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
 
 def _left_staged(tools: ContinuityTools, move: Move, context: StepContext) -> tuple[Finding, ...]:
     """Report messages that were handed to their queue and are not taken, for longer than bridges confirm late."""
-    first = _handed(tools.observer.look_at(move.target))
+    first = _handed(tools.observer.read_at(move.target))
     if not first:
         return ()
     context.wait(tools.waits.window_s)
-    now = _handed(tools.observer.look_at(move.target))
+    now = _handed(tools.observer.read_at(move.target))
     left = [flow for key, flow in now.items() if key in first and _stands(first[key]) == _stands(flow)]
     if not left:
         return ()

@@ -63,7 +63,7 @@ def aged(reader: Reader, view: SiteView, *, timeout_s: float = READ_S) -> SiteVi
     if not view.flows:
         return view
     pattern = f'{beans.server(view.broker)},queue="*{MIRRORED}",*'
-    [answer] = reader.look([Read(pattern, ("FirstMessageAge",))], timeout_s=timeout_s)
+    [answer] = reader.read([Read(pattern, ("FirstMessageAge",))], timeout_s=timeout_s)
     oldest = {beans.parts(bean)["queue"]: row.optional_number("FirstMessageAge") for bean, row in answer.beans()}
     flows = [
         replace(flow, out_mirror=replace(flow.out_mirror, oldest_ms=oldest.get(flow.out_mirror.name)))
@@ -72,7 +72,7 @@ def aged(reader: Reader, view: SiteView, *, timeout_s: float = READ_S) -> SiteVi
     return replace(view, flows=tuple(flows))
 
 
-def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> SiteView:
+def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> SiteView:
     """Ask for everything but ages in one POST. Raises `BrokerError`."""
     server, service = beans.server(broker), service_bean(broker)
     post = Post()
@@ -121,9 +121,9 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
         return replace(view, queues=_as_listed(reader, view.queues, timeout_s))
 
 
-def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
+def refresh(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     """Read a broker's role, listeners and outflows again; a flow that has gone is left out. Depths in staging stay
-    those of the last look."""
+    those of the last reading."""
     service = service_bean(view.broker)
     moving = [queue for flow in view.flows for queue in (*flow.outflow, flow.in_acks)]
     post = Post()
@@ -169,7 +169,7 @@ def _moved(queue: Queue, fields: Fields) -> Queue:
 
 
 def _serves(service: Service | None, fields: Fields) -> Service | None:
-    """A service that has only just come is left to the next whole look."""
+    """A service that has only just come is left to the next whole reading."""
     if service is None:
         return None
     return replace(
@@ -202,7 +202,7 @@ def listed(reader: Reader, queues: Sequence[Queue], *, timeout_s: float = READ_S
     """How many messages of each queue are listed as held by a consumer."""
     if not queues:
         return []
-    answers = reader.look([Ask(queue.bean, Listing.DELIVERING) for queue in queues], timeout_s=timeout_s)
+    answers = reader.read([Ask(queue.bean, Listing.DELIVERING) for queue in queues], timeout_s=timeout_s)
     try:
         return [sum(len(load["elements"]) for load in json.loads(str(answer.value()))) for answer in answers]
     except (ValueError, KeyError, TypeError) as error:
@@ -210,7 +210,7 @@ def listed(reader: Reader, queues: Sequence[Queue], *, timeout_s: float = READ_S
 
 
 def serving(reader: Reader, broker: str, *, timeout_s: float) -> tuple[bool, tuple[str, ...]]:
-    """Whether the plugin delivers, and which acceptors are started: a small look."""
+    """Whether the plugin delivers, and which acceptors are started: a small reading."""
     service = service_bean(broker)
     post = Post()
     services = post.ask(Search(service))
@@ -285,7 +285,7 @@ class Access(access.Access[SiteView]):
         return replace(super()._config(), id_cache=self.settings.id_cache_size)
 
     def _ask(self, broker: str, timeout_s: float) -> SiteView:
-        return look(
+        return read(
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
 
@@ -294,7 +294,7 @@ class Access(access.Access[SiteView]):
         return super()._beside(view, parts, timeout_s)
 
     def _some(self, known: SiteView, _wanted: Part, timeout_s: float) -> SiteView:
-        return glance(self.reader(), known, timeout_s=timeout_s)
+        return refresh(self.reader(), known, timeout_s=timeout_s)
 
     def open_listeners(self, *, timeout_s: float) -> tuple[str, ...]:
         """Empty while the plugin does not deliver: an acceptor whose port is taken says that it is started."""
@@ -326,9 +326,9 @@ SHARE: Final = 10
 """A watch compares no more often than that, and no more than a tenth of the time: each comparison scans the queues."""
 
 
-def _followed(observer: Observer, look: Callable[[], ContinuitySnapshot]) -> ContinuitySnapshot:
+def _followed(observer: Observer, read: Callable[[], ContinuitySnapshot]) -> ContinuitySnapshot:
     """Look, and read beside a closed site what the plugin does not follow."""
-    snapshot = look()
+    snapshot = read()
     closed = not any(view.open for both in snapshot.both(*snapshot.sites) for view in both)
     if not closed:
         return _with(snapshot, _compared(observer, snapshot))
@@ -361,7 +361,7 @@ def _with(snapshot: ContinuitySnapshot, views: Views) -> ContinuitySnapshot:
 
 
 class _Compares(observer.Beside[SiteView]):
-    """Compares beside a watch: a look has what was compared since the one before."""
+    """Compares beside a watch: a reading has what was compared since the one before."""
 
     def __init__(self) -> None:
         self._work: Work[tuple[Views, float]] | None = None

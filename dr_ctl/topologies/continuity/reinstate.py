@@ -266,9 +266,9 @@ def _until_calm(
     """Wait until no reason is left to wait, several polls in a row; make the holds again with each poll."""
     bridges = [call for call in step.calls if call.goal is Goal.LINK_DOWN and call.site == move.source]
 
-    def look() -> tuple[list[str], list[str]]:
+    def read() -> tuple[list[str], list[str]]:
         """Say what keeps it from going on, and which queues were deleted."""
-        pairs = tools.look(tools.observer.between(move.source, move.target))
+        pairs = tools.read(tools.observer.between(move.source, move.target))
         serving = {view.pair: view for view, _ in pairs}
         if gone := [call.thing for call in bridges if serving[call.unit].gone_with_its_queue(call)]:
             return gone, gone
@@ -282,14 +282,14 @@ def _until_calm(
 
     waited = until(
         context,
-        look,
+        read,
         holds=lambda now: not now[0],
         hopeless=lambda now: bool(now[1]),
         within_s=step.limits["within"],
         poll_s=tools.waits.taken_in_poll_s,
         stable_for=QUIET_READINGS,
     )
-    reasons, gone = waited.look
+    reasons, gone = waited.reading
     if gone:
         return Refused(f"a queue was deleted at {move.source} meanwhile, with all that carries it: {some(gone)}")
     if waited.held:
@@ -308,7 +308,7 @@ def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Re
         compare, within_s = partial(_compared, tools, way, context), ends_s - context.monotonic()
         waited = until(context, compare, holds=lambda why: why is None, within_s=within_s, poll_s=poll_s)
         if not waited.held:
-            return Refused(f"{if_known(waited.look)}: nothing of {move.target} was delivered")
+            return Refused(f"{if_known(waited.reading)}: nothing of {move.target} was delivered")
     tools.compares = True
     return None
 
@@ -316,7 +316,7 @@ def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Re
 def _compared(tools: ContinuityTools, way: Way, context: StepContext) -> str | None:
     """Try once for a pair: remove messages that must not be delivered. Gives a reason to try again, as messages still
     staged or not read."""
-    [(serving, returned)] = tools.look([way])
+    [(serving, returned)] = tools.read([way])
     local, peer = way
     flows = [flow for flow in serving.flows if flow.in_mirror.depth]
     names = [flow.queue for flow in flows]
@@ -383,7 +383,7 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepCon
 
 def _answering(tools: ContinuityTools, move: Move) -> list[SiteView]:
     """The serving brokers, which must answer, and those of the returned ones that do."""
-    return [*tools.observer.look_at(move.source), *tools.observer.look_once().views(move.target)]
+    return [*tools.observer.read_at(move.source), *tools.observer.read_once().views(move.target)]
 
 
 def _messages_in(both: Both) -> list[str]:
@@ -446,19 +446,19 @@ def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, contex
     applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
     context.wait(tools.waits.taken_in_poll_s)  # an acknowledgement of a moment ago is on its way by then
 
-    def look() -> tuple[list[str], float]:
+    def read() -> tuple[list[str], float]:
         took_s = context.monotonic() - began_s
-        pairs = tools.look(tools.observer.between(move.source, move.target))
+        pairs = tools.read(tools.observer.between(move.source, move.target))
         return [why for both in pairs for why in applied[both[0].pair].why_not(both)], took_s
 
     waited = until(
         context,
-        look,
+        read,
         holds=lambda now: not now[0] and now[1] >= least_s,
         within_s=max(step.limits["within"], least_s),
         poll_s=tools.waits.taken_in_poll_s,
     )
-    under_way, took_s = waited.look
+    under_way, took_s = waited.reading
     if waited.held:
         return None
     return Refused(f"not compared after {duration(took_s)}: {some(under_way)}", code=ExitCode.DRAIN_TIMEOUT)
@@ -468,7 +468,7 @@ def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], fro
     """The messages of each queue that only the returned site has."""
     alone: dict[tuple[str, str], frozenset[str]] = {}
     ways = tools.observer.between(move.source, move.target)
-    for (view, peer), (serving, returned) in zip(ways, tools.look(ways), strict=True):
+    for (view, peer), (serving, returned) in zip(ways, tools.read(ways), strict=True):
         lying = [flow.queue for flow in returned.flows if flow.queue in returned.business]
         names = [name for name in lying if returned.business[name].depth]
         returned_ids = copies.present(peer.reader(), [returned.business[name] for name in names])

@@ -28,13 +28,13 @@ class PluginTimeouts:
     window_s: float = 2.2
     """How long the gate must hold at least: bridges confirm up to two seconds late; a zero in between is not one."""
     poll_s: float = 0.05
-    """Between looks at its flows."""
+    """Between readings of its flows."""
     look_s: float = 1.0
-    """For the first such look behind the fence, where one that hangs is time without service."""
+    """For the first such reading behind the fence, where one that hangs is time without service."""
     left_over_s: float = 2.5
     """How long sites differ after a return until nothing explains it: longer than bridges confirm late."""
     taken_in_poll_s: float = 0.1
-    """Between looks at them while a lost site is taken in."""
+    """Between readings of them while a lost site is taken in."""
     stuck_s: float = 1.5
     """What is staged for delivery and does not move for so long was refused by its queue: it lies there already."""
     refused_s: float = 10.0
@@ -45,7 +45,7 @@ class PluginTimeouts:
     watch_intervals: int = 3
     """The same in waits between two tries of the bridges, where these are longer."""
     watch_poll_s: float = 0.2
-    """Between looks at commands that are under way."""
+    """Between readings of commands that are under way."""
     watch_at_most_s: float = 35.0
     """Until commands that are still under way are left alone; a bridge whose connection was dropped times out first."""
 
@@ -134,7 +134,8 @@ def _by_count(compared: Sequence[Compared]) -> Iterator[Finding]:
 
 @dataclass
 class Applied:
-    """Whether all that the serving site's consumers had acknowledged at the first look is applied at the returned one.
+    """Whether all that the serving site's consumers had acknowledged at the first reading is applied at the returned
+    one.
 
     By counters: under load neither queue is ever seen empty. First what was to be shipped then, after that what had
     arrived when it was."""
@@ -178,7 +179,7 @@ class ContinuityTools(Tools[SiteView]):
         """The number of recovered messages; returns None where no `reinstate` of this command has compared them."""
         return sum(len(ids) for ids in self.recovered.values()) if self.compares else None
 
-    def look(self, ways: Sequence[Way], *, timeout_s: float = READ_S) -> list[Both]:
+    def read(self, ways: Sequence[Way], *, timeout_s: float = READ_S) -> list[Both]:
         both = [access for way in ways for access in way]
         snapshot = self.observer.together(lambda access: access.read(timeout_s=timeout_s), both)
         return list(zip(snapshot[::2], snapshot[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""A broker with the continuity plugin as one look has shown it: frozen values, and facts that follow from them.
+"""A broker with the continuity plugin as one reading has shown it: frozen values, and facts that follow from them.
 
 What is the plugin's own: it opens and closes all client listeners at once, and leaves documents in a filter alone.
 """

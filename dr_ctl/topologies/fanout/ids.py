@@ -76,7 +76,7 @@ class Apart:
     why: str = ""
     """Why the messages that lie there alone are not proven to be consumed."""
     marks: Mapping[str, Mark] | None = None
-    """Where this look can be a checkpoint: its marks by site, before anything is removed."""
+    """Where this reading can be a checkpoint: its marks by site, before anything is removed."""
 
 
 def listed(access: Access, queue: Queue | None, name: str) -> Listed:
@@ -84,7 +84,7 @@ def listed(access: Access, queue: Queue | None, name: str) -> Listed:
     if queue is None:
         return Listed(name, {}, 0, EMPTY, EMPTY)
     figures = Read(queue.bean, COUNTERS)
-    before, shown, after = access.reader().look(
+    before, shown, after = access.reader().read(
         [figures, Ask(queue.bean, Listing.BROWSE_ALL), figures], timeout_s=BROWSE_S
     )
     rows = shown.value()
@@ -152,7 +152,7 @@ def covered(local: Listed, peer: Listed, since: Since) -> Consumed:
 class Pace(Enum):
     """How a comparison goes on beside the clients of the serving site."""
 
-    ONCE = "one look, whatever clients do"
+    ONCE = "one reading, whatever clients do"
     WORKING = "what lies at one site alone is looked at again"
     RESTING = "the same, and nobody takes anything meanwhile"
 
@@ -191,7 +191,7 @@ class Comparing:
             pause()
             for name in again:
                 differences[name] = self._looked(way, name, queues[name], checkpoints, pace, differences[name])
-        if pace is not Pace.ONCE:  # what one look finds alone may be on its way
+        if pace is not Pace.ONCE:  # what one reading finds alone may be on its way
             self._alone.update({(way[1].site, name): difference.alone for name, difference in differences.items()})
         return differences
 
@@ -210,7 +210,7 @@ class Comparing:
     ) -> Apart:
         """List the waiting site between two listings of the serving one: an id that is not at the serving site a moment
         later was consumed, or never came there; and one that was there a moment before has had time to come to both.
-        What the look before it did not find apart is on its way."""
+        What the reading before it did not find apart is on its way."""
         first = listed_to_the_end(way[0], both[0], name)
         waiting = listed_to_the_end(way[1], both[1], name)
         again = listed_to_the_end(way[0], both[0], name)
@@ -246,7 +246,7 @@ class Comparing:
 
 
 def _again(alone: frozenset[str], before: Apart | None) -> frozenset[str]:
-    """Those that lay at the target alone at the look before too, whatever was proven of them then."""
+    """Those that lay at the target alone at the reading before too, whatever was proven of them then."""
     return alone & (before.alone | before.consumed.ids) if before is not None else alone
 
 

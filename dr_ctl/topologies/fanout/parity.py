@@ -24,7 +24,7 @@ def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Count
 
 
 def lacking(source: BrokerView, target: BrokerView, queues: Queues, traffic: Mapping[str, int]) -> list[Counts]:
-    """Queues of which the target holds fewer, by more than what moved between two looks can explain."""
+    """Queues of which the target holds fewer, by more than what moved between two readings can explain."""
     counted = counts(source, target, queues)
     return [row for row in counted if row.source - row.target > traffic.get(row.queue, 0)]
 

@@ -95,7 +95,7 @@ def counters(reader: Reader, queues: Sequence[Queue | None]) -> list[Counters]:
     """The counters of these queues in one small reading; of one that is not there none ever counted. Raises
     `BrokerError`."""
     present = [queue for queue in queues if queue is not None]
-    answers = iter(reader.look([Read(queue.bean, COUNTERS) for queue in present]) if present else ())
+    answers = iter(reader.read([Read(queue.bean, COUNTERS) for queue in present]) if present else ())
     return [EMPTY if queue is None else counters_of(queue, next(answers)) for queue in queues]
 
 

@@ -1,4 +1,4 @@
-"""What looks, waits and judges at a fan-out pair: its looks, its gate, and the tools of acts."""
+"""What looks, waits and judges at a fan-out pair: its readings, its gate, and the tools of acts."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,10 +32,10 @@ LISTED: Final = 1000  # ids of a queue; the calls in the journal name all of the
 Observer = observer.Observer[BrokerView, Access]
 
 
-def with_counters(observer: Observer, look: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
+def with_counters(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
     """Look, and read the counters of queues that do not hold the same several times: what is on its way to one of the
     sites differs each time, and a message that came to one site alone does not."""
-    snapshot = look()
+    snapshot = read()
     if observer.all()[0].ids is not None:
         return snapshot
     counted = {}
@@ -63,7 +63,7 @@ def _counted(observer: Observer, way: tuple[Access, ...], view: BrokerView, peer
             observer.clock.sleep(observer.timeouts.apart_s)  # a message may have been on its way all that time
             now |= read(apart)
     except BrokerError:
-        return {}  # it has just answered: what its counters say now the next look tells
+        return {}  # it has just answered: what its counters say now the next reading tells
     return {name: _listed_by_id(way, name, counted) for name, counted in now.items()}
 
 

@@ -1,4 +1,4 @@
-"""A broker whose producers write to its peer too, as one look has shown it. Nothing joins it to its peer."""
+"""A broker whose producers write to its peer too, as one reading has shown it. Nothing joins it to its peer."""
 
 from __future__ import annotations
 

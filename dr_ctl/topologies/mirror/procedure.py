@@ -232,7 +232,7 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
     """Name queues that stay different, and move their messages aside: messages under way explain a short difference."""
     first: dict[tuple[str, str], LeftOver] = {}
 
-    def look() -> tuple[MirrorSnapshot, dict[tuple[str, str], Difference]]:
+    def read() -> tuple[MirrorSnapshot, dict[tuple[str, str], Difference]]:
         snapshot = tools.observer.observe()
         wrong = {
             (view.pair, difference.queue): difference
@@ -244,7 +244,7 @@ def reconcile(tools: MirrorTools, _step: PlannedStep, move: Move, context: StepC
         return snapshot, wrong
 
     within_s, poll_s = tools.waits.left_over_s, tools.rules.drain.poll
-    snapshot, wrong = until(context, look, holds=lambda now: not now[1], within_s=within_s, poll_s=poll_s).look
+    snapshot, wrong = until(context, read, holds=lambda now: not now[1], within_s=within_s, poll_s=poll_s).reading
     left = _still(first, _left_over(tools, snapshot, wrong, move)) if wrong else []
     differing = [finding.text(move.source, move.target) for finding in wrong.values()]
     findings: list[Finding] = []
@@ -427,7 +427,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
         return NotNeeded(f"{move.target} is taken in already")
     if tools.reach(QUEUES_PAUSED, move, context) is not None:
         return Refused(f"could not pause {some([call.thing for call in tools.missing(QUEUES_PAUSED, move)[0]])}")
-    taken = {view.pair: _before(tools, view) for view in tools.observer.look_at(move.source)}
+    taken = {view.pair: _before(tools, view) for view in tools.observer.read_at(move.source)}
     tools.reach(LINK_ADMITTED, move, context)  # the wait tells what keeps it out
     ways = tools.observer.between(move.target, move.source)
     both = [(_Residue(local, peer, tools, context), _Beside(peer, local, tools, context)) for local, peer in ways]
@@ -437,7 +437,7 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
     if failed is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     tools.rejoined.begin()
-    for view in tools.observer.look_at(move.source):
+    for view in tools.observer.read_at(move.source):
         _compare(tools, view, taken[view.pair])
     return tools.reach(RESUMED_AND_CLEARED, move, context) or Done(tools.rejoined.text, document(tools.rejoined))
 
@@ -507,7 +507,7 @@ def take_out_consumed(tools: MirrorTools, move: Move, context: StepContext) -> O
     partial_return = tools.partial_return
     partial_return.duplicates, partial_return.why = 0, None
     _settled(tools, move, context)
-    for view in tools.observer.look_at(move.source):
+    for view in tools.observer.read_at(move.source):
         held, why = _still_held(tools, move.target, view.pair)
         if held is None or held.consumed is None:
             # No more than lies here, and than is acknowledged there where that is known.
@@ -539,7 +539,7 @@ def _settled(tools: MirrorTools, move: Move, context: StepContext) -> None:
 
 
 def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | None, str]:
-    """The returned broker's residue, by a look now or as counted before: a broker closed to clients does no more."""
+    """The returned broker's residue, by a reading now or as counted before: a broker closed to clients does no more."""
     access = tools.observer.brokers[site][pair]
     counted = tools.residue.get(pair)
     try:

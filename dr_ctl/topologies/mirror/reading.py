@@ -36,12 +36,13 @@ _LINK: Final = ("Name", "Started", "Connected", "Protocol", "Uri")
 EVERY_NAME: Final = "*.#"
 FEW: Final = 100
 """Queues that are asked for one by one; of more the whole is asked for."""
-# Queues whose number alone may make a look take longer than a look may; and how long a broker has to tell the number.
+# Queues whose number alone may make a reading take longer than a reading may; and how long a broker has to tell the
+# number.
 MANY: Final = 1000
 SMALL_S: Final = 2.0
 
 
-def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> BrokerView:
+def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> BrokerView:
     """Ask for everything in one POST. Raises `BrokerError`."""
     post = Post()
     asked = _Asked(post, broker, config, EVERYTHING)
@@ -52,7 +53,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
         return BrokerView(pair=pair, site=site, config=config, broker=broker, **values, queues=asked.sorted(queues))
 
 
-def look_again(reader: Reader, known: BrokerView, wanted: Part, *, timeout_s: float) -> BrokerView:
+def reread(reader: Reader, known: BrokerView, wanted: Part, *, timeout_s: float) -> BrokerView:
     """Read less than everything; the rest stays as in `known`, an earlier reading. A restarted broker, or many new
     queues, get a whole one; a few new queues are read whole. Raises `BrokerError`."""
     post = Post()
@@ -68,9 +69,9 @@ def look_again(reader: Reader, known: BrokerView, wanted: Part, *, timeout_s: fl
         others = [bean for bean, _ in rows if bean not in queues]
         if known.start != values["start"] or len(others) > FEW:
             at = {"pair": known.pair, "site": known.site, "config": known.config, "broker": known.broker}
-            return look(reader, **at, timeout_s=timeout_s)  # type: ignore[arg-type]
+            return read(reader, **at, timeout_s=timeout_s)  # type: ignore[arg-type]
         if others:
-            answers = reader.look([Read(bean, parts.QUEUE) for bean in others], timeout_s=timeout_s)
+            answers = reader.read([Read(bean, parts.QUEUE) for bean in others], timeout_s=timeout_s)
             # Clients remove their temporary queues at any moment: a queue that is gone by now has no figures.
             queues |= {
                 bean: parts.queue(bean, Fields(bean, answer.value()))
@@ -152,7 +153,7 @@ class _Rights:
         return {"grants": grants, "usual": parts.grants(self._usual.value()) if self._usual is not None else None}
 
 
-def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
+def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     """Read a broker with its outflow as the only queue: role, link, messages to ship, and acknowledgements that are not
     applied. Raises `BrokerError` of one that has lost its link or its outflow."""
     post, link, outflow = Post(), view.broker_connection, view.outflow
@@ -177,7 +178,7 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
 
 def scheduled(reader: Reader, queues: Sequence[Queue]) -> list[int]:
     """How many messages of each wait for their time."""
-    answers = reader.look([Read(queue.bean, ("ScheduledCount",)) for queue in queues], timeout_s=READ_S)
+    answers = reader.read([Read(queue.bean, ("ScheduledCount",)) for queue in queues], timeout_s=READ_S)
     return [
         Fields(queue.bean, answer.value()).number("ScheduledCount")
         for queue, answer in zip(queues, answers, strict=True)
@@ -208,22 +209,22 @@ class Access(access.Access[BrokerView]):
         )
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
-        ask = partial(look, self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker)
+        ask = partial(read, self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker)
         try:
             return ask(timeout_s=timeout_s)
         except TimedOut:
             # A broker is not sick for having more queues than it tells of in that time on a busy machine.
             if self._last is not None or timeout_s < READ_S:
                 raise
-            [answer] = self.reader().look([Read(beans.server(broker), ("QueueCount",))], timeout_s=SMALL_S)
+            [answer] = self.reader().read([Read(beans.server(broker), ("QueueCount",))], timeout_s=SMALL_S)
             if (count := Fields(broker, answer.value()).count("QueueCount")) < MANY:
                 raise
             return ask(timeout_s=timeout_s + count * A_QUEUE_S)
 
     def _some(self, known: BrokerView, wanted: Part, timeout_s: float) -> BrokerView:
         if wanted is Part.OUTFLOW:
-            return glance(self.reader(), known, timeout_s=timeout_s)
-        return look_again(self.reader(), known, wanted, timeout_s=timeout_s)
+            return refresh(self.reader(), known, timeout_s=timeout_s)
+        return reread(self.reader(), known, wanted, timeout_s=timeout_s)
 
 
 Observer = observer.Observer[BrokerView, Access]
@@ -265,7 +266,7 @@ class Browsed:
 
 def browsed(reader: Reader, view: Broker, queues: Sequence[Queue], *, limit: int) -> list[Browsed]:
     """The messages of each queue, in one POST; at most `limit` messages of a queue are read. Raises `BadValue`."""
-    answers = reader.look([Ask(queue.bean, Listing.BROWSE, (1, limit)) for queue in queues]) if queues else []
+    answers = reader.read([Ask(queue.bean, Listing.BROWSE, (1, limit)) for queue in queues]) if queues else []
     shown = []
     try:
         for answer in answers:
@@ -283,14 +284,14 @@ def residue(reader: Reader, view: BrokerView) -> Residue:
         raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to count")
     counted = [Ask(view.outflow.bean, Listing.COUNT, (f'"m.{_KIND}" IS {what}',)) for what in ("NULL", "NOT NULL")]
     within_s = READ_S + view.outflow.depth / _SCANNED_A_SECOND
-    counts = [answer.value() for answer in reader.look(counted, timeout_s=within_s)]
+    counts = [answer.value() for answer in reader.read(counted, timeout_s=within_s)]
     if not all(isinstance(count, int) for count in counts):
         raise BadValue(f"{reader.url}: a count of messages is no number: {counts}")
     messages, acks = counts
     if messages + acks > RESIDUE_UP_TO:
         return Residue(messages, acks)
     pages = range(1, -(-(messages + acks) // _PAGE) + 1)
-    answers = reader.look([Ask(view.outflow.bean, Listing.BROWSE, (page, _PAGE)) for page in pages]) if pages else []
+    answers = reader.read([Ask(view.outflow.bean, Listing.BROWSE, (page, _PAGE)) for page in pages]) if pages else []
     try:
         rows = [row for answer in answers for row in answer.value()]
         # A message that moved between the count and the browse was not read.

@@ -116,7 +116,7 @@ def _replicated(tools: StoreTools, step: PlannedStep, context: StepContext, smal
         poll_s=poll_s,
         meanwhile=show,
     )
-    lag = waited.look
+    lag = waited.reading
     if waited.held and lag is not None:
         return Done(f"{lag.size} byte(s) to replicate", {"bytes": lag.size, "messages": lag.messages})
     left = f"{lag.size} byte(s)" if lag is not None else "an unknown number of bytes"
@@ -126,7 +126,7 @@ def _replicated(tools: StoreTools, step: PlannedStep, context: StepContext, smal
 
 def reinstate(tools: StoreTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """See that the broker waits. Where no command tells of its process, its closed ports are the only sign."""
-    for view in tools.observer.look_at(move.target):
+    for view in tools.observer.read_at(move.target):
         if view.role is not Role.STANDBY:
             state = "its process does not run" if view.runs is False else f"it is {view.role.value}"
             return Refused(f"{move.target} does not wait for the store: {state}")
@@ -140,7 +140,9 @@ HANDOVER: Final = "handover"
 BESIDE: Final = "beside"
 RESCUE: Final = "rescue"
 ENDED: Final = "it has ended"
-COUNTED: Final = 5  # looks until counts are believed to differ: clients work meanwhile, and a look is no one moment
+COUNTED: Final = (
+    5  # readings until counts are believed to differ: clients work meanwhile, and a reading is no one moment
+)
 
 
 def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], move: Move) -> StepPlan:
@@ -168,7 +170,7 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
 
 
 def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    snapshot = tools.observer.look_once(least_s=tools.timeouts.last_look_s)
+    snapshot = tools.observer.read_once(least_s=tools.timeouts.last_reading_s)
     if snapshot.roles[move.target] is not Role.SERVING and (why := _may_not(tools, snapshot, move)) is not None:
         return Refused(why)
     served_before = snapshot.roles[move.target] is Role.SERVING
@@ -225,8 +227,8 @@ def _changes(tools: StoreTools, view: BrokerView, snapshot: Snapshot[BrokerView]
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """A look at a handover. `why_not`: the reason why the target does not serve yet; `lost`: why it never will."""
+class _Reading:
+    """A reading of a handover. `why_not`: the reason why the target does not serve yet; `lost`: why it never will."""
 
     snapshot: Snapshot[BrokerView]
     why_not: str | None
@@ -241,13 +243,13 @@ def _until_served(
     accesses = tools.observer.at(move.target)
     again_s, before_s = context.monotonic() + tools.timeouts.again_s, None
 
-    def look() -> _Look:
+    def read() -> _Reading:
         nonlocal again_s, before_s
         why_not = tools.listeners.why_not_serving(accesses).values()
         if all(why is None or why.lets_in for why in why_not):
             context.outage_over()
         closed = next((why.text for why in why_not if why is not None), None)
-        snapshot = tools.observer.look_once(least_s=tools.timeouts.last_look_s)
+        snapshot = tools.observer.read_once(least_s=tools.timeouts.last_reading_s)
         # The source is shown not to serve; of a lost one that the lock is another's is enough.
         left = move.ask.operation == FAILOVER or snapshot.roles[move.source] in (Role.STANDBY, Role.DOWN)
         over = closed is None and snapshot.roles[move.target] is Role.SERVING and left
@@ -263,11 +265,11 @@ def _until_served(
             again_s = context.monotonic() + tools.timeouts.again_s
             tools.change(holding, context)
         was_s, before_s = before_s, _left_s(snapshot, move)
-        return _Look(snapshot, why, _lost(snapshot, move, was_s, before_s))
+        return _Reading(snapshot, why, _lost(snapshot, move, was_s, before_s))
 
     waited = until(
         context,
-        look,
+        read,
         holds=lambda now: now.why_not is None,
         hopeless=lambda now: now.lost is not None,
         within_s=step.limits["within"],
@@ -276,9 +278,9 @@ def _until_served(
     )
     if waited.held:
         return None
-    if waited.look.lost is not None:
-        return Refused(waited.look.lost)
-    return _late(waited.look.snapshot, if_known(waited.look.why_not), duration(step.limits["within"]), move)
+    if waited.reading.lost is not None:
+        return Refused(waited.reading.lost)
+    return _late(waited.reading.snapshot, if_known(waited.reading.why_not), duration(step.limits["within"]), move)
 
 
 def _lost(snapshot: Snapshot[BrokerView], move: Move, was_s: float | None, left_s: float | None) -> str | None:
@@ -313,14 +315,14 @@ def _late(snapshot: Snapshot[BrokerView], why: str, within: str, move: Move) -> 
 
 def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict[str, Json]) -> tuple[Finding, ...]:
     """Compare what each queue started with at the target with what the gate saw at the source. Looks bound this, and no
-    time: clients work there, and each look shows another moment."""
+    time: clients work there, and each reading shows another moment."""
     samples = tools.gate.samples
     if not samples:
         return ()
     wrong: list[str] = []
     for _ in range(COUNTED):
         try:
-            views = tools.observer.look_at(move.target)
+            views = tools.observer.read_at(move.target)
         except BrokerError as error:
             wrong = [str(error)]
         else:
@@ -342,7 +344,7 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepConte
     if move.ask.operation == FAILOVER:
         return []
     findings = []
-    for view in tools.observer.look_once().views(move.source):
+    for view in tools.observer.read_once().views(move.source):
         waits = view.ending and view.runs
         runs = _runs_still(tools, view, context) if waits else view.runs
         if waits and runs:
@@ -372,7 +374,7 @@ def _runs_still(tools: StoreTools, view: BrokerView, context: StepContext) -> bo
         within_s=tools.timeouts.store_ends_s,
         poll_s=tools.timeouts.link_poll_s,
         meanwhile=lambda _: context.waiting(about, None, why),
-    ).look
+    ).reading
 
 
 def _lacking(source: Broker, began: Mapping[str, int]) -> list[str]:

@@ -146,13 +146,13 @@ class Access(access.Access[BrokerView]):
 Observer = observer.Observer[BrokerView, Access]
 
 
-def settled(observer: Observer, look: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
+def settled(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) -> Snapshot[BrokerView]:
     """A broker that takes the store is a moment later one that serves."""
     until = observer.clock.monotonic() + observer.timeouts.store_starts_s
-    snapshot = look()
+    snapshot = read()
     while between(snapshot) and observer.clock.monotonic() < until:
         observer.clock.sleep(observer.timeouts.apart_s)
-        snapshot = look()
+        snapshot = read()
 
     def counted(view: BrokerView) -> BrokerView:
         """A holder with the messages that its store lacks, in every one of several readings: clients go on working."""

@@ -50,11 +50,11 @@ class SilentAndUnread(Unreachable):
 
 @dataclass(frozen=True, slots=True)
 class LockSnapshot:
-    """A look at the lock. `holder` is the name in the lock, also after its lease has run out, None if the lock has no
-    name. `left_s` is how long the lease lasts by the database's clock, `ahead_s` how far that clock is ahead of this
+    """A reading of the lock. `holder` is the name in the lock, also after its lease has run out, None if the lock has
+    no name. `left_s` is how long the lease lasts by the database's clock, `ahead_s` how far that clock is ahead of this
     machine's; a file has neither. `process` is the process that holds a file, if on this machine. `written` is False
     where no broker ever wrote a lease into the row. `renewed_s` is the time between two renewals, and `lasts_s` the
-    longest lease, where looks of this command have shown them."""
+    longest lease, where readings of this command have shown them."""
 
     held: bool
     holder: str | None = None
@@ -148,7 +148,7 @@ class BrokerProcess:
         return self._last[1]
 
     def send(self, goal: Goal) -> Outcome:
-        """Start or stop the process; a later look shows the effect."""
+        """Start or stop the process; a later reading shows the effect."""
         words = (
             None if self._settings is None else {Goal.START: self._settings.start, Goal.STOP: self._settings.stop}[goal]
         )
@@ -331,7 +331,7 @@ class RowLock:
     def __init__(self, database: Database, table: str, clock: Clock) -> None:
         self._database, self._table, self._clock = database, table, clock
         self._mutex = threading.Lock()
-        self._last: tuple[str, float, float] | None = None  # holder, the end of its lease, the time of the look
+        self._last: tuple[str, float, float] | None = None  # holder, the end of its lease, the time of the reading
         self._renewed_s: float | None = None
         self._lasts_s: float | None = None
 
@@ -352,8 +352,8 @@ class RowLock:
             return LockSnapshot(held, holder, left_s, ahead_s, renewed_s=self._renewed_s, lasts_s=self._lasts_s)
 
     def _note(self, holder: str, ends_s: float, now_s: float) -> None:
-        """Two ends of one holder's lease are as far apart as its renewals, whatever its clock says. Between looks that
-        lie further apart than half of that there may have been several renewals."""
+        """Two ends of one holder's lease are as far apart as its renewals, whatever its clock says. Between readings
+        that lie further apart than half of that there may have been several renewals."""
         was, self._last = self._last, (holder, ends_s, now_s)
         if was is None or was[0] != holder:
             self._renewed_s, self._lasts_s = None, None

@@ -1,4 +1,5 @@
-"""A broker of a shared store as one look has shown it, its store, and the calls that only such brokers have. Pure."""
+"""A broker of a shared store as one reading has shown it, its store, and the calls that only such brokers have.
+Pure."""
 
 from __future__ import annotations
 
@@ -220,7 +221,7 @@ def both_serve(view: BrokerView) -> Iterator[Finding]:
 
 
 class StoreSnapshot(snapshot.Snapshot[BrokerView]):
-    """A look at both brokers."""
+    """A reading of both brokers."""
 
     def findings(self) -> Sequence[Finding]:
         both = (finding for view in self._all() for finding in both_serve(view))

@@ -299,7 +299,7 @@ class RecipeWithWorkloads(Generic[S]):
         ]
 
     def _starts(self, snapshot: S, ask: Ask, site: str) -> list[Call]:
-        """Start what was not seen to run, or what a return stops first. Without a look a route's full name is not
+        """Start what was not seen to run, or what a return stops first. Without a reading a route's full name is not
         known."""
         return [
             _by_itself(switch(site, workload, part, Goal.START), state.parts.get(part))

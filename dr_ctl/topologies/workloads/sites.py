@@ -1,5 +1,5 @@
-"""The workloads of an installation, and the ways to them, a kind each: looks go out side by side, starts and stops one
-by one under the run's lock."""
+"""The workloads of an installation, and the ways to them, a kind each: readings go out side by side, starts and stops
+one by one under the run's lock."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ class NotRead(BrokerError):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of one look at the parts of a workload."""
+    """The result of one reading of the parts of a workload."""
 
     parts: Mapping[str, PartState]
     detail: str = ""
@@ -49,11 +49,11 @@ class Reading:
 class Way(Protocol):
     """One workload. Raises `BrokerError`."""
 
-    def look(self, timeout_s: float) -> Reading:
+    def read(self, timeout_s: float) -> Reading:
         """Ask once. An answer that is not certain is an error, never a state."""
 
     def send(self, call: Call) -> Outcome:
-        """Start or stop a part; an answer is done or refused. A later look shows the effect."""
+        """Start or stop a part; an answer is done or refused. A later reading shows the effect."""
 
     def close(self) -> None: ...
 
@@ -65,14 +65,14 @@ class CamelWay:
         self._settings, self._installation, self._site = settings, installation, site
         self._wires: dict[str, Wire] = {}
 
-    def look(self, timeout_s: float) -> Reading:
+    def read(self, timeout_s: float) -> Reading:
         patterns = [
             f"org.apache.camel:context=*,name={values.quote(route)},type=routes" for route in self._settings.routes
         ]
         reads = [Read(pattern, ("State", "ExchangesInflight")) for pattern in patterns]
         parts, held = dict[str, PartState](), 0
         for route, answer in zip(
-            self._settings.routes, Reader(self._wire("look")).look(reads, timeout_s=timeout_s), strict=True
+            self._settings.routes, Reader(self._wire("read")).read(reads, timeout_s=timeout_s), strict=True
         ):
             reading = _found(route, answer.value())
             for bean, fields in reading.items():
@@ -138,7 +138,7 @@ class ByCommand(Generic[W]):
 
 
 class SystemdWay(ByCommand[SystemdUnit]):
-    def look(self, timeout_s: float) -> Reading:
+    def read(self, timeout_s: float) -> Reading:
         what = f"systemctl is-active {self._settings.unit}"
         outcome = self._asked(what, [*systemctl(self._settings), "is-active", self._settings.unit], timeout_s)
         said = str(outcome.evidence.get("said", "")).strip()
@@ -153,7 +153,7 @@ class SystemdWay(ByCommand[SystemdUnit]):
 
 
 class CommandWay(ByCommand[Commands]):
-    def look(self, timeout_s: float) -> Reading:
+    def read(self, timeout_s: float) -> Reading:
         outcome = self._asked(f"the state command of {self._settings.name}", self._settings.state, timeout_s)
         match outcome.evidence.get("exit_code"):
             case 0:
@@ -169,7 +169,7 @@ class HttpWay:
     def __init__(self, settings: HttpService, verify: bool | str) -> None:
         self._settings, self._http = settings, Http({}, verify)
 
-    def look(self, timeout_s: float) -> Reading:
+    def read(self, timeout_s: float) -> Reading:
         state, name = self._settings.state, self._settings.name
         status, line = self._asked("GET", state.get, timeout_s)
         if status != HTTPStatus.OK:
@@ -209,7 +209,7 @@ class WorkloadTimeouts:
     read_s: float = 5.0
     """For a workload to say whether it runs."""
     poll_s: float = 0.1
-    """Between looks at one that was started or stopped."""
+    """Between readings of one that was started or stopped."""
 
 
 class WorkloadSites:
@@ -231,26 +231,26 @@ class WorkloadSites:
         """Bound all waiting for the workloads of a site that may be lost."""
         self._left_s[site] = seconds
 
-    def beside(self, look: Callable[[], S]) -> S:
+    def beside(self, read: Callable[[], S]) -> S:
         """The brokers and the workloads are asked at the same time."""
-        workloads = in_background(self.look, "workloads")
+        workloads = in_background(self.read, "workloads")
         try:
-            snapshot = look()
+            snapshot = read()
         finally:
             workloads.wait()
         return replace(snapshot, workloads=workloads.result())
 
-    def look(self, *, least_s: float = 0.0) -> list[WorkloadSnapshot]:
+    def read(self, *, least_s: float = 0.0) -> list[WorkloadSnapshot]:
         """Look at all of them once; with `least_s` for so long at a site whose time is spent, too."""
         return self._looked(list(self.workloads), least_s)
 
-    def look_at(self, *keys: Key) -> list[WorkloadSnapshot]:
+    def read_at(self, *keys: Key) -> list[WorkloadSnapshot]:
         """Look at some of them, by site and name, whatever was spent before."""
-        return self._looked(keys, self._timeouts.last_look_s)
+        return self._looked(keys, self._timeouts.last_reading_s)
 
     def others(self, site: str, name: str) -> list[WorkloadSnapshot]:
         """Look at the same workload at the other site now; empty where that site has none."""
-        return self.look_at(*(key for key in self.workloads if key[1] == name and key[0] != site))
+        return self.read_at(*(key for key in self.workloads if key[1] == name and key[0] != site))
 
     def is_singleton(self, name: str) -> bool:
         return any(workload.singleton for workload in self.workloads.values() if workload.name == name)
@@ -276,18 +276,18 @@ class WorkloadSites:
         """Look side by side; time spent on silent workloads is taken from their site's time."""
         began, read_s = growing_s(), self._timeouts.of(WorkloadTimeouts).read_s
         times = [max(min(read_s, self._left_s.get(site, read_s)), least_s) for site, _ in keys]
-        looks = [partial(self._look, key, timeout_s) for key, timeout_s in zip(keys, times, strict=True)]
-        answers = together(looks, "workload", most=_AT_ONCE)
+        readings = [partial(self._read, key, timeout_s) for key, timeout_s in zip(keys, times, strict=True)]
+        answers = together(readings, "workload", most=_AT_ONCE)
         for site in {workload.site for workload in answers if workload.silent is not None} & self._left_s.keys():
             self._left_s[site] = max(self._left_s[site] - (growing_s() - began), 0.0)
         return answers
 
-    def _look(self, key: Key, timeout_s: float) -> WorkloadSnapshot:
+    def _read(self, key: Key, timeout_s: float) -> WorkloadSnapshot:
         workload, singleton = self.workloads[key], self.is_singleton(key[1])
         silent, refuses = "it is not asked again: its site's time is spent", False
         try:
             if timeout_s > 0:
-                snapshot = self._ways[key].look(timeout_s)
+                snapshot = self._ways[key].read(timeout_s)
                 return WorkloadSnapshot(
                     key[0],
                     workload.name,

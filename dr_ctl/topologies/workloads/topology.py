@@ -44,7 +44,7 @@ class DriverWithWorkloads(Generic[S]):
         self._may_stop_late: set[tuple[str, str]] = set()  # by site and name: a stop went out, and showed no effect
 
     def observe(self) -> S:
-        return replace(self._bare.observe(), workloads=self._sites.look(least_s=self._timeouts.last_look_s))
+        return replace(self._bare.observe(), workloads=self._sites.read(least_s=self._timeouts.last_reading_s))
 
     def by_hand(self, site: str) -> str:
         return self._bare.by_hand(site)
@@ -93,7 +93,7 @@ class DriverWithWorkloads(Generic[S]):
         units = self._bare.observe().units if move.ask.units is not None else ()
         workloads = self._sites.workloads.items()
         keys = [key for key, workload in workloads if key[0] == move.source and concerned(workload, move.ask, units)]
-        left = [workload for workload in self._sites.look_at(*keys) if workload.runs is not False]
+        left = [workload for workload in self._sites.read_at(*keys) if workload.runs is not False]
         if not left or part_of(self._bare.observe(), move.ask).roles[move.source] is Role.SERVING:
             return None
         return Refused.of(
@@ -108,7 +108,7 @@ class DriverWithWorkloads(Generic[S]):
         """The checks once more, right before anything is changed."""
         if step.verb != "check":
             return outcome
-        findings = self._recipe.against(replace(self._bare.observe(), workloads=self._sites.look()), move)
+        findings = self._recipe.against(replace(self._bare.observe(), workloads=self._sites.read()), move)
         against = tuple(finding for finding in findings if finding.severity is Severity.ERROR)
         return Refused(against[0].text, findings=against, code=ExitCode.PRECHECK_FAILED) if against else outcome
 
@@ -180,7 +180,7 @@ class DriverWithWorkloads(Generic[S]):
             poll_s=self._timeouts.of(WorkloadTimeouts).poll_s,
             meanwhile=lambda snapshot: context.waiting(f"{call.thing} at {call.site}", None, f"it is {snapshot.state}"),
         )
-        return waited.look, None if waited.held else _why(outcome, waited.look)
+        return waited.reading, None if waited.held else _why(outcome, waited.reading)
 
     def _brought_back(self, calls: Sequence[Call], move: Move, context: StepContext) -> Outcome:
         """Make the calls of an undo until all of them hold or the time is over. Start no workload at a site that is
@@ -208,7 +208,7 @@ class DriverWithWorkloads(Generic[S]):
         )
         if waited.held:
             return Done("as it was")
-        return Refused(some([f"{call.thing} at {call.site}: {why}" for call, why in waited.look.items()]))
+        return Refused(some([f"{call.thing} at {call.site}: {why}" for call, why in waited.reading.items()]))
 
     def _may_stop_later(self, call: Call) -> bool:
         """Say whether a stop of this run may still take effect: a start is sent then, although the workload runs."""
@@ -216,7 +216,7 @@ class DriverWithWorkloads(Generic[S]):
 
     def _now(self, call: Call) -> WorkloadSnapshot:
         """The workload of a call, looked at now."""
-        [snapshot] = self._sites.look_at((call.site, call.thing))
+        [snapshot] = self._sites.read_at((call.site, call.thing))
         return snapshot
 
     def _why_not_again(self, call: Call) -> str | None:

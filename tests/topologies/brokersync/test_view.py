@@ -1,4 +1,4 @@
-"""What one look at a BrokerSync pair shows, what speaks against a move of it, and what runs note for the agent."""
+"""What one reading of a BrokerSync pair shows, what speaks against a move of it, and what runs note for the agent."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

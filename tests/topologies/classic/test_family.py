@@ -29,7 +29,7 @@ class Told:
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
 
-    def look(self, asked: Any, *, timeout_s: float = 0.0) -> list[Answer]:
+    def read(self, asked: Any, *, timeout_s: float = 0.0) -> list[Answer]:
         del asked, timeout_s
         return self.answers
 
@@ -104,7 +104,7 @@ class Listings:
     def reader(self) -> Listings:
         return self
 
-    def look(self, asked: Sequence[Any], *, timeout_s: float) -> list[Any]:
+    def read(self, asked: Sequence[Any], *, timeout_s: float) -> list[Any]:
         assert (len(asked), timeout_s) == (3, ids.BROWSE_S)
         shown = self._shown.pop(0)
         size = SimpleNamespace(value=lambda: {"QueueSize": self._size, "EnqueueCount": 9})

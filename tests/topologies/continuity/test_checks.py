@@ -1,4 +1,5 @@
-"""What a look makes of the plugin's answers, what speaks against a move, and what must be removed before it: by id."""
+"""What a reading makes of the plugin's answers, what speaks against a move, and what must be removed before it: by
+id."""
 
 import json
 from dataclasses import replace
@@ -43,7 +44,7 @@ from dr_ctl.topologies.continuity.copies import (
     in_calls,
     removals,
 )
-from dr_ctl.topologies.continuity.reading import look, serving
+from dr_ctl.topologies.continuity.reading import read, serving
 from dr_ctl.topologies.continuity.tools import ContinuityGate, PluginTimeouts
 from dr_ctl.topologies.continuity.view import ContinuitySnapshot, Flow, SiteView
 from tests.topologies import made
@@ -227,7 +228,7 @@ class Listings:
     def __init__(self, **queues: tuple[list[str], list[str]]) -> None:
         self._queues = queues
 
-    def look(self, requests: list[client.Ask], **_: Any) -> list[Answer]:
+    def read(self, requests: list[client.Ask], **_: Any) -> list[Answer]:
         return [Answer(None, json.dumps(self._told(each))) for each in requests]
 
     def _told(self, ask: client.Ask) -> Any:
@@ -372,7 +373,7 @@ ENDS = {"OutflowMirror": "out.mirror", "OutflowAcks": "out.acks", "InflowMirror"
 
 
 class Console:
-    """Answers the requests of a look by their kind, as the brokers do."""
+    """Answers the requests of a reading by their kind, as the brokers do."""
 
     url, activation = "http://london", ""
 
@@ -381,7 +382,7 @@ class Console:
         self.subject = ALL | {"Name": "orders"}
         self.held: list[Any] = []
 
-    def look(self, requests: list[Any], **_: Any) -> list[Answer]:
+    def read(self, requests: list[Any], **_: Any) -> list[Answer]:
         return [self._answer(each) for each in requests]
 
     def _answer(self, request: Any) -> Answer:
@@ -448,7 +449,7 @@ class Console:
 
 def seen_by(console: Console) -> Any:
     told: Any = console
-    return look(told, pair="orders-1", site="london", config=Config(("clients",), None, None), broker="london")
+    return read(told, pair="orders-1", site="london", config=Config(("clients",), None, None), broker="london")
 
 
 @pytest.mark.parametrize("moved", [True, False])
@@ -490,7 +491,7 @@ STEP: Any = SimpleNamespace(limits={"within": 1.0}, calls=())
 
 
 class World(made.StepContext):
-    """Stands for tools, observer and hand; the same two brokers at every look."""
+    """Stands for tools, observer and hand; the same two brokers at every reading."""
 
     timeouts, waits = Timeouts(), PluginTimeouts()
 
@@ -504,7 +505,7 @@ class World(made.StepContext):
 
     between = ways
 
-    def look(self, ways: Any) -> list[Any]:
+    def read(self, ways: Any) -> list[Any]:
         return [self.views]
 
     def at(self, site: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Brokers with the plugin as a look tells them, made by hand."""
+"""Brokers with the plugin as a reading tells them, made by hand."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -165,7 +165,7 @@ class Story:
         self.patch.setattr(ids, "listed_to_the_end", listed)
 
     def slow(self, rest: str) -> None:
-        """A message comes to the first site before each of these looks, and to the other so many looks later."""
+        """A message comes to the first site before each of these readings, and to the other so many readings later."""
         looked, looks, (one, other, lag, *come) = ids.Comparing._looked, itertools.count(), rest.split()
         self.come = come
 

@@ -245,9 +245,9 @@ a message on its way to the waiting site while both are compared came to both: w
 a message on its way to the serving site while both are compared came to both: without ids; send a b c;
     consume london a; slow paris london 1 1 2 3 4; run 0 swapover --to paris; arrive paris london;
     consume paris b 1 2 3 4; run 0 swapover --to london
-a message that one look finds alone is waited for: without ids; send a b c; consume london a;
+a message that one reading finds alone is waited for: without ids; send a b c; consume london a;
     slow paris london 2 0 3; run 0 swapover --to paris
-what one look proves and the next does not is looked at again: without ids; send a b c; consume london a;
+what one reading proves and the next does not is looked at again: without ids; send a b c; consume london a;
     slow london paris 1 1; slow paris london 1 0 2; run 0 swapover --to paris; paris b c 0 1 2
 a message on its way while counters are read refuses no move: without ids; send a b c; consume london a; cross x;
     run 0 validate --to paris

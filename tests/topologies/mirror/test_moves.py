@@ -1,4 +1,5 @@
-"""What follows from one look at a mirrored pair, what speaks against each move of it, plans, waits, gate and parity."""
+"""What follows from one reading of a mirrored pair, what speaks against each move of it, plans, waits, gate and
+parity."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -373,7 +374,7 @@ def test_it_is_given_its_time(now: BrokerView, limit_s: float) -> None:
     assert (early.restarts, late.restarts) == (0, 1)
 
 
-Look = BrokerView | TimedOut
+LockReading = BrokerView | TimedOut
 
 
 def _message(born: str, number: int) -> dict[str, Any]:
@@ -386,7 +387,7 @@ class Scripted:
     """One broker whose looks are given, the last of them again and again; `browsed` are the ids of its messages."""
 
     site: str
-    looks: Sequence[Look]
+    looks: Sequence[LockReading]
     browsed: Sequence[int] = (1, 2, 3)
     unnamed: int = 0
     pair: str = PAIR
@@ -426,7 +427,7 @@ NO_ANSWER = TimedOut("paris: no answer within 5 s")
 class Gate:
     """A gate to wait at; `outcome` is how the wait ended."""
 
-    def __init__(self, london: Sequence[Look], paris: Sequence[Look], **more: Any) -> None:
+    def __init__(self, london: Sequence[LockReading], paris: Sequence[LockReading], **more: Any) -> None:
         drain = Drain.model_validate({"poll": f"{1000 * more['poll']:g}ms"})
         self.london = Scripted("london", london)
         self.paris = Scripted("paris", paris, more.get("browsed", (1, 2, 3)), more.get("unnamed", 0))
@@ -456,9 +457,9 @@ LESS = with_queue(THERE, queue("orders.in", 3, site="paris", added=2))
     [
         # As many good samples as asked for; one sample is a moment, not a window.
         *(([THERE], {"stable": n, "poll": 1.0}, max(n, 2), None, max(n, 2)) for n in (1, 2, 3, 7)),
-        # Where only the least window has to pass the last look is at its end.
+        # Where only the least window has to pass the last reading is at its end.
         *(([THERE], {"stable": n}, n, 0.05, n) for n in (2, 4)),
-        # The first still look before counts for the window and not as a look at the gate.
+        # The first still look before counts for the window and not as a reading of the gate.
         ([THERE], {"stable": 2, "begun": {PAIR: [PairReading(-1.0, HERE, THERE)]}}, 2, 0.01, 2),
         # Looks at which the gate held before count, and one of its own is taken.
         ([THERE], {"begun": {PAIR: STILL}}, 1, None, 3),
@@ -469,7 +470,7 @@ LESS = with_queue(THERE, queue("orders.in", 3, site="paris", added=2))
     ],
 )
 def test_the_gate_opens_after_a_window_of_good_samples(
-    paris: Sequence[Look], more: Any, taken: int, took_s: float | None, samples: int
+    paris: Sequence[LockReading], more: Any, taken: int, took_s: float | None, samples: int
 ) -> None:
     gate = Gate([HERE], paris, **{"poll": 0.01, **more})
     assert isinstance(gate.outcome, Done)
@@ -487,7 +488,7 @@ def test_the_gate_opens_after_a_window_of_good_samples(
         (replace(THERE, start="1795259999999"), "restarted"),
     ],
 )
-def test_one_bad_sample_begins_the_window_anew(bad: Look, told: str) -> None:
+def test_one_bad_sample_begins_the_window_anew(bad: LockReading, told: str) -> None:
     gate = Gate([HERE], [THERE, THERE, bad, THERE], poll=1.0)
     assert isinstance(gate.outcome, Done)
     assert gate.paris.taken == 6
@@ -502,7 +503,7 @@ def test_one_bad_sample_begins_the_window_anew(bad: Look, told: str) -> None:
         ([THERE, shipping("paris")] * 100, "paris: 4 to ship"),
     ],
 )
-def test_a_gate_that_does_not_open_in_time_says_what_kept_it_shut(looks: list[Look], why: str) -> None:
+def test_a_gate_that_does_not_open_in_time_says_what_kept_it_shut(looks: list[LockReading], why: str) -> None:
     gate = Gate([HERE], looks, poll=1.0)
     assert isinstance(gate.outcome, Refused)
     assert gate.outcome.code is ExitCode.DRAIN_TIMEOUT
@@ -877,7 +878,7 @@ TEN_HERE = with_queue(OPEN, queue(depth=10))
         "an empty queue at one site": queued(queue("empty")),
         "dr-ctl's own queue": queued(queue("dr-ctl.probe.london", 1)),
         "a difference that is under way": snapshot(TEN_HERE, with_queue(PARIS, outflow("paris", depth=7))),
-        "a difference that moved between two looks": replace(
+        "a difference that moved between two readings": replace(
             snapshot(TEN_HERE, PARIS), traffic={PAIR: {"orders.in": 7}}
         ),
         "what a run paused, which resumes it": snapshot(

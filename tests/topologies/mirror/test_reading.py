@@ -1,4 +1,4 @@
-"""One look becomes a view of what the broker said, and browsed rows say whose they are; the rest is an error."""
+"""One reading becomes a view of what the broker said, and browsed rows say whose they are; the rest is an error."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from dr_ctl.topologies.artemis.reading import dispatch, find_broker
 from dr_ctl.topologies.common.access import FOR_GATE, FOR_HISTORY, FOR_OPENING, FOR_PAUSES, Part
 from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.view import Config, Connection, Consumer
-from dr_ctl.topologies.mirror.reading import RESIDUE_UP_TO, Browsed, browsed, glance, look, look_again, residue
+from dr_ctl.topologies.mirror.reading import RESIDUE_UP_TO, Browsed, browsed, read, refresh, reread, residue
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.mirror.pair import NO_BEAN, PAIR, Management, broker_of, connection, consumer, failed
 from tests.topologies.mirror.views import broker, outflow, with_queue
@@ -38,15 +38,15 @@ def london() -> Management:
 
 
 def snapshot(broker: Management, config: Config = CONFIG) -> BrokerView:
-    return look(broker.reader(), pair=PAIR, site=broker.site, config=config, broker=broker.broker)
+    return read(broker.reader(), pair=PAIR, site=broker.site, config=config, broker=broker.broker)
 
 
 def again(broker: Management, known: BrokerView, parts: Part = Part.STATE | Part.COUNTS) -> BrokerView:
-    return look_again(broker.reader(), known, parts, timeout_s=1)
+    return reread(broker.reader(), known, parts, timeout_s=1)
 
 
 def flow(broker: Management, view: BrokerView | None = None) -> BrokerView:
-    return glance(broker.reader(), view or snapshot(broker), timeout_s=1)
+    return refresh(broker.reader(), view or snapshot(broker), timeout_s=1)
 
 
 def ok(value: object) -> dict[str, Any]:
@@ -247,7 +247,7 @@ def test_the_brokers_own_name_is_found_or_it_is_an_error(london: Management, tol
 
 
 class TestAgain:
-    """A look that asks for less of the queues, where the rest is known."""
+    """A reading that asks for less of the queues, where the rest is known."""
 
     @pytest.fixture
     def known(self, london: Management) -> BrokerView:
@@ -315,7 +315,7 @@ class TestAgain:
 
 
 class TestFlow:
-    """What is under way, asked where a look told it is."""
+    """What is under way, asked where a reading told it is."""
 
     @pytest.mark.parametrize(
         ("outflow", "pending", "empty"),
@@ -396,7 +396,7 @@ def holding(*rows: dict[str, Any], acks: int, counted: int | None = None) -> tup
     london = broker_of("london")
     london.instead["browse"] = {"value": list(rows), "status": 200}
     london.outflow["MessageCount"], london.acks = len(rows) if counted is None else counted, acks
-    view = look(london.reader(), pair=PAIR, site="london", config=LONDON.config, broker=london.broker)
+    view = read(london.reader(), pair=PAIR, site="london", config=LONDON.config, broker=london.broker)
     return london, view
 
 
@@ -469,10 +469,10 @@ RECORDED: list[dict[str, Any]] = json.loads(Path(__file__).with_name("browsed.js
 def test_a_copy_of_any_protocol_is_known_by_its_origin(one: dict[str, Any]) -> None:
     born = Browsed({origin_of(one["copy"]): int(one["born"]["messageID"])})
     at = next(iter(born.numbers))[0]
-    assert read(one["born"], at) == born
+    assert copied(one["born"], at) == born
     other = "node-paris" if at == "node-london" else "node-london"
     for copy in filter(None, (one["copy"], one["after a restart"])):
-        assert read(copy, other) == Browsed({origin: int(copy["messageID"]) for origin in born.numbers})
+        assert copied(copy, other) == Browsed({origin: int(copy["messageID"]) for origin in born.numbers})
 
 
 def origin_of(copy: dict[str, Any]) -> tuple[str, int]:
@@ -481,7 +481,7 @@ def origin_of(copy: dict[str, Any]) -> tuple[str, int]:
     return copy["StringProperties"][f"{prefix}x-opt-amq-bkr-id"], copy["LongProperties"][f"{prefix}x-opt-amq-mr-id"]
 
 
-def read(row: dict[str, Any], node: str) -> Browsed:
+def copied(row: dict[str, Any], node: str) -> Browsed:
     london, view = holding(row, acks=0)
     [found] = browsed(london.reader(), replace(view, node=node), [view.business["orders.in"]], limit=10)
     return found
@@ -498,7 +498,7 @@ def read(row: dict[str, Any], node: str) -> Browsed:
     ids=["another protocol", "no protocol", "no number", "no node"],
 )
 def test_a_message_that_does_not_show_its_origin_is_counted_and_not_named(row: dict[str, Any]) -> None:
-    assert read(row, "node-london") == Browsed({}, unnamed=1)
+    assert copied(row, "node-london") == Browsed({}, unnamed=1)
     # Of an outflow with such a message nothing is known by id: it may be one that is acknowledged there too.
     london, view = holding(row, event("orders.in", "5"), acks=1)
     assert residue(london.reader(), view) == Residue(1, 1)
@@ -509,4 +509,4 @@ def test_an_outflow_is_given_the_time_to_be_counted_and_an_empty_one_has_no_resi
     assert residue(london.reader(), view) == Residue(0, 0, acked={}, consumed={})
     reader: Any = Mock(wraps=london.reader())
     residue(reader, with_queue(view, outflow("london", depth=1_000_000)))
-    assert reader.look.call_args_list[0].kwargs["timeout_s"] > 40
+    assert reader.read.call_args_list[0].kwargs["timeout_s"] > 40

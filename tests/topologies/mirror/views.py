@@ -1,4 +1,5 @@
-"""Views of a mirrored pair as one look gives them, without a look: London serves, Paris waits, nothing is wrong."""
+"""Views of a mirrored pair as one reading gives them, without a reading: London serves, Paris waits, nothing is
+wrong."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -104,7 +104,7 @@ def sent(of: WorkloadSites, name: str, goal: Goal, part: str | None = None) -> O
 
 
 def looked(of: WorkloadSites) -> WorkloadSnapshot:
-    [snapshot] = of.look()
+    [snapshot] = of.read()
     return snapshot
 
 

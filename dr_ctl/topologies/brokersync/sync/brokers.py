@@ -13,7 +13,7 @@ from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame
 from dr_ctl.topologies.brokersync.reading import Access
-from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, Glance, Listed, Opened, There, counters
+from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, Listed, Opened, ServingReading, There, counters
 from dr_ctl.topologies.brokersync.view import AGENT
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.beans import COUNT, Count
@@ -83,7 +83,7 @@ class End:
 
     def count(self, queue: str) -> Count | None:
         """Count what lies in a queue; returns None where there is no such queue yet."""
-        (answer,) = self.reader().look([Read(beans.queue(self.broker, beans.part(queue)), COUNT)])
+        (answer,) = self.reader().read([Read(beans.queue(self.broker, beans.part(queue)), COUNT)])
         return None if isinstance(answer.error, NoSuchBean) else Count.of(Fields(queue, answer.value()))
 
     def listed(self, queue: str, before: Count | None, *, grows: bool = False) -> Listed:
@@ -156,18 +156,18 @@ class Primary(End):
         self._followed: set[str] = set()
         self._early: list[Frame] = []
 
-    def glance(self) -> Glance:
+    def read(self) -> ServingReading:
         """Look at it and at its queues that are copied."""
         asked = [
             Read(beans.broker(self.broker), ("BrokerId",)),
             Read(beans.connector(self.broker), ("Started",)),
             Read(beans.queue(self.broker), (*COUNTERS, *COUNT)),
         ]
-        itself, connectors, queues = self.reader().look(asked, timeout_s=LOOK_S)
+        itself, connectors, queues = self.reader().read(asked, timeout_s=LOOK_S)
         # Use the true names of queues: names inside bean names are encoded.
         rows = {row.text("Name"): row for _, row in queues.beans()}
         copied = {name: row for name, row in rows.items() if self.copy(name) in rows}
-        return Glance(
+        return ServingReading(
             Fields(self.site, itself.value()).text("BrokerId"),
             bool(opened(connectors, self._settings.clients)),
             {name: counters(row) for name, row in copied.items()},
@@ -238,7 +238,7 @@ class Standby(End):
     def counts(self) -> There:
         """Count what lies in all queues."""
         counting, hiding = Read(beans.queue(self.broker), ("Name", *COUNT)), Search(beans.all_transactions(self.broker))
-        queues, prepared = self.reader().look([counting, hiding], timeout_s=LOOK_S)
+        queues, prepared = self.reader().read([counting, hiding], timeout_s=LOOK_S)
         rows = {row.text("Name"): Count.of(row) for _, row in queues.beans()}
         unshipped = {name: rows[self.copy(name)] for name in rows if self.copy(name) in rows}
         return There(rows, unshipped, bool(prepared.value()))

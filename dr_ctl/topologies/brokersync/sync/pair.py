@@ -25,9 +25,9 @@ from dr_ctl.topologies.brokersync.sync.queue import (
     SURE,
     Account,
     Comparison,
-    Glance,
     Opened,
     Queue,
+    ServingReading,
     There,
     Waiting,
 )
@@ -36,7 +36,7 @@ from dr_ctl.topologies.common.calls import debts_of
 from dr_ctl.topologies.topology import Progress
 
 HEAR_S: Final = 0.05
-LOOK_EVERY_S: Final = 0.4
+READ_EVERY_S: Final = 0.4
 LOST_S: Final = 8.0
 """A serving broker that answers nothing for so long is lost."""
 AGAIN_S: Final = 1.0
@@ -85,15 +85,15 @@ class Pair:
         self._closed_there = False
         self._believed: dict[str, Waiting] = {}
         self._turns: deque[str] = deque()
-        self._glance: Glance | None = None
+        self._glance: ServingReading | None = None
 
     def step(self, held: Held) -> None:
         try:
             self._hear()
             if self._clock.monotonic() >= self._look_at:
-                glance = self._looked()
-                self._listen(glance)
-                self._ends_where_closed(glance, held)
+                reading = self._looked()
+                self._listen(reading)
+                self._ends_where_closed(reading, held)
         except LoginRefused:
             raise
         except BrokerError as error:
@@ -102,7 +102,7 @@ class Pair:
         self._work(held)
 
     def go_on(self) -> None:
-        """Forget what vanished now; the next look, which is at once, forgets what the counters say then."""
+        """Forget what vanished now; the next reading, which is at once, forgets what the counters say then."""
         self._goes_on, self._look_at = True, 0.0
         for queue in self.queues.values():
             queue.vanished = queue.excess = 0
@@ -134,15 +134,15 @@ class Pair:
             self.queues[name].hear(id_)
         return bool(heard)
 
-    def _looked(self) -> Glance:
-        """Look, and believe what came before the look, unless the counters tell another tale."""
+    def _looked(self) -> ServingReading:
+        """Look, and believe what came before the reading, unless the counters tell another tale."""
         announced = {name: len(queue.announced) for name, queue in self.queues.items()}
-        glance = self._primary.glance()
+        reading = self._primary.read()
         self._answered = self._clock.monotonic()
-        self._look_at = self._answered + LOOK_EVERY_S
+        self._look_at = self._answered + READ_EVERY_S
         self.primary_silent = None
-        self._look_there()
-        if self._start not in (None, glance.start):
+        self._read_standby()
+        if self._start not in (None, reading.start):
             self._deaf()  # the broker was away: announcements may have been missed
             # Earlier ids were confirmed by the counters: they stay consumed, whatever the broker came back with.
             self._believed = {name: queue.waiting for name, queue in self.queues.items()}
@@ -150,31 +150,31 @@ class Pair:
                 waiting.of_earlier_start()
             self.queues.clear()
             self._restarted = True
-        if self._start != glance.start:
-            same = self._remembered.get("start") == glance.start
+        if self._start != reading.start:
+            same = self._remembered.get("start") == reading.start
             self._handed = (
                 {what: dict(counts) for what, counts in self._remembered.get(HANDED, {}).items()} if same else {}
             )
-        self._start = glance.start
-        if fresh := self._taken_up(glance):
-            glance = self._begin(fresh, glance)
-        elif self._suspects(glance):
-            glance = self._looked_well(glance)
-        self._take_in_runs(glance.start)
+        self._start = reading.start
+        if fresh := self._taken_up(reading):
+            reading = self._begin(fresh, reading)
+        elif self._suspects(reading):
+            reading = self._looked_well(reading)
+        self._take_in_runs(reading.start)
         for name, queue in self.queues.items():
-            if (counters := glance.queues.get(name)) is None:
+            if (counters := reading.queues.get(name)) is None:
                 continue
             queue.looked_at(self._answered, counters)
             if queue.suspects(counters):
                 queue.doubt(counters)
             else:
-                queue.confirm(counters, announced.get(name, 0), glance.start)
-        self._judge(glance)
-        self._glance = glance
-        return glance
+                queue.confirm(counters, announced.get(name, 0), reading.start)
+        self._judge(reading)
+        self._glance = reading
+        return reading
 
     def _take_in_runs(self, start: str) -> None:
-        """Count what runs did besides: read after a look, because a run notes it before it does it."""
+        """Count what runs did besides: read after a reading, because a run notes it before it does it."""
         noted = self._by_runs(start)
         if noted.get(OPENED, {}) != self._handed.get(OPENED, {}):
             return  # opened since: who follows the site from then on counts anew
@@ -185,8 +185,8 @@ class Pair:
             queue.account.spent += now[1] - deleted.get(name, 0)
             shown[name], deleted[name] = now
 
-    def _look_there(self) -> None:
-        """Whether the waiting site's clients are kept out, in the same look; a site that lets them in may serve."""
+    def _read_standby(self) -> None:
+        """Whether the waiting site's clients are kept out, in the same reading; a site that lets them in may serve."""
         self._closed_there = False
         if self._clock.monotonic() < self._delete_at:
             return
@@ -209,19 +209,19 @@ class Pair:
         for queue in self.queues.values():
             queue.to_compare, queue.compared = True, None
 
-    def _suspects(self, glance: Glance) -> bool:
+    def _suspects(self, reading: ServingReading) -> bool:
         """Say whether a queue tells another tale that was not known to."""
         return any(
-            not queue.vanished and queue.suspects(glance.queues[name])
+            not queue.vanished and queue.suspects(reading.queues[name])
             for name, queue in self.queues.items()
-            if name in glance.queues
+            if name in reading.queues
         )
 
-    def _looked_well(self, least: Glance) -> Glance:
-        """The least that any of many looks says to have vanished."""
+    def _looked_well(self, least: ServingReading) -> ServingReading:
+        """The least that any of many readings says to have vanished."""
         for _ in range(SURE - 1):
             self._clock.sleep(HEAR_S)
-            more = self._primary.glance()
+            more = self._primary.read()
             both = {
                 name: min(counters, more.queues.get(name, counters), key=lambda known: known.unacknowledged)
                 for name, counters in least.queues.items()
@@ -231,14 +231,14 @@ class Pair:
                 break
         return least
 
-    def _taken_up(self, glance: Glance) -> list[str]:
+    def _taken_up(self, reading: ServingReading) -> list[str]:
         """Take up queues that are copied; returns those whose counters say nothing yet.
 
         Figures of an earlier agent for this start of the broker count on, and a broker that started anew counts from
         zero. Any other queue counts from now: its counters include copies deleted while the site waited."""
-        same = self._remembered.get("start") == glance.start
+        same = self._remembered.get("start") == reading.start
         earlier, shown, deleted = (self._remembered.get(key, {}) if same else {} for key in ("known", SHOWN, DELETED))
-        fresh = [name for name in glance.queues if name not in self.queues]
+        fresh = [name for name in reading.queues if name not in self.queues]
         for name in fresh:
             believed = self._believed.pop(name, Waiting())
             account = Account(earlier.get(name, 0), shown.get(name, 0), deleted.get(name, 0))
@@ -248,21 +248,21 @@ class Pair:
             self._goes_on = False
             for queue in self.queues.values():
                 queue.answered_for = True
-            return list(glance.queues)
+            return list(reading.queues)
         return [] if self._restarted else [name for name in fresh if name not in earlier]
 
-    def _begin(self, names: Sequence[str], first: Glance) -> Glance:
-        looks = [first]
+    def _begin(self, names: Sequence[str], first: ServingReading) -> ServingReading:
+        readings = [first]
         for _ in range(SURE - 1):
             self._clock.sleep(HEAR_S)
-            looks.append(self._primary.glance())
+            readings.append(self._primary.read())
         for name in names:
-            self.queues[name].go_on([look.queues[name] for look in looks if name in look.queues])
-        return looks[-1]
+            self.queues[name].go_on([reading.queues[name] for reading in readings if name in reading.queues])
+        return readings[-1]
 
-    def _listen(self, glance: Glance) -> None:
+    def _listen(self, reading: ServingReading) -> None:
         """Compare both sites for queues that are followed only now: clients may have consumed unheard."""
-        for name in self._primary.listen(list(glance.queues)):
+        for name in self._primary.listen(list(reading.queues)):
             self.queues[name].forget()
             self.queues[name].heard.begin()
         self._listens = True
@@ -271,8 +271,8 @@ class Pair:
         self._primary.deaf()
         self._listens = False
 
-    def _ends_where_closed(self, glance: Glance, held: Held) -> None:
-        if glance.is_open:
+    def _ends_where_closed(self, reading: ServingReading, held: Held) -> None:
+        if reading.is_open:
             return
         self.over = "its clients' connectors are closed: it serves nobody any more"
         until = self._clock.monotonic() + LAST_WORDS_S
@@ -319,7 +319,7 @@ class Pair:
             self._standby_failed(error)
 
     def _compare(self) -> None:
-        """List as many queues at both sites as one portion allows; the next look judges what that proves."""
+        """List as many queues at both sites as one portion allows; the next reading judges what that proves."""
         now, until = self._clock.monotonic(), self._clock.monotonic() + COMPARE_AT_MOST_S
         due = [
             queue
@@ -338,9 +338,9 @@ class Pair:
             if self._clock.monotonic() >= until:
                 return
 
-    def _judge(self, glance: Glance) -> None:
+    def _judge(self, reading: ServingReading) -> None:
         for queue in self.queues.values():
-            counters = glance.queues.get(queue.name)
+            counters = reading.queues.get(queue.name)
             if queue.compared is None or queue.vanished:
                 queue.compared = None
             elif counters is not None and self._closed_there and (not queue.judge(counters) or queue.unheard):
@@ -370,8 +370,8 @@ class Pair:
             queue.waiting.answered(batch, removed, self._clock.monotonic())
 
 
-def compared(primary: Primary, standby: Standby, queue: str, before: Glance, peer: There) -> Comparison:
-    """Call it while what is consumed is followed, after a look at the serving site and then one at the waiting site.
+def compared(primary: Primary, standby: Standby, queue: str, before: ServingReading, peer: There) -> Comparison:
+    """Call it while what is consumed is followed, after a reading of the serving site and then one at the waiting site.
     Raises `BrokerError`.
 
     In this order: a copy is on its way, then at the waiting site; its message leaves the serving site last. A message

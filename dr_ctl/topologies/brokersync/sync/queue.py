@@ -24,24 +24,24 @@ SHOWN: Final = "shown"
 DELETED: Final = "deleted"
 OPENED: Final = "opened"
 HANDED: Final = "handed"
-# Counters are read one after the other while clients work: at each look the sum may be a few too low, never too high.
-# The highest of many looks is right. The chance that all of SURE fresh ones lie above all of LOOKS earlier ones is one
-# in some hundred millions.
+# Counters are read one after the other while clients work: at each reading the sum may be a few too low, never too
+# high. The highest of many readings is right. The chance that all of SURE fresh ones lie above all of LOOKS earlier
+# ones is one in some hundred millions.
 LOOKS: Final = 25
 SURE: Final = 10
 FEW: Final = 5
 LEVEL: Final = 4
-"""The latest looks, some two seconds: the highest of them is the level. A sum above it twice is no noise."""
+"""The latest readings, some two seconds: the highest of them is the level. A sum above it twice is no noise."""
 ABOVE: Final = 2
 NOISE: Final = 50
-"""More than clients at work make a sum too low: where a few looks agree, a client gave back what it held."""
+"""More than clients at work make a sum too low: where a few readings agree, a client gave back what it held."""
 LATE_S: Final = 5.0
 """Announcements follow the counters within milliseconds; an agent that was busy takes them in after its work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Counters of a queue at the serving site from one look; counted since the broker's start."""
+    """Counters of a queue at the serving site from one reading; counted since the broker's start."""
 
     dequeued: int
     in_delivery: int
@@ -70,7 +70,7 @@ def counters(fields: Fields) -> Counters:
 
 
 class Verdict(Enum):
-    """What a look says of the messages that were announced as consumed before it."""
+    """What a reading says of the messages that were announced as consumed before it."""
 
     BELIEVED = "believed"
     LATER = "the next reading decides"
@@ -96,7 +96,7 @@ class Account:
         self._level = deque([self.known], maxlen=LEVEL)
 
     def vanished(self, counters: Counters) -> int:
-        """How many messages left otherwise than by a client since the looks that were taken in."""
+        """How many messages left otherwise than by a client since the readings that were taken in."""
         return max(0, counters.unacknowledged - self.known)
 
     def fell(self, counters: Counters) -> bool:
@@ -110,7 +110,7 @@ class Account:
         """Go on from here: nothing vanished for certain.
 
         A client that gives messages back lowers the sum, and as many that somebody takes away raise it again. Within
-        the last few looks these two are not told apart by the sum's highest value; by its latest level they are."""
+        the last few readings these two are not told apart by the sum's highest value; by its latest level they are."""
         self._dequeued = counters.dequeued
         now = counters.unacknowledged
         self._last.append(now)
@@ -130,10 +130,10 @@ class Account:
         self._above.clear()
         return Verdict.DOUBTED
 
-    def accept(self, looks: Iterable[Counters]) -> None:
-        """Whatever vanished, somebody answers for it: count from these looks."""
+    def accept(self, readings: Iterable[Counters]) -> None:
+        """Whatever vanished, somebody answers for it: count from these readings."""
         self._last.clear()
-        self._last.extend(look.unacknowledged for look in looks)
+        self._last.extend(reading.unacknowledged for reading in readings)
         self.known = max(self._last)
         self._level = deque([self.known], maxlen=LEVEL)
         self._above.clear()
@@ -187,8 +187,8 @@ RAISE: Final = "compared again soon; where it always is so, raise maxBrowsePageS
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
-    """A look at the serving broker: its start, whether a client's listener is open, and by the name of each copied
+class ServingReading:
+    """A reading of the serving broker: its start, whether a client's listener is open, and by the name of each copied
     queue its counters, and the count of its copies that are not shipped yet."""
 
     start: str
@@ -361,8 +361,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A comparison that the next look judges. `consumed` are the messages that clients had consumed by the look before
-    it, `tried` the copies that were not found when they were to be deleted."""
+    """A comparison that the next reading judges. `consumed` are the messages that clients had consumed by the reading
+    before it, `tried` the copies that were not found when they were to be deleted."""
 
     at: datetime
     found: Comparison
@@ -372,9 +372,9 @@ class Compared:
 
 @dataclass
 class Queue:
-    """Ids go from `announced` to `waiting`: a look that begins after they came confirms them. Ids that no look could
-    confirm are `doubted`: their copies stay. `unproven` copies lay at the waiting site alone at the last comparison,
-    and nothing showed that they were consumed."""
+    """Ids go from `announced` to `waiting`: a reading that begins after they came confirms them. Ids that no reading
+    could confirm are `doubted`: their copies stay. `unproven` copies lay at the waiting site alone at the last
+    comparison, and nothing showed that they were consumed."""
 
     pair: str
     name: str
@@ -409,7 +409,7 @@ class Queue:
         self.compared = None
 
     def suspects(self, counters: Counters) -> bool:
-        """Say whether something left otherwise than by a client since the last look."""
+        """Say whether something left otherwise than by a client since the last reading."""
         return self.vanished > 0 or self.account.vanished(counters) > 0
 
     def confirm(self, counters: Counters, announced: int, start: str) -> None:
@@ -447,14 +447,14 @@ class Queue:
         self.vanished = max(self.vanished, self.account.vanished(counters))
         self.forget()
 
-    def go_on(self, looks: Iterable[Counters]) -> None:
+    def go_on(self, readings: Iterable[Counters]) -> None:
         """Somebody answers for it, or nobody has looked before."""
-        self.account.accept(looks)
+        self.account.accept(readings)
         self.vanished = self.excess = 0
         self.forget()
 
     def listed(self, at: datetime, comparison: Comparison, before: Counters) -> None:
-        """Keep a comparison for the next look; `before` are the counters of the look before it."""
+        """Keep a comparison for the next reading; `before` are the counters of the reading before it."""
         self.compared = Compared(at, comparison, before.consumed(self.account.shown), self.waiting.tried)
         if comparison.local is not None:
             self.account.gave_back(comparison.local.shown)

@@ -80,7 +80,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
         return Refused(why)
     starts = [call for view in views for call in listeners_open(tools.at(view, move)) if not view.holds(call)]
     tools.change(rest, context)
-    # A call that lets clients in must follow a look at the other site: it is made once the roles are let in.
+    # A call that lets clients in must follow a reading of the other site: it is made once the roles are let in.
     kept_out, why = _roles_let_in(tools, admits, views, move, context) if admits else (None, None)
     if kept_out is not None and move.ask.operation != FAILOVER:
         return Refused(kept_out)
@@ -116,7 +116,7 @@ def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Ite
 
 def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> list[Broker] | None:
     """The target as the gate read it within this second, all closed, with the rights of roles as they are now; else
-    None. Roles may be granted before the last look, for the listeners are still closed."""
+    None. Roles may be granted before the last reading, for the listeners are still closed."""
     samples, accesses = tools.gate.samples, tools.observer.at(move.target)
     readings = [reading for access in accesses if (reading := samples.get(access.pair)) is not None]
     since_s = min((reading.at_s for reading in readings), default=float("-inf"))
@@ -124,7 +124,7 @@ def _as_at_the_gate(tools: Tools[Broker], move: Move, context: StepContext) -> l
         return None
     if any(view.open for reading in readings for view in (reading.source, reading.target)):
         return None
-    return tools.observer.look_at(move.target, {reading.target.pair for reading in readings}, Part.RIGHTS)
+    return tools.observer.read_at(move.target, {reading.target.pair for reading in readings}, Part.RIGHTS)
 
 
 def _roles_let_in(
@@ -151,8 +151,8 @@ def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
         return views[: len(sites[0])], views[len(sites[0]) :], None
     # A lost site that does not answer is not seen open. At any other site, silence is an error.
     targets, snapshot = (
-        tools.observer.look_at(move.target),
-        tools.observer.look_once(least_s=tools.timeouts.last_look_s),
+        tools.observer.read_at(move.target),
+        tools.observer.read_once(least_s=tools.timeouts.last_reading_s),
     )
     hints, word = snapshot.hints[move.source], move.ask.presume_down == move.source
     signs = () if tools.cut_off else (*hints.signs, *(() if word else hints.takeovers))
@@ -191,7 +191,7 @@ def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
     """Say what a site that somebody else opened lacks: no gate was seen to hold for it."""
     if move.ask.operation == FAILOVER or move.sent or tools.gate.samples:
         return None
-    views = tools.observer.look_once().views(move.source)
+    views = tools.observer.read_once().views(move.source)
     left = [f"{view.link.to_ship} to ship at {view.site}" for view in views if view.link.to_ship]
     return f"it was not this run that opened it: {some(left)}" if left else None
 
@@ -234,16 +234,16 @@ class _Opening:
         """Wait until every pair is shown to serve; gives None once all do."""
         waited = until(
             self._context,
-            self._look,
+            self._read,
             holds=lambda left: not left,
             hopeless=lambda left: len(self._accesses) == 1 and all(self._came_to(pair, Refused) for pair in left),
             within_s=self._tools.timeouts.activate_s,
             poll_s=self._tools.timeouts.poll_s,
             meanwhile=self._try_again,
         )
-        return None if waited.held else self._left_over(waited.look)
+        return None if waited.held else self._left_over(waited.reading)
 
-    def _look(self) -> dict[str, str]:
+    def _read(self) -> dict[str, str]:
         """Why pairs are not shown to serve; one that opened some of its listeners serves through these."""
         why_not = self._tools.listeners.why_not_serving(self._accesses)
         if all(why is None or why.lets_in for why in why_not.values()):
@@ -268,7 +268,7 @@ class _Opening:
         pairs = {pair for pair in left if self._came_to(pair, Refused, Unknown)} | ({*left} & tools.taken_back(move))
         if not pairs:
             return
-        snapshot = tools.observer.look_once(least_s=tools.timeouts.last_look_s)
+        snapshot = tools.observer.read_once(least_s=tools.timeouts.last_reading_s)
         views = {pair: snapshot.view(move.source, pair) for pair in pairs}
         # A lost site is silent. At any other site silence proves nothing, and no listener is opened beside it.
         may = {

@@ -193,7 +193,7 @@ class _Pair:
         """Wait until the other site holds so many, by a positive read of that very queue."""
         began = self._context.monotonic()
 
-        def look() -> int | None:
+        def read() -> int | None:
             held: int | None = self._there.read().link.holds_of(self._name)
             return held
 
@@ -202,12 +202,12 @@ class _Pair:
             return held == count or (count == 0 and held is None)
 
         waited = until(
-            self._context, look, holds=arrived, within_s=self._within_s, poll_s=self._tools.timeouts.link_poll_s
+            self._context, read, holds=arrived, within_s=self._within_s, poll_s=self._tools.timeouts.link_poll_s
         )
         if waited.held:
             self._took[key] = round(self._context.monotonic() - began, 4)
             return None
-        has, within = "not read" if waited.look is None else f"{waited.look} there", f"{self._within_s:g}"
+        has, within = "not read" if waited.reading is None else f"{waited.reading} there", f"{self._within_s:g}"
         what = f"{count} message(s) sent to {self._name}" if count else f"the acknowledgements of {self._name}"
         text = f"{self._over_there}: {what} not seen within {within} s ({has})"
         findings: tuple[Finding, ...] = ()
@@ -245,7 +245,7 @@ def _removed(tools: Tools[Broker], step: PlannedStep, context: StepContext, move
         poll_s=tools.timeouts.undo_poll_s,
         meanwhile=lambda calls: tools.change(calls, context),
     )
-    return [found("DR-REHEARSE-002.removed", site=call.site, queue=call.thing) for call in waited.look]
+    return [found("DR-REHEARSE-002.removed", site=call.site, queue=call.thing) for call in waited.reading]
 
 
 def _there(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:

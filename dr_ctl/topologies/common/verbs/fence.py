@@ -129,8 +129,8 @@ def acting(
 
 
 def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
-    # The end of the quiesce was a look; every moment from here on keeps clients waiting. By itself a fence closes what
-    # answers, whatever is silent.
+    # The end of the quiesce was a reading; every moment from here on keeps clients waiting. By itself a fence closes
+    # what answers, whatever is silent.
     views, others = (
         [access.newest[1] for access in tools.observer.at(site) if access.newest is not None]
         for site in (move.source, move.target)
@@ -152,7 +152,7 @@ act: Final = acting(_close)
 
 def _answers(tools: Tools[Broker], site: str) -> bool:
     try:
-        tools.observer.look_at(site)
+        tools.observer.read_at(site)
     except BrokerError:
         return False
     return True
@@ -160,7 +160,7 @@ def _answers(tools: Tools[Broker], site: str) -> bool:
 
 def unfence(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     site, opens, admits, rest = move.source, step.part("listeners"), step.part("admit"), step.part("")
-    if any(view.open for view in tools.observer.look_at(move.target, {call.unit for call in (*opens, *admits)})):
+    if any(view.open for view in tools.observer.read_at(move.target, {call.unit for call in (*opens, *admits)})):
         return Refused(f"{move.target} is open: a second site is never opened")
     if (kept_out := tools.admit(site, admits, context)) is not None:
         return Refused(kept_out)

@@ -108,7 +108,7 @@ def settle(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
     """Wait for the acknowledgements that arrived from a lost site. The site sends no more, so acknowledgements left at
     the end will never be applied: the step reports them."""
 
-    def look() -> int | None:
+    def read() -> int | None:
         pending = tools.observer.unapplied_at(move.target, timeout_s=tools.timeouts.flag_s)
         context.sample({move.target: {"pending": pending}})
         context.waiting("acknowledgements that are not applied yet", pending, None)
@@ -117,7 +117,7 @@ def settle(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
     within_s, poll_s = step.limits["within"], tools.timeouts.settle_poll_s
     try:
         waited = until(
-            context, look, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s, stable_for=QUIET_READINGS
+            context, read, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s, stable_for=QUIET_READINGS
         )
     except BrokerError as error:
         return Refused(f"{move.target} does not answer: {error}")
@@ -125,10 +125,10 @@ def settle(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
         return Done("all that arrived is applied")
     finding = (
         found("DR-SETTLE-001.not_read", source=move.source, target=move.target)
-        if waited.look is None
-        else found("DR-SETTLE-001.left", source=move.source, pending=waited.look)
+        if waited.reading is None
+        else found("DR-SETTLE-001.left", source=move.source, pending=waited.reading)
     )
-    return Done.of(finding, evidence={"pending": waited.look})
+    return Done.of(finding, evidence={"pending": waited.reading})
 
 
 def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
@@ -137,7 +137,7 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
         return outcome
     # The gate did not read all of the counters that a receipt is made of.
     sources, targets = (
-        {view.pair: view for view in tools.observer.look_at(site)} for site in (move.source, move.target)
+        {view.pair: view for view in tools.observer.read_at(site)} for site in (move.source, move.target)
     )
     since = [
         both
@@ -153,7 +153,7 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
     tools.change(
         [call for pair, receipt in written.items() for call in receipts.write(targets[pair], receipt)], context
     )
-    stands = {view.pair: receipts.held_at(view) for view in tools.observer.look_at(move.target)}
+    stands = {view.pair: receipts.held_at(view) for view in tools.observer.read_at(move.target)}
     if missing := [pair for pair, receipt in written.items() if stands[pair] != receipt]:
         return Refused(f"the receipt could not be written: {some(missing)}")
     return Done(f"{outcome.text}; receipt written", outcome.evidence, outcome.findings)

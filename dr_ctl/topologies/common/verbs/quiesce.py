@@ -29,7 +29,7 @@ LEAST: Final = 50
 """Queues: for fewer, calls of each take a broker less time than the search through all of its names."""
 NEW_QUEUES = 100
 LEFT_OUT: Final = "the call for all that begin alike left it out"
-QUIET_READINGS: Final = 2  # looks in a row without deliveries, as a look can fall between two dispatches
+QUIET_READINGS: Final = 2  # in a row without deliveries, as a reading can fall between two dispatches
 
 
 def beginnings(
@@ -136,15 +136,15 @@ def _calls(at: AtBroker, goal: Goal, queues: Sequence[Queue], when: str | None =
 
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    views = tools.observer.look_at(move.source, parts=FOR_PAUSES)
+    views = tools.observer.read_at(move.source, parts=FOR_PAUSES)
     if not any(view.open for view in views):
         return NotNeeded(f"{move.source} is closed to clients already")
     views, paused = _pause(tools, views, move, context)
     send = tools.sending(pauses, move, context, views)
 
-    def look() -> _Dispatch:
+    def read() -> _Dispatch:
         now = _dispatch(tools, views, move)
-        # Queues that were created between the look and a call for many were paused by that too: a later run, after a
+        # Queues that were created between the reading and a call for many were paused by that too: a later run, after a
         # crash, has to know them.
         why = [tools.sender.paused_too(move.source, pair, names) for pair, names in now.new.items()]
         now.unwritten = next((reason for reason in why if reason is not None), None)
@@ -154,21 +154,21 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
 
     waited = until(
         context,
-        look,
+        read,
         holds=lambda now: now.total == 0 and now.unwritten is None,
         hopeless=lambda now: now.unwritten is not None,
         within_s=step.limits["within"],
         poll_s=tools.timeouts.poll_s,
         stable_for=QUIET_READINGS,
         # A pause ends with the node that was told it.
-        meanwhile=lambda now: now.unpaused and send(tools.observer.look_at(move.source, parts=FOR_PAUSES)),
+        meanwhile=lambda now: now.unpaused and send(tools.observer.read_at(move.source, parts=FOR_PAUSES)),
     )
-    if waited.look.unwritten is not None:
-        return Refused(waited.look.unwritten)
+    if waited.reading.unwritten is not None:
+        return Refused(waited.reading.unwritten)
     if not waited.held:
-        return _not_quiet(tools, waited.look, move, step)
-    if waited.look.unpaused:
-        return Refused(f"could not pause {some(waited.look.unpaused)}")
+        return _not_quiet(tools, waited.reading, move, step)
+    if waited.reading.unpaused:
+        return Refused(f"could not pause {some(waited.reading.unpaused)}")
     return Done("clients hold nothing", {"paused": paused})
 
 
@@ -178,7 +178,7 @@ def _pause(tools: Tools[Broker], views: list[Broker], move: Move, context: StepC
     calls = [call for view in views for call in pauses(tools.at(view, move))]
     count = sum(len(to_pause(tools.at(view, move))) for view in views)
     if _left_out(calls, tools.change(calls, context)):
-        views = tools.observer.look_at(move.source, parts=FOR_PAUSES)
+        views = tools.observer.read_at(move.source, parts=FOR_PAUSES)
         left = [(view, queue) for view in views for queue in to_pause(tools.at(view, move))]
         tools.change([pause(view, queue, LEFT_OUT) for view, queue in left], context)
     return views, count
@@ -187,7 +187,7 @@ def _pause(tools: Tools[Broker], views: list[Broker], move: Move, context: StepC
 @dataclass
 class _Dispatch:
     """A poll: messages that clients hold by queue, queues that dispatch still, and queues that cannot be counted.
-    `new`: by pair, queues paused since the look; `unwritten`: why these could not be written down."""
+    `new`: by pair, queues paused since the reading; `unwritten`: why these could not be written down."""
 
     busy: dict[str, int] = field(default_factory=dict)
     unpaused: list[str] = field(default_factory=list)
@@ -207,7 +207,7 @@ class _Dispatch:
 
 
 def _dispatch(tools: Tools[Broker], views: Sequence[Broker], move: Move) -> _Dispatch:
-    """Poll the queues that quiesce is for. A queue missing from the poll is ignored only if a look shows it gone."""
+    """Poll the queues that quiesce is for. A queue missing from the poll is ignored only if a reading shows it gone."""
     now = _Dispatch()
     accesses = [tools.observer.brokers[move.source][view.pair] for view in views]
     polled = tools.observer.together(lambda access: access.dispatch(), accesses)
@@ -238,7 +238,7 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
         return Done.of(replace(finding, severity=Severity.WARNING), evidence={"come_again": None})
     consumers = [
         consumer
-        for view in tools.observer.look_at(move.source)
+        for view in tools.observer.read_at(move.source)
         for consumer in view.consumers
         if consumer.queue in busy
     ]

@@ -93,7 +93,7 @@ def _shipping(tools: Tools[Any], calls: Sequence[Call], _move: Move, context: St
         holds=lambda left: left is None,
         within_s=tools.connects_s,
         poll_s=tools.timeouts.link_poll_s,
-    ).look
+    ).reading
     if left is not None and not tools.connects_s:
         return left
     if left is not None:
@@ -106,7 +106,7 @@ def open_again(
 ) -> Outcome:
     """Let clients in again at the source, pair by pair: a silent pair is named, and keeps no other one shut."""
     sent = tools.opened or move.sent  # the run has tried to open the other site
-    snapshot = tools.observer.look_once()
+    snapshot = tools.observer.read_once()
     views = snapshot.views(move.source)
     pairs = {view.pair for view in views}
     left = [call for call in calls if call.unit in pairs and not holds(call, views)]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.http import PolicyRefused
-from dr_ctl.topologies.brokersync.sync.queue import Count, Counters, Glance, Listed, Opened, There
+from dr_ctl.topologies.brokersync.sync.queue import Count, Counters, Listed, Opened, ServingReading, There
 from dr_ctl.topologies.common.consumed import Consumed, Whole
 
 Q = "orders.in"
@@ -114,10 +114,10 @@ class FakePrimary:
             self.deaf()
             raise BrokerError("the serving broker is gone")
 
-    def glance(self) -> Glance:
+    def read(self) -> ServingReading:
         self._ask()
         sites = self.sites
-        return Glance(
+        return ServingReading(
             sites.start,
             sites.is_open,
             {Q: Counters(sites.dequeued, 0, sites.dispatched, 0)},

@@ -14,7 +14,16 @@ from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.topologies.brokersync.sync import queue as agent
 from dr_ctl.topologies.brokersync.sync.pair import LOST_S, Pair, PairsCleaner
 from dr_ctl.topologies.brokersync.sync.queue import BATCH_AT_MOST as LARGEST
-from dr_ctl.topologies.brokersync.sync.queue import Account, Count, Counters, Glance, Listed, Queue, There, Waiting
+from dr_ctl.topologies.brokersync.sync.queue import (
+    Account,
+    Count,
+    Counters,
+    Listed,
+    Queue,
+    ServingReading,
+    There,
+    Waiting,
+)
 from dr_ctl.topologies.common.consumed import Consumed, Whole, Word
 from tests.topologies.brokersync.sync.fakes import Q, Sites, Time
 
@@ -179,7 +188,7 @@ where the policy forbids deletion nothing goes until it allows it: run, +forbids
     forbidden, copies 100, waiting 30, standby_silent None, -forbids, run 15, refused None, level
 what is announced to nobody is told and found by comparisons: run, -announces, send 40, consume 30, run 8, unheard 30,
     level, +announces, consume 5, run 8, unheard 0, level
-what no look could tell goes by a person's word: run, send 1000, run 15, give_back 50, run 2.5, purge 50, run 10,
+what no reading could tell goes by a person's word: run, send 1000, run 15, give_back 50, run 2.5, purge 50, run 10,
     unproven 50, word, run 10, unproven 0, level
 a connection that was cut is made anew: run, send 100, run, deaf, consume 30, run {LOST_S + 5}, over None, level
 """
@@ -225,7 +234,11 @@ def test_what_was_deleted_while_the_site_waited_is_no_alarm(sites: Sites) -> Non
 @pytest.mark.parametrize(
     ("method", "consumed", "shown"),
     [("listed", 0, {"vanished": 30}), ("listed", 30, {}), ("remove", 30, {})],
-    ids=["a purge while both are compared", "listeners open while both are compared", "listeners open after the look"],
+    ids=[
+        "a purge while both are compared",
+        "listeners open while both are compared",
+        "listeners open after the reading",
+    ],
 )
 def test_what_happens_meanwhile_is_seen(sites: Sites, method: str, consumed: int, shown: dict[str, int]) -> None:
     sites.send(100)
@@ -324,10 +337,10 @@ class Many:
     removed: int = 0
     followed: bool = False
 
-    def glance(self) -> Glance:
+    def read(self) -> ServingReading:
         self.looks += 1
         consumed = Counters(1, 0, 1, 0)
-        return Glance(
+        return ServingReading(
             "first", True, dict.fromkeys(self.names, consumed), dict.fromkeys(self.names, Count(0, 2)),
         )  # fmt: skip
 
