@@ -23,7 +23,7 @@ from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.disk import private
 from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.operations import FAILOVER, REINSTATE, UNFENCE
-from dr_ctl.engine.plan import Ask, RunOptions
+from dr_ctl.engine.plan import RunOptions, Spec
 from dr_ctl.engine.roles import renamed_sites, roles_text
 from dr_ctl.engine.runs import write
 from dr_ctl.rpo.core.starts import same_start
@@ -156,7 +156,7 @@ class Automatic:
         """Do what this reading shows to be safe, unless that failed a moment ago. Says what came of it."""
         raise NotImplementedError
 
-    def _typed(self, site: str, asked: Ask, about: str, snapshot: Snapshot) -> None:
+    def _typed(self, site: str, asked: Spec, about: str, snapshot: Snapshot) -> None:
         """Make the run, unless another one has taken the lock since that reading. A signal during it ends the monitor
         too, once the run has ended, also one that came too late to end the run: raises `Stopped`."""
         clock, lock = self.caller.clock, newest_lock(snapshot)
@@ -198,7 +198,7 @@ class AutoReinstate(Automatic):
 
     def act(self, snapshot: Snapshot) -> None:
         for site in reinstatable(snapshot):
-            self._typed(site, Ask(REINSTATE, site), f"{site} is back", snapshot)
+            self._typed(site, Spec(REINSTATE, site), f"{site} is back", snapshot)
 
 
 class AutoQuarantine(Automatic):
@@ -209,7 +209,7 @@ class AutoQuarantine(Automatic):
     def act(self, snapshot: Snapshot) -> None:
         for site in let_in_again(snapshot):
             # Closed meanwhile by a person, that site is not opened.
-            asked = Ask(FAILOVER, site, expect_serving=site)
+            asked = Spec(FAILOVER, site, expect_serving=site)
             self._typed(site, asked, f"what was lost can come in at {site} again", snapshot)
 
 
@@ -242,7 +242,7 @@ class AutoUnfence(Automatic):
             self._tell(site, Result(ExitCode.PRECHECK_FAILED, text), UNFENCE)
             return
         about = f"{site} was restarted and is closed; it was seen serving last, and {other} is closed"
-        self._typed(site, Ask(UNFENCE, other, reason=about), about, snapshot)
+        self._typed(site, Spec(UNFENCE, other, reason=about), about, snapshot)
 
     def _saw(self, snapshot: Snapshot) -> Served | None:
         now, at_s = self.caller.clock.now(), self.caller.clock.monotonic()

@@ -19,7 +19,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Role, some
 from dr_ctl.engine.debts import Debt, DebtKind, lost_alone
 from dr_ctl.engine.operations import FAILOVER, UNFENCE
-from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.planner import against_fences
 from dr_ctl.engine.roles import (
     both_open,
@@ -105,7 +105,7 @@ def unready(assessment: Assessment, last_sample: LastSample) -> Iterator[Finding
     other = assessment.opened.other(site)
     if assessment.snapshot.roles[other] is not Role.STANDBY:
         yield found("DR-ROLE-004.no_failover", state=role_text(assessment.snapshot, other), target=other)
-    elif (refused := assessment.if_lost(site).refused_today(Ask(FAILOVER, other))) is not None:
+    elif (refused := assessment.if_lost(site).refused_today(Spec(FAILOVER, other))) is not None:
         yield refused
     yield from lost_site.never_watched(last_sample)
     estimate, _, _ = with_age(installation, site)
@@ -218,9 +218,9 @@ def _closed(assessment: Assessment) -> Finding:
             and (last := lost_site.served_last(assessment.opened.installation, assessment.runs)) in closed
         ):
             which, closed = f"{last}, which served last", [last]
-        ways = " or ".join(f"`dr-ctl unfence {site}`" for site in closed)
+        commands = " or ".join(f"`dr-ctl unfence {site}`" for site in closed)
         lost = f"; {away} was lost before" if away is not None else ""
-        return found("DR-ROLE-015.unfence", sites=f"{first} and {second}", which=which, ways=ways, lost=lost)
+        return found("DR-ROLE-015.unfence", sites=f"{first} and {second}", which=which, ways=commands, lost=lost)
     if away is not None:
         site = second if away == first else first
         return found("DR-ROLE-015.failover", sites=f"{first} and {second}", site=site, away=away)

@@ -107,7 +107,7 @@ class Run:
             def begun() -> None:
                 """Close the interrupted run that this one replaces, without undoing its changes."""
                 if superseded is not None:
-                    text = f"superseded by {self.files.name}: {if_known(decided.ask.reason)}"
+                    text = f"superseded by {self.files.name}: {if_known(decided.spec.reason)}"
                     ended = Result(ExitCode.UNKNOWN, text, run=superseded.name)
                     give_up(self.caller, superseded, ended.envelope("failover"))
 
@@ -243,7 +243,7 @@ class Broken(DrCtlError):
 
 def _about(plan: Plan) -> dict[str, Json]:
     """What a run is about, as the installation's own commands are told."""
-    return {"operation": plan.ask.operation, "source": plan.source, "target": plan.target}
+    return {"operation": plan.spec.operation, "source": plan.source, "target": plan.target}
 
 
 def give_up(caller: Caller, files: RunFiles, result: Mapping[str, Json]) -> None:
@@ -351,16 +351,16 @@ def installation_facts(installation: Installation) -> dict[str, Json]:
 def next_steps(plan: Plan, *, one_store: bool = False) -> list[str]:
     """What a person has to know and may do after a move; empty where nothing was moved."""
     source, target = plan.source, plan.target
-    which = option(plan.ask) if plan.untouched else ""
+    which = option(plan.spec) if plan.untouched else ""
     unconfirmed = f"Unconfirmed sends to {source}: clients repeat them, which may make duplicates."
-    of = f" of {some([*(plan.ask.units or ())])}" if which else ""
+    of = f" of {some([*(plan.spec.units or ())])}" if which else ""
     standby = f"Standby{of}: {source}. Keep it running: it holds the only other copy."
     missing = f"Standby: none until {source} is reinstated; new messages lie at {target} alone."
     if one_store:
         standby = missing = (
             f"Standby: {source}, by the store that both sites share: it can take it while its broker runs and waits."
         )
-    if plan.ask.operation in (SWAPOVER, FAILBACK):
+    if plan.spec.operation in (SWAPOVER, FAILBACK):
         come_back = f"To come back: `dr-ctl swapover --to {source}{which}`."
         if any(finding.id == "DR-LINK-009" for finding in plan.findings):
             standby = f"Standby: none: no link leads from {target} to {source}; new messages lie at {target} alone."
@@ -371,7 +371,7 @@ def next_steps(plan: Plan, *, one_store: bool = False) -> list[str]:
             f"Outage: ends when {target} accepts clients; the time to reconnect is not included.",
             come_back,
         ]
-    if plan.ask.operation == FAILOVER:
+    if plan.spec.operation == FAILOVER:
         back = f"`dr-ctl failback --to {source}` once {source} is up, or `dr-ctl reinstate {source}`, then a swapover."
         return [
             missing,

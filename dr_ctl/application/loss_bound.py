@@ -21,7 +21,7 @@ from dr_ctl.core.model import Finding, Json, Role, Severity, some, total
 from dr_ctl.core.notation import matches
 from dr_ctl.core.system import Clock, in_background, stamp
 from dr_ctl.engine.ending import bounds_text
-from dr_ctl.engine.plan import Accepted, Ask
+from dr_ctl.engine.plan import Accepted, Spec
 from dr_ctl.rpo.bounds.result import QUOTED_FOR_S, Bound, Bounds, ClassBound, Loss, LostSite, QueueBound
 from dr_ctl.rpo.history.row import Row, micros, moment
 from dr_ctl.settings.model import Installation
@@ -113,10 +113,10 @@ class LossBound:
         """The findings that the two sites differ by more than what was on its way."""
         return [finding for finding in self.now().findings if finding.id == "DR-PARITY-001"]
 
-    def too_high(self, ask: Ask) -> Finding | None:
+    def too_high(self, spec: Spec) -> Finding | None:
         now, limits = self.now(), objectives(self._installation)
-        reasons = now.exceeds(limits, self._accepted("lost", now.lost, ask.accept_loss))
-        doubles = now.doubles(limits, self._accepted("duplicates", now.duplicates, ask.accept_duplicates))
+        reasons = now.exceeds(limits, self._accepted("lost", now.lost, spec.accept_loss))
+        doubles = now.doubles(limits, self._accepted("duplicates", now.duplicates, spec.accept_duplicates))
         if not reasons and doubles is None:
             return None
         if not reasons:
@@ -125,14 +125,14 @@ class LossBound:
             return found("DR-LOSS-005", more=beneath, why=doubles, instead=self._instead(), accepting=accepting)
         at_most, accepting = now.lost.at_most, _accepting(now, lost=True, duplicates=doubles is not None)
         over = ""
-        if isinstance(ask.accept_loss, int) and at_most is not None:
-            over = f"{at_most - ask.accept_loss} above what was accepted. "
-        if ask.accept_loss == "unknown":
+        if isinstance(spec.accept_loss, int) and at_most is not None:
+            over = f"{at_most - spec.accept_loss} above what was accepted. "
+        if spec.accept_loss == "unknown":
             over = "`--accept-loss unknown` does not cover a known figure. "
         typed = f"{accepting}{self._holds(now)}"
-        adds = f"add {typed}.{self._by_word(now, ask)}"
+        adds = f"add {typed}.{self._by_word(now, spec)}"
         if self._begun:
-            adds = f"`dr-ctl failover --to {ask.target} {accepting} --reason TEXT` in place of the open run."
+            adds = f"`dr-ctl failover --to {spec.target} {accepting} --reason TEXT` in place of the open run."
         # Beneath the sentence that is refused with, which the end of the command says once more.
         more = tuple(f"      {line}" for line in (now.because, bounds_text(document(now)), doubles) if line is not None)
         return found(
@@ -144,19 +144,19 @@ class LossBound:
             adds=adds,
         )
 
-    def refused_today(self, ask: Ask) -> Finding | None:
+    def refused_today(self, spec: Spec) -> Finding | None:
         """The same while the site serves: what could be done about a loss is another matter then."""
-        refusal = self.too_high(ask)
+        refusal = self.too_high(spec)
         if refusal is None:
             return None
         key = "DR-LOSS-001.today" if refusal.id == "DR-LOSS-001" else "DR-LOSS-005.today"
-        return found(key, more=refusal.more, target=ask.target, why=refusal.text, accepting=self.accepting(ask))
+        return found(key, more=refusal.more, target=spec.target, why=refusal.text, accepting=self.accepting(spec))
 
-    def accepting(self, ask: Ask) -> str:
+    def accepting(self, spec: Spec) -> str:
         """The options that accept what a failover asked for so would be refused for, with their figures."""
         now, limits = self.now(), objectives(self._installation)
-        lost = bool(now.exceeds(limits, self._accepted("lost", now.lost, ask.accept_loss)))
-        doubles = now.doubles(limits, self._accepted("duplicates", now.duplicates, ask.accept_duplicates))
+        lost = bool(now.exceeds(limits, self._accepted("lost", now.lost, spec.accept_loss)))
+        doubles = now.doubles(limits, self._accepted("duplicates", now.duplicates, spec.accept_duplicates))
         return _accepting(now, lost=lost, duplicates=doubles is not None)
 
     def _accepted(self, of: str, bound: Bound, asked: Accepted) -> Accepted:
@@ -178,20 +178,20 @@ class LossBound:
         until = self._clock.now() + timedelta(seconds=QUOTED_FOR_S)
         return f" (good until {stamp(until)})" if any(now.growing) else ""
 
-    def _by_word(self, now: Bounds, ask: Ask) -> str:
+    def _by_word(self, now: Bounds, spec: Spec) -> str:
         """What somebody's word on the end of the site would do; no word is asked for that would not help."""
-        helps, why = self._break_even(now, ask)
+        helps, why = self._break_even(now, spec)
         asked = (
             f" Where somebody knows when the service of {self.lost} ended (UTC): --silent-since T --reason TEXT; if "
             "unsure, give the later time."
         )
         return f"{why}{asked}" if helps else why
 
-    def _break_even(self, now: Bounds, ask: Ask) -> tuple[bool, str]:
+    def _break_even(self, now: Bounds, spec: Spec) -> tuple[bool, str]:
         """By when the site must have ended for the loss to be within what is allowed: the one fact to ask for."""
         limits = objectives(self._installation)
         most = (
-            ask.accept_loss if isinstance(ask.accept_loss, int) else limits.loss.messages if limits is not None else 0
+            spec.accept_loss if isinstance(spec.accept_loss, int) else limits.loss.messages if limits is not None else 0
         )
         if self._read is not None:
             return False, ""  # its own counts are known: no end of it would change them

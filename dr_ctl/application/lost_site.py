@@ -18,7 +18,7 @@ from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.journal import fenced_at, outage_s, read_entries, replay
 from dr_ctl.engine.operations import ACTIVATING, FAILOVER, UNFENCE
-from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
+from dr_ctl.engine.plan import Decision, Plan, Refusal, Spec
 from dr_ctl.engine.ports import NO_HINTS
 from dr_ctl.engine.roles import lives_by, presumed, sites_serving
 from dr_ctl.engine.runs import Runs
@@ -32,16 +32,16 @@ SO_MANY: Final = 10  # single steps that follow a fence
 
 
 def reword_refusal(
-    decided: Decision, ask: Ask, snapshot: Snapshot, opened: Opened, *, under_way: bool = False
+    decided: Decision, spec: Spec, snapshot: Snapshot, opened: Opened, *, under_way: bool = False
 ) -> Decision:
     """The decision with what the history tells of the lost site. `under_way`: an open failover is judged again, and has
     to be ended first.
 
     A site that is silent and was sick lately is refused as a sick one. A person's word still counts: a host that was
     switched off is as silent as a process that froze for good, and waiting would only keep the service down."""
-    lost = opened.other(ask.target)
+    lost = opened.other(spec.target)
     silent = snapshot.roles[lost] is Role.UNKNOWN
-    if (refused := _answered(decided, ask, snapshot, lost)) is not None:
+    if (refused := _answered(decided, spec, snapshot, lost)) is not None:
         return refused
     if isinstance(decided, Plan):
         return replace(decided, findings=(*_by_word(snapshot, lost, opened), *decided.findings)) if silent else decided
@@ -55,7 +55,7 @@ def reword_refusal(
     if first.id == "DR-ALIVE-001" and snapshot.roles[lost] is Role.SERVING and is_whole and away:
         first = found("DR-ALIVE-001.cut_off", site=lost, mending=opened.mending(away[0]))
     if first.id == "DR-ALIVE-001" and snapshot.roles[lost] is Role.SICK and snapshot.one_store:
-        first = found("DR-ALIVE-001.holder", text=first.text, waits=ask.target)
+        first = found("DR-ALIVE-001.holder", text=first.text, waits=spec.target)
     if first.id == "DR-ALIVE-002" and (at := _lately_sick(lost, opened)) is not None:
         first = found("DR-ALIVE-002.lately_sick", refused=first.text, at=stamp(at), site=lost)
         decided = replace(decided, code=ExitCode.SERVING_SITE_ALIVE)
@@ -70,19 +70,23 @@ def _by_word(snapshot: Snapshot, lost: str, opened: Opened) -> Iterator[Finding]
         yield found("DR-ALIVE-004", site=lost, at=stamp(at))
 
 
-def _answered(decided: Decision, ask: Ask, snapshot: Snapshot, lost: str) -> Refusal | None:
+def _answered(decided: Decision, spec: Spec, snapshot: Snapshot, lost: str) -> Refusal | None:
     """The refusal of a failover that rests on nothing but a person's word, or on nothing yet, beside a site that
     refused a login: its process lives."""
     refused = isinstance(decided, Refusal)
     above = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
-    worded = ask.presume_down == lost and (above or isinstance(decided, Plan))
+    worded = spec.presume_down == lost and (above or isinstance(decided, Plan))
     silent = refused and decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
-    if not (worded or silent) or snapshot.roles[lost] is not Role.UNKNOWN or snapshot.roles[ask.target] is Role.SERVING:
+    if (
+        not (worded or silent)
+        or snapshot.roles[lost] is not Role.UNKNOWN
+        or snapshot.roles[spec.target] is Role.SERVING
+    ):
         return None
     for broker in snapshot.brokers:
         if broker.site == lost and broker.silent is not None and broker.silent.shows_life:
             answers = found("DR-ALIVE-001.answers", remedy=broker.silent.remedy, site=lost, why=broker.silent)
-            return Refusal((answers, *presumed(snapshot, ask)), ExitCode.SERVING_SITE_ALIVE)
+            return Refusal((answers, *presumed(snapshot, spec)), ExitCode.SERVING_SITE_ALIVE)
     return None
 
 
@@ -102,13 +106,13 @@ def not_read(snapshot: Snapshot, site: str) -> Finding | None:
     return None
 
 
-def offered_for_what_is_lost(decided: Refusal, ask: Ask, snapshot: Snapshot) -> Refusal:
+def offered_for_what_is_lost(decided: Refusal, spec: Spec, snapshot: Snapshot) -> Refusal:
     """The refusal with the reason in place of an offer that does not help, where a site is silent for a reason of this
     machine, or of the settings."""
     first = decided.findings[0]
     if first.id not in ("DR-ROLE-005", "DR-ROLE-004"):
         return decided
-    sites = [ask.target] if first.id == "DR-ROLE-004" else [*snapshot.roles.keys() - {ask.target}]
+    sites = [spec.target] if first.id == "DR-ROLE-004" else [*snapshot.roles.keys() - {spec.target}]
     unread = next((finding for site in sites if (finding := not_read(snapshot, site))), None)
     if unread is None:
         return decided
@@ -157,17 +161,17 @@ def lost_pairs(snapshot: Snapshot) -> Iterator[Finding]:
         yield found("DR-UNIT-003.lost_pair", home=home, down=some(down), away=away, unit=unit.name)
 
 
-def taken_over(ask: Ask, snapshot: Snapshot, opened: Opened, runs: Runs) -> str | None:
+def taken_over(spec: Spec, snapshot: Snapshot, opened: Opened, runs: Runs) -> str | None:
     """Since when the target serves a store that it took by itself, for a person who finds that so; None where a run of
     this STATE moved the service since, or the history does not tell."""
-    lost = opened.other(ask.target)
-    if ask.operation != FAILOVER or not snapshot.one_store or snapshot.roles[lost] is Role.SERVING:
+    lost = opened.other(spec.target)
+    if spec.operation != FAILOVER or not snapshot.one_store or snapshot.roles[lost] is Role.SERVING:
         return None
     at = _last_seen(opened.installation, lost, Role.SERVING)
     ended = [run.result.stat().st_mtime for run in runs.all() if run.result.exists()]
     if at is None or any(moment >= at.timestamp() for moment in ended):
         return None
-    return f"{ask.target} serves already: it took the store by itself, at about {stamp(at)} or soon after"
+    return f"{spec.target} serves already: it took the store by itself, at about {stamp(at)} or soon after"
 
 
 def _lately_sick(site: str, opened: Opened) -> datetime | None:

@@ -22,7 +22,7 @@ from dr_ctl.core.errors import UsageError, writing
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
-from dr_ctl.engine.plan import Ask, Plan, PlannedStep, Refusal
+from dr_ctl.engine.plan import Plan, PlannedStep, Refusal, Spec
 from dr_ctl.engine.record import ABORTED, NEVER_BEGAN, how_ended, record
 from dr_ctl.engine.runs import Runs, write
 from dr_ctl.processes import ssh
@@ -42,16 +42,16 @@ _NOTHING_LEFT: Final = (
 
 
 def title(plan: Plan) -> str:
-    operation = plan.ask.operation
+    operation = plan.spec.operation
     if plan.as_if_lost is not None:
         return f"{operation} from {plan.source} to {plan.target}, as if {plan.as_if_lost} was lost"
-    if plan.ask.units is not None:
-        operation = f"{operation} of {some(plan.ask.units)}"
-    if plan.ask.operation in AT_SOURCE:
+    if plan.spec.units is not None:
+        operation = f"{operation} of {some(plan.spec.units)}"
+    if plan.spec.operation in AT_SOURCE:
         return f"{operation} {plan.source}"
-    if plan.ask.operation == REINSTATE:
+    if plan.spec.operation == REINSTATE:
         return f"{operation} {plan.target}"
-    if plan.ask.operation in ALONE:
+    if plan.spec.operation in ALONE:
         return f"{operation} to {plan.target}"
     return f"{operation} from {plan.source} to {plan.target}"
 
@@ -90,8 +90,8 @@ class Saved:
     plan: Plan
 
     @property
-    def ask(self) -> Ask:
-        return self.plan.ask
+    def spec(self) -> Spec:
+        return self.plan.spec
 
 
 def load(path: Path, again: str, *, named: str = "") -> Saved:
@@ -108,21 +108,24 @@ def load(path: Path, again: str, *, named: str = "") -> Saved:
         raise UsageError(f"{named}{path}: is not a saved plan: {why}", remedy=again) from problem
     if (lost := saved.plan.as_if_lost) is not None:
         why = f"{named}{path}: was made as if {lost} was lost, to be read, and is never carried out"
-        remedy = f"`dr-ctl plan {saved.ask.operation} --to {saved.ask.target}` plans from what is so now."
+        remedy = f"`dr-ctl plan {saved.spec.operation} --to {saved.spec.target}` plans from what is so now."
         raise UsageError(why, remedy=remedy)
     return saved
 
 
-def read(path: Path, asked: Ask) -> Saved:
+def read(path: Path, asked: Spec) -> Saved:
     """Read a saved plan for the command that names it; raises `UsageError` where it is none, or for another one."""
     again = f"`dr-ctl plan {asked.operation} --to {asked.target} --out {path}` writes it anew."
     saved = load(path, again, named="--plan ")
-    if (saved.ask.operation, saved.ask.target) != (asked.operation, asked.target):
-        why = f"--plan {path}: is a plan for {saved.ask.operation} to {saved.ask.target}"
+    if (saved.spec.operation, saved.spec.target) != (asked.operation, asked.target):
+        why = f"--plan {path}: is a plan for {saved.spec.operation} to {saved.spec.target}"
         raise UsageError(why, remedy=again)
-    bare = replace(asked, reason=saved.ask.reason)  # which is a word beside the plan, not a part of it
-    own = replace(saved.ask, units=None) if saved.ask.queues is not None else saved.ask
-    if bare not in (own, Ask(asked.operation, asked.target, max_outage_s=asked.max_outage_s, reason=bare.reason)):
+    bare = replace(asked, reason=saved.spec.reason)  # which is a word beside the plan, not a part of it
+    own = replace(saved.spec, units=None) if saved.spec.queues is not None else saved.spec
+    if bare not in (
+        own,
+        Spec(asked.operation, asked.target, max_outage_s=asked.max_outage_s, reason=bare.reason),
+    ):
         text = f"--plan {path}: the options of the command are not those of the plan"
         raise UsageError(text, remedy="Leave them out: the plan has its own.")
     return saved
@@ -131,7 +134,7 @@ def read(path: Path, asked: Ask) -> Saved:
 def same(before: Plan, now: Plan, saved: Path | None = None) -> Plan | Refusal:
     """The new plan, or a refusal that names every difference from the one before: of the file `saved`, else from the
     one that was shown before its run waited for its moment."""
-    again, how = f"dr-ctl plan {before.ask.operation} --to {before.ask.target}", "shown" if saved is None else "saved"
+    again, how = f"dr-ctl plan {before.spec.operation} --to {before.spec.target}", "shown" if saved is None else "saved"
     again = f"`{again}`" if saved is None else f"`{again} --out {saved}`"
     was, is_ = (json.loads(json.dumps(dict(plan.basis))) for plan in (before, now))
     changes = list(_changes(was, is_))
@@ -211,16 +214,19 @@ class ApproveData:
 
 
 def permit(
-    installation: Installation, ask: Ask, saved: Saved | None, runs: Runs
+    installation: Installation, spec: Spec, saved: Saved | None, runs: Runs
 ) -> tuple[Approvals | None, Result | None]:
     """The approvals of a run that is about to begin, or its refusal; neither where the settings ask for none."""
     wanted = installation.settings.approvals
-    if wanted is None or ask.operation not in wanted.of:
+    if wanted is None or spec.operation not in wanted.of:
         return None, None
     if saved is None:
         return None, _refused(
             found(
-                "DR-APPROVAL-001.no_plan", operation=ask.operation, needed=wanted.needed, ways=_ways(ask, wanted.needed)
+                "DR-APPROVAL-001.no_plan",
+                operation=spec.operation,
+                needed=wanted.needed,
+                ways=_ways(spec, wanted.needed),
             )
         )
     if (blind := why_no_approval(installation)) is not None:
@@ -235,12 +241,12 @@ def permit(
                 needed=wanted.needed,
                 who=who,
                 count=len(approvals.by),
-                ways=_ways(ask, wanted.needed, saved.path, signed=len(approvals.by)),
+                ways=_ways(spec, wanted.needed, saved.path, signed=len(approvals.by)),
             ),
             *others,
         )
     if (done := _carried_out(runs, approvals.plan_sha256)) is not None:
-        return None, _refused(found("DR-APPROVAL-002", path=saved.path, run=done, ways=_ways(ask, wanted.needed)))
+        return None, _refused(found("DR-APPROVAL-002", path=saved.path, run=done, ways=_ways(spec, wanted.needed)))
     return approvals, None
 
 
@@ -267,8 +273,8 @@ def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Resul
         text = f"{installation.file.name} has no `approvals:`, so no plan needs any"
         raise UsageError(text, remedy="Name signers, how many are needed, and of which operations: docs/settings.md.")
     saved = load(path, "`dr-ctl plan OPERATION --to SITE --out plan.json` writes one.")
-    if saved.ask.operation not in wanted.of:
-        text = f"{path}: is a plan for {saved.ask.operation}, which needs no approval"
+    if saved.spec.operation not in wanted.of:
+        text = f"{path}: is a plan for {saved.spec.operation}, which needs no approval"
         raise UsageError(text, remedy=f"`approvals.of` in {installation.file.name} lists: {', '.join(wanted.of)}.")
     if (blind := why_no_approval(installation)) is not None:
         return _refused(blind)
@@ -288,7 +294,7 @@ def approve(caller: Caller, path: Path, key: Path | None, *, yes: bool) -> Resul
     data = ApproveData(path, beside, signer.name, signer.key, approvals.names, wanted.needed)
     count = f"{len(approvals.by)} of {wanted.needed}"
     summary = f"{signer.name} has signed {title(saved.plan)}: {count} ({beside})"
-    text = "" if len(approvals.by) < wanted.needed else f"Carry it out: `{_with_plan(saved.ask, path)}`"
+    text = "" if len(approvals.by) < wanted.needed else f"Carry it out: `{_with_plan(saved.spec, path)}`"
     return Result(ExitCode.OK, summary, others, data, text=text)
 
 
@@ -323,19 +329,19 @@ def _carried_out(runs: Runs, plan_sha256: str) -> str | None:
     return None
 
 
-def _ways(ask: Ask, needed: int, saved: Path | None = None, *, signed: int = 0) -> str:
+def _ways(spec: Spec, needed: int, saved: Path | None = None, *, signed: int = 0) -> str:
     """The commands that lead to a signed plan; a saved one is signed by so many as have not `signed` yet."""
     plan = saved or Path("plan.json")
-    words = shlex.join(["plan", ask.operation, "--to", ask.target, *ask.typed(), "--out", str(plan)])
+    words = shlex.join(["plan", spec.operation, "--to", spec.target, *spec.typed(), "--out", str(plan)])
     made = "" if saved is not None else f"`dr-ctl {words}`, then "
     more = f"{needed - signed} more of the signers" if signed else f"{needed} of the signers"
     sign = f"{more}, each: `dr-ctl plan approve {shlex.quote(str(plan))}`"
-    return f"{made}{sign}; then `{_with_plan(ask, plan)}`."
+    return f"{made}{sign}; then `{_with_plan(spec, plan)}`."
 
 
-def _with_plan(ask: Ask, plan: Path) -> str:
-    where = ask.target if ask.operation == REINSTATE else f"--to {ask.target}"
-    return f"dr-ctl {ask.operation} {where} --plan {shlex.quote(str(plan))}"
+def _with_plan(spec: Spec, plan: Path) -> str:
+    where = spec.target if spec.operation == REINSTATE else f"--to {spec.target}"
+    return f"dr-ctl {spec.operation} {where} --plan {shlex.quote(str(plan))}"
 
 
 def _refused(*findings: Finding) -> Result:

@@ -30,7 +30,7 @@ from dr_ctl.engine import runbook
 from dr_ctl.engine.context import ReadOnlyContext
 from dr_ctl.engine.debts import lost_alone
 from dr_ctl.engine.operations import ALL, HOOK, SWAPOVER, VERIFY
-from dr_ctl.engine.plan import Ask, PlannedStep
+from dr_ctl.engine.plan import PlannedStep, Spec
 from dr_ctl.engine.ports import Check, Done, Move, UnitSnapshot, Unknown
 from dr_ctl.engine.roles import is_split, part_of, roles_text, served_where, sites_serving, unserved, with_queues
 from dr_ctl.rpo.bounds.result import IF_LOST, Bounds
@@ -85,7 +85,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         ]
         forbidden = lock.forbidden(opened, snapshot)
         target = to or default_target(snapshot, SWAPOVER) or next(iter(snapshot.roles))
-        move = Move(Ask(SWAPOVER, target), opened.other(target), {})
+        move = Move(Spec(SWAPOVER, target), opened.other(target), {})
         # The installation's own first.
         checks = [*_installed(assessment, forbidden), *opened.topology.recipe.checks(snapshot, move)]
         looked = lost_site.last_sample(opened.installation)
@@ -177,16 +177,16 @@ def _findings(
         return list(dict.fromkeys([*findings, *verdicts[0].findings]))
     if assessment.open_run is None:
         findings += [*unserved(snapshot, parts=recipe.moves_parts), *lost_pairs(snapshot)]
-    findings += Request(move.ask, assessment.opened).decide(snapshot).findings
+    findings += Request(move.spec, assessment.opened).decide(snapshot).findings
     return list(dict.fromkeys([*findings, *recipe.why_not(snapshot, move), *forbidden.values()]))
 
 
-def verify(caller: Caller, asked: Ask) -> Result:
+def verify(caller: Caller, asked: Spec) -> Result:
     """Test the whole gate over its window, without a run. An open listener is reported at once, without waiting."""
     with Opened.of(caller) as opened:
         request = Request.of(asked, opened)
         snapshot = request.read()
-        asked = request.narrowed(snapshot).ask
+        asked = request.narrowed(snapshot).spec
         roles = roles_text(part_of(snapshot, asked))
         data = VerifyData(snapshot.units)
         if any(role in _UNANSWERED for role in snapshot.roles.values()):
@@ -204,7 +204,7 @@ def verify(caller: Caller, asked: Ask) -> Result:
     return Result(code, outcome.text, outcome.findings, data)
 
 
-def _nothing_to_verify(caller: Caller, opened: Opened, snapshot: Snapshot, asked: Ask, data: VerifyData) -> Result:
+def _nothing_to_verify(caller: Caller, opened: Opened, snapshot: Snapshot, asked: Spec, data: VerifyData) -> Result:
     """While a site serves, the gate need not hold: a swapover closes the site first. So no fence is advised."""
     part, named = part_of(snapshot, asked), "" if asked.units is None else f" {some(asked.units)}"
     if part.roles[asked.target] is Role.SERVING and list(part.roles.values()).count(Role.SERVING) == 1:

@@ -20,7 +20,7 @@ from dr_ctl.core.system import Clock
 from dr_ctl.engine.executor import to_undo
 from dr_ctl.engine.journal import Journal, RunState, is_held, read_entries, replay
 from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOVER, REINSTATE, REINSTATING
-from dr_ctl.engine.plan import Ask, RunOptions
+from dr_ctl.engine.plan import RunOptions, Spec
 from dr_ctl.engine.roles import alive, open_again, part_of, sites_serving, source_of
 from dr_ctl.engine.runs import RunFiles, Runs
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
@@ -66,7 +66,7 @@ def no_open_run() -> Result:
     return Result.of(ExitCode.PRECHECK_FAILED, found("DR-RUN-004.none"))
 
 
-def still_open(unfinished: RunFiles, asked: Ask) -> Result:
+def still_open(unfinished: RunFiles, asked: Spec) -> Result:
     key = "DR-RUN-003.before_failover" if asked.operation == FAILOVER else "DR-RUN-003.still_open"
     finding = found(key, severity=Severity.ERROR, run=unfinished.name)
     return Result.of(ExitCode.PRECHECK_FAILED, finding, run=unfinished.name)
@@ -80,8 +80,8 @@ def left_open(declined: Result, files: RunFiles) -> Result:
 
 def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | None:
     """Why a run cannot be undone: the run or somebody else may have opened its target."""
-    target = past.plan.ask.target
-    role = part_of(snapshot, past.plan.ask).roles[target]
+    target = past.plan.spec.target
+    role = part_of(snapshot, past.plan.spec).roles[target]
     if not past.activation and (role is Role.STANDBY or target in past.plan.serving):
         return None
     if refused_onward(past, snapshot):
@@ -100,12 +100,12 @@ def unreached(past: RunState, snapshot: Snapshot) -> list[str]:
 
 def refused_onward(past: RunState, snapshot: Snapshot) -> bool:
     """Say whether what the sites show refuses to go on. One that is silent may answer again."""
-    ask = replace(past.plan.ask, expect_serving=None)
-    part = part_of(snapshot, ask)
-    if ask.operation == FAILOVER:
-        return not open_again(snapshot, past) and alive(part, ask) is not None
+    spec = replace(past.plan.spec, expect_serving=None)
+    part = part_of(snapshot, spec)
+    if spec.operation == FAILOVER:
+        return not open_again(snapshot, past) and alive(part, spec) is not None
     answer = all(role in (Role.SERVING, Role.STANDBY) for role in part.roles.values())
-    return ask.operation in (*ALONE, REINSTATE) and answer and isinstance(source_of(part, ask, past), Finding)
+    return spec.operation in (*ALONE, REINSTATE) and answer and isinstance(source_of(part, spec, past), Finding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +146,10 @@ class Interrupted:
     def about(self) -> str:
         if self.past is None:
             return "its journal cannot be read"
-        ask = self.past.plan.ask
-        if ask.operation in AT_SOURCE:
-            return f"{ask.operation} {self.past.plan.source}"
-        return f"{ask.operation} from {self.past.plan.source} to {ask.target}"
+        spec = self.past.plan.spec
+        if spec.operation in AT_SOURCE:
+            return f"{spec.operation} {self.past.plan.source}"
+        return f"{spec.operation} from {self.past.plan.source} to {spec.target}"
 
     def process(self, snapshot: Snapshot) -> str:
         """Say where the run's process is. A live process on this host would hold the journal's lock."""
@@ -167,7 +167,7 @@ class Interrupted:
         number = f" {lock.pid}" if lock is not None else ""
         return f"its process{number} on this host is gone"
 
-    def ways(self, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> list[RecoveryOption]:
+    def options(self, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> list[RecoveryOption]:
         if self.past is None:
             return [self._given_up(snapshot)]
         return list(self._ways(self.past, snapshot, links))
@@ -183,7 +183,7 @@ class Interrupted:
         refused = refused_onward(past, snapshot)
         # Going on is the better way where both sites hold the same, or the run is no move that could wait.
         same = bool(links) and all(link.attached and link.outflow == 0 for link in links)
-        onward = not refused and (not undone or same or past.plan.ask.operation in (FAILOVER, *REINSTATING))
+        onward = not refused and (not undone or same or past.plan.spec.operation in (FAILOVER, *REINSTATING))
         answers = all(role in (Role.SERVING, Role.STANDBY) for role in snapshot.roles.values())
         serves = past.plan.source if snapshot.roles.get(past.plan.source) is Role.SERVING else _one(past.plan.serving)
         if undone:
@@ -196,7 +196,7 @@ class Interrupted:
             yield replace(self._given_up(snapshot), recommended=True)
         if refused:
             return
-        if answers or past.plan.ask.operation == FAILOVER:
+        if answers or past.plan.spec.operation == FAILOVER:
             cost = self._onward(past, snapshot, links)
             yield RecoveryOption("resume", _after(past), cost, recommended=onward)
         else:
@@ -206,7 +206,7 @@ class Interrupted:
             yield RecoveryOption(f"failover --to {other} --reason TEXT", other, cost)
 
     def _onward(self, past: RunState, snapshot: Snapshot, links: Sequence[LinkSnapshot]) -> str:
-        if past.plan.ask.target in sites_serving(snapshot):
+        if past.plan.spec.target in sites_serving(snapshot):
             return "what is left of it is done, nobody is cut off"
         away = [f"{link.site}/{link.pair}" for link in links if link.attached is False]
         if away:
@@ -222,11 +222,11 @@ class Interrupted:
 
 def _after(past: RunState) -> str | None:
     """The site that serves once the run has reached its end."""
-    ask = past.plan.ask
-    if ask.operation in ALONE:
-        served = None if ask.operation in CLOSING else _one(past.plan.serving)
-        return ask.target if ask.operation == ACTIVATE else served
-    return past.plan.source if ask.operation == REINSTATE else ask.target
+    spec = past.plan.spec
+    if spec.operation in ALONE:
+        served = None if spec.operation in CLOSING else _one(past.plan.serving)
+        return spec.target if spec.operation == ACTIVATE else served
+    return past.plan.source if spec.operation == REINSTATE else spec.target
 
 
 def _one(sites: Sequence[str]) -> str | None:
@@ -245,8 +245,8 @@ def open_run_findings(
     interrupted = Interrupted.of(run)
     if snapshot is None:
         return [found("DR-RUN-003.interrupted", run=name)]
-    ways = interrupted.ways(snapshot, links)
-    remedy = "; ".join(way.line for way in sorted(ways, key=lambda way: not way.recommended))
+    options = interrupted.options(snapshot, links)
+    remedy = "; ".join(option.line for option in sorted(options, key=lambda option: not option.recommended))
     return [
         found("DR-RUN-003.ways", about=interrupted.about, run=name, process=interrupted.process(snapshot), ways=remedy)
     ]

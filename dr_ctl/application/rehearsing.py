@@ -15,7 +15,7 @@ from dr_ctl.core.document import key, mapping, of_file
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.operations import REHEARSE, REHEARSE_CLEAN
-from dr_ctl.engine.plan import Ask, RunOptions
+from dr_ctl.engine.plan import RunOptions, Spec
 from dr_ctl.engine.roles import sites_serving
 from dr_ctl.engine.runs import Runs
 
@@ -42,8 +42,8 @@ def on_brokers(caller: Caller, how: RunOptions, *, clean: bool, timeout_s: float
     with Opened.of(caller) as opened:
         serving = sites_serving(opened.topology.read())
         target = opened.other(serving[0]) if len(serving) == 1 else opened.sites[1]
-    ask = Ask(REHEARSE_CLEAN if clean else REHEARSE, target, reason=how.reason, timeout_s=timeout_s)
-    return run.run(caller, ask, how)
+    spec = Spec(REHEARSE_CLEAN if clean else REHEARSE, target, reason=how.reason, timeout_s=timeout_s)
+    return run.run(caller, spec, how)
 
 
 def on_twin(caller: Caller, *, variations: int, seed: int) -> Result:

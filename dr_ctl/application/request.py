@@ -38,7 +38,7 @@ from dr_ctl.engine.operations import (
     UNFENCE,
     single_step,
 )
-from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.roles import is_split, with_queues
 from dr_ctl.topologies.topology import Snapshot
@@ -52,7 +52,7 @@ class Request:
     """`past` is the history of the run that is gone on with, None for a new one; `anew`: a failover in the place of an
     open run; `saved`: the plan that the decision has to be equal to."""
 
-    ask: Ask
+    spec: Spec
     opened: Opened
     exposure: LossBound | None = None
     past: RunState | None = None
@@ -60,34 +60,36 @@ class Request:
     anew: bool = False
 
     @classmethod
-    def of(cls, ask: Ask, opened: Opened, *, past: RunState | None = None, saved: plans.Saved | None = None) -> Request:
+    def of(
+        cls, spec: Spec, opened: Opened, *, past: RunState | None = None, saved: plans.Saved | None = None
+    ) -> Request:
         """Check what is asked; raises `UsageError` for a site or a step that there is not, or queues where whole sites
         move. From here on a lost site is waited for within bounds."""
-        opened.must_know(ask.target, ask.expect_serving, ask.presume_down)
-        _must_be_able(ask, opened)
-        return cls(ask, opened, _exposure(ask, opened, past), past, saved)
+        opened.must_know(spec.target, spec.expect_serving, spec.presume_down)
+        _must_be_able(spec, opened)
+        return cls(spec, opened, _exposure(spec, opened, past), past, saved)
 
     @property
     def site(self) -> str:
         """The site that the command names; some steps name the site that clients leave."""
-        return self.ask.target if self.ask.operation not in AT_SOURCE else self.opened.other(self.ask.target)
+        return self.spec.target if self.spec.operation not in AT_SOURCE else self.opened.other(self.spec.target)
 
     @property
     def title(self) -> str:
         """The operation in words, for people who meet its lock."""
         if self.past is not None:
-            return f"resume of {self.ask.operation} to {self.ask.target}"
-        return f"{self.ask.operation} {'of' if self.ask.operation in AT_SOURCE else 'to'} {self.site}"
+            return f"resume of {self.spec.operation} to {self.spec.target}"
+        return f"{self.spec.operation} {'of' if self.spec.operation in AT_SOURCE else 'to'} {self.site}"
 
     @property
     def supersedes(self) -> bool:
         """A failover does not wait for a run that was interrupted, where somebody says why."""
-        return self.ask.operation == FAILOVER and self.ask.reason is not None
+        return self.spec.operation == FAILOVER and self.spec.reason is not None
 
     @property
     def goes_beside(self) -> bool:
         """A fence is safe whatever an open run has left, and where both sites are open it is what is needed."""
-        return self.ask.operation == FENCE or self.supersedes
+        return self.spec.operation == FENCE or self.supersedes
 
     def read(self) -> Snapshot:
         """Look at both sites, and update the bounds of a failover."""
@@ -99,36 +101,36 @@ class Request:
     def narrowed(self, snapshot: Snapshot) -> Request:
         """With the units that its pattern names, of those that were seen. A step at one site that names none is about
         what the other does not serve, where both serve a part."""
-        ask = self.ask
-        if ask.units is not None or not self.opened.topology.recipe.moves_parts:
+        spec = self.spec
+        if spec.units is not None or not self.opened.topology.recipe.moves_parts:
             return self
-        if ask.queues is not None:
-            units = tuple(unit.name for unit in snapshot.units if matches((ask.queues,), unit.name))
-        elif ask.operation in (QUIESCE, FENCE, UNFENCE) and is_split(snapshot):
-            units = tuple(unit.name for unit in snapshot.units if unit.serving != ask.target)
+        if spec.queues is not None:
+            units = tuple(unit.name for unit in snapshot.units if matches((spec.queues,), unit.name))
+        elif spec.operation in (QUIESCE, FENCE, UNFENCE) and is_split(snapshot):
+            units = tuple(unit.name for unit in snapshot.units if unit.serving != spec.target)
         else:
             return self
-        return replace(self, ask=replace(ask, units=units))
+        return replace(self, spec=replace(spec, units=units))
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """Plan from one reading."""
-        ask, opened = self.ask, self.opened
-        book = opened.runbook(ask.operation)
-        decided = plan(book, opened.topology.recipe, snapshot, ask, self.past, self.exposure, anew=self.anew)
-        if ask.operation == FAILOVER:
+        spec, opened = self.spec, self.opened
+        book = opened.runbook(spec.operation)
+        decided = plan(book, opened.topology.recipe, snapshot, spec, self.past, self.exposure, anew=self.anew)
+        if spec.operation == FAILOVER:
             under_way = self.past is not None
-            decided = self._contradicted(reword_refusal(decided, ask, snapshot, opened, under_way=under_way))
+            decided = self._contradicted(reword_refusal(decided, spec, snapshot, opened, under_way=under_way))
         if isinstance(decided, Refusal):
-            decided = offered_for_what_is_lost(decided, ask, snapshot)
-        if self.past is None and ask.operation in (SWAPOVER, FAILBACK, FAILOVER):
-            decided = _without_mistakes(decided, shared_addresses(opened.installation), ask)
+            decided = offered_for_what_is_lost(decided, spec, snapshot)
+        if self.past is None and spec.operation in (SWAPOVER, FAILBACK, FAILOVER):
+            decided = _without_mistakes(decided, shared_addresses(opened.installation), spec)
         is_above = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
         is_judged = is_above or isinstance(decided, Plan)
         against = self.exposure.differ() if self.exposure is not None and is_judged else ()  # against its bounds
         beside = (*against, *opened.unverified(), *of_agent(opened, snapshot))
-        decided = replace(decided, findings=with_queues((*decided.findings, *beside), ask))
+        decided = replace(decided, findings=with_queues((*decided.findings, *beside), spec))
         if isinstance(decided, Refusal) and decided.plan is not None:
-            findings = with_queues((*decided.plan.findings, *beside), ask)
+            findings = with_queues((*decided.plan.findings, *beside), spec)
             return replace(decided, plan=self._based(replace(decided.plan, findings=findings)))
         if not isinstance(decided, Plan):
             return decided
@@ -152,13 +154,13 @@ class Request:
     def residue(self, snapshot: Snapshot) -> Mapping[str, Json] | None:
         """The messages that a lost site brings back, and how many may be duplicates. None for other operations, and
         where the topology cannot count beforehand."""
-        return (snapshot.residue(self.ask.target) or None) if self.ask.operation in REINSTATING else None
+        return (snapshot.residue(self.spec.target) or None) if self.spec.operation in REINSTATING else None
 
     def why_not_so(self) -> str | None:
         """Test by a real connection that a state which the reading shows already holds: flags can be wrong."""
-        if self.ask.operation == REINSTATE:
+        if self.spec.operation == REINSTATE:
             return None  # all brokers have answered with their messages and debts
-        serving = self.ask.operation not in (QUIESCE, FENCE)
+        serving = self.spec.operation not in (QUIESCE, FENCE)
         try:
             why = self.opened.topology.why_not_so(self.site, serving=serving)
         except BrokerError as error:
@@ -166,11 +168,11 @@ class Request:
         return f"{why}: look at {self.site} first" if why is not None else None
 
 
-def _without_mistakes(decided: Decision, mistakes: Sequence[Finding], ask: Ask) -> Decision:
+def _without_mistakes(decided: Decision, mistakes: Sequence[Finding], spec: Spec) -> Decision:
     """Refused for mistakes of the settings; a failover, which cannot wait for them to be mended, only says them."""
     if isinstance(decided, AlreadyThere) or not mistakes:
         return decided
-    if ask.operation == FAILOVER:
+    if spec.operation == FAILOVER:
         mistakes = [replace(mistake, severity=Severity.WARNING) for mistake in mistakes]
         return replace(decided, findings=(*decided.findings, *mistakes))
     return Refusal((*(decided.findings if isinstance(decided, Refusal) else ()), *mistakes))
@@ -183,31 +185,31 @@ _INSTEAD: Final = {
 }
 
 
-def _must_be_able(ask: Ask, opened: Opened) -> None:
+def _must_be_able(spec: Spec, opened: Opened) -> None:
     """Raise `UsageError` where this topology has no such step, or moves whole sites and queues were named."""
     recipe, kind = opened.topology.recipe, opened.installation.settings.topology
-    own = {step.verb for step in single_step(ask.operation).steps} if ask.operation in ALONE else set()
+    own = {step.verb for step in single_step(spec.operation).steps} if spec.operation in ALONE else set()
     if own - recipe.verbs() - GENERAL:
-        text = f"{ask.operation}: {kind} has nothing that dr-ctl could do this with"
-        raise UsageError(text, remedy=_INSTEAD.get(ask.operation, "`dr-ctl --help` has the others."))
-    if ask.queues is not None and not recipe.moves_parts and ask.operation not in (KEEP_ASIDE, PUT_BACK):
-        text = f"--queues {ask.queues}: with {kind} all queues of a pair move together"
+        text = f"{spec.operation}: {kind} has nothing that dr-ctl could do this with"
+        raise UsageError(text, remedy=_INSTEAD.get(spec.operation, "`dr-ctl --help` has the others."))
+    if spec.queues is not None and not recipe.moves_parts and spec.operation not in (KEEP_ASIDE, PUT_BACK):
+        text = f"--queues {spec.queues}: with {kind} all queues of a pair move together"
         raise UsageError(text, remedy="Leave --queues out: what ships between the sites cannot tell queues apart.")
 
 
-def _exposure(ask: Ask, opened: Opened, past: RunState | None) -> LossBound | None:
+def _exposure(spec: Spec, opened: Opened, past: RunState | None) -> LossBound | None:
     """The loss bound of a failover; None for a planned move."""
-    if ask.operation != FAILOVER:
+    if spec.operation != FAILOVER:
         return None
-    lost = opened.other(ask.target)
-    steps = opened.runbook(ask.operation).steps
+    lost = opened.other(spec.target)
+    steps = opened.runbook(spec.operation).steps
     observe = next((step.limits for step in steps if step.verb == "observe"), {})
     opened.topology.spend_at_most(observe.get("lost", LOST_S), lost)
     return LossBound(
         opened.installation,
         lost,
         opened.clock,
-        ask.silent_since,
+        spec.silent_since,
         begun=past is not None,
         fence_ends=not opened.topology.recipe.moves_parts,
     )

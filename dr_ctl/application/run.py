@@ -29,7 +29,7 @@ from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import RunState, read_entries
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER, TRIM
-from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Plan, Refusal, RunOptions
+from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Plan, Refusal, RunOptions, Spec
 from dr_ctl.engine.ports import Move, Refused
 from dr_ctl.engine.record import record
 from dr_ctl.engine.roles import other_brokers, other_sites, part_of, unexpected
@@ -58,12 +58,12 @@ class AbortData(OperationData):
     serves: Sequence[str] | None = optional()
 
 
-def run(caller: Caller, asked: Ask, how: RunOptions) -> Result:
+def run(caller: Caller, asked: Spec, how: RunOptions) -> Result:
     """Carry out an operation. The order of checks: another run's lock, an open run, a state that holds already; then
     lock and look again."""
     saved = plans.read(how.saved, asked) if how.saved is not None else None
     if saved is not None:
-        asked = replace(saved.ask, reason=asked.reason or saved.ask.reason)
+        asked = replace(saved.spec, reason=asked.reason or saved.spec.reason)
     asked = replace(asked, expect_serving=how.expect_serving)
     runs = caller.runs()
     with Opened.of(caller) as opened:
@@ -73,7 +73,7 @@ def run(caller: Caller, asked: Ask, how: RunOptions) -> Result:
                 pass  # a run of this STATE that lives is named before any broker is asked
         unfinished = runs.unfinished()
         if unfinished is not None and not request.goes_beside:
-            return still_open(unfinished, request.ask)
+            return still_open(unfinished, request.spec)
         request = replace(request, anew=unfinished is not None and request.supersedes)
         return notifying(caller, opened, lambda: _carried_out(caller, request, how))
 
@@ -91,12 +91,12 @@ def _resumed(caller: Caller, opened: Opened, timeout_s: float | None, how: RunOp
         if files is None:
             return no_open_run()
         past = recovery_options.past(files, caller.clock, how)
-        wait_s = timeout_s if timeout_s is not None else past.plan.ask.timeout_s
-        asked = replace(past.plan.ask, timeout_s=wait_s, expect_serving=how.expect_serving)
+        wait_s = timeout_s if timeout_s is not None else past.plan.spec.timeout_s
+        asked = replace(past.plan.spec, timeout_s=wait_s, expect_serving=how.expect_serving)
         return _carried_out(caller, Request.of(asked, opened, past=past), how, files)
 
 
-def escalate(caller: Caller, name: str | None, asked: Ask, how: RunOptions) -> Result:
+def escalate(caller: Caller, name: str | None, asked: Spec, how: RunOptions) -> Result:
     """Replace a planned move that cannot finish by a failover, with what `asked` accepts of that. The source is
     fenced, so its messages are counted."""
     runs = caller.runs()
@@ -105,16 +105,16 @@ def escalate(caller: Caller, name: str | None, asked: Ask, how: RunOptions) -> R
         return no_open_run()
     with runs.lock("escalate", held=how.dry_run):
         past = recovery_options.past(files, caller.clock, how)
-    if past.plan.ask.operation not in _PLANNED or past.activation:
+    if past.plan.spec.operation not in _PLANNED or past.activation:
         return Result.of(ExitCode.PRECHECK_FAILED, found("DR-RUN-006", run=files.name), run=files.name)
     asked = replace(
         asked,
         operation=FAILOVER,
-        target=past.plan.ask.target,
-        timeout_s=asked.timeout_s if asked.timeout_s is not None else past.plan.ask.timeout_s,
+        target=past.plan.spec.target,
+        timeout_s=asked.timeout_s if asked.timeout_s is not None else past.plan.spec.timeout_s,
         reason=how.reason or f"{files.name} could not finish",
-        units=past.plan.ask.units,
-        queues=past.plan.ask.queues,
+        units=past.plan.spec.units,
+        queues=past.plan.spec.queues,
     )
     result = run(caller, asked, how)
     # No swapover is made beside an open run.
@@ -126,7 +126,7 @@ def escalate(caller: Caller, name: str | None, asked: Ask, how: RunOptions) -> R
     return result if result.code is not ExitCode.SERVING_SITE_ALIVE else replace(result, findings=findings)
 
 
-def plan(caller: Caller, asked: Ask, as_if_lost: str | None = None) -> Result:
+def plan(caller: Caller, asked: Spec, as_if_lost: str | None = None) -> Result:
     """The plan as it is decided now, whatever is under way: takes no lock, asks nothing. `as_if_lost`: a site that is
     taken for lost, for this plan alone."""
     with Opened.of(caller) as opened:
@@ -154,7 +154,7 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
         finding = found("DR-ROLE-013", said=decided.text, why=why)
         return _with_units(caller, Result(ExitCode.UNKNOWN, finding.text, (finding,)), snapshot)
     if isinstance(decided, AlreadyThere) and request.exposure is not None:
-        since = taken_over(request.ask, snapshot, request.opened, runs)
+        since = taken_over(request.spec, snapshot, request.opened, runs)
         exposure = bounds_text(request.exposure.bounds())
         decided = decided if since is None else replace(decided, text=f"{since}; {exposure}; nothing was changed")
     if not isinstance(decided, Plan):
@@ -163,16 +163,16 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
     if how.dry_run:
         residue = request.residue(snapshot) if files is None else None
         planned = _with(_exposed(_planned(decided, request), request), residue=residue)
-        return _trimmed(caller, planned, decided, request) if request.ask.operation == TRIM else planned
+        return _trimmed(caller, planned, decided, request) if request.spec.operation == TRIM else planned
     if request.exposure is not None and files is None:
         caller.say(f"bounds: {bounds_text(request.exposure.bounds())}")
     approved, refused = None, None
     if files is None and request.opened.installation.settings.approvals is not None:
-        approved, refused = plans.permit(request.opened.installation, request.ask, request.saved, runs)
+        approved, refused = plans.permit(request.opened.installation, request.spec, request.saved, runs)
     if (declined := refused or _declined(caller, decided, how, request, snapshot)) is not None:
         declined = _exposed(declined, request)
         return left_open(declined, files) if files is not None else declined
-    name = files.name if files is not None else runs.name(request.ask.operation, request.site)
+    name = files.name if files is not None else runs.name(request.spec.operation, request.site)
     title = request.title if how.at is None else lock.planned(request.title, how.at)
     with (
         runs.lock(title, held=files is not None),
@@ -180,7 +180,7 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
     ):
         unfinished = runs.unfinished() if files is None else None
         if unfinished is not None and not request.goes_beside:
-            return still_open(unfinished, request.ask)
+            return still_open(unfinished, request.spec)
         before, (snapshot, decided) = snapshot, _again(caller, request, how, lease, decided)
         if files is not None and (changed := lock.changed(before, snapshot)) is not None:
             return Result(ExitCode.PRECHECK_FAILED, changed.text, (changed,), run=name)
@@ -188,7 +188,7 @@ def _carried_out(caller: Caller, request: Request, how: RunOptions, files: RunFi
             return _ended(caller, request, _without_plan(decided), snapshot, files)
         residue = request.residue(snapshot) if files is None else None
         if files is None:
-            files = runs.create(request.ask.operation, request.site, name)
+            files = runs.create(request.spec.operation, request.site, name)
             files.begin(document(decided))
         work = execution.Run(caller, request.opened, files, lease, how, approved)
         superseded = unfinished if request.supersedes else None
@@ -219,7 +219,7 @@ def _await_readiness(caller: Caller, request: Request) -> Snapshot:
     """A reading; for a planned move once the target's brokers can say whether clients could work there."""
     snapshot, said = request.read(), ""
     until = caller.clock.monotonic() + caller.timeouts.measured_s
-    is_planned = request.ask.operation in _PLANNED and not (request.past and request.past.activation)
+    is_planned = request.spec.operation in _PLANNED and not (request.past and request.past.activation)
     while is_planned and caller.clock.monotonic() < until:
         target = [broker for broker in snapshot.brokers if broker.site == request.site]
         untold = [
@@ -279,7 +279,7 @@ def _planned(decided: Plan, request: Request) -> Result:
 def _trimmed(caller: Caller, planned: Result, decided: Plan, request: Request) -> Result:
     """With what the trim itself would find now, as it looks before it removes."""
     [step] = [step for step in decided.steps if step.verb == TRIM]
-    move = Move(decided.ask, decided.source, decided.baseline)
+    move = Move(decided.spec, decided.source, decided.baseline)
     try:
         outcome = request.opened.topology.driver().apply(step, move, ReadOnlyContext(caller.listener()))
     except BrokerError as error:
@@ -296,7 +296,7 @@ def _ended(caller: Caller, request: Request, result: Result, snapshot: Snapshot,
     text = result.text
     if request.exposure is not None and result.code is ExitCode.SERVING_SITE_ALIVE:
         bounds = bounds_text(request.exposure.bounds())
-        text = f"bounds, once {request.opened.other(request.ask.target)} is ended: {bounds}"
+        text = f"bounds, once {request.opened.other(request.spec.target)} is ended: {bounds}"
     return _exposed(replace(result, text=text), request)
 
 
@@ -332,7 +332,7 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
         snapshot: Snapshot = opened.topology.observe()
         if not how.dry_run:
             lock.refuse_if_held(snapshot, runs, break_lock=how.break_lock)
-        asked = replace(past.plan.ask, expect_serving=how.expect_serving)
+        asked = replace(past.plan.spec, expect_serving=how.expect_serving)
         opened.must_know(asked.target, asked.expect_serving, asked.presume_down)
         others = other_sites(snapshot, past) or other_brokers(opened.topology.recipe.basis(snapshot), past)
         if (others := others or unexpected(part_of(snapshot, asked), asked)) is not None:
@@ -347,7 +347,7 @@ def _aborted(caller: Caller, opened: Opened, how: RunOptions) -> Result:
         if not how.yes and not caller.people.says_yes(f"Undo {files.name}?"):
             text = SAID_NO if caller.people.present() else NOBODY_ASKED
             return left_open(Result(ExitCode.DECLINED, text), files)
-        what = f"abort of {past.plan.ask.operation} to {past.plan.ask.target}"
+        what = f"abort of {past.plan.spec.operation} to {past.plan.spec.target}"
         with lock.locked(opened, runs, snapshot, files.name, what, break_lock=how.break_lock) as lease:
             if (refused := _past_no_return(past, opened.topology.observe(), files)) is not None:
                 return refused
@@ -391,21 +391,21 @@ def _past_no_return(past: RunState, snapshot: Snapshot, files: RunFiles) -> Resu
 
 def cost(plan: Plan, snapshot: Snapshot, exposure: LossBound | None, runs: Runs) -> str:
     """The cost of a failover or of a planned move; empty for any other operation."""
-    operation = plan.ask.operation
+    operation = plan.spec.operation
     if operation == FAILOVER and exposure is not None:
         bounds = bounds_text(exposure.bounds())
         return f"{bounds}; {_clients(plan, snapshot, plan.target)} are served by {plan.target} then"
     if operation not in _PLANNED:
         return ""
-    most_s = plan.ask.max_outage_s
+    most_s = plan.spec.max_outage_s
     limit = "" if most_s is None else f", at most {duration(most_s)} (then it is undone)"
-    kept = "messages that clients hold are delivered again" if plan.ask.cut_in_flight else "no loss, no duplicates"
+    kept = "messages that clients hold are delivered again" if plan.spec.cut_in_flight else "no loss, no duplicates"
     return f"expected outage for {_clients(plan, snapshot, plan.source)}: {_time(plan, snapshot, runs)}{limit}; {kept}"
 
 
 def _clients(plan: Plan, snapshot: Snapshot, site: str) -> str:
-    if plan.ask.units is not None:
-        count = len(plan.ask.units)
+    if plan.spec.units is not None:
+        count = len(plan.spec.units)
     else:
         count = len({name for broker in snapshot.brokers if broker.site == site for name in broker.depths})
     return f"clients of {count} queue{'' if count == 1 else 's'}" if count else f"clients of {site}"

@@ -107,7 +107,7 @@ def status(caller: Caller, opened: Opened, snapshot: Snapshot) -> Status:
         ],
         workloads=snapshot.workloads,
         open_run=run.files.name if run is not None else None,
-        ways_out=interrupted.ways(snapshot, links) if interrupted is not None else (),
+        ways_out=interrupted.options(snapshot, links) if interrupted is not None else (),
         last_served=out.at if out is not None else None,
         last_sample=last_sample.at,
         locks=lock.shown(snapshot),

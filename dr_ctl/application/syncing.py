@@ -19,7 +19,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.debts import Notes
 from dr_ctl.engine.operations import KEEP_ASIDE
-from dr_ctl.engine.plan import Ask, RunOptions
+from dr_ctl.engine.plan import RunOptions, Spec
 from dr_ctl.engine.roles import roles_text
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Progress
@@ -96,7 +96,7 @@ def go_on(caller: Caller) -> Result:
     )
 
 
-def settle(caller: Caller, asked: Ask, how: RunOptions) -> Result:
+def settle(caller: Caller, asked: Spec, how: RunOptions) -> Result:
     """Keep aside at the waiting site the copies that nothing proves, or put back what was kept aside, as a run. A dry
     run lists the ids of such copies."""
     if not (how.dry_run and asked.operation == KEEP_ASIDE):

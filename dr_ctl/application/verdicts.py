@@ -29,7 +29,7 @@ from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.ending import bounds_text
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, REINSTATING, SWAPOVER
-from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Goal, Plan, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Decision, Goal, Plan, Refusal, Spec
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import by_site, is_split, role_text, sites_serving
 from dr_ctl.engine.runs import Runs
@@ -98,22 +98,22 @@ class Assessment:
     def verdict(self, operation: str, to: str | None) -> Verdict:
         if to is None:
             return Verdict(operation, None, "unknown: no site was seen to wait; name one with --to", ExitCode.UNKNOWN)
-        ask = Ask(operation, to)
+        spec = Spec(operation, to)
         if self.open_run is not None and self.open_run.lives:
-            return _refused(ask, f"while the run {self.open_run.files.name} is under way")
+            return _refused(spec, f"while the run {self.open_run.files.name} is under way")
         if self.held is not None:
-            return _refused(ask, f"while another run holds the lock: {self.held}")
+            return _refused(spec, f"while another run holds the lock: {self.held}")
         needs: tuple[str, ...] = ()
         if self.open_run is not None:
             files = self.open_run.files
             if operation != FAILOVER:
-                return _refused(ask, f"while the run {files.name} is open", still_open(files, ask).findings)
-            ask, needs = replace(ask, reason="it takes the place of the open run"), (_REASON,)
-        exposure = self.exposure(self.opened.other(ask.target)) if ask.operation == FAILOVER else None
-        granted, needs, decided = self._needed(ask, needs, exposure)
+                return _refused(spec, f"while the run {files.name} is open", still_open(files, spec).findings)
+            spec, needs = replace(spec, reason="it takes the place of the open run"), (_REASON,)
+        exposure = self.exposure(self.opened.other(spec.target)) if spec.operation == FAILOVER else None
+        granted, needs, decided = self._needed(spec, needs, exposure)
         judged = self._of(granted, needs, decided)
         if exposure is None and granted.accept_duplicates is not None:
-            refused = Request(ask, self.opened).decide(self.snapshot)
+            refused = Request(spec, self.opened).decide(self.snapshot)
             text = (
                 f"refused without {' '.join(judged.needs)}: {refused.findings[0].text}; the owner of that limit decides"
             )
@@ -123,7 +123,7 @@ class Assessment:
             return judged
         bounds = bounds_text(exposure.bounds())
         text = f"refused without {' '.join(judged.needs)}: {bounds}; the owner of that limit decides"
-        costs = exposure.too_high(ask)
+        costs = exposure.too_high(spec)
         return replace(
             judged,
             text=text,
@@ -132,40 +132,40 @@ class Assessment:
         )
 
     def _needed(
-        self, ask: Ask, needs: tuple[str, ...], exposure: LossBound | None
-    ) -> tuple[Ask, tuple[str, ...], Decision]:
+        self, spec: Spec, needs: tuple[str, ...], exposure: LossBound | None
+    ) -> tuple[Spec, tuple[str, ...], Decision]:
         """Add what the command would ask for, as far as a person may grant it, until it would go on or never would."""
-        decided = Request(ask, self.opened, exposure).decide(self.snapshot)
+        decided = Request(spec, self.opened, exposure).decide(self.snapshot)
         if not isinstance(decided, Refusal):
-            return ask, needs, decided
+            return spec, needs, decided
         if exposure is None:
-            return self._with_duplicates(ask, needs, decided)
-        if decided.findings[0].id == "DR-LOSS-005" and ask.accept_duplicates is None:
+            return self._with_duplicates(spec, needs, decided)
+        if decided.findings[0].id == "DR-LOSS-005" and spec.accept_duplicates is None:
             duplicates = exposure.now().quoted()[1]
             return self._needed(
-                replace(ask, accept_duplicates=_anything(duplicates)),
+                replace(spec, accept_duplicates=_anything(duplicates)),
                 (*needs, f"--accept-duplicates {duplicates}"),
                 exposure,
             )
-        if decided.code is ExitCode.LOSS_REFUSED and ask.accept_loss is None:
+        if decided.code is ExitCode.LOSS_REFUSED and spec.accept_loss is None:
             lost = exposure.now().quoted()[0]
             # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.
-            return self._needed(replace(ask, accept_loss=_anything(lost)), (*needs, f"--accept-loss {lost}"), exposure)
+            return self._needed(replace(spec, accept_loss=_anything(lost)), (*needs, f"--accept-loss {lost}"), exposure)
         silent = decided.findings[0].id in ("DR-ALIVE-002", "DR-NODE-001", "DR-NODE-004")
-        if silent and ask.presume_down is None:
-            ask = replace(ask, presume_down=exposure.lost, reason=ask.reason or "it is lost")
-            return self._needed(ask, (f"--presume-down {exposure.lost}", *dict.fromkeys((*needs, _REASON))), exposure)
-        return ask, needs, decided
+        if silent and spec.presume_down is None:
+            spec = replace(spec, presume_down=exposure.lost, reason=spec.reason or "it is lost")
+            return self._needed(spec, (f"--presume-down {exposure.lost}", *dict.fromkeys((*needs, _REASON))), exposure)
+        return spec, needs, decided
 
     def _with_duplicates(
-        self, ask: Ask, needs: tuple[str, ...], decided: Refusal
-    ) -> tuple[Ask, tuple[str, ...], Decision]:
+        self, spec: Spec, needs: tuple[str, ...], decided: Refusal
+    ) -> tuple[Spec, tuple[str, ...], Decision]:
         """Of a planned move that is refused for the duplicates alone that it may bring."""
         errors = [finding for finding in decided.findings if finding.severity is Severity.ERROR]
         most = sum(error.duplicates for error in errors)
         if not all(error.duplicates for error in errors):
-            return ask, needs, decided
-        granted = replace(ask, accept_duplicates=_ANYTHING)
+            return spec, needs, decided
+        granted = replace(spec, accept_duplicates=_ANYTHING)
         return granted, (*needs, f"--accept-duplicates {most}"), Request(granted, self.opened).decide(self.snapshot)
 
     def exposure(self, lost: str) -> LossBound:
@@ -187,83 +187,83 @@ class Assessment:
     def _without(self, site: str) -> Assessment:
         return replace(self, snapshot=self.snapshot.as_if_lost(site), without=site)
 
-    def _of(self, ask: Ask, needs: tuple[str, ...], decided: Decision) -> Verdict:
+    def _of(self, spec: Spec, needs: tuple[str, ...], decided: Decision) -> Verdict:
         if isinstance(decided, Plan):
-            return self._ready(ask, needs, decided)
+            return self._ready(spec, needs, decided)
         if isinstance(decided, AlreadyThere):
             text, code = f"nothing to do: {decided.text.partition(';')[0]}", ExitCode.OK
         elif decided.code is ExitCode.SERVING_SITE_ALIVE:
-            return self._alive(ask, decided.findings)
+            return self._alive(spec, decided.findings)
         elif any(role in _UNANSWERED for role in self.snapshot.roles.values()):
             text, code = f"unknown: {_first(decided)}", ExitCode.UNKNOWN
         else:
             text, code = f"not ready: {_first(decided)}", ExitCode.PRECHECK_FAILED
-        return Verdict(ask.operation, ask.target, text, code, (), decided.findings)
+        return Verdict(spec.operation, spec.target, text, code, (), decided.findings)
 
-    def _ready(self, ask: Ask, needs: tuple[str, ...], decided: Plan) -> Verdict:
+    def _ready(self, spec: Spec, needs: tuple[str, ...], decided: Plan) -> Verdict:
         """Ready by its checks; a move also needs a link that ships, and time to drain."""
         wanted = self.opened.installation.settings.approvals
-        needed = ("--plan FILE",) if wanted is not None and ask.operation in wanted.of else ()
+        needed = ("--plan FILE",) if wanted is not None and spec.operation in wanted.of else ()
         if needed and (blind := plans.why_no_approval(self.opened.installation)) is not None:
             text, findings = f"not ready: {blind.text}", (blind, *decided.findings)
-            return Verdict(ask.operation, ask.target, text, ExitCode.PRECHECK_FAILED, (), findings)
-        move = Move(decided.ask, decided.source, decided.baseline)
+            return Verdict(spec.operation, spec.target, text, ExitCode.PRECHECK_FAILED, (), findings)
+        move = Move(decided.spec, decided.source, decided.baseline)
         checks = self.opened.topology.recipe.checks(self.snapshot, move)
         unread = [check for check in checks if check.evidence is None]
-        if ask.operation in (SWAPOVER, FAILBACK):
+        if spec.operation in (SWAPOVER, FAILBACK):
             away = [f"{link.site}/{link.pair}" for link in self._away(decided)]
             if away:
                 text = f"not ready: the link of {', '.join(away)} is not attached"
-                return Verdict(ask.operation, ask.target, text, ExitCode.PRECHECK_FAILED, (), decided.findings)
+                return Verdict(spec.operation, spec.target, text, ExitCode.PRECHECK_FAILED, (), decided.findings)
             takes = max((link.drain_s for link in self.links if link.drain_s is not None), default=0.0)
             if takes > self.opened.installation.settings.drain.timeout:  # what is under way takes longer to drain
                 needs = (*needs, f"--timeout {math.ceil(takes * _ROOM / 60)}m")
         stuck = [link for link in self.links if link.site == decided.source and link.outflow and link.rate == 0]
-        if unread and ask.operation != FAILOVER:
+        if unread and spec.operation != FAILOVER:
             text = f"unknown: not read at {unread[0].where}: {unread[0].name}"
-            return Verdict(ask.operation, ask.target, text, ExitCode.UNKNOWN, (), decided.findings)
+            return Verdict(spec.operation, spec.target, text, ExitCode.UNKNOWN, (), decided.findings)
         needs = (*needs, *needed)
         text = f"ready, with {' '.join(needs)}" if needs else "ready"
-        if ask.operation == FAILBACK and not self._has_debt(ask):
-            same = self.verdict(SWAPOVER, ask.target).code is ExitCode.OK
+        if spec.operation == FAILBACK and not self._has_debt(spec):
+            same = self.verdict(SWAPOVER, spec.target).code is ExitCode.OK
             text += "; no reinstatement is pending, " + (
-                "a swapover does the same" if same else f"it reinstates {ask.target} first"
+                "a swapover does the same" if same else f"it reinstates {spec.target} first"
             )
-        if ask.operation == FAILOVER and all(role is Role.STANDBY for role in self.snapshot.roles.values()):
+        if spec.operation == FAILOVER and all(role is Role.STANDBY for role in self.snapshot.roles.values()):
             text += "; both sites answer: `dr-ctl status` names the command that opens one without a failover"
-        if ask.operation in (SWAPOVER, FAILBACK) and stuck:
+        if spec.operation in (SWAPOVER, FAILBACK) and stuck:
             waits = some([f"{if_known(link.outflow)} to ship from {link.site}/{link.pair}" for link in stuck])
             text += f"; {waits}, and none moved during this reading: a move is undone if its drain does not end"
-        if ask.operation == SWAPOVER and is_split(self.snapshot):
+        if spec.operation == SWAPOVER and is_split(self.snapshot):
             served = by_site(self.snapshot.units)
-            text += f"; moves {some(served.get(decided.source, []))}, and {ask.target} serves the others already"
-        return Verdict(ask.operation, ask.target, text, ExitCode.OK, needs, decided.findings)
+            text += f"; moves {some(served.get(decided.source, []))}, and {spec.target} serves the others already"
+        return Verdict(spec.operation, spec.target, text, ExitCode.OK, needs, decided.findings)
 
     def _away(self, decided: Plan) -> list[LinkSnapshot]:
         """The links that are not attached, without those that the move itself starts; none where it takes a lost site
         in, as that lets them in."""
-        if self._has_debt(decided.ask):
+        if self._has_debt(decided.spec):
             return []
         calls = [call for step in decided.steps for call in step.calls if call.goal is Goal.LINK_UP]
         starts = {(call.site, call.unit) for call in calls}
         away = [link for link in self.links if link.attached is False]
         return [link for link in away if link.started is not False or (link.site, link.pair) not in starts]
 
-    def _has_debt(self, ask: Ask) -> bool:
-        return any(ask.target in (debt.about, debt.kept_at) for debt in self.snapshot.debts)
+    def _has_debt(self, spec: Spec) -> bool:
+        return any(spec.target in (debt.about, debt.kept_at) for debt in self.snapshot.debts)
 
-    def _alive(self, ask: Ask, findings: Sequence[Finding]) -> Verdict:
+    def _alive(self, spec: Spec, findings: Sequence[Finding]) -> Verdict:
         """Refused beside a site that lives; said too is what the command would answer if that site were lost."""
-        lost = self.opened.other(ask.target)
+        lost = self.opened.other(spec.target)
         role = self.snapshot.roles[lost]
         if lost == self.without:  # something there would live on, a node that the settings do not name
-            return _refused(ask, f"as {findings[0].text}", findings)
+            return _refused(spec, f"as {findings[0].text}", findings)
         assessment = self._without(lost)
-        then = assessment.verdict(FAILOVER, ask.target)
+        then = assessment.verdict(FAILOVER, spec.target)
         lives = {Role.SERVING: f"{lost} serves", Role.UNKNOWN: f"{lost} may serve"}
         text = f"while {lives.get(role) or role_text(self.snapshot, lost)}; if {lost} is lost: {then.text}"
-        costs = assessment.exposure(lost).refused_today(ask)
-        return replace(_refused(ask, text, (*findings, *besides(then.findings, lost))), exposure=costs)
+        costs = assessment.exposure(lost).refused_today(spec)
+        return replace(_refused(spec, text, (*findings, *besides(then.findings, lost))), exposure=costs)
 
 
 def besides(findings: Sequence[Finding], lost: str) -> tuple[Finding, ...]:
@@ -284,8 +284,8 @@ def default_target(snapshot: Snapshot, operation: str) -> str | None:
     return waiting or (others[0] if serving else None)
 
 
-def _refused(ask: Ask, why: str, findings: Sequence[Finding] = ()) -> Verdict:
-    return Verdict(ask.operation, ask.target, f"refused {why}", ExitCode.PRECHECK_FAILED, (), findings)
+def _refused(spec: Spec, why: str, findings: Sequence[Finding] = ()) -> Verdict:
+    return Verdict(spec.operation, spec.target, f"refused {why}", ExitCode.PRECHECK_FAILED, (), findings)
 
 
 def _first(decided: Refusal) -> str:
@@ -316,13 +316,13 @@ def headline(assessment: Assessment, site: str, away: Collection[Since], now: da
 def differing(opened: Opened, snapshot: Snapshot, site: str, by_history: Sequence[Finding]) -> Sequence[Finding]:
     """That the sites differ by more than what was on its way, by this reading; where it does not tell, by the
     history."""
-    move = Move(Ask(SWAPOVER, opened.other(site)), site, {})
+    move = Move(Spec(SWAPOVER, opened.other(site)), site, {})
     findings = [finding for check in opened.topology.recipe.checks(snapshot, move) for finding in check.found]
     own = [replace(finding, severity=Severity.WARNING) for finding in findings if finding.id == "DR-PARITY-001"]
     return own or by_history
 
 
-def planned_as_if_lost(opened: Opened, asked: Ask, lost: str) -> Result:
+def planned_as_if_lost(opened: Opened, asked: Spec, lost: str) -> Result:
     """Decide from a reading in which no port of that site answers. What a person would have to accept is accepted for
     the plan, and told."""
     opened.must_know(lost)

@@ -29,7 +29,7 @@ from dr_ctl.core.errors import Stopped, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
 if TYPE_CHECKING:
-    from dr_ctl.engine.plan import Ask, RunOptions
+    from dr_ctl.engine.plan import RunOptions, Spec
 
 for added in (runs_app, runbook_app, rpo_app, link_app):
     app.add_typer(added, name=str(added.info.name))
@@ -260,7 +260,7 @@ def maintenance(
 @command(app, "sync", example='sync --hold "a purge of orders.in, ticket 4711"', asks=NO_DRAIN, changes=CHANGE)
 def sync(
     session: Session,
-    asked: Ask,
+    asked: Spec,
     how: RunOptions,
     *,
     lasting: Annotated[str | None, option("--for T", "End after this time.")] = None,

@@ -13,14 +13,14 @@ from dr_ctl.core.document import stamp
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.notation import seconds
 from dr_ctl.engine.operations import ALL, AT_SOURCE, FAILBACK, FAILOVER, KEEP_ASIDE, PUT_BACK, REINSTATE, SWAPOVER
-from dr_ctl.engine.plan import Accepted, Ask, RunOptions
+from dr_ctl.engine.plan import Accepted, RunOptions, Spec
 
 _LOSS: Final = ("accept_loss", "presume_down", "silent_since")
 _OTHERS: Final = {FAILOVER: ("max_outage_s", "cut_in_flight"), REINSTATE: ("max_outage_s", *_LOSS)}
 """What `plan` takes for other operations than this one."""
 
 
-def asked(session: Session, operation: str, given: Mapping[str, Any], reason: str | None) -> Ask:
+def asked(session: Session, operation: str, given: Mapping[str, Any], reason: str | None) -> Spec:
     """Make the question out of the options; raises `UsageError` where one is not well formed."""
     operation = given.get("operation", operation)
     if "operation" in given and operation not in ALL:
@@ -35,7 +35,7 @@ def asked(session: Session, operation: str, given: Mapping[str, Any], reason: st
     if operation in (SWAPOVER, FAILBACK) and options["max_outage_s"] is None:
         objectives = session.installation().settings.objectives
         options["max_outage_s"] = objectives.recovery if objectives is not None else None
-    return Ask(operation, _target(session, operation, given), **options)
+    return Spec(operation, _target(session, operation, given), **options)
 
 
 def _read(session: Session, name: str, value: Any) -> Any:
@@ -93,7 +93,7 @@ def run_options(session: Session, given: Mapping[str, Any]) -> RunOptions:
     return how
 
 
-def settling(session: Session, how: RunOptions, site: str | None, queues: str | None, *, put_back: bool) -> Ask:
+def settling(session: Session, how: RunOptions, site: str | None, queues: str | None, *, put_back: bool) -> Spec:
     """The question of `sync --settle`; raises `UsageError` where it names no site, or would change something without a
     reason."""
     if site is None:

@@ -174,7 +174,7 @@ def common(**options: Any) -> None:
 # The first line keeps the lines as they are.
 _EPILOG = "\b\nExample:\n  dr-ctl {}\n\n\b\nHere too: --config, --state-dir, --verbose, --no-color (`dr-ctl --help`)."
 # Parameters that are no options: help must not load these types.
-_UNREAD = dict.fromkeys(("Session", "Ask", "RunOptions", "Result"), object)
+_UNREAD = dict.fromkeys(("Session", "Spec", "RunOptions", "Result"), object)
 
 
 def command(

@@ -14,7 +14,7 @@ from dr_ctl.cli.options import argument, of, option
 if TYPE_CHECKING:
     from dr_ctl.application.result import Result
     from dr_ctl.cli.session import Session
-    from dr_ctl.engine.plan import Ask, RunOptions
+    from dr_ctl.engine.plan import RunOptions, Spec
 
 link_app = group("link", "The link between the sites: restart it.")
 
@@ -22,7 +22,7 @@ link_app = group("link", "The link between the sites: restart it.")
 @command(app, "plan", example="plan failover --to paris --as-if-lost london", asks=options.PLAN)
 def plan(
     session: Session,
-    asked: Ask,
+    asked: Spec,
     *,
     as_if_lost: Annotated[
         str | None,
@@ -62,7 +62,7 @@ def _operation(
 ) -> None:
     """Declare an operation. Of a name of two words the first is its group."""
 
-    def run_it(session: Session, asked: Ask, how: RunOptions) -> Result:
+    def run_it(session: Session, asked: Spec, how: RunOptions) -> Result:
         from dr_ctl.application import run  # noqa: PLC0415
 
         return run.run(session, asked, how)
@@ -121,7 +121,7 @@ _operation(
 
 
 @command(app, "verify", example="verify --to paris", asks=options.DRAIN)
-def verify(session: Session, asked: Ask) -> Result:
+def verify(session: Session, asked: Spec) -> Result:
     """Check whether activating SITE now would be safe: 0 yes, 10 no, 22 unknown. Changes nothing."""
     from dr_ctl.application import readiness  # noqa: PLC0415
 
@@ -159,7 +159,7 @@ _operation(
 @command(app, "rehearse", example="rehearse --on canary", asks=of("timeout_s"), changes=options.CHANGE)
 def rehearse(
     session: Session,
-    asked: Ask,
+    asked: Spec,
     how: RunOptions,
     *,
     what: Annotated[
@@ -181,7 +181,7 @@ def rehearse(
 
 
 @command(app, "resume", example="resume --dry-run", asks=of("timeout_s"), changes=options.STEPWISE)
-def resume(session: Session, asked: Ask, how: RunOptions) -> Result:
+def resume(session: Session, asked: Spec, how: RunOptions) -> Result:
     """Go on with the run that was interrupted."""
     from dr_ctl.application import run  # noqa: PLC0415
 
@@ -191,7 +191,7 @@ def resume(session: Session, asked: Ask, how: RunOptions) -> Result:
 @command(app, "abort", example="abort", asks=options.NO_DRAIN, changes=options.CHANGE)
 def abort(
     session: Session,
-    asked: Ask,
+    asked: Spec,
     how: RunOptions,
     *,
     forget: Annotated[
@@ -214,7 +214,7 @@ def abort(
 )
 def escalate(
     session: Session,
-    asked: Ask,
+    asked: Spec,
     how: RunOptions,
     *,
     run: Annotated[str | None, argument("[RUN]", "The open run, or its beginning.")] = None,

@@ -16,7 +16,7 @@ import typer
 
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import DrCtlError
-from dr_ctl.engine.plan import Ask, RunOptions
+from dr_ctl.engine.plan import RunOptions, Spec
 
 
 def _sites(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -62,8 +62,8 @@ def _documented(ctx: typer.Context, incomplete: str) -> list[str]:
     from dr_ctl.application.documents import data_types  # noqa: PLC0415
 
     typed = list(ctx.params.get("words") or ())
-    ways = [command.split() for command in data_types()]
-    then = [way[len(typed)] for way in ways if way[: len(typed)] == typed and len(way) > len(typed)]
+    commands = [command.split() for command in data_types()]
+    then = [words[len(typed)] for words in commands if words[: len(typed)] == typed and len(words) > len(typed)]
     return _beginning(incomplete, dict.fromkeys(then))
 
 
@@ -91,7 +91,7 @@ COMPLETED: Final[Mapping[str, Callable[..., list[str]]]] = {
 }
 
 FIELDS: Final = {
-    member.name: member.metadata for member in (*fields(RunOptions), *fields(Ask)) if "typed" in member.metadata
+    member.name: member.metadata for member in (*fields(RunOptions), *fields(Spec)) if "typed" in member.metadata
 }
 _KINDS: Final[dict[str, Any]] = {"": bool, "FILE": Path | None, "DIR": Path | None, "QUEUE=N": list[str] | None}
 

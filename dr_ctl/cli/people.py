@@ -42,7 +42,7 @@ class Terminal:
         return _named(plan, asked, wanted, "to go on")
 
     def approves(self, plan: Plan) -> bool:
-        if options := plan.ask.typed():
+        if options := plan.spec.typed():
             typer.echo(line(f"Asked with {shlex.join(options)}"), err=True)
         return _named(plan, f"Sign this plan to {plan.target}?", plan.target, "to sign it")
 

@@ -50,7 +50,7 @@ def _calls(calls: Sequence[Call], *, has_pairs: bool) -> Iterator[str]:
 
 def question(plan: Plan) -> tuple[str, str]:
     """What is asked for, and the name to type for a yes."""
-    operation = plan.ask.operation
+    operation = plan.spec.operation
     named = plan.source if operation in AT_SOURCE else plan.target
     if operation in ALONE:
         what = f"{operation.capitalize()} {'of' if operation in AT_SOURCE else 'to'} {named}"

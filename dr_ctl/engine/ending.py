@@ -12,7 +12,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.core.notation import duration
 from dr_ctl.engine import operations
-from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import UnitSnapshot
 from dr_ctl.engine.roles import CLOSED, by_site, option, with_queues
 
@@ -26,7 +26,7 @@ class Facts:
     is how the last step ended.
     """
 
-    ask: Ask
+    spec: Spec
     source: str
     roles: Mapping[str, Role]
     units: tuple[UnitSnapshot, ...]
@@ -49,23 +49,23 @@ class Facts:
     def wanted(self) -> str:
         """The site that serves if all went well: the way back of a lost site ends where it began."""
         stays = (operations.REINSTATE, operations.QUIESCE, operations.UNFENCE, *operations.IN_PLACE)
-        return self.source if self.ask.operation in stays else self.ask.target
+        return self.source if self.spec.operation in stays else self.spec.target
 
     @property
     def other(self) -> str:
-        return self.ask.target if self.wanted == self.source else self.source
+        return self.spec.target if self.wanted == self.source else self.source
 
     @property
     def as_before(self) -> bool:
         """Say whether the same sites serve as before the run. Where no site served, the target must be seen closed. A
         returned site that was open beside the other must not be open again."""
-        if self.ask.operation in operations.REINSTATING:
+        if self.spec.operation in operations.REINSTATING:
             return self.serving == [self.source]
         if self.before:
             return sorted(self.serving) == sorted(self.before)
         # A site that was taken for lost and serves after all is what a failover wishes for.
-        only = [[], [self.source]] if self.ask.operation == operations.FAILOVER else [[]]
-        return self.serving in only and self.roles[self.ask.target] is Role.STANDBY
+        only = [[], [self.source]] if self.spec.operation == operations.FAILOVER else [[]]
+        return self.serving in only and self.roles[self.spec.target] is Role.STANDBY
 
     @property
     def missing(self) -> list[str]:
@@ -87,7 +87,7 @@ class Facts:
     def goes_on(self) -> str:
         """The units that nobody asked for, and their sites; of a fence also those that the other site serves, for it
         takes only their copies away from clients."""
-        is_fence = self.ask.operation == operations.FENCE
+        is_fence = self.spec.operation == operations.FENCE
         served = [unit for unit in self.units if is_fence and unit.serving not in (self.source, None)]
         units = sorted((*served, *self.beside), key=lambda unit: unit.name) if self.beside else []
         return "".join(f"; {site} goes on serving {some(names)}" for site, names in by_site(units).items())
@@ -143,7 +143,7 @@ def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
         code, text = _success(facts)
     elif undone and facts.changed:
         if facts.as_before:
-            back = " as before" if facts.ask.operation in operations.IN_PLACE else " again"
+            back = " as before" if facts.spec.operation in operations.IN_PLACE else " again"
             again = facts.serves(facts.serving[0], back) if len(facts.serving) == 1 else "no site serves, as before"
             text = f"{text}: {'as before' if len(facts.serving) > 1 else again}"
         else:
@@ -155,13 +155,13 @@ def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
         text = f"{text}; {facts.roles_text}: look at {facts.wanted} first"
     if code is ExitCode.STRANDED and len(facts.serving) > 1:
         roles = "" if facts.roles_text in text else f"; {facts.roles_text}"
-        code, text = ExitCode.UNKNOWN, f"{text}{roles}: look at {facts.ask.target} first"
+        code, text = ExitCode.UNKNOWN, f"{text}{roles}: look at {facts.spec.target} first"
     if code is not ExitCode.STRANDED:
         return End(code, text, undone)
-    [by_hand] = with_queues([_by_hand(facts)], facts.ask)
+    [by_hand] = with_queues([_by_hand(facts)], facts.spec)
     # The worst word is kept for when nobody serves; where the target does, someone else opened it.
     is_partly_served = facts.serving == [facts.source] and bool(facts.left_out)
-    code = ExitCode.INCOMPLETE if facts.serving == [facts.ask.target] or is_partly_served else code
+    code = ExitCode.INCOMPLETE if facts.serving == [facts.spec.target] or is_partly_served else code
     return End(code, text, undone, (by_hand,))
 
 
@@ -200,7 +200,7 @@ def did(operation: str, source: str, target: str, named: str = "") -> str:
 
 
 def _success(facts: Facts) -> tuple[ExitCode, str]:
-    operation = facts.ask.operation
+    operation = facts.spec.operation
     if operation in operations.CLOSING:
         return _closed(facts)
     if operation in operations.IN_PLACE and sorted(facts.serving) == sorted(facts.before):
@@ -210,8 +210,12 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
             else _IN_PLACE[operation].format(facts.source)
         )
         return ExitCode.OK, f"{text}; {facts.roles_text}"
-    if operation == operations.UNFENCE and facts.before == (facts.ask.target,) and facts.serving == [facts.ask.target]:
-        return ExitCode.OK, f"{facts.source} stays closed while {facts.ask.target} serves; its pauses are lifted"
+    if (
+        operation == operations.UNFENCE
+        and facts.before == (facts.spec.target,)
+        and facts.serving == [facts.spec.target]
+    ):
+        return ExitCode.OK, f"{facts.source} stays closed while {facts.spec.target} serves; its pauses are lifted"
     # A lost site is not shown to be closed where its fence is a debt; of a step at one site the other is just not open.
     apart = operation == operations.FAILOVER or operation in operations.AT_SOURCE
     if facts.serving != [facts.wanted] or not (apart or facts.roles[facts.other] in CLOSED):
@@ -220,7 +224,7 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     if facts.missing:
         return ExitCode.INCOMPLETE, f"{facts.wanted} serves, but not {', '.join(facts.missing)}"
     out = f"; clients were out for {facts.outage_s:.2f} s" if facts.outage_s is not None else ""
-    limit_s = facts.ask.max_outage_s
+    limit_s = facts.spec.max_outage_s
     out += f", longer than the {limit_s:g} s allowed" if out and limit_s and (facts.outage_s or 0) > limit_s else ""
     of = f" of{facts.named}" if facts.named else ""
     sentences = {
@@ -231,7 +235,7 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     }
     sentence = sentences.get(operation, f"{facts.serves(facts.wanted)}; nothing{of} is under way{out}")
     if operation in (operations.SWAPOVER, operations.FAILBACK, operations.FAILOVER):
-        sentence = f"{did(operation, facts.source, facts.ask.target, facts.named)}; verified: {sentence}"
+        sentence = f"{did(operation, facts.source, facts.spec.target, facts.named)}; verified: {sentence}"
     return ExitCode.OK, f"{sentence}{facts.goes_on}"
 
 
@@ -239,13 +243,13 @@ def _closed(facts: Facts) -> tuple[ExitCode, str]:
     """A fence speaks of its own site, a drain of both."""
     site = facts.source
     out = facts.roles[site] in CLOSED or (facts.cut_off and facts.roles[site] is not Role.SERVING)
-    if facts.ask.operation == operations.FENCE:
+    if facts.spec.operation == operations.FENCE:
         if out:
             clients = f"clients of{facts.named}" if facts.named else "clients"
             return ExitCode.OK, f"{clients} are kept out of {site}{facts.goes_on}"
     elif out and not facts.serving:
-        target, of = facts.ask.target, f" of{facts.named}" if facts.named else ""
-        after = f"`dr-ctl activate {target}{option(facts.ask)}` is next"
+        target, of = facts.spec.target, f" of{facts.named}" if facts.named else ""
+        after = f"`dr-ctl activate {target}{option(facts.spec)}` is next"
         return ExitCode.OK, f"nothing{of} is under way to {target}; {after}{facts.goes_on}"
     return ExitCode.UNKNOWN, f"every step succeeded, but {facts.roles_text}: look at {site} first"
 
@@ -264,8 +268,8 @@ def bounds_text(bounds: Mapping[str, Any]) -> str:
 
 
 def _by_hand(facts: Facts) -> Finding:
-    source, target, serving = facts.source, facts.ask.target, facts.serving
-    if facts.ask.operation == operations.FAILOVER:
+    source, target, serving = facts.source, facts.spec.target, facts.serving
+    if facts.spec.operation == operations.FAILOVER:
         return found("DR-RUN-001.failover", target=target, roles=facts.roles_text)
     if serving == [source] and facts.left_out:
         return found("DR-RUN-001.partly_served", source=source, left_out=", ".join(facts.left_out))

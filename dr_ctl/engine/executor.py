@@ -151,12 +151,12 @@ class _Run(Generic[O]):
         exposure: LossExposure | None = None,
         callbacks: Callbacks = Callbacks(),
     ) -> None:
-        self._plan, self._ask = plan, plan.ask
-        self._move = Move(plan.ask, plan.source, plan.baseline, plan.moved, sent)
+        self._plan, self._ask = plan, plan.spec
+        self._move = Move(plan.spec, plan.source, plan.baseline, plan.moved, sent)
         self._exposure, self._callbacks = exposure, callbacks
         self._driver, self._journal, self._stop = driver, journal, stop
         self._clock, self._listener = clock, listener
-        self._outage = Outage(clock, journal, plan.ask.max_outage_s, known=plan.ask.operation != FAILOVER)
+        self._outage = Outage(clock, journal, plan.spec.max_outage_s, known=plan.spec.operation != FAILOVER)
         self._findings: list[Finding] = []
         self._left: dict[str, Json] = {}
         self._evidence: Mapping[str, Json] = {}
@@ -408,7 +408,7 @@ class _Run(Generic[O]):
         bounds = self._bounds()
         done = [str(entry.evidence.get("text", "")) for entry in entries if entry.kind == "step"]
         facts = Facts(
-            ask=self._ask,
+            spec=self._ask,
             source=self._move.source,
             roles=part.roles,
             units=tuple(part.units),

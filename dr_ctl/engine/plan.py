@@ -25,7 +25,7 @@ Accepted = int | Literal["unknown"] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Spec:
     """The operator's request: the operation, its target, and the options that shape it.
 
     `units` names the units to move, and is None for all; other units stay untouched. `queues` is the pattern that chose
@@ -217,7 +217,7 @@ class Plan:
     """
 
     schema: Literal["dr-ctl/plan/1"] = field(default="dr-ctl/plan/1", init=False)
-    ask: Ask
+    spec: Spec = field(metadata=key("ask"))
     source: str
     serving: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
@@ -236,7 +236,7 @@ class Plan:
 
     @derived
     def target(self) -> str:
-        return self.ask.target
+        return self.spec.target
 
     @derived
     def point_of_no_return(self) -> int | None:

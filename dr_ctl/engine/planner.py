@@ -14,7 +14,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, Weight, s
 from dr_ctl.engine import operations
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.journal import RunState
-from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Goal, Plan, PlannedStep, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Call, Decision, Goal, Plan, PlannedStep, Refusal, Spec
 from dr_ctl.engine.ports import LossExposure, Move, Observation, Recipe
 from dr_ctl.engine.roles import (
     both_open,
@@ -42,7 +42,7 @@ def plan(
     runbook: Runbook,
     recipe: Recipe[O],
     snapshot: O,
-    ask: Ask,
+    spec: Spec,
     past: RunState | None = None,
     exposure: LossExposure | None = None,
     *,
@@ -50,52 +50,52 @@ def plan(
 ) -> Decision:
     """Decide every step, in order, with the reason for each. A failover's loss bound is judged too. `anew`: plan a run
     although the wanted state holds, to replace another run."""
-    renamed = renamed_sites(snapshot) if ask.operation != operations.FENCE else None
-    if (nothing := not_there(snapshot, ask) or renamed) is not None:
+    renamed = renamed_sites(snapshot) if spec.operation != operations.FENCE else None
+    if (nothing := not_there(snapshot, spec) or renamed) is not None:
         return Refusal((nothing,))
-    asked = part_of(snapshot, ask)
+    asked = part_of(snapshot, spec)
     source_reopened = past is not None and open_again(asked, past)
     cuts_off = bool(cutting_off(runbook.steps))
-    loses = ask.operation == operations.FAILOVER and not source_reopened
-    already_failed_over = loses and past is None and _keeps_out(asked, ask.target)
+    loses = spec.operation == operations.FAILOVER and not source_reopened
+    already_failed_over = loses and past is None and _keeps_out(asked, spec.target)
     if (
         loses
         and not already_failed_over
-        and (reasons := why_not_lost(asked, ask, under_way=past is not None, cut_off=cuts_off))
+        and (reasons := why_not_lost(asked, spec, under_way=past is not None, cut_off=cuts_off))
     ):
         return Refusal(reasons, ExitCode.SERVING_SITE_ALIVE)
     if past is not None:
         elsewhere = other_sites(asked, past) or other_brokers(recipe.basis(snapshot), past)
         if elsewhere is not None:
             return Refusal((elsewhere,))
-    source = source_of(asked, ask, past, cut_off=cuts_off, again=source_reopened, parts=recipe.moves_parts)
+    source = source_of(asked, spec, past, cut_off=cuts_off, again=source_reopened, parts=recipe.moves_parts)
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
-        others = _errors(recipe, snapshot, ask)
+        others = _errors(recipe, snapshot, spec)
         if source == both_open(asked) and all(against := against_fences(recipe, snapshot)):
             source, others = no_fence(asked), [*dict.fromkeys([*chain(*against), *others])]
         return Refusal((source, *others))
     move = Move(
-        ask,
+        spec,
         source,
         past.plan.baseline if past is not None else recipe.baseline(snapshot),
-        _moved_units(asked, ask.target, past),
+        _moved_units(asked, spec.target, past),
         sent=past is not None and past.activation,
     )
     if past is None and not anew and (held_already := _already_there(recipe, snapshot, move)) is not None:
         return held_already
-    of_lost = (*lives_beside(asked, ask), *takeover_risks(asked, ask)) if loses else ()
+    of_lost = (*lives_beside(asked, spec), *takeover_risks(asked, spec)) if loses else ()
     findings = [*of_lost, *recipe.why_not(snapshot, move)]
     if source_reopened:
         # Findings cannot stop a move that is already made, and the second site must be closed.
         findings = [replace(finding, severity=_milder(finding)) for finding in findings]
-        findings = [found("DR-ROLE-018", source=source, target=ask.target), *findings]
+        findings = [found("DR-ROLE-018", source=source, target=spec.target), *findings]
     missing = sorted({step.verb for step in runbook.steps} - recipe.verbs() - operations.GENERAL)
     if missing:
         findings = [found("DR-BOOK-004", runbook=runbook.path.name, steps=", ".join(missing)), *findings]
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Refusal(tuple(findings))
-    finishing = past is not None and ask.operation in operations.MOVING and (source_reopened or _moved(asked, move))
+    finishing = past is not None and spec.operation in operations.MOVING and (source_reopened or _moved(asked, move))
     lines = _lines(runbook, asked, move, past)
     if finishing:
         verbs = operations.CLOSING_AGAIN if source_reopened else operations.FINISHING
@@ -103,9 +103,9 @@ def plan(
     if already_failed_over:
         lines = [line for line in lines if line.verb in operations.KEEPING_OUT]
     steps = _steps(lines, recipe, snapshot, move, past, finishing=finishing)
-    not_asked = [unit for unit in snapshot.units if not ask.includes(unit.name)]
+    not_asked = [unit for unit in snapshot.units if not spec.includes(unit.name)]
     decided = Plan(
-        ask=ask,
+        spec=spec,
         source=source,
         steps=steps,
         findings=tuple(findings),
@@ -118,19 +118,19 @@ def plan(
         served={unit.name: unit.serving for unit in not_asked if unit.serving} if past is None else past.plan.served,
         basis=_basis(runbook, recipe, snapshot),
     )
-    is_opened = source_reopened or already_failed_over or (past is not None and whole_at(asked, ask.target))
-    refused = exposure.too_high(ask) if exposure is not None and not is_opened else None
+    is_opened = source_reopened or already_failed_over or (past is not None and whole_at(asked, spec.target))
+    refused = exposure.too_high(spec) if exposure is not None and not is_opened else None
     return decided if refused is None else Refusal((refused, *findings), ExitCode.LOSS_REFUSED, decided)
 
 
-def _errors(recipe: Recipe[O], snapshot: O, ask: Ask) -> list[Finding]:
-    against = recipe.why_not(snapshot, Move(ask, other(snapshot, ask.target), recipe.baseline(snapshot)))
+def _errors(recipe: Recipe[O], snapshot: O, spec: Spec) -> list[Finding]:
+    against = recipe.why_not(snapshot, Move(spec, other(snapshot, spec.target), recipe.baseline(snapshot)))
     return [finding for finding in against if finding.severity is Severity.ERROR]
 
 
 def against_fences(recipe: Recipe[O], snapshot: O) -> list[list[Finding]]:
     """What refuses a fence of each site."""
-    return [_errors(recipe, snapshot, Ask(operations.FENCE, site)) for site in snapshot.roles]
+    return [_errors(recipe, snapshot, Spec(operations.FENCE, site)) for site in snapshot.roles]
 
 
 def _basis(runbook: Runbook, recipe: Recipe[O], snapshot: O) -> Mapping[str, Json]:
@@ -141,13 +141,13 @@ def _basis(runbook: Runbook, recipe: Recipe[O], snapshot: O) -> Mapping[str, Jso
 
 
 def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere | None:
-    target, operation = move.target, move.ask.operation
+    target, operation = move.target, move.spec.operation
     if operation == operations.REINSTATE or (
         operation in operations.ALONE and operation not in (operations.ACTIVATE, operations.DRAIN)
     ):
         text = recipe.holds_already(snapshot, move)
         return AlreadyThere(f"{text}; nothing was changed", ()) if text is not None else None
-    if operation == operations.DRAIN or not _moved(part_of(snapshot, move.ask), move):
+    if operation == operations.DRAIN or not _moved(part_of(snapshot, move.spec), move):
         return None
     if operation == operations.FAILOVER and recipe.holds_already(snapshot, move) is None:
         return None  # somebody else opened the target; the lost site's messages must still be kept out, at a price
@@ -156,9 +156,9 @@ def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere |
         for finding in recipe.why_not(snapshot, move)
         if finding.severity is not Severity.ERROR or Weight.WHERE_IT_SERVES in finding.weighs
     ]
-    are_all = all(move.ask.includes(unit.name) for unit in snapshot.units)
-    serves = f"{target} serves{'' if are_all else f' {some(move.ask.units or ())}'}"
-    beside = lives_beside(snapshot, move.ask) if operation == operations.FAILOVER else ()
+    are_all = all(move.spec.includes(unit.name) for unit in snapshot.units)
+    serves = f"{target} serves{'' if are_all else f' {some(move.spec.units or ())}'}"
+    beside = lives_beside(snapshot, move.spec) if operation == operations.FAILOVER else ()
     return AlreadyThere(f"{serves} already; nothing was changed", (*beside, *findings))
 
 
@@ -187,7 +187,7 @@ def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: RunState |
     resumed failback does not reinstate a site twice. A site that answers is fenced at its listeners; only
     a silent site is cut off by a hook."""
     lines = runbook.steps
-    hooks = cutting_off(lines) if move.ask.operation in (operations.FAILOVER, operations.FENCE) else []
+    hooks = cutting_off(lines) if move.spec.operation in (operations.FAILOVER, operations.FENCE) else []
     if snapshot.roles[move.source] in (Role.SERVING, Role.STANDBY):
         lines = tuple(line for line in lines if line not in hooks)
     elif hooks:
@@ -195,7 +195,7 @@ def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: RunState |
             replace(line, words={**line.words, CUT_OFF: True}) if line.verb == operations.FENCING else line
             for line in lines
         )
-    if move.ask.operation == operations.REINSTATE:
+    if move.spec.operation == operations.REINSTATE:
         ends = [number for number, line in enumerate(lines, start=1) if line.verb == operations.RECONCILE]
         lines = lines[: ends[0]] if ends else lines
     rejoined = past is not None and any(
@@ -204,7 +204,7 @@ def _lines(runbook: Runbook, snapshot: Observation, move: Move, past: RunState |
     # A site that a failback has opened in part is not a returned site that came back open.
     has_debt = any(move.target == debt.about for debt in snapshot.debts)
     interrupted = (
-        move.ask.operation == operations.FAILBACK and snapshot.roles[move.source] is not Role.SERVING and not has_debt
+        move.spec.operation == operations.FAILBACK and snapshot.roles[move.source] is not Role.SERVING and not has_debt
     )
     if rejoined or interrupted:
         return [line for line in lines if line.verb not in operations.REJOINING]
@@ -225,9 +225,9 @@ def _steps(
             continue
         draft = recipe.draft(line, snapshot, move)
         limits = draft.limits if draft.limits is not None else line.limits
-        if line.verb == operations.CATCHING_UP and move.ask.timeout_s is not None and "within" in limits:
+        if line.verb == operations.CATCHING_UP and move.spec.timeout_s is not None and "within" in limits:
             # `--timeout` limits the catch-up too, where that may take longer.
-            limits = {**limits, "within": min(limits["within"], move.ask.timeout_s)}
+            limits = {**limits, "within": min(limits["within"], move.spec.timeout_s)}
         steps.append(
             PlannedStep(
                 number=number,

@@ -16,7 +16,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 
 if TYPE_CHECKING:
     from dr_ctl.engine.debts import Debt
-    from dr_ctl.engine.plan import Ask, Call, PlannedStep
+    from dr_ctl.engine.plan import Call, PlannedStep, Spec
     from dr_ctl.engine.runbook import RunbookStep
 
 
@@ -131,7 +131,7 @@ class Move:
     sent a call that opens the target. Which units are to move at all stands in `ask`.
     """
 
-    ask: Ask
+    spec: Spec
     source: str
     baseline: Mapping[str, Json]
     moved: tuple[str, ...] = ()
@@ -139,11 +139,11 @@ class Move:
 
     @property
     def target(self) -> str:
-        return self.ask.target
+        return self.spec.target
 
     def moves(self, unit: str | None) -> bool:
         """Say whether a unit is moved: asked for, and not yet served by the target. False for None."""
-        return self.ask.includes(unit) and unit not in self.moved
+        return self.spec.includes(unit) and unit not in self.moved
 
 
 O_contra = TypeVar("O_contra", bound=Observation, contravariant=True)
@@ -312,5 +312,5 @@ class LossExposure(Protocol):
     def findings(self) -> Sequence[Finding]:
         """Findings on the knowledge that the bounds rest on."""
 
-    def too_high(self, ask: Ask) -> Finding | None:
+    def too_high(self, spec: Spec) -> Finding | None:
         """The finding that demands a higher `--accept-loss`, if the bounds are too high."""

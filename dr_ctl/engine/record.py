@@ -133,7 +133,7 @@ class Material:
         return self.plans[-1] if self.plans else {}
 
     @property
-    def ask(self) -> Mapping[str, Any]:
+    def spec(self) -> Mapping[str, Any]:
         return mapping(self.plan.get("ask"))
 
     @property
@@ -240,11 +240,11 @@ def record(files: RunFiles) -> Record:
         run=files.name,
         outcome=outcome,
         summary=summary,
-        operation=text(run.ask.get("operation")),
+        operation=text(run.spec.get("operation")),
         source=text(run.plan.get("source")),
-        target=text(run.ask.get("target")),
-        queues=text(run.ask.get("queues")) or None,
-        reason=text(run.ask.get("reason")),
+        target=text(run.spec.get("target")),
+        queues=text(run.spec.get("queues")) or None,
+        reason=text(run.spec.get("reason")),
         began=entries[0].at if entries else None,
         ended=entries[-1].at if entries and outcome != OPEN else None,
         authors=tuple(Author(text(author.get("user")), text(author.get("host"))) for author in run.authors),

@@ -17,7 +17,7 @@ from dr_ctl.core.notation import if_known
 from dr_ctl.engine import operations
 from dr_ctl.engine.debts import Debt, lost_alone
 from dr_ctl.engine.journal import RunState
-from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import NO_HINTS, Hints, Observation, UnitSnapshot
 
 # A command in a remedy that takes queues and names none yet.
@@ -27,14 +27,14 @@ _WHOLE: Final = re.compile(
 )
 
 
-def option(ask: Ask) -> str:
+def option(spec: Spec) -> str:
     """The words that name the same queues in another command; empty where none were named."""
-    return "" if ask.queues is None else f" --queues {quote(ask.queues)}"
+    return "" if spec.queues is None else f" --queues {quote(spec.queues)}"
 
 
-def with_queues(findings: Iterable[Finding], ask: Ask) -> tuple[Finding, ...]:
+def with_queues(findings: Iterable[Finding], spec: Spec) -> tuple[Finding, ...]:
     """Findings on a move of some queues, whose remedies are about these queues too."""
-    more = option(ask).replace("\\", r"\\")
+    more = option(spec).replace("\\", r"\\")
     return tuple(
         replace(finding, remedy=_WHOLE.sub(rf"`\1{more}`", finding.remedy)) if more else finding for finding in findings
     )
@@ -50,10 +50,10 @@ class Part:
     hints: Mapping[str, Hints]
 
 
-def part_of(snapshot: Observation, ask: Ask) -> Observation:
-    if ask.units is None:
+def part_of(snapshot: Observation, spec: Spec) -> Observation:
+    if spec.units is None:
         return snapshot
-    units = [unit for unit in snapshot.units if ask.includes(unit.name)]
+    units = [unit for unit in snapshot.units if spec.includes(unit.name)]
     open_at = {site for unit in units for site in unit.open_at}
     closed = {site for site, role in snapshot.roles.items() if role is Role.SERVING and site not in open_at}
     roles = {site: Role.STANDBY if site in closed else role for site, role in snapshot.roles.items()}
@@ -116,12 +116,12 @@ CLOSED = (Role.STANDBY, Role.DOWN)
 _ANSWERING = (Role.SERVING, Role.STANDBY)
 
 
-def not_there(snapshot: Observation, ask: Ask) -> Finding | None:
+def not_there(snapshot: Observation, spec: Spec) -> Finding | None:
     """The finding for units that were asked for and exist at no site."""
-    missing = sorted({*(ask.units or ())} - {unit.name for unit in snapshot.units})
-    if not missing and ask.units != ():
+    missing = sorted({*(spec.units or ())} - {unit.name for unit in snapshot.units})
+    if not missing and spec.units != ():
         return None
-    named = ", ".join(missing) or ask.queues or "none was named"
+    named = ", ".join(missing) or spec.queues or "none was named"
     return found("DR-UNIT-001", names=named)
 
 
@@ -136,13 +136,13 @@ def whole_at(snapshot: Observation, site: str) -> bool:
 
 def open_again(snapshot: Observation, past: RunState) -> bool:
     """Say whether the site that a run has left lets clients in beside the one that it opened."""
-    roles = {snapshot.roles.get(past.plan.source), snapshot.roles.get(past.plan.ask.target)}
-    return past.activation and past.plan.ask.operation in operations.MOVING and roles == {Role.SERVING}
+    roles = {snapshot.roles.get(past.plan.source), snapshot.roles.get(past.plan.spec.target)}
+    return past.activation and past.plan.spec.operation in operations.MOVING and roles == {Role.SERVING}
 
 
 def source_of(
     snapshot: Observation,
-    ask: Ask,
+    spec: Spec,
     past: RunState | None,
     *,
     cut_off: bool = False,
@@ -155,20 +155,20 @@ def source_of(
     that the run has left is open again. `parts`: units move by themselves.
     """
     if past is not None:
-        asked = past.plan.ask
+        asked = past.plan.spec
         has_moved = past.activation and asked.operation in operations.MOVING and whole_at(snapshot, asked.target)
         # The steps that are left open no site, so that the one which the run left may be down.
         if again or (has_moved and snapshot.roles[past.plan.source] is Role.DOWN):
-            return unexpected(snapshot, ask) or past.plan.source
-    if ask.operation in operations.ALONE:
-        return _alone(snapshot, ask, cut_off=cut_off, under_way=past is not None)
-    if ask.operation == operations.FAILOVER:
-        return _lost(snapshot, ask, cut_off=cut_off)
-    if ask.operation in operations.REINSTATING:
-        return _serving_beside(snapshot, ask, past, parts=parts)
+            return unexpected(snapshot, spec) or past.plan.source
+    if spec.operation in operations.ALONE:
+        return _alone(snapshot, spec, cut_off=cut_off, under_way=past is not None)
+    if spec.operation == operations.FAILOVER:
+        return _lost(snapshot, spec, cut_off=cut_off)
+    if spec.operation in operations.REINSTATING:
+        return _serving_beside(snapshot, spec, past, parts=parts)
     if past is None:
-        return _source(snapshot, ask, parts=parts)
-    return unexpected(snapshot, ask) or _resumed_source(snapshot, past, parts=parts)
+        return _source(snapshot, spec, parts=parts)
+    return unexpected(snapshot, spec) or _resumed_source(snapshot, past, parts=parts)
 
 
 def silent(
@@ -202,71 +202,73 @@ def no_fence(snapshot: Observation) -> Finding:
     return found("DR-ROLE-001.fence_refused", roles=roles_text(snapshot))
 
 
-def unexpected(snapshot: Observation, ask: Ask) -> Finding | None:
+def unexpected(snapshot: Observation, spec: Spec) -> Finding | None:
     """Say that the site that was expected to serve does not, or not alone."""
     serving = sites_serving(snapshot)
-    if ask.expect_serving is None or serving == [ask.expect_serving]:
+    if spec.expect_serving is None or serving == [spec.expect_serving]:
         return None
-    return _surprise(snapshot, ask, "run again with the site that serves")
+    return _surprise(snapshot, spec, "run again with the site that serves")
 
 
-def _surprise(snapshot: Observation, ask: Ask, then: str) -> Finding:
-    return found("DR-ROLE-002", site=if_known(ask.expect_serving), roles=roles_text(snapshot), then=then)
+def _surprise(snapshot: Observation, spec: Spec, then: str) -> Finding:
+    return found("DR-ROLE-002", site=if_known(spec.expect_serving), roles=roles_text(snapshot), then=then)
 
 
-def _alone(snapshot: Observation, ask: Ask, *, cut_off: bool, under_way: bool) -> str | Finding:
+def _alone(snapshot: Observation, spec: Spec, *, cut_off: bool, under_way: bool) -> str | Finding:
     """The roles that a single step asks for."""
-    source, summary = other(snapshot, ask.target), roles_text(snapshot)
+    source, summary = other(snapshot, spec.target), roles_text(snapshot)
     answers = snapshot.roles[source] in _ANSWERING
-    if (surprise := unexpected(snapshot, ask)) is not None:
+    if (surprise := unexpected(snapshot, spec)) is not None:
         return surprise
-    if ask.operation in (operations.QUIESCE, operations.RESTART) and not answers:
-        key = "DR-ROLE-009.quiesce" if ask.operation == operations.QUIESCE else "DR-ROLE-009.restart"
+    if spec.operation in (operations.QUIESCE, operations.RESTART) and not answers:
+        key = "DR-ROLE-009.quiesce" if spec.operation == operations.QUIESCE else "DR-ROLE-009.restart"
         return found(key, source=source, roles=summary)
-    if ask.operation == operations.FENCE and not answers and not cut_off:
+    if spec.operation == operations.FENCE and not answers and not cut_off:
         return found("DR-FENCE-003", site=source, summary=summary)
-    if ask.operation == operations.TRIM and not (answers and snapshot.roles[ask.target] is Role.SERVING):
-        return found("DR-ROLE-009.trim", source=source, target=ask.target, roles=summary)
-    if ask.operation in (operations.KEEP_ASIDE, operations.PUT_BACK, operations.REHEARSE, operations.REHEARSE_CLEAN):
-        return _in_place(snapshot, ask) or source
-    if ask.operation in (operations.QUIESCE, operations.FENCE, operations.RESTART, operations.TRIM):
+    if spec.operation == operations.TRIM and not (answers and snapshot.roles[spec.target] is Role.SERVING):
+        return found("DR-ROLE-009.trim", source=source, target=spec.target, roles=summary)
+    if spec.operation in (operations.KEEP_ASIDE, operations.PUT_BACK, operations.REHEARSE, operations.REHEARSE_CLEAN):
+        return _in_place(snapshot, spec) or source
+    if spec.operation in (operations.QUIESCE, operations.FENCE, operations.RESTART, operations.TRIM):
         return source
-    return _of_both(snapshot, ask, "`dr-ctl status` says what ends the open run; then: " if under_way else "") or source
+    return (
+        _of_both(snapshot, spec, "`dr-ctl status` says what ends the open run; then: " if under_way else "") or source
+    )
 
 
-def _in_place(snapshot: Observation, ask: Ask) -> Finding | None:
+def _in_place(snapshot: Observation, spec: Spec) -> Finding | None:
     """Refuse to rehearse where one site does not serve, or the other does not wait; to decide of copies at a site that
     does not wait; and to put back, or to clean, where nobody answers."""
-    source, summary = other(snapshot, ask.target), roles_text(snapshot)
-    roles = snapshot.roles[source], snapshot.roles[ask.target]
-    if ask.operation == operations.REHEARSE and roles != (Role.SERVING, Role.STANDBY):
+    source, summary = other(snapshot, spec.target), roles_text(snapshot)
+    roles = snapshot.roles[source], snapshot.roles[spec.target]
+    if spec.operation == operations.REHEARSE and roles != (Role.SERVING, Role.STANDBY):
         return found("DR-ROLE-009.rehearse", roles=summary)
-    if ask.operation == operations.KEEP_ASIDE and roles != (Role.STANDBY, Role.SERVING):
+    if spec.operation == operations.KEEP_ASIDE and roles != (Role.STANDBY, Role.SERVING):
         return found("DR-ROLE-009.keep_aside", roles=summary)
-    if ask.operation == operations.PUT_BACK and roles[0] not in _ANSWERING:
+    if spec.operation == operations.PUT_BACK and roles[0] not in _ANSWERING:
         return found("DR-ROLE-009.put_back", source=source, roles=summary)
     return None if {*roles} & {*_ANSWERING} else found("DR-ROLE-009.clean", roles=summary)
 
 
-def _of_both(snapshot: Observation, ask: Ask, first: str) -> Finding | None:
+def _of_both(snapshot: Observation, spec: Spec, first: str) -> Finding | None:
     """Refuse to let clients in, or to prepare that, while the other site is open or silent. `first`: what is to be done
     before anything moves."""
-    source, target, summary = other(snapshot, ask.target), ask.target, roles_text(snapshot)
+    source, target, summary = other(snapshot, spec.target), spec.target, roles_text(snapshot)
     source_role, target_role = snapshot.roles[source], snapshot.roles[target]
-    opened, shut = (source, target) if ask.operation == operations.UNFENCE else (target, source)
-    if ask.operation == operations.DRAIN and source_role is Role.SERVING:
+    opened, shut = (source, target) if spec.operation == operations.UNFENCE else (target, source)
+    if spec.operation == operations.DRAIN and source_role is Role.SERVING:
         return found("DR-ROLE-010", source=source, first=first, target=target, roles=summary)
-    if ask.operation == operations.UNFENCE and target_role is Role.SERVING and source_role is Role.STANDBY:
+    if spec.operation == operations.UNFENCE and target_role is Role.SERVING and source_role is Role.STANDBY:
         return None  # no listener is opened, but pauses that runs left there may be lifted
     if snapshot.roles[shut] is Role.SERVING:
         return found(
             "DR-ROLE-011", opened=opened, other=shut, roles=summary, way=f"{first}{moves_it(snapshot, opened)}"
         )
-    if ask.operation == operations.UNFENCE and any({opened, shut} <= {*unit.closed_at} for unit in snapshot.units):
+    if spec.operation == operations.UNFENCE and any({opened, shut} <= {*unit.closed_at} for unit in snapshot.units):
         return None  # units that answer at both sites are enough; the result names the others
     if source_role not in _ANSWERING or target_role not in _ANSWERING:
         return found("DR-ROLE-006.both", opened=opened, roles=summary)
-    if ask.operation == operations.DRAIN and target_role is Role.SERVING:
+    if spec.operation == operations.DRAIN and target_role is Role.SERVING:
         return found("DR-ROLE-012", target=target, roles=summary)
     return None
 
@@ -279,59 +281,59 @@ def moves_it(snapshot: Observation, site: str) -> str:
     return f"`dr-ctl swapover --to {site}` moves the service."
 
 
-def _source(snapshot: Observation, ask: Ask, *, parts: bool) -> str | Finding:
+def _source(snapshot: Observation, spec: Spec, *, parts: bool) -> str | Finding:
     """Say which site the service leaves, or why that cannot be told."""
-    source = other(snapshot, ask.target)
+    source = other(snapshot, spec.target)
     roles = snapshot.roles
     serving = [name for name, role in roles.items() if role is Role.SERVING]
     summary = roles_text(snapshot)
     if is_split(snapshot):
-        split = found("DR-ROLE-014.before_move", units=served_where(snapshot), source=source, target=ask.target)
-        return (unexpected(snapshot, ask) or source) if parts else split
+        split = found("DR-ROLE-014.before_move", units=served_where(snapshot), source=source, target=spec.target)
+        return (unexpected(snapshot, spec) or source) if parts else split
     if len(serving) > 1:
         return both_open(snapshot)
-    if (surprise := unexpected(snapshot, ask)) is not None:
+    if (surprise := unexpected(snapshot, spec)) is not None:
         return surprise
     if serving and {*roles.values()} == {Role.SERVING, Role.STANDBY}:
         return source
-    if serving == [ask.target]:
-        return found("DR-ROLE-003", target=ask.target, source=source, roles=summary)
+    if serving == [spec.target]:
+        return found("DR-ROLE-003", target=spec.target, source=source, roles=summary)
     if serving == [source]:
-        return found("DR-ROLE-004.planned", target=ask.target, roles=summary)
-    if roles[ask.target] is Role.STANDBY and roles[source] not in _ANSWERING:
-        return found("DR-ROLE-005.lost", roles=summary, source=source, target=ask.target)
+        return found("DR-ROLE-004.planned", target=spec.target, roles=summary)
+    if roles[spec.target] is Role.STANDBY and roles[source] not in _ANSWERING:
+        return found("DR-ROLE-005.lost", roles=summary, source=source, target=spec.target)
     return found("DR-ROLE-005", roles=summary)
 
 
-def alive(snapshot: Observation, ask: Ask, *, under_way: bool = False, cut_off: bool = False) -> Finding | None:
+def alive(snapshot: Observation, spec: Spec, *, under_way: bool = False, cut_off: bool = False) -> Finding | None:
     """Say that the site to leave lives: a failover beside it would open a second one. `under_way`: the failover is
     open, and nothing moves before it has ended. `cut_off`: a hook is to end what shows that a silent one lives."""
-    lost = other(snapshot, ask.target)
-    if snapshot.roles[ask.target] is Role.SERVING and snapshot.roles[lost] is not Role.SERVING:
+    lost = other(snapshot, spec.target)
+    if snapshot.roles[spec.target] is Role.SERVING and snapshot.roles[lost] is not Role.SERVING:
         return None
-    return _lives(snapshot, ask, under_way=under_way, cut_off=cut_off)
+    return _lives(snapshot, spec, under_way=under_way, cut_off=cut_off)
 
 
-def lives_beside(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
+def lives_beside(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
     """Warn that the site to leave lives, and may serve, beside a target that serves already."""
-    if snapshot.roles[ask.target] is not Role.SERVING:
+    if snapshot.roles[spec.target] is not Role.SERVING:
         return ()
-    lives = _lives(snapshot, ask, under_way=False, cut_off=False)
+    lives = _lives(snapshot, spec, under_way=False, cut_off=False)
     return () if lives is None else (replace(lives, severity=Severity.WARNING),)
 
 
-def _lives(snapshot: Observation, ask: Ask, *, under_way: bool, cut_off: bool) -> Finding | None:
-    lost = other(snapshot, ask.target)
+def _lives(snapshot: Observation, spec: Spec, *, under_way: bool, cut_off: bool) -> Finding | None:
+    lost = other(snapshot, spec.target)
     role = snapshot.roles[lost]
     first = "`dr-ctl status` says what ends the open failover; then: " if under_way else ""
     if role is Role.SERVING:
         if silent := [unit.name for unit in snapshot.units if lost not in (*unit.open_at, *unit.closed_at)]:
             return found("DR-ALIVE-001.partly_serves", site=lost, silent=", ".join(silent), first=first)
-        return found("DR-ALIVE-001.serves", site=lost, target=ask.target, first=first)
+        return found("DR-ALIVE-001.serves", site=lost, target=spec.target, first=first)
     if role is Role.SICK and snapshot.hints.get(lost, NO_HINTS).late:
-        return found("DR-ALIVE-001.late", state=role_text(snapshot, lost), target=ask.target, first=first)
+        return found("DR-ALIVE-001.late", state=role_text(snapshot, lost), target=spec.target, first=first)
     if role is Role.SICK:
-        return found("DR-ALIVE-001.sick", site=lost, target=ask.target, first=first)
+        return found("DR-ALIVE-001.sick", site=lost, target=spec.target, first=first)
     if role is Role.UNKNOWN and not cut_off and (hints := snapshot.hints.get(lost, NO_HINTS)).signs:
         return lives_by(lost, hints)
     return None
@@ -343,66 +345,66 @@ def lives_by(lost: str, hints: Hints) -> Finding:
     return found("DR-ALIVE-001.lives", remedy=hints.remedy or None, site=lost, signs=signs)
 
 
-def takeover_risks(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
+def takeover_risks(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
     """Say that another node of a site which is taken for lost may serve, or take over, after all."""
-    lost = other(snapshot, ask.target)
-    hints, word = snapshot.hints.get(lost, NO_HINTS), ask.presume_down == lost and ask.reason is not None
-    if whole_at(snapshot, ask.target):
+    lost = other(snapshot, spec.target)
+    hints, word = snapshot.hints.get(lost, NO_HINTS), spec.presume_down == lost and spec.reason is not None
+    if whole_at(snapshot, spec.target):
         return ()
     said = (("DR-NODE-004", hints.takeovers), ("DR-NODE-001.lost", hints.nodes))
     return [found(id_, accepted=word, nodes="; ".join(nodes), site=lost) for id_, nodes in said if nodes]
 
 
-def why_not_lost(snapshot: Observation, ask: Ask, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
+def why_not_lost(snapshot: Observation, spec: Spec, *, under_way: bool, cut_off: bool) -> tuple[Finding, ...]:
     """Say why the site to leave is not taken for lost: it lives, or another node of it may. See `alive`."""
-    if (lives := alive(snapshot, ask, under_way=under_way, cut_off=cut_off)) is not None:
-        return (lives, *presumed(snapshot, ask))
-    return tuple(finding for finding in takeover_risks(snapshot, ask) if finding.severity is Severity.ERROR)
+    if (lives := alive(snapshot, spec, under_way=under_way, cut_off=cut_off)) is not None:
+        return (lives, *presumed(snapshot, spec))
+    return tuple(finding for finding in takeover_risks(snapshot, spec) if finding.severity is Severity.ERROR)
 
 
-def presumed(snapshot: Observation, ask: Ask) -> Sequence[Finding]:
+def presumed(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
     """Say that a word on a site which gives signs of life is not believed."""
-    lost = other(snapshot, ask.target)
-    if ask.presume_down != lost:
+    lost = other(snapshot, spec.target)
+    if spec.presume_down != lost:
         return ()
     return (found("DR-ALIVE-003", site=lost),)
 
 
-def _serving_beside(snapshot: Observation, ask: Ask, past: RunState | None, *, parts: bool) -> str | Finding:
+def _serving_beside(snapshot: Observation, spec: Spec, past: RunState | None, *, parts: bool) -> str | Finding:
     """Say which site serves while the target is reinstated. A site that came back open is taken for the returning
     site only where a run wrote down its loss. Where both are closed, the resumed run had moved half way."""
-    beside, roles = other(snapshot, ask.target), snapshot.roles
+    beside, roles = other(snapshot, spec.target), snapshot.roles
     summary = roles_text(snapshot)
-    if past is None and ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
-        return _surprise(snapshot, ask, "run again with the site that serves")
-    was_lost = any(debt.about == ask.target for debt in snapshot.debts)
-    open_ = roles[ask.target] is Role.SERVING
-    if roles[beside] is Role.SERVING and (roles[ask.target] is Role.STANDBY or (open_ and was_lost)):
+    if past is None and spec.expect_serving is not None and roles[spec.expect_serving] is not Role.SERVING:
+        return _surprise(snapshot, spec, "run again with the site that serves")
+    was_lost = any(debt.about == spec.target for debt in snapshot.debts)
+    open_ = roles[spec.target] is Role.SERVING
+    if roles[beside] is Role.SERVING and (roles[spec.target] is Role.STANDBY or (open_ and was_lost)):
         return beside
-    interrupted = past is not None and roles[ask.target] is Role.STANDBY
-    if ask.operation == operations.FAILBACK and (open_ or interrupted) and roles[beside] is Role.STANDBY:
+    interrupted = past is not None and roles[spec.target] is Role.STANDBY
+    if spec.operation == operations.FAILBACK and (open_ or interrupted) and roles[beside] is Role.STANDBY:
         return beside
     if roles[beside] is Role.SERVING and open_ and parts and is_split(snapshot):
         # Units were moved one by one: how those that the other site serves are brought there.
-        away = [unit.name for unit in snapshot.units if unit.serving not in (ask.target, None)]
+        away = [unit.name for unit in snapshot.units if unit.serving not in (spec.target, None)]
         one = f" --queues {quote(away[0])}" if len(away) == 1 else ""
-        return found("DR-ROLE-014.as_moved", away=some(away), to=ask.target, one=one, units=served_where(snapshot))
+        return found("DR-ROLE-014.as_moved", away=some(away), to=spec.target, one=one, units=served_where(snapshot))
     if roles[beside] is Role.SERVING and open_:
         return both_open(snapshot)
-    return found("DR-ROLE-008", target=ask.target, roles=summary, beside=beside)
+    return found("DR-ROLE-008", target=spec.target, roles=summary, beside=beside)
 
 
-def _lost(snapshot: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
+def _lost(snapshot: Observation, spec: Spec, *, cut_off: bool) -> str | Finding:
     """Say which site was lost, or what is missing to take it for lost. The target must be there for itself."""
-    lost, roles = other(snapshot, ask.target), snapshot.roles
+    lost, roles = other(snapshot, spec.target), snapshot.roles
     summary = roles_text(snapshot)
-    if ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
-        return _surprise(snapshot, ask, "a failover is for a site that does not serve any more")
-    if roles[ask.target] not in (Role.SERVING, Role.STANDBY):
-        return found("DR-ROLE-004.failover", target=ask.target, roles=summary)
-    if roles[lost] in CLOSED or whole_at(snapshot, ask.target):
+    if spec.expect_serving is not None and roles[spec.expect_serving] is not Role.SERVING:
+        return _surprise(snapshot, spec, "a failover is for a site that does not serve any more")
+    if roles[spec.target] not in (Role.SERVING, Role.STANDBY):
+        return found("DR-ROLE-004.failover", target=spec.target, roles=summary)
+    if roles[lost] in CLOSED or whole_at(snapshot, spec.target):
         return lost
-    if (ask.presume_down == lost and ask.reason) or (cut_off and roles[lost] is Role.UNKNOWN):
+    if (spec.presume_down == lost and spec.reason) or (cut_off and roles[lost] is Role.UNKNOWN):
         return lost
     shown = some(snapshot.hints.get(lost, NO_HINTS).taken) or "nothing shows that it is down"
     return found("DR-ALIVE-002", site=lost, shown=shown, summary=summary)
@@ -420,10 +422,10 @@ def renamed_sites(snapshot: Observation) -> Finding | None:
 
 def other_sites(snapshot: Observation, past: RunState) -> Finding | None:
     """The finding for a run of other sites than the observed ones."""
-    if set(snapshot.roles) == {past.plan.source, past.plan.ask.target}:
+    if set(snapshot.roles) == {past.plan.source, past.plan.spec.target}:
         return None
     summary = roles_text(snapshot)
-    return found("DR-ROLE-007", source=past.plan.source, target=past.plan.ask.target, roles=summary)
+    return found("DR-ROLE-007", source=past.plan.source, target=past.plan.spec.target, roles=summary)
 
 
 def other_brokers(basis: Mapping[str, Any], past: RunState) -> Finding | None:

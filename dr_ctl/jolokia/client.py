@@ -89,7 +89,7 @@ class Listing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Query:
     """An operation that only looks."""
 
     bean: str
@@ -172,7 +172,7 @@ class Account:
         return f"Account({self.url!r}, {self.username!r})"
 
 
-class Way(Protocol):
+class Transport(Protocol):
     """How requests travel to a broker. `activation` tells one turn of a node that answers from another, empty where the
     broker has a single process."""
 
@@ -229,7 +229,7 @@ class Wire:
 class Reader:
     """Looks, and can do nothing else."""
 
-    def __init__(self, wire: Way) -> None:
+    def __init__(self, wire: Transport) -> None:
         self._wire = wire
 
     @property
@@ -240,14 +240,14 @@ class Reader:
     def activation(self) -> str:
         return self._wire.activation
 
-    def read(self, requests_: Sequence[Read | Search | Ask | MayCall], *, timeout_s: float = READ_S) -> list[Answer]:
+    def read(self, requests_: Sequence[Read | Search | Query | MayCall], *, timeout_s: float = READ_S) -> list[Answer]:
         return self._wire.post([request.body() for request in requests_], timeout_s)
 
 
 class Changer:
     """Changes; held by the driver of a real run only."""
 
-    def __init__(self, wire: Way) -> None:
+    def __init__(self, wire: Transport) -> None:
         self._wire = wire
 
     def change(self, changes: Sequence[Change], *, timeout_s: float = CHANGE_S) -> list[Answer]:
@@ -316,7 +316,7 @@ def _answer(url: str, row: dict[str, Any]) -> Answer:
             return Answer(OperationFailed(text))
 
 
-R_co = TypeVar("R_co", bound=Read | Search | Ask | MayCall, covariant=True)
+R_co = TypeVar("R_co", bound=Read | Search | Query | MayCall, covariant=True)
 
 
 class Asked(Generic[R_co]):
@@ -343,14 +343,14 @@ class Asked(Generic[R_co]):
         return Fields(self.request.bean, self.value())
 
 
-R = TypeVar("R", bound=Read | Search | Ask | MayCall)
+R = TypeVar("R", bound=Read | Search | Query | MayCall)
 
 
 class Post:
     """Collects questions and sends them together, in the order in which they were asked."""
 
     def __init__(self) -> None:
-        self._asked: list[Asked[Read | Search | Ask | MayCall]] = []
+        self._asked: list[Asked[Read | Search | Query | MayCall]] = []
 
     def ask(self, request: R) -> Asked[R]:
         asked = Asked(request)

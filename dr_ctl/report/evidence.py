@@ -77,7 +77,7 @@ def of_what(material: Material) -> tuple[Fact, ...]:
         signed = "; ".join(f"{text(signer.get('name'))} ({text(signer.get('key'))})" for signer in signers)
         facts.append(Fact("Approved by", signed or NOT_KNOWN))
         facts.append(Fact("Approved plan", f"SHA-256 `{text(approved.get('plan_sha256')) or NOT_KNOWN}`"))
-    reason = text(material.ask.get("reason"))
+    reason = text(material.spec.get("reason"))
     return (*facts, Fact("Reason, or number of the change", reason or "none was given"))
 
 
@@ -98,10 +98,10 @@ def measured(material: Material, out: Outage) -> tuple[Measured, ...]:
     rows = []
     if out.at_most_s is not None or out.at_least_s is not None or out.figure == NOT_KNOWN:
         rows.append(_recovery(number(limits.get("recovery_s")), out, put_back=material.data.get("undone") is True))
-    ask, bounds = mapping(material.last_plan.get("ask")), mapping(material.data.get("bounds"))
+    spec, bounds = mapping(material.last_plan.get("ask")), mapping(material.data.get("bounds"))
     for key, name, accepted in (("lost", LOST, "accept_loss"), ("duplicates", "Duplicates", "accept_duplicates")):
         if key in bounds:
-            rows.append(_bounded(name, number(limits.get(key)), ask.get(accepted), mapping(bounds[key])))
+            rows.append(_bounded(name, number(limits.get(key)), spec.get(accepted), mapping(bounds[key])))
     return tuple(rows)
 
 

@@ -94,10 +94,10 @@ def index_page(
 def _row(files: RunFiles, material: Material, beside: Path) -> Row:
     page = run_page(material)
     said = page.verdict.summary or page.verdict.words
-    ask, by = material.ask, material.authors
+    spec, by = material.spec, material.authors
     checked = check(files)
-    kind, has_moved = _KINDS.get(text(ask.get("operation")), _OTHER), (Tone.GOOD, Tone.COST)
-    drained = "drained but for accepted differences" if mapping(ask.get("accept_difference")) else "drained first"
+    kind, has_moved = _KINDS.get(text(spec.get("operation")), _OTHER), (Tone.GOOD, Tone.COST)
+    drained = "drained but for accepted differences" if mapping(spec.get("accept_difference")) else "drained first"
     return Row(
         at=datetime.fromisoformat(material.entries[0].time).astimezone(UTC),
         kind=kind,
@@ -106,7 +106,7 @@ def _row(files: RunFiles, material: Material, beside: Path) -> Row:
         tone=page.verdict.tone,
         by=tuple(dict.fromkeys((text(author.get("user")), text(author.get("host"))) for author in by)),
         approved=", ".join(approvers(by)),
-        reason=text(ask.get("reason")),
+        reason=text(spec.get("reason")),
         out=_measured(page, RECOVERY, page.outage.figure),
         lost=_measured(page, LOST, drained if kind == _PLANNED and page.verdict.tone in has_moved else ""),
         link=_link(files, beside),

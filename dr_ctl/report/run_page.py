@@ -121,10 +121,10 @@ def run_page(material: Material) -> RunPage:
     out = outage(story, material)
     judged = measured(material, out)
     forecast = of_run(story)
-    ask, bounds = material.ask, mapping(material.data.get("bounds"))
-    operation = text(ask.get("operation"))
+    spec, bounds = material.spec, mapping(material.data.get("bounds"))
+    operation = text(spec.get("operation"))
     worked_s = sum((part.ended - part.began).total_seconds() for part in story.parts)
-    title = f"{operation.capitalize()} from {text(material.plan.get('source'))} to {text(ask.get('target'))}"
+    title = f"{operation.capitalize()} from {text(material.plan.get('source'))} to {text(spec.get('target'))}"
     return RunPage(
         title=title if operation else material.name,
         name=material.name,
@@ -174,9 +174,9 @@ def verdict(material: Material, story: Story, judged: Sequence[Measured] = ()) -
         return Verdict(Tone.OPEN, words, "open", "none yet", advice=advice, notes=notes)
     result, data = material.result, material.data
     code = number(result.get("exit_code"))
-    ask = material.ask
-    named = f" {text(ask.get('queues'))}" if ask.get("queues") else ""
-    what = did(text(ask.get("operation")), text(material.plan.get("source")), text(ask.get("target")), named)
+    spec = material.spec
+    named = f" {text(spec.get('queues'))}" if spec.get("queues") else ""
+    what = did(text(spec.get("operation")), text(material.plan.get("source")), text(spec.get("target")), named)
     tone, words = _ended(code, text(result.get("command")), data.get("undone"), what)
     costs = [*_exposure(result, mapping(data.get("bounds"))), *_missed(judged)]
     if tone is Tone.GOOD and costs:
@@ -318,25 +318,25 @@ def _band(part: Part, axis: TimeAxis, out: Outage) -> Span | None:
 
 
 def _asked(plan: Mapping[str, Any], story: Story) -> tuple[Fact, ...]:
-    ask = mapping(plan.get("ask"))
-    timeout, differences = number(ask.get("timeout_s")), mapping(ask.get("accept_difference"))
+    spec = mapping(plan.get("ask"))
+    timeout, differences = number(spec.get("timeout_s")), mapping(spec.get("accept_difference"))
     facts = [
-        Fact("Operation", text(ask.get("operation")) or NOT_KNOWN),
+        Fact("Operation", text(spec.get("operation")) or NOT_KNOWN),
         Fact("Source", text(plan.get("source")) or NOT_KNOWN),
-        Fact("Target", text(ask.get("target")) or NOT_KNOWN),
+        Fact("Target", text(spec.get("target")) or NOT_KNOWN),
     ]
-    if ask.get("operation") == "failover":
-        accepted, duplicates = ask.get("accept_loss"), ask.get("accept_duplicates")
+    if spec.get("operation") == "failover":
+        accepted, duplicates = spec.get("accept_loss"), spec.get("accept_duplicates")
         facts.append(Fact("Loss accepted", "as the objectives say" if accepted is None else str(accepted)))
         facts += [] if duplicates is None else [Fact("Duplicates accepted", str(duplicates))]
     else:
-        cut = "may be cut" if ask.get("cut_in_flight") is True else "must come to zero first"
+        cut = "may be cut" if spec.get("cut_in_flight") is True else "must come to zero first"
         drain = seconds(timeout) if timeout is not None else "as the settings say"
         facts += [Fact("Timeout of the drain", drain), Fact("Messages in delivery", cut)]
     optional = (
-        Fact("Taken for down", text(ask.get("presume_down"))),
+        Fact("Taken for down", text(spec.get("presume_down"))),
         Fact("Differences accepted", ", ".join(f"{queue}: {count(n)}" for queue, n in differences.items())),
-        Fact("Expected to serve before", text(ask.get("expect_serving"))),
+        Fact("Expected to serve before", text(spec.get("expect_serving"))),
     )
     facts += [fact for fact in optional if fact.text]
     if story.parts:

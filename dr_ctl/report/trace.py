@@ -87,14 +87,14 @@ def spans_of(run: Material) -> list[ReadableSpan]:
         "installation": text(about.get("name")),
         "topology": text(about.get("topology")),
         "source": text(run.plan.get("source")),
-        "target": text(run.ask.get("target")),
+        "target": text(run.spec.get("target")),
         "outcome": text(data.get("outcome")),
         "exit_code": code,
         "findings": [text(mapping(each).get("id")) for each in items(data.get("findings"))],
         "outage_s": run.data.get("outage_s"),
     }
     summary = None if good else text(data.get("summary"))
-    root = span(text(run.ask.get("operation")), "", timed[0], timed[-1], summary, facts)
+    root = span(text(run.spec.get("operation")), "", timed[0], timed[-1], summary, facts)
     spans, begun = [root], dict[str, Entry]()
     steps = [entry for entry in timed if entry.kind == "step" and entry.step is not None]
     for entry in (*steps, None):

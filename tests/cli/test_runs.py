@@ -28,7 +28,7 @@ import yaml
 
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.system import ThisMachine, running_on, system
-from dr_ctl.engine.plan import Ask, PlannedStep
+from dr_ctl.engine.plan import PlannedStep, Spec
 from dr_ctl.engine.record import record
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.rpo.history.files import write
@@ -283,7 +283,7 @@ def told(dr_ctl: Shell) -> list[dict[str, Any]]:
 
 def failed_over(path: Path) -> None:
     """London was lost; Paris lets clients in 5 s after the run began."""
-    run = Scribe(path).begin(replace(scribe.plan(ask=Ask("failover", "paris", reason="INC-7")), source="london"))
+    run = Scribe(path).begin(replace(scribe.plan(spec=Spec("failover", "paris", reason="INC-7")), source="london"))
     run.did("observe", 3.0).did("check", 1.5).start("activate")
     run.sent("activate", call("open acceptor clients at paris", "paris"), took=0.5).stop("activate")
     run.end(0, "ok", "paris serves", pairs=[{"name": "orders-1", "serving": "paris"}], command="failover")
@@ -305,7 +305,7 @@ def test_who_serves_after_a_fence_is_what_its_result_says(
 ) -> None:
     steps = (PlannedStep(1, "fence", "paris", "clients out"),)
     run = Scribe(dr_ctl.run())
-    run.begin(replace(scribe.plan(ask=Ask("fence", "london"), steps=steps), source="paris", serving=("london",)))
+    run.begin(replace(scribe.plan(spec=Spec("fence", "london"), steps=steps), source="paris", serving=("london",)))
     run.start("fence").sent("fence", call("close acceptor clients at paris", "paris"), took=0.5).stop("fence")
     pairs = [{"name": name, "serving": site} for name, site in served.items()]
     run.end(code, outcome, "paris is fenced", pairs=pairs, command="fence")

@@ -12,7 +12,7 @@ from dr_ctl.engine.context import StopRequest
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.executor import Answer, Callbacks, RunResult, execute, undo
 from dr_ctl.engine.journal import Entry, Journal, RunState, read_entries, replay
-from dr_ctl.engine.plan import Ask, Decision, Plan, PlannedStep
+from dr_ctl.engine.plan import Decision, Plan, PlannedStep, Spec
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.ports import Hooks, LossExposure, NotNeeded, Outcome
 from dr_ctl.engine.runbook import Runbook, load, shipped
@@ -20,9 +20,13 @@ from dr_ctl.telemetry.events import Event, EventSink, StepEnded, StepStarted, no
 from tests.engine.machine import Driver, Killed, Machine, Recipe, Snapshot
 
 BOOK = load("swapover", shipped())
-ASK = Ask("swapover", "paris")
+ASK = Spec("swapover", "paris")
 LOSS = "DR-LOSS-001"
-FAILOVER, REINSTATE, FAILBACK = Ask("failover", "paris"), Ask("reinstate", "london"), Ask("failback", "london")
+FAILOVER, REINSTATE, FAILBACK = (
+    Spec("failover", "paris"),
+    Spec("reinstate", "london"),
+    Spec("failback", "london"),
+)
 DEBTS = tuple(Debt(kind, "london", "paris", "2026-11-21T02:00:00Z") for kind in DebtKind)
 BY = {"user": "ada", "host": "desk-1", "version": "0.1.0"}
 
@@ -95,10 +99,10 @@ class Cost:
     def findings(self) -> Sequence[Finding]:
         return ()
 
-    def too_high(self, ask: Ask) -> Finding | None:
+    def too_high(self, spec: Spec) -> Finding | None:
         now = self.lost[min(self.asked, len(self.lost) - 1)]
         self.asked += 1
-        if ask.accept_loss == "unknown" or (now is not None and now <= (ask.accept_loss or 0)):
+        if spec.accept_loss == "unknown" or (now is not None and now <= (spec.accept_loss or 0)):
             return None
         return Finding(LOSS, Severity.ERROR, f"{now} may be lost", "Accept it.")
 
@@ -128,7 +132,7 @@ class Desk:
     folder: Path
     machine: Machine = field(default_factory=Machine)
     estimates: Estimates = field(default_factory=Estimates)
-    ask: Ask = ASK
+    spec: Spec = ASK
     exposure: LossExposure | None = None
     asker: Callable[[str], bool] = lambda sentence: True
     stepper: Callable[[PlannedStep, bool], Answer] = lambda step, may_undo: Answer.YES
@@ -154,10 +158,10 @@ class Desk:
 
     def decide(self) -> Decision:
         return plan(
-            self.book or book_of(self.ask.operation),
+            self.book or book_of(self.spec.operation),
             Recipe(),
             self.machine.read(),
-            self.ask,
+            self.spec,
             self.past(),
             self.exposure,
         )

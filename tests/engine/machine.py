@@ -234,7 +234,7 @@ class Recipe:
         return dict(self.baseline(snapshot))
 
     def holds_already(self, snapshot: Snapshot, move: Move) -> str | None:
-        if move.ask.operation == FAILOVER:
+        if move.spec.operation == FAILOVER:
             return "nothing is owed"
         return "taken in already" if not snapshot.debts and snapshot.roles[move.target] is Role.STANDBY else None
 
@@ -253,7 +253,7 @@ class Recipe:
         theirs = snapshot.flags.get(target, {"listeners": {}})["listeners"]
         queues = [queue for queue, paused in was["paused"].items() if not paused]
         resumes = _calls(Goal.RESUME, queues, source)
-        within = {"within": move.ask.timeout_s or DRAIN_S}
+        within = {"within": move.spec.timeout_s or DRAIN_S}
         if step.verb == "reinstate":
             shut = [link for link, started in was["links"].items() if not started]
             let_in, kept_out = _both_ways(Goal.LINK_UP, shut, source, Goal.LINK_DOWN)
@@ -358,7 +358,7 @@ class Driver:
         return Refused("the gate is not met") if source.open or source.outflow else Done("the gate is met")
 
     def _activate(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-        if move.ask.operation != FAILOVER and self._machine.ask(move.source).open:
+        if move.spec.operation != FAILOVER and self._machine.ask(move.source).open:
             return Refused(f"{move.source} is open: a second site is never opened")
         made = self._make(step.calls, context)
         if isinstance(made, Refused) and self._machine.ask(move.target).open:

@@ -9,7 +9,7 @@ import pytest
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine import ending
 from dr_ctl.engine.ending import End, Facts, shut_beside
-from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import UnitSnapshot
 
 SERVING, STANDBY, DOWN, UNKNOWN = Role.SERVING, Role.STANDBY, Role.DOWN, Role.UNKNOWN
@@ -41,8 +41,8 @@ def ended(operation: str, london: Role, paris: Role, code: ExitCode = OK, **more
     usual: dict[str, Any] = {"undone": None, "changed": True, "outage_s": None, "bounds": None, "cut_off": False}
     usual |= {"units": (UnitSnapshot("orders-1", served[0] if len(served) == 1 else None),), "by_hand": "turn the key"}
     usual["before"] = () if operation == "failover" else ("london",)
-    ask = Ask(operation, "paris", max_outage_s=more.pop("limit_s", None))
-    facts = Facts(ask, "london", {"london": london, "paris": paris}, **{**usual, **more})
+    spec = Spec(operation, "paris", max_outage_s=more.pop("limit_s", None))
+    facts = Facts(spec, "london", {"london": london, "paris": paris}, **{**usual, **more})
     return ending.of(facts, code, "it ended")
 
 

@@ -19,7 +19,7 @@ from dr_ctl.engine import journal as journal_module
 from dr_ctl.engine.context import JournalledStep, Outage, StopAtOnce, StopRequest, stoppable
 from dr_ctl.engine.executor import Answer
 from dr_ctl.engine.journal import Journal, read_entries
-from dr_ctl.engine.plan import Ask, Plan, PlannedStep, Refusal
+from dr_ctl.engine.plan import Plan, PlannedStep, Refusal, Spec
 from dr_ctl.engine.ports import Done, NotNeeded, Outcome, Refused, StepContext, Unknown
 from dr_ctl.engine.runbook import Runbook, RunbookStep
 from dr_ctl.engine.waiting import Waited, until
@@ -305,7 +305,7 @@ def test_a_signal_is_an_answer_to_the_question_of_a_runbook(tmp_path: Path) -> N
         stop.ask(signal.SIGTERM)
         raise AssertionError("the signal does not end the question")
 
-    at = Desk(tmp_path, ask=FAILBACK, machine=Machine(sites=back(), debts=DEBTS), asker=asker)
+    at = Desk(tmp_path, spec=FAILBACK, machine=Machine(sites=back(), debts=DEBTS), asker=asker)
     ended = at.go(stop=stop)
     assert (ended.code, ended.snapshot.roles["paris"]) == (TERMINATED, Role.SERVING)
     assert ended.snapshot.debts == (), "what stands before the question was wanted for itself"
@@ -408,7 +408,7 @@ class TestHooks:
         gone = lost()
         gone["london"] = replace(gone["london"], down=False, silent=True)
         outcome: Outcome = Refused("hook fence-host ended with 1") if fails else Done("cut off")
-        at = Desk(tmp_path, Machine(sites=gone), ask=FAILOVER, exposure=Cost())
+        at = Desk(tmp_path, Machine(sites=gone), spec=FAILOVER, exposure=Cost())
         refused = at.decide()
         at.hooks = Hooks(outcome, lambda: gone["london"].listeners.update(clients=False, legacy=False))
         at.book = with_line("fence", hook("fence-host"), book_of("failover"))
@@ -421,7 +421,7 @@ class TestHooks:
 
     def test_a_lost_site_that_is_proven_to_be_down_is_not_cut_off(self, tmp_path: Path) -> None:
         book = with_line("fence", hook("fence-host"), book_of("failover"))
-        decided = Desk(tmp_path, Machine(sites=lost()), ask=FAILOVER, exposure=Cost(), book=book).decide()
+        decided = Desk(tmp_path, Machine(sites=lost()), spec=FAILOVER, exposure=Cost(), book=book).decide()
         assert isinstance(decided, Plan)
         assert [step.verb for step in decided.steps if step.verb == "hook"] == ["hook"]
 
@@ -463,7 +463,7 @@ def test_a_hold_waits_and_can_be_stopped(tmp_path: Path) -> None:
 
 def test_a_move_is_undone_when_clients_would_be_out_for_too_long_from_the_fence_on(tmp_path: Path) -> None:
     book = with_line("fence", RunbookStep("hold", "both", 1, {"for": 0.02}))
-    at = Desk(tmp_path, ask=replace(ASK, max_outage_s=0.2), machine=Machine(cut=True), book=book)
+    at = Desk(tmp_path, spec=replace(ASK, max_outage_s=0.2), machine=Machine(cut=True), book=book)
     told: list[tuple[bool, float | None]] = []
     fenced: list[str] = []
 
@@ -621,11 +621,11 @@ def test_killed_while_undoing_it_ends_the_same_or_is_put_back(at: Desk, write: i
 
 
 def failover(folder: Path, cost: Cost | None = None) -> Desk:
-    return Desk(folder, Machine(sites=lost()), ask=FAILOVER, exposure=cost or Cost())
+    return Desk(folder, Machine(sites=lost()), spec=FAILOVER, exposure=cost or Cost())
 
 
-def failback(folder: Path, ask: Ask = FAILBACK) -> Desk:
-    return Desk(folder, Machine(sites=back(), debts=DEBTS), ask=ask)
+def failback(folder: Path, spec: Spec = FAILBACK) -> Desk:
+    return Desk(folder, Machine(sites=back(), debts=DEBTS), spec=spec)
 
 
 def test_the_price_is_asked_once_more_right_before_the_point_of_no_return(tmp_path: Path) -> None:

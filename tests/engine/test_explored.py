@@ -18,7 +18,7 @@ from dr_ctl.application.recovery_options import why_not_undone
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, FENCE, SWAPOVER, single_step
-from dr_ctl.engine.plan import Ask, Call, Plan
+from dr_ctl.engine.plan import Call, Plan, Spec
 from tests.engine.desk import Cost, Desk
 from tests.engine.machine import Fault, Killed, Machine, Site
 
@@ -119,16 +119,16 @@ class Explorer:
         machine.faults, machine.calls, machine._blind = faults, 0, False
         journal = self.folder / "journal.jsonl"
         journal.unlink(missing_ok=True)
-        ask, past, beside = asked(name), None, name.startswith(FENCE)
+        spec, past, beside = asked(name), None, name.startswith(FENCE)
         if world.journal is not None and not beside:
             journal.write_bytes(world.journal)
             past = Desk(self.folder, machine).past()
             assert past is not None
-            ask = past.plan.ask
-        machine.may_lose = ask.operation == FAILOVER
+            spec = past.plan.spec
+        machine.may_lose = spec.operation == FAILOVER
         machine.served = tuple(past.plan.serving) if past is not None else tuple(before)
-        book = single_step(FENCE) if ask.operation == FENCE else None
-        desk = Desk(self.folder, machine, ask=ask, book=book, exposure=Cost() if ask.operation == FAILOVER else None)
+        book = single_step(FENCE) if spec.operation == FENCE else None
+        desk = Desk(self.folder, machine, spec=spec, book=book, exposure=Cost() if spec.operation == FAILOVER else None)
         code = self._typed(desk, name)
         assert not machine.wrong, f"{'; '.join(world.path)}: {machine.wrong[0]}"
         verb = name.partition(" ")[0]
@@ -138,7 +138,7 @@ class Explorer:
         elif code is not None:
             world.journal = world.journal if beside else None
             world.by_hand = f"open {machine.served[0]}" if code == ExitCode.STRANDED and machine.served else None
-            judge(world, ask, name, code, machine.served)
+            judge(world, spec, name, code, machine.served)
         return machine.calls
 
     def _typed(self, desk: Desk, name: str) -> int | None:
@@ -159,30 +159,30 @@ class Explorer:
             return None
 
 
-def asked(name: str) -> Ask:
+def asked(name: str) -> Spec:
     operation, _, site = name.partition(" ")
     if operation in ("resume", "abort"):
-        return Ask(SWAPOVER, "paris")
+        return Spec(SWAPOVER, "paris")
     other = next(each for each in SITES if each != site)
-    return Ask(
+    return Spec(
         operation, other if operation == FENCE else site, accept_loss="unknown" if operation == FAILOVER else None
     )
 
 
-def judge(world: World, ask: Ask, name: str, code: int, served: tuple[str, ...]) -> None:
+def judge(world: World, spec: Spec, name: str, code: int, served: tuple[str, ...]) -> None:
     """A code that claims something is true of the machine. A site that cannot be seen claims nothing."""
     story = f"{'; '.join(world.path)} ended {code}"
-    source = next(each for each in SITES if each != ask.target)
+    source = next(each for each in SITES if each != spec.target)
     open_ = world.serving
     if code in UNDONE or (code == ExitCode.OK and name == "abort"):
         assert not served or [*served] == open_ or any(_dark(world, site) for site in SITES), story
-    elif code == ExitCode.OK and ask.operation in MOVED:
-        assert open_ == [ask.target] or (ask.operation == FAILOVER and _dark(world, source)), story
-        assert ask.target in open_, story
-    elif code == ExitCode.OK and ask.operation == FENCE:
+    elif code == ExitCode.OK and spec.operation in MOVED:
+        assert open_ == [spec.target] or (spec.operation == FAILOVER and _dark(world, source)), story
+        assert spec.target in open_, story
+    elif code == ExitCode.OK and spec.operation == FENCE:
         assert source not in open_, story
     elif code == ExitCode.INCOMPLETE:
-        assert ask.target in open_, story
+        assert spec.target in open_, story
 
 
 def _dark(world: World, site: str) -> bool:

@@ -42,7 +42,7 @@ from dr_ctl.engine.journal import (
     read_entries,
     replay,
 )
-from dr_ctl.engine.plan import Ask, Plan
+from dr_ctl.engine.plan import Plan, Spec
 from dr_ctl.engine.record import Verdict, check
 from dr_ctl.engine.runs import Locked, RunFiles, Runs, write, write_text
 from tests.engine.desk import BY, Clock, Desk, a_plan
@@ -461,8 +461,8 @@ def test_a_run_goes_to_its_end_on_a_disk_that_fills_up_meanwhile(small_disk: Pat
 
 
 def test_a_plan_comes_back_as_it_was_whatever_a_later_one_says(path: Path) -> None:
-    asked = Ask("swapover", "paris", 90.0, cut_in_flight=True, accept_difference={"q": 3}, expect_serving="london")
-    first = replace(WHOLE_PLAN, ask=asked)
+    asked = Spec("swapover", "paris", 90.0, cut_in_flight=True, accept_difference={"q": 3}, expect_serving="london")
+    first = replace(WHOLE_PLAN, spec=asked)
     past = replay(begins(path, first))
     assert (tuple(each.step for each in past.steps), past.last_number) == (first.steps, 11)
     later = replay(begins(path, replace(WHOLE_PLAN, source="rome", baseline={})))

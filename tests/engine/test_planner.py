@@ -15,7 +15,7 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.journal import RunState, StepPast, StepState
-from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
+from dr_ctl.engine.plan import AlreadyThere, Decision, Plan, Refusal, Spec
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.runbook import OPERATIONS, ORDER, VERBS, Runbook, RunbookStep, lint, load, shipped
 from tests.engine.desk import ASK, BOOK, DEBTS, FAILBACK, FAILOVER, LOSS, REINSTATE, Cost, book_of
@@ -50,7 +50,7 @@ RESUMED = table((BOTH, PLAN, *[SILENT] * 3), (PLAN, PLAN, *[SILENT] * 3), *[SILE
 LOST = table((ALIVE, *[THERE] * 4), (ALIVE, PLAN, PLAN, ALIVE, NOT_SHOWN), ALIVE, UNFIT, UNFIT, ALIVE, UNFIT)
 REINSTATED = table((BOTH, *[NOT_TAKEN_IN] * 4), (PLAN, *[NOT_TAKEN_IN] * 4), *[NOT_TAKEN_IN] * 5)
 FAILED_BACK = REINSTATED | {SERVING: (BOTH, THERE, *[NOT_TAKEN_IN] * 3)}
-RETURNED = [(ask, *row) for ask, of in ((REINSTATE, REINSTATED), (FAILBACK, FAILED_BACK)) for row in rows(of)]
+RETURNED = [(spec, *row) for spec, of in ((REINSTATE, REINSTATED), (FAILBACK, FAILED_BACK)) for row in rows(of)]
 FINISHING = ["observe", "check", "point-of-no-return", "activate", "probe"]
 
 
@@ -60,9 +60,13 @@ def snapshot(london: Role = SERVING, paris: Role = STANDBY, *debts: Debt) -> Sna
 
 
 def decide(
-    ask: Ask, look: Snapshot, past: RunState | None = None, exposure: Cost | None = None, recipe: Recipe | None = None
+    spec: Spec,
+    look: Snapshot,
+    past: RunState | None = None,
+    exposure: Cost | None = None,
+    recipe: Recipe | None = None,
 ) -> Decision:
-    return plan(book_of(ask.operation), recipe or Recipe(), look, ask, past, exposure)
+    return plan(book_of(spec.operation), recipe or Recipe(), look, spec, past, exposure)
 
 
 def told(decided: Decision) -> str:
@@ -86,11 +90,11 @@ def verbs(decided: Decision) -> list[str]:
     return [step.verb for step in planned(decided).steps]
 
 
-def past(ask: Ask = ASK, sites: dict[str, Site] | None = None, reached: str = "probe") -> RunState:
+def past(spec: Spec = ASK, sites: dict[str, Site] | None = None, reached: str = "probe") -> RunState:
     """A run that was interrupted when the step `reached` had succeeded, and let nobody in."""
-    machine = Machine(debts=DEBTS if ask.operation in ("reinstate", "failback") else ())
+    machine = Machine(debts=DEBTS if spec.operation in ("reinstate", "failback") else ())
     machine.sites = sites or machine.sites
-    before = planned(decide(ask, machine.read()))
+    before = planned(decide(spec, machine.read()))
     last = next(step.number for step in before.steps if step.verb == reached)
     steps = tuple(StepPast(each, StepState.DONE if each.number <= last else StepState.PENDING) for each in before.steps)
     return RunState(before, steps, activation=False)
@@ -101,7 +105,7 @@ class TestWhoIsLeft:
     @pytest.mark.parametrize(("here", "there", "decision"), rows(MOVED))
     def test_the_roles_decide(self, target: str, here: Role, there: Role, decision: str) -> None:
         roles = {target: here, OTHER[target]: there}
-        decided = decide(Ask("swapover", target), snapshot(**roles))
+        decided = decide(Spec("swapover", target), snapshot(**roles))
         assert told(decided) == decision
         if isinstance(decided, Plan):
             assert (decided.source, decided.target) == (OTHER[target], target)
@@ -184,7 +188,7 @@ class TestThePlan:
 
     def test_without_the_move_a_return_ends_where_both_are_shown_to_hold_the_same(self) -> None:
         rejoined, moved = (
-            verbs(decide(ask, Machine(sites=back(), debts=DEBTS).read())) for ask in (REINSTATE, FAILBACK)
+            verbs(decide(spec, Machine(sites=back(), debts=DEBTS).read())) for spec in (REINSTATE, FAILBACK)
         )
         assert rejoined == ["observe", "check", "residue", "reinstate", "reconcile"]
         assert moved[: len(rejoined) + 1] == [*rejoined, "ask"]
@@ -288,16 +292,16 @@ class TestGoingOn:
     )
     def test_a_failback_goes_on_from_wherever_it_stopped(self, here: Role, there: Role, decision: str) -> None:
         before = past(replace(FAILBACK, expect_serving="paris"), back(), "fence")
-        decided = decide(before.plan.ask, snapshot(here, there), before)
+        decided = decide(before.plan.spec, snapshot(here, there), before)
         assert told(decided) == decision
         if isinstance(decided, Plan):
             assert (decided.source, decided.baseline) == ("paris", before.plan.baseline)
 
-    @pytest.mark.parametrize("ask", [REINSTATE, FAILBACK])
+    @pytest.mark.parametrize("spec", [REINSTATE, FAILBACK])
     @pytest.mark.parametrize(("reached", "again"), [("reinstate", True), ("reconcile", False)])
-    def test_what_was_taken_in_is_not_taken_in_again(self, ask: Ask, reached: str, again: bool) -> None:
-        before = past(ask, back(), reached)
-        assert ("reinstate" in verbs(decide(ask, snapshot(STANDBY, SERVING), before))) is again
+    def test_what_was_taken_in_is_not_taken_in_again(self, spec: Spec, reached: str, again: bool) -> None:
+        before = past(spec, back(), reached)
+        assert ("reinstate" in verbs(decide(spec, snapshot(STANDBY, SERVING), before))) is again
 
 
 class TestWhoIsLost:
@@ -331,25 +335,25 @@ class TestWhoIsLost:
 
 class TestWhoReturns:
     @pytest.mark.parametrize("debts", [(), DEBTS[:1], DEBTS], ids=["nothing_owed", "a_fence_owed", "both_owed"])
-    @pytest.mark.parametrize(("ask", "here", "there", "decision"), RETURNED)
+    @pytest.mark.parametrize(("spec", "here", "there", "decision"), RETURNED)
     def test_the_roles_decide_and_what_is_owed(
-        self, ask: Ask, here: Role, there: Role, decision: str, debts: tuple[Debt, ...]
+        self, spec: Spec, here: Role, there: Role, decision: str, debts: tuple[Debt, ...]
     ) -> None:
-        decided = decide(ask, snapshot(here, there, *debts))
+        decided = decide(spec, snapshot(here, there, *debts))
         if (here, there) == (SERVING, SERVING) and debts:
             decision = PLAN
-        if ask is REINSTATE and decision == PLAN and not debts:
+        if spec is REINSTATE and decision == PLAN and not debts:
             decision = THERE
         assert told(decided) == decision
         if isinstance(decided, Plan):
             assert (decided.source, decided.target) == ("paris", "london")
 
-    @pytest.mark.parametrize("ask", [REINSTATE, FAILBACK])
-    def test_a_debt_of_the_other_sorts_nothing_out_and_another_site_than_expected_refuses(self, ask: Ask) -> None:
+    @pytest.mark.parametrize("spec", [REINSTATE, FAILBACK])
+    def test_a_debt_of_the_other_sorts_nothing_out_and_another_site_than_expected_refuses(self, spec: Spec) -> None:
         of_paris = replace(DEBTS[0], about="paris", kept_at="london")
-        assert told(decide(ask, snapshot(SERVING, SERVING, of_paris))) == BOTH
+        assert told(decide(spec, snapshot(SERVING, SERVING, of_paris))) == BOTH
         for expected, decision in (("london", UNEXPECTED), ("paris", PLAN)):
-            assert told(decide(replace(ask, expect_serving=expected), snapshot(STANDBY, SERVING, *DEBTS))) == decision
+            assert told(decide(replace(spec, expect_serving=expected), snapshot(STANDBY, SERVING, *DEBTS))) == decision
 
 
 GOOD = {operation: (shipped() / f"{operation}.yaml").read_text(encoding="utf-8") for operation in OPERATIONS}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Sick, Throttled, TimedOut, Unreachable
 from dr_ctl.jolokia import client
-from dr_ctl.jolokia.client import Account, Ask, Change, Changer, Listing, Post, Read, Reader, Search, Wire
+from dr_ctl.jolokia.client import Account, Change, Changer, Listing, Post, Query, Read, Reader, Search, Wire
 from dr_ctl.jolokia.http import (
     BadValue,
     ElementError,
@@ -272,7 +272,7 @@ def body(act: Callable[[Wire], object]) -> list[dict[str, object]]:
         (lambda asking: Reader(asking).read([Read("a:b=c", ("X", "Y"))]),
          {"type": "read", "mbean": "a:b=c", "attribute": ["X", "Y"]}),
         (lambda asking: Reader(asking).read([Search("a:b=*")]), {"type": "search", "mbean": "a:b=*"}),
-        (lambda asking: Reader(asking).read([Ask("a:b=c", Listing.BROWSE, (1, 10))]),
+        (lambda asking: Reader(asking).read([Query("a:b=c", Listing.BROWSE, (1, 10))]),
          {"type": "exec", "mbean": "a:b=c", "operation": "browse(int,int)", "arguments": [1, 10]}),
         (lambda asking: Changer(asking).change([Change("a:b=c", "stop(java.lang.String)", ("x",))]),
          {"type": "exec", "mbean": "a:b=c", "operation": "stop(java.lang.String)", "arguments": ["x"]}),
@@ -288,7 +288,7 @@ def test_a_request_is_written_as_jolokia_reads_it(act: Callable[[Wire], object],
     [
         *((partial(build, bean), "not the name of a bean")
           for bean in ("", "broker", "a:b", "broker=a", "*:*")
-          for build in (lambda bean: Read(bean, ("X",)), Search, lambda bean: Ask(bean, Listing.PREPARED),
+          for build in (lambda bean: Read(bean, ("X",)), Search, lambda bean: Query(bean, Listing.PREPARED),
                         lambda bean: Change(bean, "pause()"))),
         (lambda: Read(BEAN, ()), "name the attributes to read"),
         *((partial(Change, BEAN, operation), "lacks its signature")
@@ -322,7 +322,7 @@ def test_each_question_has_its_own_answer_and_all_travel_in_one_post() -> None:
         depth = post.ask(Read(BEAN, ("Depth",)))
         names = post.ask(Search(f"{BEAN},*"))
         queue = post.ask(Read(f"{BEAN},queue=q", ("Depth",)))
-        listed = post.ask(Ask(BEAN, Listing.BROWSE_ALL))
+        listed = post.ask(Query(BEAN, Listing.BROWSE_ALL))
         post.send(Reader(asking))
 
     assert [[question["type"] for question in body] for body in server.asked] == [["read", "search", "read", "exec"]]

@@ -11,7 +11,7 @@ from typing import Any
 from dr_ctl.core.document import document
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.journal import Journal, StepEvent
-from dr_ctl.engine.plan import Ask, Call, Goal, Plan, PlannedStep
+from dr_ctl.engine.plan import Call, Goal, Plan, PlannedStep, Spec
 from dr_ctl.engine.runs import RunFiles, write
 
 NAME = "20261121T020000Z-swapover-paris-7f3a"
@@ -61,7 +61,7 @@ def plan(first: int = 1, **more: Any) -> Plan:
         for number, verb in enumerate(VERBS, start=first)
     )
     told = Plan(
-        ask=Ask("swapover", "paris", reason="CHG-4711"),
+        spec=Spec("swapover", "paris", reason="CHG-4711"),
         source="london",
         steps=steps,
         findings=(Finding("DR-TLS-001", Severity.WARNING, "certificates are not verified", "Set `tls.ca`."),),

@@ -18,7 +18,7 @@ from dr_ctl.core.findings import Tone
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.journal import StepEvent
-from dr_ctl.engine.plan import Ask, Goal, PlannedStep
+from dr_ctl.engine.plan import Goal, PlannedStep, Spec
 from dr_ctl.engine.record import read_run
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.report.charts import Chart, over_time
@@ -148,7 +148,7 @@ def everything(folder: Path) -> Scribe:
 def take_in(folder: Path) -> Scribe:
     steps = (PlannedStep(1, "reinstate", "paris", "residue in"),)
     held, freed = (replace(call("orders at paris", "paris"), goal=goal) for goal in (Goal.PAUSE, Goal.RESUME))
-    run = Scribe(folder, plan=plan(ask=Ask("reinstate", "london"), steps=steps)).begin().start("reinstate")
+    run = Scribe(folder, plan=plan(spec=Spec("reinstate", "london"), steps=steps)).begin().start("reinstate")
     run.sent("reinstate", held, took=0.5).let(4).sent("reinstate", freed, took=0.5).let(1).stop("reinstate")
     return run.end(0, "ok", "london is taken in", command="reinstate")
 
@@ -180,7 +180,7 @@ def stopped(folder: Path) -> Scribe:
 
 def failed_over(folder: Path) -> Scribe:
     basis: dict[str, Any] = {"brokers": {"london": {"orders-1": {"version": "2.44.0"}}, "paris": {}}}
-    asked = plan(ask=Ask("failover", "paris", accept_loss=500, reason="london burns"), basis=basis)
+    asked = plan(spec=Spec("failover", "paris", accept_loss=500, reason="london burns"), basis=basis)
     run = Scribe(folder).begin(asked).to_fence().activated()
     bounds = {
         "lost": {"at_most": 12, "read_at": "2026-11-21T02:00:00.000Z"},
@@ -460,7 +460,7 @@ def measured(page: RunPage) -> list[tuple[str, str, str, str]]:
 )
 def test_the_headline(tmp_path: Path, operation: str, code: int, outcome: str, undone: bool | None, says: str) -> None:
     more = {} if undone is None else {"undone": undone}
-    run = Scribe(tmp_path).begin(plan(ask=Ask(operation, "paris"))).end(code, outcome, "so it ended", **more)
+    run = Scribe(tmp_path).begin(plan(spec=Spec(operation, "paris"))).end(code, outcome, "so it ended", **more)
     assert page_of(run).verdict.words.startswith(says)
 
 
@@ -479,7 +479,7 @@ def test_a_failover_by_what_looks_tell(
     tmp_path: Path, at_least: float | None, at_most: float | None, figure: str, said: tuple[str, str]
 ) -> None:
     looks = {"last_served": "2026-11-21T01:59:59.000Z", "seen_down": "2026-11-21T01:59:59.300Z"}
-    run = Scribe(tmp_path).begin(plan(ask=Ask("failover", "paris"))).activated()
+    run = Scribe(tmp_path).begin(plan(spec=Spec("failover", "paris"))).activated()
     page = page_of(run.end(0, "ok", "paris serves", out_s={"at_least": at_least, "at_most": at_most, **looks}))
 
     assert plain(page.outage.figure) == figure
@@ -502,7 +502,7 @@ def test_a_failover_by_what_looks_tell(
     ],
 )  # fmt: skip
 def test_a_loss_against_its_limit(tmp_path: Path, lost: dict[str, Any], accepted: Any, said: tuple[str, ...]) -> None:
-    run = Scribe(tmp_path).begin(plan(ask=Ask("failover", "paris", accept_loss=accepted)))
+    run = Scribe(tmp_path).begin(plan(spec=Spec("failover", "paris", accept_loss=accepted)))
     page = page_of(run.end(0, "ok", "paris serves", bounds={"lost": lost, "duplicates": {"at_most": 3}}))
     assert measured(page)[-2:] == [said, ("none is set", "at most 3", "no objective", "info")]
 
@@ -592,7 +592,7 @@ class Shelf:
         at = NOW - timedelta(days=days)
         folder = self.state / "runs" / f"{at:%Y%m%dT%H%M%SZ}-{operation}-paris-7f3a"
         folder.mkdir(parents=True)
-        run = Scribe(folder, at=at, plan=scribe.plan(ask=Ask(operation, "paris", reason=f"CHG-{days:g}")))
+        run = Scribe(folder, at=at, plan=scribe.plan(spec=Spec(operation, "paris", reason=f"CHG-{days:g}")))
         run.files = RunFiles(folder.name, folder)
         return run.begin()
 

@@ -8,7 +8,7 @@ import pytest
 
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.lease import LockDocument
-from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Drain, Queues
@@ -41,7 +41,7 @@ def both(number: int) -> ContinuitySnapshot:
 
 
 def asked(told: ContinuitySnapshot, operation: str = "swapover") -> Move:
-    return Move(Ask(operation, "paris"), "london", RECIPE.baseline(told))
+    return Move(Spec(operation, "paris"), "london", RECIPE.baseline(told))
 
 
 def drafted(verb: str, operation: str = "swapover") -> Callable[[ContinuitySnapshot], Any]:

@@ -18,7 +18,7 @@ from dr_ctl.rpo.core.cut import Ints
 from dr_ctl.rpo.core.hour import SUMS, Changes
 from dr_ctl.rpo.core.quantities import DIGITS, PROBABILITIES, UNITS, BoundRow, Fold, Off, Row
 from dr_ctl.rpo.core.rows import MILLI, Histogram, bucket_of, wall_blocks, weighted_quantile
-from dr_ctl.rpo.core.scope import Ask, Scope
+from dr_ctl.rpo.core.scope import Scope, ScopeQuery
 
 LEAST_BEFORE: Final = 2
 FOLDS: Final = 24
@@ -96,7 +96,7 @@ class Tested:
     rows: tuple[Row, ...]
 
 
-def backtested(scope: str, table: pa.Table, ask: Ask) -> Tested:
+def backtested(scope: str, table: pa.Table, ask: ScopeQuery) -> Tested:
     """Test the figures of a scope on its own past, over the horizons that are asked for."""
     past = Scope(scope, table, ask)
     rows = unconditional({metric: past.folded(metric, FOLDS) for metric in NAMES})

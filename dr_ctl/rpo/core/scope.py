@@ -45,7 +45,7 @@ limits."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ScopeQuery:
     """What is asked of every scope, of outflows that were looked at between `first` and `last`, in `hour` for the last
     time. `away`: hours in which some pair that had been looked at was not; `end`: the history's. `limits` by scope;
     `bins`: how many points the curves of the total have, if any. `horizons_s`: those that a test of the past tells."""
@@ -117,7 +117,7 @@ class OfScope:
     drawn: Drawn | None = None
 
 
-def figures(scope: str, table: pa.Table, ask: Ask) -> OfScope:
+def figures(scope: str, table: pa.Table, ask: ScopeQuery) -> OfScope:
     """The figures of a scope, from the rows that tell of it."""
     rows, is_total = Scope(scope, table, ask), scope == TOTAL
     metrics = ("covered", "late", "taken over", "idle", "floor")
@@ -152,7 +152,7 @@ class Part(Rows):
 class Scope:
     """The rows of a scope by kind and metric."""
 
-    def __init__(self, name: str, table: pa.Table, ask: Ask) -> None:
+    def __init__(self, name: str, table: pa.Table, ask: ScopeQuery) -> None:
         self._ask, self._is_class = ask, name.startswith(CLASS)
         self._limits = ask.limits.get(name, {})
         self._away = np.array(ask.away_us if self._is_class or name == TOTAL else (), np.int64)

@@ -18,7 +18,7 @@ from dr_ctl.rpo.core.calibration import Tested
 from dr_ctl.rpo.core.cut import SECOND
 from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantity
 from dr_ctl.rpo.core.rows import TOTAL, class_name
-from dr_ctl.rpo.core.scope import Ask, Facts, OfScope, pair_of
+from dr_ctl.rpo.core.scope import Facts, OfScope, ScopeQuery, pair_of
 from dr_ctl.rpo.estimate.request import Request, store
 from dr_ctl.rpo.estimate.result import (
     BINS,
@@ -128,8 +128,8 @@ class Made:
     serving: str | None
     end_us: int
     facts: Facts
-    figures: Callable[[Ask], Mapping[str, OfScope]]
-    backtested: Callable[[Ask], Tested]
+    figures: Callable[[ScopeQuery], Mapping[str, OfScope]]
+    backtested: Callable[[ScopeQuery], Tested]
     findings: tuple[Finding, ...] = ()
     ahead: tuple[int, int] | None = None
 
@@ -240,12 +240,12 @@ def _of_figures(
                 yield found("DR-RPO-026", name=name, what=what)
 
 
-def ask_of(asked: Request, made: Made, bins: int, horizons_s: tuple[float, ...] = ()) -> Ask:
+def ask_of(asked: Request, made: Made, bins: int, horizons_s: tuple[float, ...] = ()) -> ScopeQuery:
     facts, objectives = made.facts, asked.objectives
     limits = {} if objectives is None else {TOTAL: objectives.loss} | {
         class_name(number): loss_class.loss for number, loss_class in enumerate(objectives.classes)
     }  # fmt: skip
-    return Ask(
+    return ScopeQuery(
         *facts.span_us,
         facts.hour_us,
         made.end_us,

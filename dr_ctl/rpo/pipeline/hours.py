@@ -25,7 +25,7 @@ from dr_ctl.rpo.core.calibration import Tested, backtested
 from dr_ctl.rpo.core.cut import AWAY_US, HOUR, LATELY, OF_A_DAY, READ, SECOND, Ints, over_us
 from dr_ctl.rpo.core.hour import SHORT, HourQuery, hour, needs
 from dr_ctl.rpo.core.rows import OWN, SCHEMA, TOTAL, Gathered, class_name
-from dr_ctl.rpo.core.scope import Ask, Facts, OfScope, figures
+from dr_ctl.rpo.core.scope import Facts, OfScope, ScopeQuery, figures
 from dr_ctl.rpo.history.files import CODED, Source, Store
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.rpo.pipeline import sql
@@ -252,7 +252,7 @@ def facts_of(rows: DataFrame) -> Facts:
     return Facts.of([row[:-2] for row in sums if row[0] is not None], hours)
 
 
-def figures_of(rows: DataFrame, facts: Facts, classes: int, ask: Ask) -> Mapping[str, OfScope]:
+def figures_of(rows: DataFrame, facts: Facts, classes: int, ask: ScopeQuery) -> Mapping[str, OfScope]:
     """The figures of every scope."""
     scopes = [TOTAL, *map(class_name, range(classes))]
     parts = _parts(rows, scopes, ask, _cell(ask.end_us), ask.since_us - ask.since_us % HOUR)
@@ -260,14 +260,14 @@ def figures_of(rows: DataFrame, facts: Facts, classes: int, ask: Ask) -> Mapping
     return {name: of_scopes.get(name) or figures(name, SCHEMA.empty_table(), ask) for name in (*scopes, *facts.flows)}
 
 
-def backtest_of(rows: DataFrame, ask: Ask) -> Tested:
+def backtest_of(rows: DataFrame, ask: ScopeQuery) -> Tested:
     """The test of the total on its own past. Its cells are not those of the calendar."""
     of_total = rows.where(f"is_total OR scope IN ({sql.text(TOTAL)}, '') OR kind IN ({_OWN})")
     parts = _parts(of_total, [TOTAL], ask, "cell", 0).where(f"of = {sql.text(TOTAL)}")
     return _scoped(parts, partial(backtested, ask=ask), TypeAdapter(Tested).validate_json)[TOTAL]
 
 
-def _parts(rows: DataFrame, scopes: Sequence[str], ask: Ask, cell: str, since_us: int) -> DataFrame:
+def _parts(rows: DataFrame, scopes: Sequence[str], ask: ScopeQuery, cell: str, since_us: int) -> DataFrame:
     """The rows that tell of each scope, put together."""
     horizons = (str(int(horizon_s * SECOND)) for horizon_s in ask.horizons_s or (ask.horizon_s,))
     return sql.over(

@@ -9,7 +9,7 @@ from typing import Any, Final
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import growing_s
 from dr_ctl.engine.lease import NOBODYS, Forbidden, Store
-from dr_ctl.jolokia.client import Answer, Ask, Change, Changer, Listing, Read, Reader, Way
+from dr_ctl.jolokia.client import Answer, Change, Changer, Listing, Query, Read, Reader, Transport
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import ArtemisBroker
 from dr_ctl.topologies.artemis import beans, reading
@@ -106,7 +106,7 @@ class Documents:
     def __init__(self, access: Access[Any]) -> None:
         self.site, self.pair = access.site, access.pair
         self._access = access
-        self._wire: Way | None = None
+        self._wire: Transport | None = None
 
     def close(self) -> None:
         if self._wire is not None:
@@ -147,7 +147,7 @@ class Documents:
         """Ask, without trying, whether this user may create documents; returns None where the user may, or the broker
         does not say."""
         server = beans.server(self._access.names().broker)
-        asked = Ask(beans.SECURITY, Listing.MAY_CALL, (server, "createQueue", ["java.lang.String"]))
+        asked = Query(beans.SECURITY, Listing.MAY_CALL, (server, "createQueue", ["java.lang.String"]))
         answer = Reader(self._open()).read([asked], timeout_s=READ_S)[0]
         if answer.error is None and answer.value() is False:
             return "this user may not create queues"
@@ -163,7 +163,7 @@ class Documents:
         server = beans.server(self._access.names().broker)
         return Changer(self._open()).change([Change(server, operation, arguments)], timeout_s=WRITE_S)[0]
 
-    def _open(self) -> Way:
+    def _open(self) -> Transport:
         if self._wire is None:
             self._wire = self._access.wire()
         return self._wire

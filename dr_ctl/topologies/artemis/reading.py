@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from dr_ctl.core.errors import Passive
 from dr_ctl.core.model import some
-from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Post, Read, Reader, Search
+from dr_ctl.jolokia.client import READ_S, Answer, Listing, Post, Query, Read, Reader, Search
 from dr_ctl.jolokia.http import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
@@ -104,7 +104,7 @@ class Basis:
         self._dialect, self._known = dialect, known
         more = ("Version", "NodeID", *LIMITS, *GROUP) if whole else ()
         self._itself = post.ask(Read(server, tuple(dict.fromkeys((*dialect.server, *more)))))
-        self._topology = post.ask(Ask(server, Listing.TOPOLOGY)) if whole else None
+        self._topology = post.ask(Query(server, Listing.TOPOLOGY)) if whole else None
         self._runtime = post.ask(Read(beans.RUNTIME, dialect.runtime))
         self._acceptors = post.ask(Read(beans.acceptor(broker), ACCEPTOR)) if whole else None
         # Each by its name: a pattern makes the broker go through the names of all its queues too.
@@ -114,9 +114,9 @@ class Basis:
         self._kept = post.ask(Read(beans.documents(broker), documents.attributes)) if documents is not None else None
         self._clients = (
             (
-                post.ask(Ask(server, Listing.CONNECTIONS, everything("implementation"))),
-                post.ask(Ask(server, Listing.CONSUMERS, everything("id"))),
-                post.ask(Ask(server, Listing.PREPARED)),
+                post.ask(Query(server, Listing.CONNECTIONS, everything("implementation"))),
+                post.ask(Query(server, Listing.CONSUMERS, everything("id"))),
+                post.ask(Query(server, Listing.PREPARED)),
             )
             if clients and whole
             else None
@@ -454,7 +454,7 @@ def policies(reader: Reader, view: Broker, names: Iterable[str], timeout_s: floa
     if not asked:
         return {}
     server = beans.server(view.broker)
-    answers = reader.read([Ask(server, Listing.ADDRESS_SETTINGS, (name,)) for name in asked], timeout_s=timeout_s)
+    answers = reader.read([Query(server, Listing.ADDRESS_SETTINGS, (name,)) for name in asked], timeout_s=timeout_s)
     try:
         return {
             name: str(json.loads(str(answer.value())).get("addressFullMessagePolicy"))
@@ -505,7 +505,7 @@ def probe(reader: Reader, signs: Sequence[str], *, timeout_s: float = READ_S) ->
         return None
     post = Post()
     itself = post.ask(Read(beans.server(broker), ("Version", "NodeID", "Active", *GROUP)))
-    topology = post.ask(Ask(beans.server(broker), Listing.TOPOLOGY))
+    topology = post.ask(Query(beans.server(broker), Listing.TOPOLOGY))
     acceptors = post.ask(Read(beans.acceptor(broker), ACCEPTOR))
     asked = {sign: post.ask(Search(beans.server(broker) + sign)) for sign in signs}
     post.send(reader, timeout_s=timeout_s)

@@ -10,7 +10,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.engine.operations import FAILBACK
-from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.artemis.broker import ASIDE, link_users, lock_states, of_mqtt
 from dr_ctl.topologies.bridges.messages import COMPARED
@@ -43,8 +43,8 @@ def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
     count = sum(map(len, ids.values())) if ids is not None else sum(flow.to_ship or 0 for flow in view.flows)
     if not count:
         return
-    again = f"dr-ctl {'failback --to' if move.ask.operation == FAILBACK else 'reinstate'} {view.site}"
-    accepted = move.ask.accept_duplicates
+    again = f"dr-ctl {'failback --to' if move.spec.operation == FAILBACK else 'reinstate'} {view.site}"
+    accepted = move.spec.accept_duplicates
     agreed = accepted == "unknown" or (accepted is not None and accepted >= count)
     finding = found(
         "DR-RETURN-010.held" if ids is not None else "DR-RETURN-010.held_unread",
@@ -59,17 +59,17 @@ def _done_again(view: BrokerView, move: Move) -> Iterator[Finding]:
 
 def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterator[Finding]:
     """Find what is wrong at one broker, whatever its role; of queues that are not to move only their own are told."""
-    name, ask = f"{view.site}/{view.pair}", case.move.ask if case is not None else None
+    name, spec = f"{view.site}/{view.pair}", case.move.spec if case is not None else None
     yield from of_listeners(name, view)
     if view.coordinators and (shut := [listener.name for listener in view.listeners if not listener.started]):
         locks = some([coordinator.name for coordinator in view.coordinators])
         yield found("DR-DOOR-008.of_queues", broker=name, locks=locks, listeners=some(shut))
     yield from _discovery(name, view)
     for flow in view.carrying:
-        if ask is None or flow is view.ids or ask.includes(flow.unit):
+        if spec is None or flow is view.ids or spec.includes(flow.unit):
             yield from _flow(name, view, flow)
-            yield from _buffered(name, view, flow, ask)
-    yield from _forwarded(name, view, ask)
+            yield from _buffered(name, view, flow, spec)
+    yield from _forwarded(name, view, spec)
     yield from _fence(name, view)
     yield from of_queues(name, view)
 
@@ -114,7 +114,7 @@ def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
     yield from _origin(name, flow)
 
 
-def _buffered(name: str, view: BrokerView, flow: Flow, ask: Ask | None = None) -> Iterator[Finding]:
+def _buffered(name: str, view: BrokerView, flow: Flow, spec: Spec | None = None) -> Iterator[Finding]:
     """A message for which no buffer was is counted by its address, whose count begins anew with the broker. Where its
     queue is too deep to be compared, nothing else would tell of it."""
     unit, lost, buffer = flow.unit, view.uncopied(flow), flow.buffer
@@ -138,7 +138,7 @@ def _buffered(name: str, view: BrokerView, flow: Flow, ask: Ask | None = None) -
         )
     elif lost:
         deep = any(queue.depth > COMPARED for queue in view.queues_of(unit))
-        accepted = not deep or ask is None or ask.accept_difference.get(unit, 0) >= lost
+        accepted = not deep or spec is None or spec.accept_difference.get(unit, 0) >= lost
         yield found(
             "DR-BRIDGE-019.uncopied",
             accepted=accepted,
@@ -166,11 +166,11 @@ def _origin(name: str, flow: Flow) -> Iterator[Finding]:
             )
 
 
-def _forwarded(name: str, view: BrokerView, ask: Ask | None) -> Iterator[Finding]:
-    units = [unit for unit, count in view.forwarded.items() if count and (ask is None or ask.includes(unit))]
+def _forwarded(name: str, view: BrokerView, spec: Spec | None) -> Iterator[Finding]:
+    units = [unit for unit, count in view.forwarded.items() if count and (spec is None or spec.includes(unit))]
     if units:
         counts = some([f"{view.forwarded[unit]} of {unit}" for unit in units])
-        accepted = ask is None or all(view.forwarded[unit] == ask.accept_difference.get(unit) for unit in units)
+        accepted = spec is None or all(view.forwarded[unit] == spec.accept_difference.get(unit) for unit in units)
         yield found("DR-BRIDGE-015", broker=name, header=ORIGIN, counts=counts, site=view.site, accepted=accepted)
 
 
@@ -199,7 +199,7 @@ def of_ways(view: BrokerView, peer: BrokerView | None) -> Iterator[Finding]:
 def of_both(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> Iterator[Finding]:
     """Compare the two brokers of a pair, for the queues that are to move."""
     move = case.move
-    yield from of_pair(view, peer, move.ask.includes)
+    yield from of_pair(view, peer, move.spec.includes)
     yield from of_mqtt(view, peer)
     if not any(queue.consumers for queue in peer.arrived):
         yield found("DR-BRIDGE-010", site=peer.site, pair=peer.pair)
@@ -207,7 +207,7 @@ def of_both(case: Case[BrokerView], view: BrokerView, peer: BrokerView) -> Itera
     for unit in units:
         yield from _copy(unit, view, peer)
         yield from _delayed(unit, view, peer, move, case.rules)
-        yield from _only_here(unit, view, peer, move.ask)
+        yield from _only_here(unit, view, peer, move.spec)
     # What only the waiting site copies no fence closes where it is served, and it would open at both.
     for unit in (unit for unit in peer.among(move.moves) if view.flow(unit) is None):
         yield found("DR-BRIDGE-006.not_captured", site=view.site, pair=view.pair, unit=unit, other_site=peer.site)
@@ -249,7 +249,7 @@ def _delayed(unit: str, view: BrokerView, peer: BrokerView, move: Move, rules: R
     flow, waits_s, late = view.flow(unit), min(rules.within(move), rules.drain.stall), 0
     if flow is not None:
         late = flow.not_due if flow.due_s is None else sum(due_s > waits_s for due_s in flow.due_s)
-    if late > move.ask.accept_difference.get(unit, 0):
+    if late > move.spec.accept_difference.get(unit, 0):
         yield found(
             "DR-BRIDGE-020",
             site=view.site,
@@ -271,11 +271,11 @@ def _sends(unit: str, peer: BrokerView) -> Finding:
     return found("DR-BRIDGE-013", site=peer.site, pair=peer.pair, unit=unit, closed=closed, queue=quote(unit))
 
 
-def _only_here(unit: str, view: BrokerView, peer: BrokerView, ask: Ask) -> Iterator[Finding]:
+def _only_here(unit: str, view: BrokerView, peer: BrokerView, spec: Spec) -> Iterator[Finding]:
     """Find the queues of an address that hold messages and are not at the other site, as a subscription made here."""
     copies = {queue.name for queue in peer.queues_of(unit)}
     for queue in view.queues_of(unit) if copies else ():
-        if queue.depth and queue.name not in copies and queue.depth != ask.accept_difference.get(queue.name):
+        if queue.depth and queue.name not in copies and queue.depth != spec.accept_difference.get(queue.name):
             yield found(
                 "DR-BRIDGE-011.no_such_queue",
                 depth=queue.depth,

@@ -9,9 +9,9 @@ from typing import Final
 
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
-from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.plan import Spec
 from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, Message, Origin, listed, pages
-from dr_ctl.topologies.bridges.reading import Access, Way
+from dr_ctl.topologies.bridges.reading import Access, LinkEnds
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, whole
 from dr_ctl.topologies.common.idstore import WITHIN_S, NotRead, Store
 from dr_ctl.topologies.common.view import Queue
@@ -91,24 +91,24 @@ def _number(message: Message, own: str) -> int:
     return max((number for origin, number in message.origins if origin == own), default=-1)
 
 
-def lacking(way: Way, copies: BrokerView, chosen: Chosen) -> Lacking | None:
+def lacking(ends: LinkEnds, copies: BrokerView, chosen: Chosen) -> Lacking | None:
     """The ids of the chosen units that the target's store lacks, by queue; None where the settings do not name both
     stores. Raises `NotRead`."""
-    own, other = (access.ids for access in way)
+    own, other = (access.ids for access in ends)
     if own is None or other is None:
         return None
     queues = [queue.name for unit in copies.among(chosen) for queue in copies.queues_of(unit)]
     return ids_lacking(own, other, queues)
 
 
-def copies_done(way: Way, copies: BrokerView, ids: Lacking, ask: Ask, *, timeout_s: float) -> Iterator[Finding]:
+def copies_done(ends: LinkEnds, copies: BrokerView, ids: Lacking, spec: Spec, *, timeout_s: float) -> Iterator[Finding]:
     """An error for each queue whose copy holds messages of these ids, without the numbers that were accepted. Raises
     `BrokerError`."""
-    local, peer = way
-    queues = {queue.name: queue for unit in copies.among(ask.includes) for queue in copies.queues_of(unit)}
+    local, peer = ends
+    queues = {queue.name: queue for unit in copies.among(spec.includes) for queue in copies.queues_of(unit)}
     for name, lost in ids.items():
         most = _lying(peer, queues[name], copies.origin_of(queues[name].address), lost, timeout_s=timeout_s)
-        if most and most != ask.accept_difference.get(name):
+        if most and most != spec.accept_difference.get(name):
             yield found(
                 "DR-BRIDGE-018",
                 most=most,
@@ -119,11 +119,11 @@ def copies_done(way: Way, copies: BrokerView, ids: Lacking, ask: Ask, *, timeout
             )
 
 
-def done_at(way: Way, copies: BrokerView, *, timeout_s: float) -> Iterator[Finding]:
+def done_at(ends: LinkEnds, copies: BrokerView, *, timeout_s: float) -> Iterator[Finding]:
     """Messages at the second broker that consumers of the first have done, and that the second's store does not know:
     by id, before anybody delivers them. Where no store is named, that there may be some. Raises `BrokerError`."""
-    local, peer = way
-    lost = lacking(way, copies, whole)
+    local, peer = ends
+    lost = lacking(ends, copies, whole)
     if lost is None:
         yield found("DR-RETURN-010.no_store", site=local.site, other_site=peer.site)
         return

@@ -53,7 +53,7 @@ def clients(at: AtBroker) -> Iterator[Call]:
     view, was, now = at.view, at.was, state_to_restore(at.view)
     opens, closes, admits, shuts_out = map(at.named, (Goal.OPEN, Goal.CLOSE, Goal.ADMIT, Goal.SHUT_OUT))
     shut, opened, out, let_in = list[Call](), list[Call](), list[str](), list[str]()
-    for unit in view.among(at.move.ask.includes):
+    for unit in view.among(at.move.spec.includes):
         for queue in view.queues_of(unit):
             held, is_held = _held(was, unit, queue.name), _held(now, unit, queue.name)
             if held and (not is_held or queue.name in opens):
@@ -96,12 +96,12 @@ def _cut(view: BrokerView, unit: str) -> Call:
 
 
 def _whole(view: BrokerView, move: Move) -> bool:
-    return all(move.ask.includes(unit) or view.kept_out(unit) for unit in view.fence.matches)
+    return all(move.spec.includes(unit) or view.kept_out(unit) for unit in view.fence.matches)
 
 
 def _chosen(move: Move) -> Chosen:
     """By itself a fence closes queues too that the other site serves, where nothing kept clients out."""
-    return move.ask.includes if move.ask.operation == FENCE else move.moves
+    return move.spec.includes if move.spec.operation == FENCE else move.moves
 
 
 draft: Final = drafting(
@@ -120,7 +120,9 @@ def draft_of_returned(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Brok
     for view in snapshot.views(move.target):
         serving = snapshot.view(move.source, view.pair)
         units = [
-            unit for unit in view.fence.matches if serving is None or serving.units.get(unit) or move.ask.includes(unit)
+            unit
+            for unit in view.fence.matches
+            if serving is None or serving.units.get(unit) or move.spec.includes(unit)
         ]
         calls += closes(view, units)
     return StepPlan(move.target, "what it still holds is counted; its queues are closed first", tuple(calls))
@@ -191,7 +193,7 @@ def draft_unfence(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     for view in snapshot.views(move.source):
         peer = snapshot.view(move.target, view.pair)
         served = peer.units if peer is not None else None
-        units = [unit for unit in view.among(move.ask.includes) if served is not None and not served.get(unit)]
+        units = [unit for unit in view.among(move.spec.includes) if served is not None and not served.get(unit)]
         shut = [unit for unit in units if not view.units[unit]]
         calls += opens(view, shut)
         calls += in_part("listeners", _listeners(view, served or {}) if shut else ())
@@ -225,7 +227,7 @@ def unfence(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
     if opens or admits:
         listeners = {call.thing for call in (*opens, *admits)}
         views = tools.observer.read_at(move.target)
-        served = [unit for view in views for unit in view.open_among(move.ask.includes) if unit in listeners]
+        served = [unit for view in views for unit in view.open_among(move.spec.includes) if unit in listeners]
         if served:
             return Refused(f"{move.target} has {some(served)} open: a second site is never opened")
     tools.change([*opens, *rest], context)
@@ -246,7 +248,7 @@ def draft_activate(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerV
     """Open queues and listeners. Listeners stay open afterwards: an open listener lets no client use a closed queue."""
     calls: list[Call] = []
     # A target that came back is closed before anything else.
-    returns = move.ask.operation == FAILBACK
+    returns = move.spec.operation == FAILBACK
     for view in snapshot.views(move.target):
         source = snapshot.view(move.source, view.pair)
         # Open only queues that the fence closes there; a lost site that does not answer is owed its whole fence.

@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
+from dr_ctl.jolokia.client import READ_S, Listing, Query, Reader
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.artemis.reading import Shown
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
@@ -61,7 +61,7 @@ def pages(reader: Reader, queue: Queue, own: str, *, timeout_s: float) -> Iterat
     """A queue's messages, the last ones first, in pages: a copy's newest lie there, whatever their priority. `own` is
     the name of the broker's site in origins. Raises `BrokerError`."""
     for page in range(-(-queue.depth // PAGE), 0, -1):
-        [answer] = reader.read([Ask(queue.bean, Listing.BROWSE, (page, PAGE))], timeout_s=timeout_s)
+        [answer] = reader.read([Query(queue.bean, Listing.BROWSE, (page, PAGE))], timeout_s=timeout_s)
         try:
             yield [_message(row, own) for row in answer.value()]
         except (KeyError, ValueError, TypeError, AttributeError) as error:
@@ -98,7 +98,7 @@ def with_due(reader: Reader, view: BrokerView) -> BrokerView:
         if flow.buffer is None or not 0 < flow.not_due <= DELAYED_UP_TO:
             return flow
         try:
-            [answer] = reader.read([Ask(flow.buffer.bean, Listing.SCHEDULED)])
+            [answer] = reader.read([Query(flow.buffer.bean, Listing.SCHEDULED)])
             return replace(flow, due_s=tuple(_latest_s(row, view.now_ms) for row in json.loads(str(answer.value()))))
         except (BrokerError, ValueError, TypeError, AttributeError):
             return flow
@@ -124,12 +124,12 @@ def forwarded(reader: Reader, view: BrokerView) -> Mapping[str, int]:
         if queue.counted
     ]
     counts = {unit: 0 for unit, queue, _ in served if not queue.depth}
-    asked, left = dict[Ask, str](), COUNTED_UP_TO
+    asked, left = dict[Query, str](), COUNTED_UP_TO
     for unit, queue, origin in sorted((queue for queue in served if queue[1].depth), key=lambda queue: queue[1].depth):
         if (left := left - queue.depth) < 0:
             break
         own = origin.replace("'", "''")
-        asked[Ask(queue.bean, Listing.COUNT, (f"{ORIGIN} <> '{own}' AND {_DIVERTED} IS NULL",))] = unit
+        asked[Query(queue.bean, Listing.COUNT, (f"{ORIGIN} <> '{own}' AND {_DIVERTED} IS NULL",))] = unit
     try:
         answers = reader.read([*asked]) if asked else []
     except BrokerError:
@@ -174,6 +174,6 @@ def _announced(reader: Reader, buffer: Queue) -> str | None:
     """All that lies in the buffer of ids as one text: consumers word their announcements as they like."""
     rows: list[object] = []
     for page in range(1, -(-buffer.depth // PAGE) + 1):
-        [answer] = reader.read([Ask(buffer.bean, Listing.BROWSE, (page, PAGE))], timeout_s=READ_S)
+        [answer] = reader.read([Query(buffer.bean, Listing.BROWSE, (page, PAGE))], timeout_s=READ_S)
         rows += answer.value()
     return json.dumps(rows, ensure_ascii=False) if len(rows) == buffer.depth else None

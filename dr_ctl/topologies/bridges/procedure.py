@@ -64,7 +64,7 @@ def _started(at: AtBroker) -> list[Call]:
 def _stopped(at: AtBroker) -> list[Call]:
     return at.missing(
         call(at.view, Goal.LINK_DOWN, bridge.name, request(bridge.bean, STOP), f"stop bridge {bridge.name}")
-        for bridge in _bridges(at.view, at.move.ask.includes)
+        for bridge in _bridges(at.view, at.move.spec.includes)
     )
 
 
@@ -75,14 +75,14 @@ draft_drain: Final = planning(
     TARGET, "all messages shipped, all processed ids applied", (_started, SOURCE), limits=Rules.draining
 )
 AGAIN: Final[Wants] = (
-    (lambda at: at.missing(_start(at.view, bridge) for bridge in _bridges(at.view, at.move.ask.includes)), SOURCE),
+    (lambda at: at.missing(_start(at.view, bridge) for bridge in _bridges(at.view, at.move.spec.includes)), SOURCE),
 )
 # Connected bridges too: a bridge that hangs may say that it is connected.
 draft_restart: Final = planning(
     SOURCE,
     "stop and start the bridges of {source}, until they are connected; clients stay where they are",
     *((_stopped, SOURCE), *AGAIN),
-    limits=lambda _, __, move: {"within": move.ask.timeout_s or STOPS_S},
+    limits=lambda _, __, move: {"within": move.spec.timeout_s or STOPS_S},
 )
 
 
@@ -128,9 +128,9 @@ class Direction:
 
 def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """While the source serves: the bridges connected, and little enough under way that a drain takes a moment."""
-    ways = tools.observer.ways(move)
+    link_ends = tools.observer.link_ends(move)
     before = _ids_lacking(tools, move)
-    wait = Wait(tools, [Direction(*way, move.moves, IdBarrier()) for way in ways], context, UNDER_WAY, SMALL)
+    wait = Wait(tools, [Direction(*ends, move.moves, IdBarrier()) for ends in link_ends], context, UNDER_WAY, SMALL)
     outcome = wait.caught_up(step.limits, "the buffers grow", "under way")
     if isinstance(outcome, Done) and (lost := _ids_lost(tools, move, before, wait.last or 0)):
         return Refused.of(*lost)
@@ -140,9 +140,9 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCo
 def _ids_lacking(tools: BridgesTools, move: Move) -> dict[str, Lacking]:
     """By pair. A store that cannot be read is left out: the gate reports it."""
     by_pair = {}
-    for way in tools.observer.ways(move):
+    for ends in tools.observer.link_ends(move):
         with suppress(BrokerError):
-            by_pair[way[1].pair] = lacking(way, way[1].read(), move.moves) or {}
+            by_pair[ends[1].pair] = lacking(ends, ends[1].read(), move.moves) or {}
     return by_pair
 
 
@@ -150,24 +150,24 @@ def _ids_lost(tools: BridgesTools, move: Move, before: Mapping[str, Lacking], un
     """Refuse before anybody is locked out: ids that were lacking already before the wait, and are more than what is
     under way. The gate compares again, when nothing is under way."""
     findings: list[Finding] = []
-    for way in tools.observer.ways(move) if any(before.values()) else ():
+    for ends in tools.observer.link_ends(move) if any(before.values()) else ():
         with suppress(BrokerError):
-            copies = way[1].read()
-            now = lacking(way, copies, move.moves) or {}
-            still_ = {queue: now.get(queue, frozenset()) & ids for queue, ids in before[way[1].pair].items()}
+            copies = ends[1].read()
+            now = lacking(ends, copies, move.moves) or {}
+            still_ = {queue: now.get(queue, frozenset()) & ids for queue, ids in before[ends[1].pair].items()}
             if sum(map(len, still_.values())) > under_way:
-                findings += copies_done(way, copies, still_, move.ask, timeout_s=tools.timeouts.flag_s)
+                findings += copies_done(ends, copies, still_, move.spec, timeout_s=tools.timeouts.flag_s)
     return findings
 
 
 def drain(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     gate = tools.gate
-    accepted = move.ask.accept_difference
-    ways = [
-        Direction(*way, move.moves, gate.barrier(move.source, way[0].pair), accepted=accepted)
-        for way in tools.observer.ways(move)
+    accepted = move.spec.accept_difference
+    directions = [
+        Direction(*ends, move.moves, gate.barrier(move.source, ends[0].pair), accepted=accepted)
+        for ends in tools.observer.link_ends(move)
     ]
-    wait = Wait(tools, ways, context, UNDER_WAY)
+    wait = Wait(tools, directions, context, UNDER_WAY)
     # The gate looks again, over its window.
     failed = wait.until(tools.rules.drain.poll, step.limits, lambda view: view.open_among(move.moves), calms=1)
     return failed or Done("nothing is under way", {"started": wait.mended})
@@ -187,7 +187,7 @@ def restart(tools: BridgesTools, step: PlannedStep, move: Move, context: StepCon
             again_at = context.monotonic() + AGAIN_S
             tools.change(stopped, context)
         views = tools.observer.read_at(move.source)
-        carrying = [flow for view in views for flow in view.carrying_among(move.ask.includes)]
+        carrying = [flow for view in views for flow in view.carrying_among(move.spec.includes)]
         return {flow.unit: "" for flow in carrying if not flow.attached}
 
     return attached(tools, step, move, context, "the bridge", read)
@@ -242,8 +242,8 @@ draft_reinstate: Final = wants.planning(
 def as_returned(at: AtBroker) -> list[Call]:
     """The listeners as they were when the site returned; the queues stay closed, even if the return fails."""
     view, was = at.view, at.was["acceptors"]
-    ways = (listener for listener in (*view.link.listeners, *view.listeners) if not was.get(listener.name))
-    return [_listener(view, Goal.LINK_DOWN, way, "it is open") for way in ways]
+    opened = (listener for listener in (*view.link.listeners, *view.listeners) if not was.get(listener.name))
+    return [_listener(view, Goal.LINK_DOWN, listener_, "it is open") for listener_ in opened]
 
 
 def _listener(view: BrokerView, goal: Goal, listener: Acceptor, when: str | None = None) -> Call:

@@ -9,7 +9,7 @@ from typing import Final
 
 from dr_ctl.core.model import Finding
 from dr_ctl.engine.ports import UnitSnapshot
-from dr_ctl.jolokia.client import READ_S, Ask, Listing, Post, Read, Reader
+from dr_ctl.jolokia.client import READ_S, Listing, Post, Query, Read, Reader
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.artemis import BridgesBroker
@@ -47,9 +47,9 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     bridging = post.ask(Read(server + parts.BRIDGES, _BRIDGE))
     diverting = post.ask(Read(server + parts.DIVERTS, _DIVERT))
     addressing = post.ask(Read(beans.address(broker), _ADDRESS))
-    users = post.ask(Ask(server, Listing.USERS, ("",)))
-    usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,)))
-    locking = post.ask(Ask(server, Listing.LOCK_COORDINATORS))
+    users = post.ask(Query(server, Listing.USERS, ("",)))
+    usual = post.ask(Query(server, Listing.ROLES, (ANY_ADDRESS,)))
+    locking = post.ask(Query(server, Listing.LOCK_COORDINATORS))
     post.send(reader, timeout_s=timeout_s)
     with parts.as_expected(reader.url):
         values = basis.values(reader)
@@ -167,14 +167,14 @@ class BridgesSnapshot(snapshot.Snapshot[BrokerView]):
 
     def findings(self) -> Sequence[Finding]:
         views = [(view, self.peer(view)) for view in self._all()]
-        ways = (finding for both in views for finding in checks.of_ways(*both))
+        links = (finding for both in views for finding in checks.of_ways(*both))
         loose = [
             finding
             for view, peer in views
             for flow in (view.flows if peer is not None else ())
             for finding in checks.of_loose_copy(flow.unit, view, peer)
         ]
-        return [*snapshot.Snapshot.findings(self), *on_purpose(self, ways), *loose]
+        return [*snapshot.Snapshot.findings(self), *on_purpose(self, links), *loose]
 
     def rows(self, at: datetime) -> Sequence[Row]:
         """Without dead letters and what has expired: no divert copies these, and a failover brings none of them."""
@@ -233,7 +233,7 @@ class Access(access.Access[BrokerView]):
         return tuple(listener.name for listener in view.listeners if listener.started) if view.open else ()
 
 
-Way = tuple[Access, Access]
+LinkEnds = tuple[Access, Access]
 Observer = observer.Observer[BrokerView, Access]
 
 

@@ -109,7 +109,7 @@ class BridgesGate(Gate[BrokerView]):
             not_due = flow.not_due if flow is not None else 0
             unread += [queue.name] if lacks is None or queue.scheduled > not_due else []
             compared += queue.depth - queue.scheduled if lacks is not None else 0
-            accepted = move.ask.accept_difference.get(queue.name, 0)
+            accepted = move.spec.accept_difference.get(queue.name, 0)
             # Fewer are delayed with each moment, so that nobody can name their number beforehand.
             lacks = (lacks or 0) + (not_due if lacks or not_due > accepted else 0)
             if lacks and lacks != accepted:
@@ -130,12 +130,12 @@ class BridgesGate(Gate[BrokerView]):
         """The ids of before the gate are applied, so that one which the target's store lacks does not come any more:
         what is refused, and what is only told."""
         brokers = self.observer.brokers
-        way = brokers[view.site][view.pair], brokers[peer.site][peer.pair]
+        ends = brokers[view.site][view.pair], brokers[peer.site][peer.pair]
         try:
-            ids = lacking(way, peer, move.moves)
+            ids = lacking(ends, peer, move.moves)
         except NotRead as error:
             return (), [not_compared(error)]
-        return tuple(copies_done(way, peer, ids or {}, move.ask, timeout_s=self.timeouts.flag_s)), []
+        return tuple(copies_done(ends, peer, ids or {}, move.spec, timeout_s=self.timeouts.flag_s)), []
 
     def _lacks(self, local: BrokerView, peer: BrokerView, queue: Queue) -> int | None:
         copy = next((other for other in peer.queues_of(queue.address) if other.name == queue.name), None)
@@ -168,7 +168,7 @@ def _shipped(view: BrokerView, move: Move) -> Iterator[str]:
             continue
         if not flow.attached:
             yield f"{view.site}: the bridge of {flow.unit} is not connected"
-        if (left := flow.to_ship_now(move.ask.accept_difference)) != 0:
+        if (left := flow.to_ship_now(move.spec.accept_difference)) != 0:
             yield f"{view.site}: {said(left)} to ship of {flow.unit}"
     for queue in (queue for unit in view.among(move.moves) for queue in view.queues_of(unit) if queue.consumers):
         who = next((consumer.who for consumer in view.consumers if consumer.queue == queue.name), "somebody")

@@ -15,7 +15,7 @@ from dr_ctl.jolokia.client import Read, Reader
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.bridges.messages import NUMBER, Message, Origin, pages
-from dr_ctl.topologies.bridges.reading import Access, Way
+from dr_ctl.topologies.bridges.reading import Access, LinkEnds
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView
 from dr_ctl.topologies.common.calls import batches, call, request
@@ -36,7 +36,7 @@ def draft(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerView], mov
     calls: list[Call] = []
     for view in snapshot.views(move.source):
         peer = snapshot.view(move.target, view.pair)
-        for unit in view.among(move.ask.includes):
+        for unit in view.among(move.spec.includes):
             if peer is None or view.units[unit] or not peer.units.get(unit):
                 continue
             calls += [_may_remove(view, queue) for queue in view.queues_of(unit) if queue.depth]
@@ -83,26 +83,26 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext
         return NotNeeded(f"{move.source} waits with no copies while {move.target} serves")
     sites = tools.observer.brokers
     asked = {(call.unit, call.thing) for call in step.calls}
-    ways = [(sites[move.target][pair], sites[move.source][pair]) for pair in sorted({pair for pair, _ in asked})]
+    link_ends = [(sites[move.target][pair], sites[move.source][pair]) for pair in sorted({pair for pair, _ in asked})]
     removed: dict[str, Json] = {}
     stay: dict[str, Json] = {}
     try:
         comparisons = {
-            way[1].pair: _compared(*way, {name for pair, name in asked if pair == way[1].pair}) for way in ways
+            ends[1].pair: _compared(*ends, {name for pair, name in asked if pair == ends[1].pair}) for ends in link_ends
         }
     except BrokerError as error:
         return Refused(f"which copies are processed cannot be told: {error}", code=ExitCode.PRECHECK_FAILED)
-    for _, waiting in ways:
+    for _, waiting in link_ends:
         outcome = _removed(tools, waiting, comparisons[waiting.pair], removed, stay, context)
         if outcome is not None:
             return outcome
     total = sum(count for count in removed.values() if isinstance(count, int))
     text = f"{total} processed copies {'could be ' if context.read_only else ''}removed at {move.source}"
-    return Done(text, {"removed": removed, "stay": stay}, tuple(_left(text, ways, comparisons, total)))
+    return Done(text, {"removed": removed, "stay": stay}, tuple(_left(text, link_ends, comparisons, total)))
 
 
 def _left(
-    text: str, ways: Sequence[Way], compared: Mapping[str, Mapping[str, Compared]], total: int
+    text: str, link_ends: Sequence[LinkEnds], compared: Mapping[str, Mapping[str, Compared]], total: int
 ) -> Iterator[Finding]:
     """What stays, and which of the two stores does not hold it."""
     left = [
@@ -113,7 +113,7 @@ def _left(
     ]
     if not left:
         return
-    view, peer = ways[0][0].names(), ways[0][1].names()
+    view, peer = link_ends[0][0].names(), link_ends[0][1].names()
     named = [
         f"{len(comparison.copies - comparison.consumed.ids)} of {name}{_in_one(comparison, view.site, peer.site)}"
         for name, comparison in left

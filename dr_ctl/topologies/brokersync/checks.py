@@ -70,7 +70,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
     rules, snapshot, move = case.rules, case.snapshot, case.move
     yield from of_pair(source, target)
     yield from _copies(source, target)
-    if source.role is Role.SERVING and move.ask.operation == SWAPOVER:
+    if source.role is Role.SERVING and move.spec.operation == SWAPOVER:
         yield from _residue(case, source, target)
         deep = parity.too_deep(rules, source, target, move)
         for counts in parity.counts(source, target, rules.queues):
@@ -81,7 +81,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
     wrong = [
         counts
         for counts in parity.lacking(source, target, rules.queues, snapshot.traffic.get(source.pair, {}))
-        if move.ask.accept_difference.get(counts.queue) != abs(counts.source - counts.target)
+        if move.spec.accept_difference.get(counts.queue) != abs(counts.source - counts.target)
     ]
     if wrong:
         yield found("DR-PARITY-001", differences=some([finding.text(source.site, target.site) for finding in wrong]))
@@ -91,8 +91,8 @@ def of_opening(case: Case[BrokerView]) -> Iterator[Finding]:
     """Find copies at the site to be opened whose messages clients of the other site, which is closed now, may have
     consumed."""
     snapshot, move = case.snapshot, case.move
-    unfence = move.ask.operation == UNFENCE
-    if not unfence and move.ask.operation != ACTIVATE:
+    unfence = move.spec.operation == UNFENCE
+    if not unfence and move.spec.operation != ACTIVATE:
         return
     opened, other = (move.source, move.target) if unfence else (move.target, move.source)
     for pair in snapshot.sites[opened]:
@@ -109,7 +109,7 @@ def _residue(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> 
     """Copies at the waiting site that the run would have to remove, and may not."""
     traffic = case.snapshot.traffic.get(source.pair, {})
     for counts, copies, why in parity.unproven(source, target, case.rules.queues, traffic):
-        if case.move.ask.accept_difference.get(counts.queue) == counts.target - counts.source:
+        if case.move.spec.accept_difference.get(counts.queue) == counts.target - counts.source:
             yield possible_duplicates(counts.queue, counts.target - counts.source, target.site)
         else:
             yield unproven_copies(counts, copies, why, source, target)

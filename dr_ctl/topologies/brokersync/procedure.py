@@ -23,7 +23,7 @@ from dr_ctl.jolokia.client import READ_S
 from dr_ctl.topologies.brokersync import parity, proven
 from dr_ctl.topologies.brokersync.checks import CHECKS, not_compared, nothing_owed, possible_duplicates, unproven_copies
 from dr_ctl.topologies.brokersync.proven import covered
-from dr_ctl.topologies.brokersync.reading import READS, Access, Observer, Way
+from dr_ctl.topologies.brokersync.reading import READS, Access, LinkEnds, Observer
 from dr_ctl.topologies.brokersync.sync.pair import cleaner
 from dr_ctl.topologies.brokersync.sync.queue import DELETED
 from dr_ctl.topologies.brokersync.tools import SyncTools, listed, own, unproven
@@ -118,7 +118,7 @@ draft_restart: Final = wants.planning(
     "stop and start the network connector of {source}, until it is connected; clients stay where they are",
     (lambda at: _switched(at.view, Goal.LINK_DOWN), wants.SOURCE),
     (lambda at: _switched(at.view, Goal.LINK_UP), wants.SOURCE),
-    limits=lambda _, __, move: {"within": move.ask.timeout_s or ATTACH_S},
+    limits=lambda _, __, move: {"within": move.spec.timeout_s or ATTACH_S},
 )
 
 
@@ -133,13 +133,13 @@ class Apart:
     why: str
 
     @classmethod
-    def of(cls, tools: SyncTools, way: Way, source: BrokerView, target: BrokerView, queue: str) -> Apart:
+    def of(cls, tools: SyncTools, ends: LinkEnds, source: BrokerView, target: BrokerView, queue: str) -> Apart:
         """Raises `BrokerError`."""
         views = {source.site: source, target.site: target}
         view, peer = tools.observer.together(
-            lambda access: listed(access, views[access.site], views[access.site].by_name.get(queue)), way
+            lambda access: listed(access, views[access.site], views[access.site].by_name.get(queue)), ends
         )
-        copies = peer.whole.ids - own(way[1], target, queue, peer)
+        copies = peer.whole.ids - own(ends[1], target, queue, peer)
         lacks, alone = view.whole.ids - peer.whole.ids, peer.whole.ids - view.whole.ids
         gone = covered(source, queue, copies, view.whole)
         if isinstance(gone, Consumed):
@@ -150,12 +150,12 @@ class Apart:
 
 
 def cleared(
-    tools: SyncTools, way: Way, move: Move, context: StepContext, removed: dict[str, int], left: list[Finding]
+    tools: SyncTools, ends: LinkEnds, move: Move, context: StepContext, removed: dict[str, int], left: list[Finding]
 ) -> Refused | None:
     """Compare every queue by id, then remove at the target what the fenced source has consumed, where its counters
     cover that and nobody holds; says how many those are, and what is `left`. Nothing is removed where the target lacks
     what the source holds, or has what nothing proves. Raises `BrokerError`."""
-    source, target = (access.read() for access in way)
+    source, target = (access.read() for access in ends)
     deep = parity.too_deep(tools.rules, source, target, move)
     differing: list[tuple[parity.Counts, Apart]] = []
     for counted in parity.counts(source, target, tools.observer.queues):
@@ -163,12 +163,12 @@ def cleared(
             continue
         apart_by = abs(counted.source - counted.target)
         if counted.queue not in deep:
-            differing.append((counted, Apart.of(tools, way, source, target, counted.queue)))
-        elif apart_by and apart_by != move.ask.accept_difference.get(counted.queue):  # equal numbers are the gate's
+            differing.append((counted, Apart.of(tools, ends, source, target, counted.queue)))
+        elif apart_by and apart_by != move.spec.accept_difference.get(counted.queue):  # equal numbers are the gate's
             text = f"{counted.text(source.site, target.site)}: too many to compare by id in time"
             return Refused(text, findings=(not_compared(counted, source.site, target.site),))
     for counted, apart in differing:
-        accepted = move.ask.accept_difference.get(counted.queue)
+        accepted = move.spec.accept_difference.get(counted.queue)
         if apart.lacks and len(apart.lacks) != accepted:
             return refused(
                 "DR-PARITY-004.one_queue_by_id",
@@ -184,12 +184,12 @@ def cleared(
             return Refused(f"{counted.queue}: {apart.why}", findings=(finding,))
         if apart.stays:
             left.append(possible_duplicates(counted.queue, len(apart.stays), target.site))
-    if any(apart.gone is not None for _, apart in differing) and way[0].read().start != source.start:
+    if any(apart.gone is not None for _, apart in differing) and ends[0].read().start != source.start:
         return Refused(f"the broker of {source.site} was restarted: its counters prove nothing any more")
     for counted, apart in differing:
         count = 0
         if apart.gone is not None:
-            why = remove(tools, way[1], target.by_name[counted.queue], apart.gone, context, (way[0], source))
+            why = remove(tools, ends[1], target.by_name[counted.queue], apart.gone, context, (ends[0], source))
             if why is not None:
                 return why
             removed[counted.queue] = count = len(apart.gone.ids)
@@ -265,14 +265,14 @@ class Copies:
 
 def catch_up(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """While the source serves: connected, and little enough to ship that a drain takes a moment."""
-    ways = [Copies(*way, context, tools.timeouts) for way in tools.observer.ways(move)]
-    return Wait(tools, ways, context, UNDER_WAY, SMALL).caught_up(step.limits, "the copy queues grow", "to ship")
+    directions = [Copies(*ends, context, tools.timeouts) for ends in tools.observer.link_ends(move)]
+    return Wait(tools, directions, context, UNDER_WAY, SMALL).caught_up(step.limits, "the copy queues grow", "to ship")
 
 
 def drain(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     with lifting(tools, move, context) as lifted:
-        ways = [Copies(*way, context, tools.timeouts) for way in tools.observer.ways(move)]
-        wait = Wait(tools, ways, context, UNDER_WAY)
+        directions = [Copies(*ends, context, tools.timeouts) for ends in tools.observer.link_ends(move)]
+        wait = Wait(tools, directions, context, UNDER_WAY)
         failed = wait.until(tools.rules.drain.poll, step.limits, lambda view: [view.pair] if view.open else [])
         outcome = failed or _cleared(tools, move, context)
     return lifted.judged(outcome)
@@ -281,9 +281,9 @@ def drain(tools: SyncTools, step: PlannedStep, move: Move, context: StepContext)
 def _cleared(tools: SyncTools, move: Move, context: StepContext) -> Outcome:
     removed: dict[str, dict[str, int]] = {}
     findings: list[Finding] = []
-    for way in tools.observer.ways(move):
-        gone = removed.setdefault(way[0].pair, {})
-        if (refused := cleared(tools, way, move, context, gone, findings)) is not None:
+    for ends in tools.observer.link_ends(move):
+        gone = removed.setdefault(ends[0].pair, {})
+        if (refused := cleared(tools, ends, move, context, gone, findings)) is not None:
             return refused
     count = sum(sum(counts.values()) for counts in removed.values())
     suffix = f"; {count} copies of what was consumed removed" if count else ""
@@ -359,16 +359,16 @@ def reinstate(tools: SyncTools, step: PlannedStep, move: Move, context: StepCont
     if nothing_owed(tools.observer.observe(), move):
         return NotNeeded(f"{move.target} is taken in already")
     findings: list[Finding] = []
-    ways = tools.observer.between(move.source, move.target)
-    for serving, returned in ways:
+    link_ends = tools.observer.between(move.source, move.target)
+    for serving, returned in link_ends:
         told_apart = _tell_apart(tools, returned, serving, context)
         if isinstance(told_apart, Refused):
             return told_apart
         findings += told_apart
     if (refused := tools.reach(LISTENING, move, context)) is not None:
         return refused
-    back = [Copies(returned, serving, context, tools.timeouts) for serving, returned in ways]
-    forth = [Copies(*way, context, tools.timeouts) for way in ways]
+    back = [Copies(returned, serving, context, tools.timeouts) for serving, returned in link_ends]
+    forth = [Copies(*ends, context, tools.timeouts) for ends in link_ends]
     for wait in (Wait(tools, back, context, UNDER_WAY), Wait(tools, forth, context, UNDER_WAY, SMALL)):
         if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
             return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
@@ -493,7 +493,7 @@ draft_put_back: Final = wants.planning(
 
 def named(move: Move, queue: str) -> bool:
     """Say whether a person named that queue; where none was named, all are meant."""
-    return move.ask.queues is None or matches((move.ask.queues,), queue)
+    return move.spec.queues is None or matches((move.spec.queues,), queue)
 
 
 def kept(view: BrokerView, move: Move) -> Iterator[tuple[Queue, str | None]]:
@@ -515,13 +515,13 @@ def _nothing_proves(
     """Of each queue that the pattern names the copies at the waiting site that nothing proves to be consumed. Raises
     `BrokerError`."""
     for pair, access in observer.brokers[waiting].items():
-        way = observer.brokers[serving][pair], access
-        views = way[0].read(), access.read()
+        ends = observer.brokers[serving][pair], access
+        views = ends[0].read(), access.read()
         for name, queue in views[1].business.items():
             if not (queue.depth and name in views[0].copying and (pattern is None or matches((pattern,), name))):
                 continue
             try:
-                copies = Unproven(pair, name, sorted(unproven(way, views, name)))
+                copies = Unproven(pair, name, sorted(unproven(ends, views, name)))
             except NotWhole as error:
                 copies = Unproven(pair, name, (), str(error))
             if copies.ids or copies.why_not is not None:
@@ -531,12 +531,12 @@ def _nothing_proves(
 def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Keep aside what nothing proves, by a person's word on these ids. Raises `BrokerError`."""
     kept_aside: dict[str, Json] = {}
-    for access, queue, copies in _nothing_proves(tools.observer, move.target, move.source, move.ask.queues):
+    for access, queue, copies in _nothing_proves(tools.observer, move.target, move.source, move.spec.queues):
         if copies.why_not is not None:
             text = f"which copies of {copies.name} nothing proves cannot be told: {copies.why_not}"
             return Refused(text, kept_aside)
         messages = frozenset(copies.ids)
-        by_word = Consumed(messages, Word(messages, move.ask.reason or ""))
+        by_word = Consumed(messages, Word(messages, move.spec.reason or ""))
         if (refused := moved_aside(tools, access, queue, by_word.ids, context)) is not None:
             return refused
         kept_aside[copies.name] = [*copies.ids]

@@ -179,7 +179,7 @@ def _copying(named: Mapping[str, Queue], bridged: set[str], own: SyncConfig) -> 
     return by_origin
 
 
-Way = tuple[Access, Access]
+LinkEnds = tuple[Access, Access]
 Observer = observer.Observer[BrokerView, Access]
 
 

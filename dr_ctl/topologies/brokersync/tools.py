@@ -81,10 +81,10 @@ def own(access: Access, view: BrokerView, queue: str, listing: Listed) -> frozen
     return frozenset(id_ for id_, by in listing.came_by.items() if by != arrives)
 
 
-def unproven(way: tuple[Access, Access], views: tuple[BrokerView, BrokerView], queue: str) -> frozenset[str]:
+def unproven(ends: tuple[Access, Access], views: tuple[BrokerView, BrokerView], queue: str) -> frozenset[str]:
     """The copies of a queue that lie at the waiting site alone, unless the counters of the serving one cover them all.
     Serving site first. Raises `BrokerError`."""
-    (serving, waiting), (view, peer) = way, views
+    (serving, waiting), (view, peer) = ends, views
     lie = listed(waiting, peer, peer.by_name.get(queue), tries=ids.TRIES)
     copies = lie.whole.ids - own(waiting, peer, queue, lie)
     listing = listed(serving, view, view.by_name.get(queue), tries=ids.TRIES).whole
@@ -106,7 +106,7 @@ class SyncGate(Gate[BrokerView]):
         return [
             counts.text(move.source, move.target)
             for counts in differences
-            if move.ask.accept_difference.get(counts.queue) != abs(counts.source - counts.target)
+            if move.spec.accept_difference.get(counts.queue) != abs(counts.source - counts.target)
         ]
 
     def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
@@ -130,9 +130,9 @@ class SyncGate(Gate[BrokerView]):
 
     def _differ(self, queue: str, local: BrokerView, peer: BrokerView) -> Refused | None:
         views = {view.site: view for view in (local, peer)}
-        way = [self.observer.brokers[site][local.pair] for site in views]
+        ends = [self.observer.brokers[site][local.pair] for site in views]
         serving, waiting = self.observer.together(
-            lambda access: listed(access, views[access.site], views[access.site].by_name.get(queue)).whole.ids, way
+            lambda access: listed(access, views[access.site], views[access.site].by_name.get(queue)).whole.ids, ends
         )
         if serving == waiting:
             return None

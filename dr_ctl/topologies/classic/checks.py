@@ -38,7 +38,7 @@ def of_pausing(view: ClassicBroker, case: Case[Any] | None) -> Iterator[Finding]
     if case is None or view.role is not Role.SERVING or not denied or not view.managed:
         return
     broker, refused = f"{view.site}/{view.pair}", denied[0]
-    if case.move.ask.cut_in_flight:
+    if case.move.spec.cut_in_flight:
         yield found(
             "DR-POLICY-002.not_needed",
             severity=Severity.WARNING,

@@ -12,7 +12,7 @@ from typing import Any, Final
 from dr_ctl.core.errors import BrokerError, LoginRefused, TimedOut
 from dr_ctl.core.system import growing_s
 from dr_ctl.engine.plan import Call, Goal
-from dr_ctl.jolokia.client import Ask, Listing, Read
+from dr_ctl.jolokia.client import Listing, Query, Read
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.address import Refused
@@ -154,7 +154,7 @@ def whole(
 def _asked(access: Access[Any], queue: Queue) -> tuple[dict[str, str | None], Count, Count]:
     """The messages of a listing, and the queue's count before and after it."""
     size = Read(queue.bean, COUNT)
-    before, rows, after = access.reader().read([size, Ask(queue.bean, Listing.BROWSE_ALL), size], timeout_s=BROWSE_S)
+    before, rows, after = access.reader().read([size, Query(queue.bean, Listing.BROWSE_ALL), size], timeout_s=BROWSE_S)
     messages = rows.value()
     if not isinstance(messages, list):
         raise BadValue(f"{access.site}: a listing of {queue.name} gave no messages")

@@ -161,10 +161,10 @@ class Gate(ABC, Generic[V]):
 
     def verify(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Done with what was compared, by pair; refused with what blocks the gate."""
-        waits = [_PairAtGate(self, way, step, move, context) for way in self.observer.ways(move)]
+        waits = [_PairAtGate(self, ends, step, move, context) for ends in self.observer.link_ends(move)]
         while going_on := [wait for wait in waits if wait.outcome is None]:
             began = context.monotonic()
-            answers = self.observer.answers([access for wait in going_on for access in wait.way], FOR_GATE)
+            answers = self.observer.answers([access for wait in going_on for access in wait.ends], FOR_GATE)
             readings = list(zip(answers[::2], answers[1::2], strict=True))
             views = [view for both in readings for view in both if isinstance(view, Broker)]
             if len(views) == 2 * len(readings):
@@ -191,13 +191,13 @@ class Gate(ABC, Generic[V]):
 @dataclass
 class _PairAtGate(Generic[V]):
     gate: Gate[V]
-    way: tuple[Access[V], Access[V]]
+    ends: tuple[Access[V], Access[V]]
     step: PlannedStep
     move: Move
     context: StepContext
 
     def __post_init__(self) -> None:
-        self.pair = self.way[0].pair
+        self.pair = self.ends[0].pair
         self.outcome: Outcome | None = None
         self.reasons: list[str] = []
         begun = self.gate.begun.get(self.pair, [])

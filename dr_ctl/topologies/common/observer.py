@@ -210,10 +210,10 @@ class Observer(Generic[V_co, A_co]):
         views = self.together(partial(self._view, least_s=0.0), self.at(site))
         return [view for view in views if not isinstance(view, Silent)]
 
-    def ways(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
+    def link_ends(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
         """The brokers of each pair that is still to move, the source's first."""
         every = self.between(move.source, move.target)
-        return [way for way in every if not self._reads.by_pair or move.moves(way[0].pair)]
+        return [ends for ends in every if not self._reads.by_pair or move.moves(ends[0].pair)]
 
     def between(self, source: str, target: str) -> Sequence[tuple[A_co, A_co]]:
         """The brokers of each pair, first the source's."""

@@ -29,7 +29,7 @@ def against_failover(
     snapshot: Snapshot[V], move: Move, of_broker: Callable[[V], Iterable[Finding]]
 ) -> Iterator[Finding]:
     """Find reasons against opening the target without the lost site; only grave ones refuse the failover."""
-    role = part_of(snapshot, move.ask).roles[move.source]
+    role = part_of(snapshot, move.spec).roles[move.source]
     opens = not all(view.open for view in snapshot.views(move.target))
     if role is Role.SERVING or (role is Role.SICK and opens):
         yield found("DR-ALIVE-001.role", source=move.source, target=move.target, role=role.value)
@@ -40,7 +40,7 @@ def against_failover(
                 yield weighed(finding, Weight.FAILOVER)
         if (locks := view.fence.awaits) and not view.open:
             yield found("DR-ALIVE-001.lock", site=view.site, locks=some(locks), lost=move.source)
-        yield from of_obstacles(view, Severity.WARNING, move.ask.includes)
+        yield from of_obstacles(view, Severity.WARNING, move.spec.includes)
         peer = snapshot.view(move.source, view.pair)
         yield from of_nodes(view, peer, Severity.WARNING)
         for finding in of_link_listeners(view, peer):
@@ -91,7 +91,7 @@ def of_return(
     has `mended`; `open_again` is the finding of a target that came back open, as its brokers can be kept closed.
     `of_both`: of a failback to a site that nothing keeps out any more, as it is a swapover then."""
     snapshot, move = case.snapshot, case.move
-    if of_both is not None and move.ask.operation == FAILBACK and is_settled(snapshot, move):
+    if of_both is not None and move.spec.operation == FAILBACK and is_settled(snapshot, move):
         for both in snapshot.both(move.source, move.target):
             yield from (finding for finding in of_both(case, *both) if finding.id not in mended)
     for site in (move.source, move.target):
@@ -104,12 +104,12 @@ def of_return(
                         yield replace(finding, severity=Severity.WARNING)
                     elif finding.id not in mended:
                         yield finding
-    severity = Severity.ERROR if move.ask.operation == FAILBACK else Severity.WARNING
+    severity = Severity.ERROR if move.spec.operation == FAILBACK else Severity.WARNING
     for site, other in ((move.target, move.source), (move.source, move.target)):
         for view in snapshot.views(site):
             yield from of_nodes(view, snapshot.view(other, view.pair), severity)
     for view in snapshot.views(move.target):
-        yield from of_obstacles(view, severity, move.ask.includes)
+        yield from of_obstacles(view, severity, move.spec.includes)
     if snapshot.roles[move.target] is Role.SERVING and snapshot.roles[move.source] is Role.SERVING:
         yield found(open_again, target=move.target)
 
@@ -143,15 +143,15 @@ _MENDED: Final = frozenset({"DR-LINK-003", "DR-LINK-004"})
 def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
     """Find reasons against a step. A step at both sites rests on all checks of a move, others on the source's."""
     snapshot, move = case.snapshot, case.move
-    if move.ask.operation in (DRAIN, ACTIVATE):
+    if move.spec.operation in (DRAIN, ACTIVATE):
         yield from map(_closing_nothing, checks.of_move(case))
-        if move.ask.operation == DRAIN:
+        if move.spec.operation == DRAIN:
             for view in snapshot.views(move.target):
                 yield from of_taken(view, [receipts.name(view.site)])
     else:
-        restarts = move.ask.operation == RESTART
-        weight = _WEIGHTS.get(move.ask.operation, Weight.SINGLE_STEP)
-        for view in snapshot.views(move.source) if move.ask.operation == FENCE else ():
+        restarts = move.spec.operation == RESTART
+        weight = _WEIGHTS.get(move.spec.operation, Weight.SINGLE_STEP)
+        for view in snapshot.views(move.source) if move.spec.operation == FENCE else ():
             peer = snapshot.view(move.target, view.pair)
             yield from (weighed(finding, weight) for finding in of_nodes(view, peer, Severity.WARNING))
             yield from of_link_listeners(view, peer)
@@ -161,24 +161,24 @@ def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
         for reason in [finding for view in snapshot.views(move.source) for finding in checks.of_broker(view)]:
             if restarts and reason.id in _MENDED:
                 continue
-            is_uncounted = move.ask.operation == QUIESCE and reason.id == "DR-QUEUE-003"
+            is_uncounted = move.spec.operation == QUIESCE and reason.id == "DR-QUEUE-003"
             yield reason if is_uncounted else weighed(reason, weight)
-    if move.ask.operation in (ACTIVATE, UNFENCE):
+    if move.spec.operation in (ACTIVATE, UNFENCE):
         yield from _replaced(snapshot, move)
-    if move.ask.operation == ACTIVATE:
+    if move.spec.operation == ACTIVATE:
         yield from _unproven(snapshot, move)
-    if move.ask.operation == UNFENCE:
+    if move.spec.operation == UNFENCE:
         yield from _coming_in(snapshot, move)
-    if move.ask.operation == UNFENCE and part_of(snapshot, move.ask).roles[move.target] is Role.SERVING:
+    if move.spec.operation == UNFENCE and part_of(snapshot, move.spec).roles[move.target] is Role.SERVING:
         if not paused_at(snapshot, move.source):
             yield found(
                 "DR-ROLE-011",
                 opened=move.source,
                 other=move.target,
-                roles=roles_text(part_of(snapshot, move.ask)),
+                roles=roles_text(part_of(snapshot, move.spec)),
                 way=moves_it(snapshot, move.source),
             )
-    elif move.ask.operation == UNFENCE:
+    elif move.spec.operation == UNFENCE:
         yield from _moved_on(snapshot, move)
 
 
@@ -195,9 +195,9 @@ def not_taken_in(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
 
 def _replaced(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
     """Where both sites are closed, the one that was lost last has not what clients of the other did since."""
-    unfence = move.ask.operation == UNFENCE
+    unfence = move.spec.operation == UNFENCE
     opened, other = (move.source, move.target) if unfence else (move.target, move.source)
-    if lost_alone(snapshot.debts) == opened and part_of(snapshot, move.ask).roles[other] is Role.STANDBY:
+    if lost_alone(snapshot.debts) == opened and part_of(snapshot, move.spec).roles[other] is Role.STANDBY:
         yield found("DR-RETURN-008.open", lost=opened, served=other)
 
 
@@ -221,7 +221,7 @@ def _unproven(snapshot: Snapshot[Broker], move: Move) -> Iterator[Finding]:
             continue
         receipt = receipts.held_at(peer)
         if receipt is not None:
-            for text in receipts.changes_since(receipt, (local, peer), move.ask):
+            for text in receipts.changes_since(receipt, (local, peer), move.spec):
                 yield found("DR-RECEIPT-001", why=text, source=move.source, target=move.target)
             continue
         ships = [view for view in (local, peer) if view is local or not view.link.missing]
@@ -248,7 +248,7 @@ def lies_here_alone(case: Case[V], surplus: Callable[[V, V], Mapping[str, int]])
     """Find what lies at a site that is to be opened again and not at the other, which is closed too. `surplus` says by
     queue how many more lie at the first of two brokers than what is under way explains."""
     snapshot, move = case.snapshot, case.move
-    if move.ask.operation != UNFENCE or lost_alone(snapshot.debts) == move.target:
+    if move.spec.operation != UNFENCE or lost_alone(snapshot.debts) == move.target:
         return
     for view, peer in snapshot.both(move.source, move.target):
         if view.open or peer.open or view.link.missing:
@@ -266,19 +266,19 @@ def _unapplied(view: Broker) -> Iterator[str]:
 
 def holds_already(snapshot: Snapshot[Broker], move: Move) -> str | None:
     """Say what holds already where there is nothing to do."""
-    site, role = move.source, part_of(snapshot, move.ask).roles[move.source]
-    if move.ask.operation == QUIESCE and role is Role.STANDBY:
+    site, role = move.source, part_of(snapshot, move.spec).roles[move.source]
+    if move.spec.operation == QUIESCE and role is Role.STANDBY:
         return f"{site} is closed to clients already"
     views = snapshot.views(site)
     lasts = all(view.fence.shut_out for view in views if view.config.lasting is not None)
     owed = any(debt.kind is DebtKind.FENCE and debt.about == site for debt in snapshot.debts)
-    if move.ask.operation == FENCE and role is Role.STANDBY and lasts and not owed:
+    if move.spec.operation == FENCE and role is Role.STANDBY and lasts and not owed:
         return f"clients are kept out of {site} already"
     kept_out = any(view.fence.shut_out for view in views)
-    served = all(unit.open_at for unit in snapshot.units if move.ask.includes(unit.name))
+    served = all(unit.open_at for unit in snapshot.units if move.spec.includes(unit.name))
     whole = served and all(view.open for view in views)
     if (
-        move.ask.operation == UNFENCE
+        move.spec.operation == UNFENCE
         and role is Role.SERVING
         and whole
         and not (kept_out or paused_at(snapshot, move.source))

@@ -17,7 +17,7 @@ from dr_ctl.core.document import document, read
 from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.core.model import some
 from dr_ctl.core.system import stamp
-from dr_ctl.engine.plan import Ask, Call
+from dr_ctl.engine.plan import Call, Spec
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.topologies.common.calls import remove_document, write_document
 from dr_ctl.topologies.common.snapshot import Snapshot
@@ -35,17 +35,17 @@ class Mark:
     counters: str
 
     @classmethod
-    def of(cls, view: Broker, ask: Ask | None = None) -> Mark:
+    def of(cls, view: Broker, spec: Spec | None = None) -> Mark:
         """Mark the broker as it is now, with the queues of the units that are asked for."""
         counters = [
-            counter for counter in view.link.counters if ask is None or ask.includes(view.unit_of(counter.name))
+            counter for counter in view.link.counters if spec is None or spec.includes(view.unit_of(counter.name))
         ]
         figures = [(queue.name, queue.depth, queue.added, queue.removed) for queue in counters]
         return cls(view.start, hashlib.sha256(json.dumps(sorted(figures)).encode()).hexdigest())
 
-    def why_not(self, view: Broker, since: str, ask: Ask | None = None) -> str | None:
+    def why_not(self, view: Broker, since: str, spec: Spec | None = None) -> str | None:
         """Say what moved at that broker; returns None if nothing moved."""
-        now = Mark.of(view, ask)
+        now = Mark.of(view, spec)
         is_same = same_start(now.start, self.start)
         if is_same and replace(now, start=self.start) == self:
             return None
@@ -91,9 +91,9 @@ def name(site: str) -> str:
     return f"dr-ctl.receipt.{site}"
 
 
-def of(source: Broker, target: Broker, epoch: int, ask: Ask | None = None) -> Receipt:
+def of(source: Broker, target: Broker, epoch: int, spec: Spec | None = None) -> Receipt:
     at = stamp(datetime.fromtimestamp(target.now_ms / 1000, UTC))
-    return Receipt(source.site, target.site, epoch, at, {view.site: Mark.of(view, ask) for view in (source, target)})
+    return Receipt(source.site, target.site, epoch, at, {view.site: Mark.of(view, spec) for view in (source, target)})
 
 
 def held_at(view: Broker) -> Receipt | None:
@@ -107,13 +107,13 @@ def held_at(view: Broker) -> Receipt | None:
         return Receipt("", "", 0, "a moment that cannot be read", {})
 
 
-def changes_since(receipt: Receipt, views: Sequence[Broker], ask: Ask | None = None) -> list[str]:
+def changes_since(receipt: Receipt, views: Sequence[Broker], spec: Spec | None = None) -> list[str]:
     """Say what is not any more as the receipt says."""
     since = f"the receipt of {receipt.at}"
     reasons = []
     for view in views:
         mark = receipt.marks.get(view.site)
-        why = mark.why_not(view, since, ask) if mark is not None else f"{since} says nothing of {view.site}"
+        why = mark.why_not(view, since, spec) if mark is not None else f"{since} says nothing of {view.site}"
         reasons += [why] if why is not None else []
     return reasons
 

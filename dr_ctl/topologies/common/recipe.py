@@ -100,13 +100,13 @@ class Recipe(Generic[V]):
 
     def why_not(self, snapshot: Snapshot[V], move: Move) -> Sequence[Finding]:
         checks, case = self._checks, Case(self.rules, snapshot, move)
-        if move.ask.units is not None and not self.moves_parts:
+        if move.spec.units is not None and not self.moves_parts:
             return [found("DR-UNIT-002")]
-        if move.ask.operation == FAILOVER:
+        if move.spec.operation == FAILOVER:
             findings = [*reasons.against_failover(snapshot, move, checks.of_broker), *checks.of_failover(case)]
-        elif move.ask.operation in REINSTATING:
+        elif move.spec.operation in REINSTATING:
             findings = [*dict.fromkeys(checks.of_return(case))]
-        elif move.ask.operation in ALONE:
+        elif move.spec.operation in ALONE:
             findings = [*reasons.against_step(case, checks), *checks.of_opening(case)]
         else:
             findings = [*reasons.not_taken_in(snapshot, move), *checks.of_move(case)]
@@ -125,14 +125,14 @@ class Recipe(Generic[V]):
         ]
 
     def holds_already(self, snapshot: Snapshot[V], move: Move) -> str | None:
-        if move.ask.operation == REINSTATE:
+        if move.spec.operation == REINSTATE:
             return f"{move.target} is taken in already" if self._checks.nothing_owed(snapshot, move) else None
-        if move.ask.operation == FAILOVER:
+        if move.spec.operation == FAILOVER:
             return f"what {move.source} holds is kept out" if reasons.is_kept_out(snapshot, move) else None
         return reasons.holds_already(snapshot, move)
 
     def not_replicated(self, snapshot: Snapshot[V], move: Move) -> Sequence[str]:
-        if move.ask.operation not in MOVING:
+        if move.spec.operation not in MOVING:
             return ()
         lacks = [
             "pauses, address settings, security settings, diverts and bridges: each site has its own",
@@ -152,7 +152,7 @@ class Recipe(Generic[V]):
         return lacks
 
     def cannot_know(self, move: Move) -> Sequence[str]:
-        if move.ask.operation not in MOVING:
+        if move.spec.operation not in MOVING:
             return ()
         return (
             "whether clients reconnect to the target: they need its address",

@@ -86,7 +86,7 @@ class Rules:
 
     def within(self, move: Move) -> float:
         """How long a drain may take."""
-        return move.ask.timeout_s if move.ask.timeout_s is not None else self.drain.timeout
+        return move.spec.timeout_s if move.spec.timeout_s is not None else self.drain.timeout
 
     def catching_up(self, step: RunbookStep, _move: Move) -> dict[str, float]:
         return {"within": step.limits.get("within", self.timeouts.catch_up_s)}
@@ -96,5 +96,5 @@ class Rules:
 
     def while_moving(self, _step: RunbookStep, move: Move) -> dict[str, float]:
         """The limits of a wait that goes on as long as something moves, unless somebody said how long."""
-        asked = {} if move.ask.timeout_s is None else {"within": move.ask.timeout_s}
+        asked = {} if move.spec.timeout_s is None else {"within": move.spec.timeout_s}
         return {**asked, "stall": self.drain.stall}

@@ -377,7 +377,7 @@ def before(move: Move, view: Broker) -> dict[str, Any]:
     as closed: it came back, whether open or not, and the undo of the move back leaves it closed."""
     site: Any = move.baseline.get(view.site, {})
     state: dict[str, Any] = site[view.pair] if view.pair in site else state_to_restore(view)
-    if move.ask.operation == FAILBACK and view.site == move.target:
+    if move.spec.operation == FAILBACK and view.site == move.target:
         return {**state, "listeners": {}, "shut_out": True, RETURNED: True}
     return state
 

@@ -375,7 +375,7 @@ class Tools(Generic[V_co]):
             for view in self.observer.answering(site)
             if view.nodes and started_since(move, view) and self.open_at(view, move)
             if site == move.source
-            or move.ask.operation in REINSTATING
+            or move.spec.operation in REINSTATING
             or not any(before(move, view)["listeners"].values())
         ]
         for site in dict.fromkeys(view.site for view in opened):

@@ -98,7 +98,7 @@ class PairDriver(Generic[V_co]):
 
     @property
     def _lost(self) -> str:
-        return self._move.source if self._move is not None and self._move.ask.operation == FAILOVER else ""
+        return self._move.source if self._move is not None and self._move.spec.operation == FAILOVER else ""
 
     def apply(self, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         """Do it once more where another node of a broker has become active meanwhile: what management did at the one
@@ -168,7 +168,7 @@ class PairDriver(Generic[V_co]):
             kept |= self._again(ACTIVATING, "DR-NODE-007.closed", context, move)
         if not (sent or self._lost or verb in FENCED):
             kept |= self._open_as_before(move.source, context, move)
-        if not (sent or move.ask.operation in REINSTATING):
+        if not (sent or move.spec.operation in REINSTATING):
             kept |= self._open_as_before(move.target, context, move)
         return kept
 

@@ -120,7 +120,11 @@ class Wait(Generic[R]):
         return Refused(failed.text)
 
     def _noted(self, opened: Callable[[R], Sequence[str]]) -> _Reading[R]:
-        brokers = {(access.site, access.pair): access for way in self._directions for access in (way.local, way.remote)}
+        brokers = {
+            (access.site, access.pair): access
+            for direction in self._directions
+            for access in (direction.local, direction.remote)
+        }
         answers: Sequence[Any] = self._tools.observer.answers(brokers.values(), self._parts)
         readings: Readings[R] = dict(zip(brokers, answers, strict=True))
         left, self.why = self._left(readings)
@@ -139,16 +143,19 @@ class Wait(Generic[R]):
     def _left(self, readings: Readings[R]) -> tuple[int | None, list[str]]:
         left: list[int | None] = []
         why: list[str] = []
-        several = len({way.local.pair for way in self._directions}) > 1
-        for way in self._directions:
-            named = f"{way.local.pair}: " if several else ""
-            view, peer = readings[way.local.site, way.local.pair], readings[way.remote.site, way.remote.pair]
+        several = len({direction.local.pair for direction in self._directions}) > 1
+        for direction in self._directions:
+            named = f"{direction.local.pair}: " if several else ""
+            view, peer = (
+                readings[direction.local.site, direction.local.pair],
+                readings[direction.remote.site, direction.remote.pair],
+            )
             if not isinstance(view, BrokerError) and not isinstance(peer, BrokerError):
-                left.append(way.left(view, peer))
-                why += [f"{named}{reason}" for reason in way.why(view, peer)]
+                left.append(direction.left(view, peer))
+                why += [f"{named}{reason}" for reason in direction.why(view, peer)]
             else:
                 left.append(None)
-                answers = ((way.local.site, view), (way.remote.site, peer))
+                answers = ((direction.local.site, view), (direction.remote.site, peer))
                 silent = [(site, answer) for site, answer in answers if isinstance(answer, BrokerError)]
                 why += [f"{named}{site} does not answer: {error}" for site, error in silent]
         return total(left), list(dict.fromkeys(why))
@@ -164,14 +171,14 @@ class Wait(Generic[R]):
 
     def _mend(self, readings: Readings[R]) -> None:
         """Start what is stopped or hangs. A started link connects by itself."""
-        for way in self._directions:
-            key = way.local.site, way.local.pair
-            view, peer = readings[key], readings[way.remote.site, way.remote.pair]
+        for direction in self._directions:
+            key = direction.local.site, direction.local.pair
+            view, peer = readings[key], readings[direction.remote.site, direction.remote.pair]
             if isinstance(view, BrokerError) or self._mended.get(key, 0) >= AT_MOST:
                 continue
-            if calls := way.repairs(view, peer):
+            if calls := direction.repairs(view, peer):
                 self._mended[key] = self._mended.get(key, 0) + 1
-                self._context.notice(f"{way.local.site}: {way.repairing}")
+                self._context.notice(f"{direction.local.site}: {direction.repairing}")
                 self._tools.change(calls, self._context)
 
 

@@ -48,14 +48,14 @@ def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Findin
     depths = {flow.queue: max(source.lies(flow.queue), target.lies(flow.queue)) for flow in source.flows}
     deep = [f"{name}: {depth}" for name, depth in depths.items() if depth > copies.IDS_UP_TO]
     if deep := [
-        queue_depth for queue_depth in deep if queue_depth.rpartition(":")[0] not in move.ask.accept_difference
+        queue_depth for queue_depth in deep if queue_depth.rpartition(":")[0] not in move.spec.accept_difference
     ]:
         yield found("DR-CONT-014.too_deep", pair=source.pair, compared=copies.IDS_UP_TO, queues=some(deep))
 
 
 def not_followed(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
     """Find messages that a move would leave behind, or deliver once more: the drain refuses them behind the fence."""
-    accepted = move.ask.accept_difference
+    accepted = move.spec.accept_difference
     if alone := {name: ids for name, ids in source.uncopied.items() if ids and name not in accepted}:
         yield found("DR-CONT-013.serving", source=source.site, target=target.site, messages=copies.named(alone))
     views = (source, target)

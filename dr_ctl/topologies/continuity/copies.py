@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from dr_ctl.core.model import some
 from dr_ctl.engine.plan import Call, Goal
-from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
+from dr_ctl.jolokia.client import READ_S, Listing, Query, Reader
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.artemis.reading import policies
 from dr_ctl.topologies.common.calls import batches, call, request
@@ -182,27 +182,31 @@ def _read(
 ) -> list[tuple[dict[str, int], list[dict[str, Any]]]]:
     """How often each id lies in each queue, and the rows of its listings: in one POST, but for what is deep."""
     asked = [_asks(queue, listings) for queue in queues]
-    at_once = [ask for queue, asks in zip(queues, asked, strict=True) if queue.depth <= AT_ONCE for ask in asks]
+    at_once = [
+        query for queue, queries in zip(queues, asked, strict=True) if queue.depth <= AT_ONCE for query in queries
+    ]
     answers = dict(zip(at_once, _answered(reader, at_once), strict=True))
-    for queue, asks in zip(queues, asked, strict=True):
-        for ask in asks if queue.depth > AT_ONCE else ():
-            [answers[ask]] = _answered(reader, [ask], queue.depth)
+    for queue, queries in zip(queues, asked, strict=True):
+        for query in queries if queue.depth > AT_ONCE else ():
+            [answers[query]] = _answered(reader, [query], queue.depth)
     try:
         return [
             (
-                {id_: count for ask in asks if ask.arguments for id_, count in answers[ask].items()},
-                [row for ask in asks if not ask.arguments for row in _rows(answers[ask])],
+                {id_: count for query in queries if query.arguments for id_, count in answers[query].items()},
+                [row for query in queries if not query.arguments for row in _rows(answers[query])],
             )
-            for asks in asked
+            for queries in asked
         ]
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise BadValue(f"{reader.url}: a list of ids is not as expected: {error}") from error
 
 
-def _asks(queue: Queue, listings: Sequence[Listing]) -> list[Ask]:
+def _asks(queue: Queue, listings: Sequence[Listing]) -> list[Query]:
     """The questions for its ids, of a deep queue slice by slice, and for its listings."""
-    counts = [Ask(queue.bean, Listing.COUNT_BY, (part, _ID)) for part in (slices() if queue.depth > AT_ONCE else [""])]
-    return [*counts, *(Ask(queue.bean, listing) for listing in listings)]
+    counts = [
+        Query(queue.bean, Listing.COUNT_BY, (part, _ID)) for part in (slices() if queue.depth > AT_ONCE else [""])
+    ]
+    return [*counts, *(Query(queue.bean, listing) for listing in listings)]
 
 
 def slices() -> list[str]:
@@ -210,7 +214,7 @@ def slices() -> list[str]:
     return [*(f"{_ID} LIKE '{digit}%'" for digit in _DIGITS), " AND ".join(f"{_ID} NOT LIKE '{d}%'" for d in _DIGITS)]
 
 
-def _answered(reader: Reader, asked: Sequence[Ask], depth: int = 0) -> list[Any]:
+def _answered(reader: Reader, asked: Sequence[Query], depth: int = 0) -> list[Any]:
     if not asked:
         return []
     answers = reader.read(asked, timeout_s=READ_S + depth / _SCANNED_A_SECOND)

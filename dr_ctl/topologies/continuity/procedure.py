@@ -32,7 +32,7 @@ from dr_ctl.topologies.common.view import PeerState
 from dr_ctl.topologies.common.wants import SOURCE, TARGET, planning
 from dr_ctl.topologies.continuity import copies, reinstate
 from dr_ctl.topologies.continuity.checks import CHECKS, not_followed
-from dr_ctl.topologies.continuity.reading import READS, Way
+from dr_ctl.topologies.continuity.reading import READS, LinkEnds
 from dr_ctl.topologies.continuity.tools import Both, ContinuityTools, PluginTimeouts, compare
 from dr_ctl.topologies.continuity.view import WAITS_MS, ContinuitySnapshot, Flow, SiteView
 
@@ -60,18 +60,20 @@ draft_drain: Final = planning(
 def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Wait, while the source serves, until bridges are connected, little is under way, and staged messages are
     delivered."""
-    ways = tools.observer.ways(move)
-    if not ways:
+    link_ends = tools.observer.link_ends(move)
+    if not link_ends:
         return Done("nothing is under way", {"under_way": 0})
     ends_s = context.monotonic() + step.limits["within"]
     known: list[int] = []
     idle = _Idle(tools.waits, tools.had)
 
     def read() -> _Reading:
-        pairs = tools.read(ways)
+        pairs = tools.read(link_ends)
         left = under_way(pairs)
         why = [
-            reason for way, both in zip(ways, pairs, strict=True) for reason in idle.why(way, both, context.monotonic())
+            reason
+            for ends, both in zip(link_ends, pairs, strict=True)
+            for reason in idle.why(ends, both, context.monotonic())
         ]
         why += [
             f"a bridge of {view.site} is not connected" for both in pairs for view in both if not view.link.attached
@@ -92,9 +94,9 @@ def catch_up(tools: ContinuityTools, step: PlannedStep, move: Move, context: Ste
         return until(context, read, holds=little, within_s=within_s, poll_s=poll_s)
 
     waited, removed = until_little(), 0
-    if waited.held and (removed := _without_echoes(tools, ways, waited.reading.pairs, context)):
+    if waited.held and (removed := _without_echoes(tools, link_ends, waited.reading.pairs, context)):
         waited = until_little()  # the removal took a moment, in which clients worked on
-    if waited.held and (against := list(_not_followed(ways, waited.reading.pairs, move))):
+    if waited.held and (against := list(_not_followed(link_ends, waited.reading.pairs, move))):
         return Refused(some([finding.text for finding in against]), findings=tuple(against))
     left, why = waited.reading.left, waited.reading.why
     if waited.held:
@@ -120,9 +122,9 @@ class _Reading(NamedTuple):
     why: list[str]
 
 
-def _not_followed(ways: Sequence[Way], pairs: Sequence[Both], move: Move) -> Iterator[Finding]:
+def _not_followed(link_ends: Sequence[LinkEnds], pairs: Sequence[Both], move: Move) -> Iterator[Finding]:
     """Find what came since the checks, or with a site that was taken in."""
-    for (view, peer), both in zip(ways, pairs, strict=True):
+    for (view, peer), both in zip(link_ends, pairs, strict=True):
         yield from not_followed(*copies.followed(view.reader(), peer.reader(), *both), move)
 
 
@@ -139,11 +141,13 @@ def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
             yield found("DR-CONT-017.not_taken", source=source.site, queues=some(staged))
 
 
-def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence[Both], context: StepContext) -> int:
+def _without_echoes(
+    tools: ContinuityTools, link_ends: Sequence[LinkEnds], pairs: Sequence[Both], context: StepContext
+) -> int:
     """Remove staged messages that also lie in the target's queue, and count how many were seen to be gone. Remove no
     message where the ids could not be read, for the drain compares all of them."""
     removed = 0
-    for (_, peer), (_, target) in zip(ways, pairs, strict=True):
+    for (_, peer), (_, target) in zip(link_ends, pairs, strict=True):
         try:
             if twice := copies.echoes(peer.reader(), target):
                 places = [(target.places(name)[1], gone) for name, gone in twice.items()]
@@ -175,7 +179,7 @@ class _Idle:
         self._waits, self._had = waits, had
         self._still: dict[tuple[str, str], _Still] = {}
 
-    def why(self, way: Way, both: Both, now_s: float) -> list[str]:
+    def why(self, ends: LinkEnds, both: Both, now_s: float) -> list[str]:
         """Name the messages still being delivered, except messages long refused that this site had before."""
         source, reasons = both[0], []
         for flow in source.flows:
@@ -190,18 +194,18 @@ class _Idle:
             takes = for_s >= self._waits.refused_s and now.added > was.added
             unread = ""
             try:
-                refused = stuck and self._refused(way, both, flow.queue, takes=takes)
+                refused = stuck and self._refused(ends, both, flow.queue, takes=takes)
             except BrokerError as error_:
                 refused, unread = False, f" (whether it refuses them was not read: {error_})"
             if now.staged and not refused:
                 reasons.append(f"{source.site} still delivers {now.staged} staged message(s) of {flow.queue}{unread}")
         return reasons
 
-    def _refused(self, way: Way, both: Both, queue: str, *, takes: bool) -> bool:
+    def _refused(self, ends: LinkEnds, both: Both, queue: str, *, takes: bool) -> bool:
         """True if a queue that takes no staged message also lacks none. A message in neither its queue nor at the other
         site was consumed. A message still at the other site but not in this queue was had here, if the queue takes
         other messages; otherwise the address or the disk may be full."""
-        local, peer = way
+        local, peer = ends
         if queue in copies.one_sided(*both):
             return False
         left = copies.still_to_deliver(local.reader(), peer.reader(), *both, queue)
@@ -229,7 +233,7 @@ class _Drain:
 
     def __init__(self, tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> None:
         self._tools, self._step, self._move, self._context = tools, step, move, context
-        self._ways = tools.observer.ways(move)
+        self._link_ends = tools.observer.link_ends(move)
         self.begun: dict[str, list[PairReading[SiteView]]] = {}
         self._began = self._moved_at = context.monotonic()
         # How long a reading may take: more after each that took longer, for a console may be slow and a reading that
@@ -246,7 +250,7 @@ class _Drain:
     def read(self) -> None:
         """Look at both sites, and note what is to be kept of it."""
         try:
-            self._pairs = self._tools.read(self._ways, timeout_s=self._look_s)
+            self._pairs = self._tools.read(self._link_ends, timeout_s=self._look_s)
         except BrokerError as error_:
             self._pairs, self._reasons, self.begun = [], [str(error_)], {}
             self._look_s = min(2 * self._look_s, READ_S)
@@ -277,7 +281,7 @@ class _Drain:
     def until_same(self) -> Outcome:
         # A law of its own: the first reading is from before the lifts, and what a comparison removes begins the calm
         # anew.
-        while self._ways:
+        while self._link_ends:
             views = [view for both in self._pairs for view in both]
             quiet, why = not self._reasons, some(self._reasons) if self._reasons else None
             still = quiet or (bool(views) and not any([*view.uncomparable(), *clients_of(view)] for view in views))
@@ -307,7 +311,7 @@ class _Drain:
     def _compare(self) -> Refused | None:
         """Remove messages that must not be delivered; a removal has to settle. Gives the reason against the move."""
         tools, move, removed = self._tools, self._move, False
-        for (view, peer), (source, target) in zip(self._ways, self._pairs, strict=True):
+        for (view, peer), (source, target) in zip(self._link_ends, self._pairs, strict=True):
             compared, refused = compare(tools.observer, source, target, move, tools.had.get(source.pair, {}))
             unread = [comparison.queue for comparison in compared if not comparison.known]
             if unread and _differs(source, target, unread, move):
@@ -344,7 +348,7 @@ class _Drain:
 
 def _differs(source: SiteView, target: SiteView, queues: Sequence[str], move: Move) -> bool:
     """True if a queue that only has a count differs from the accepted number, or has no accepted number."""
-    accepted = move.ask.accept_difference
+    accepted = move.spec.accept_difference
     return any(source.business[name].depth - target.lies(name) != accepted.get(name) for name in queues)
 
 
@@ -374,7 +378,7 @@ def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, context: S
     useless. A gate that was seen to hold saw the target closed: no delivery is about to begin there."""
     if tools.gate.samples:
         return
-    within_s = WAITS_MS[peer_state(move.ask.operation)] / 1000 if step.part("listeners") else 0.0
+    within_s = WAITS_MS[peer_state(move.spec.operation)] / 1000 if step.part("listeners") else 0.0
     until(
         context,
         lambda: tools.observer.read_at(move.target),

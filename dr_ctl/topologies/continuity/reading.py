@@ -9,7 +9,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.system import Work, in_background
-from dr_ctl.jolokia.client import READ_S, Answer, Ask, Asked, Listing, Post, Read, Reader, Search
+from dr_ctl.jolokia.client import READ_S, Answer, Asked, Listing, Post, Query, Read, Reader, Search
 from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import ContinuityBroker
@@ -202,7 +202,7 @@ def listed(reader: Reader, queues: Sequence[Queue], *, timeout_s: float = READ_S
     """How many messages of each queue are listed as held by a consumer."""
     if not queues:
         return []
-    answers = reader.read([Ask(queue.bean, Listing.DELIVERING) for queue in queues], timeout_s=timeout_s)
+    answers = reader.read([Query(queue.bean, Listing.DELIVERING) for queue in queues], timeout_s=timeout_s)
     try:
         return [sum(len(load["elements"]) for load in json.loads(str(answer.value()))) for answer in answers]
     except (ValueError, KeyError, TypeError) as error:
@@ -312,7 +312,7 @@ class Access(access.Access[SiteView]):
         return fields.number("StartTime") + fields.number("Uptime")
 
 
-Way = tuple[Access, Access]
+LinkEnds = tuple[Access, Access]
 
 
 Observer = observer.Observer[SiteView, Access]

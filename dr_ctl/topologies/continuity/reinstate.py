@@ -43,7 +43,7 @@ from dr_ctl.topologies.common.wants import (
 )
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.checks import nothing_owed
-from dr_ctl.topologies.continuity.reading import Access, Way
+from dr_ctl.topologies.continuity.reading import Access, LinkEnds
 from dr_ctl.topologies.continuity.tools import Applied, Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import Bridge, SiteView
 
@@ -304,8 +304,8 @@ def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Re
     as far as anybody can know."""
     tools.recovered, tools.removed, tools.unproven = {}, {}, {}
     ends_s, poll_s = context.monotonic() + tools.timeouts.compared_s, tools.waits.taken_in_poll_s
-    for way in tools.observer.between(move.source, move.target):
-        compare, within_s = partial(_compared, tools, way, context), ends_s - context.monotonic()
+    for ends in tools.observer.between(move.source, move.target):
+        compare, within_s = partial(_compared, tools, ends, context), ends_s - context.monotonic()
         waited = until(context, compare, holds=lambda why: why is None, within_s=within_s, poll_s=poll_s)
         if not waited.held:
             return Refused(f"{if_known(waited.reading)}: nothing of {move.target} was delivered")
@@ -313,11 +313,11 @@ def _remove_done(tools: ContinuityTools, move: Move, context: StepContext) -> Re
     return None
 
 
-def _compared(tools: ContinuityTools, way: Way, context: StepContext) -> str | None:
+def _compared(tools: ContinuityTools, ends: LinkEnds, context: StepContext) -> str | None:
     """Try once for a pair: remove messages that must not be delivered. Gives a reason to try again, as messages still
     staged or not read."""
-    [(serving, returned)] = tools.read([way])
-    local, peer = way
+    [(serving, returned)] = tools.read([ends])
+    local, peer = ends
     flows = [flow for flow in serving.flows if flow.in_mirror.depth]
     names = [flow.queue for flow in flows]
     if lacking := sorted({*copies.one_sided(returned, serving)} & {*names}):
@@ -467,8 +467,8 @@ def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, contex
 def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], frozenset[str]]:
     """The messages of each queue that only the returned site has."""
     alone: dict[tuple[str, str], frozenset[str]] = {}
-    ways = tools.observer.between(move.source, move.target)
-    for (view, peer), (serving, returned) in zip(ways, tools.read(ways), strict=True):
+    link_ends = tools.observer.between(move.source, move.target)
+    for (view, peer), (serving, returned) in zip(link_ends, tools.read(link_ends), strict=True):
         lying = [flow.queue for flow in returned.flows if flow.queue in returned.business]
         names = [name for name in lying if returned.business[name].depth]
         returned_ids = copies.present(peer.reader(), [returned.business[name] for name in names])

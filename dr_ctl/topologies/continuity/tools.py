@@ -15,7 +15,7 @@ from dr_ctl.topologies.common.tools import Sender, Tools
 from dr_ctl.topologies.common.view import PeerState
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.copies import Compared
-from dr_ctl.topologies.continuity.reading import Observer, Way
+from dr_ctl.topologies.continuity.reading import LinkEnds, Observer
 from dr_ctl.topologies.continuity.view import WAITS_MS, SiteView
 
 Both = tuple[SiteView, SiteView]
@@ -58,7 +58,7 @@ class ContinuityGate(Gate[SiteView]):
 
     def differing(self, now: PairReading[SiteView], move: Move) -> list[str]:
         source, target = now.source, now.target
-        accepted = move.ask.accept_difference
+        accepted = move.spec.accept_difference
         differences = []
         for name, queue in selected(source, self.observer.queues).items():
             depth = target.lies(name)
@@ -74,7 +74,7 @@ class ContinuityGate(Gate[SiteView]):
         if unread := [
             comparison.queue
             for comparison in compared
-            if not comparison.known and comparison.queue not in move.ask.accept_difference
+            if not comparison.known and comparison.queue not in move.spec.accept_difference
         ]:
             return Refused.of(found("DR-CONT-014.not_named", queues=some(unread)))
         where = f"too many at {move.target}"
@@ -103,7 +103,7 @@ def compare(
         )
     local, peer = (observer.brokers[view.site][view.pair].reader() for view in (source, target))
     compared = copies.compare(local, peer, source, target, had)
-    known, accepted = [comparison for comparison in compared if comparison.known], move.ask.accept_difference
+    known, accepted = [comparison for comparison in compared if comparison.known], move.spec.accept_difference
 
     def apart(ids: Callable[[Compared], frozenset[str]]) -> dict[str, list[str]]:
         return {
@@ -179,7 +179,7 @@ class ContinuityTools(Tools[SiteView]):
         """The number of recovered messages; returns None where no `reinstate` of this command has compared them."""
         return sum(len(ids) for ids in self.recovered.values()) if self.compares else None
 
-    def read(self, ways: Sequence[Way], *, timeout_s: float = READ_S) -> list[Both]:
-        both = [access for way in ways for access in way]
+    def read(self, link_ends: Sequence[LinkEnds], *, timeout_s: float = READ_S) -> list[Both]:
+        both = [access for ends in link_ends for access in ends]
         snapshot = self.observer.together(lambda access: access.read(timeout_s=timeout_s), both)
         return list(zip(snapshot[::2], snapshot[1::2], strict=True))

@@ -47,11 +47,11 @@ def possible_duplicates(undecided: Mapping[str, parity.Undecided], move: Move, s
     why = dict.fromkeys(copies.why for copies in undecided.values())
     more = math.ceil(ROOM_S * sum(copies.taken_per_s for copies in undecided.values()))
     room = f", with room for what clients take in {ROOM_S} s" if more else ""
-    accepted = move.ask.accept_duplicates
+    accepted = move.spec.accept_duplicates
     over = not isinstance(accepted, int) or accepted < count
-    refuses = over and move.ask.operation in _LEADS_TO_OPEN
+    refuses = over and move.spec.operation in _LEADS_TO_OPEN
     finding = found(
-        "DR-FAN-007.failback" if move.ask.operation == FAILBACK else "DR-FAN-007.unproven",
+        "DR-FAN-007.failback" if move.spec.operation == FAILBACK else "DR-FAN-007.unproven",
         accepted=not refuses,
         count=count,
         site=site,
@@ -69,7 +69,7 @@ def of_failover(case: Case[BrokerView]) -> Iterator[Finding]:
     move = case.move
     views = [view for view in case.snapshot.views(move.target) if view.own.unread is not None]
     count = sum(queue.depth for view in views for queue in view.business.values() if queue.dead_letter_address is None)
-    accepted = move.ask.accept_duplicates
+    accepted = move.spec.accept_duplicates
     if not count or accepted == "unknown" or (accepted is not None and accepted >= count):
         return
     yield replace(
@@ -121,7 +121,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
     wrong = [
         counts
         for counts in parity.lacking(source, target, case.rules.queues, case.snapshot.traffic.get(source.pair, {}))
-        if case.move.ask.accept_difference.get(counts.queue) != counts.source - counts.target
+        if case.move.spec.accept_difference.get(counts.queue) != counts.source - counts.target
     ]
     if wrong:
         yield found(

@@ -7,14 +7,14 @@ from enum import Enum
 from typing import Any, Final
 
 from dr_ctl.core.system import growing_s
-from dr_ctl.jolokia.client import Ask, Listing, Read
+from dr_ctl.jolokia.client import Listing, Query, Read
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.common.consumed import Consumed, Covered, InBothStores, NotWhole, Whole
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout.counting import CHECKPOINTS, EMPTY, At, Checkpoints, Counters, Mark, Since
 from dr_ctl.topologies.fanout.parity import ALONE, NOT_COUNTED, ONE_SITE_ALONE, TAKEN, Undecided
-from dr_ctl.topologies.fanout.reading import COUNTERS, Access, Way, counters_of
+from dr_ctl.topologies.fanout.reading import COUNTERS, Access, LinkEnds, counters_of
 
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
 TRYING_S: Final = 5.0
@@ -85,7 +85,7 @@ def listed(access: Access, queue: Queue | None, name: str) -> Listed:
         return Listed(name, {}, 0, EMPTY, EMPTY)
     figures = Read(queue.bean, COUNTERS)
     before, shown, after = access.reader().read(
-        [figures, Ask(queue.bean, Listing.BROWSE_ALL), figures], timeout_s=BROWSE_S
+        [figures, Query(queue.bean, Listing.BROWSE_ALL), figures], timeout_s=BROWSE_S
     )
     rows = shown.value()
     if not isinstance(rows, list):
@@ -167,7 +167,7 @@ class Comparing:
 
     def apart(
         self,
-        way: Way,
+        ends: LinkEnds,
         queues: Mapping[str, Both],
         pause: Callable[[], None],
         now: Callable[[], float],
@@ -178,21 +178,21 @@ class Comparing:
         Producers write to both sites, but not in the same instant. Queues with ids at one site alone are looked at
         again, with a `pause` between, for as long as was set; all of them together. Raises `BrokerError`.
         """
-        checkpoints = kept(way)
-        differences = {name: self._looked(way, name, both, checkpoints, pace) for name, both in queues.items()}
+        checkpoints = kept(ends)
+        differences = {name: self._looked(ends, name, both, checkpoints, pace) for name, both in queues.items()}
         until = now() + self._within_s
 
         def not_settled() -> list[str]:
             alone = {name: difference.alone - difference.known for name, difference in differences.items()}
-            known = {name: self._alone.get((way[1].site, name), _NOTHING) for name in differences}
+            known = {name: self._alone.get((ends[1].site, name), _NOTHING) for name in differences}
             return [name for name, difference in differences.items() if difference.lacks or alone[name] - known[name]]
 
         while pace is not Pace.ONCE and (again := not_settled()) and now() < until:
             pause()
             for name in again:
-                differences[name] = self._looked(way, name, queues[name], checkpoints, pace, differences[name])
+                differences[name] = self._looked(ends, name, queues[name], checkpoints, pace, differences[name])
         if pace is not Pace.ONCE:  # what one reading finds alone may be on its way
-            self._alone.update({(way[1].site, name): difference.alone for name, difference in differences.items()})
+            self._alone.update({(ends[1].site, name): difference.alone for name, difference in differences.items()})
         return differences
 
     def undecided(self, differences: Mapping[str, Apart]) -> dict[str, Undecided]:
@@ -206,14 +206,14 @@ class Comparing:
         }
 
     def _looked(
-        self, way: Way, name: str, both: Both, checkpoints: Checkpoints, pace: Pace, before: Apart | None = None
+        self, ends: LinkEnds, name: str, both: Both, checkpoints: Checkpoints, pace: Pace, before: Apart | None = None
     ) -> Apart:
         """List the waiting site between two listings of the serving one: an id that is not at the serving site a moment
         later was consumed, or never came there; and one that was there a moment before has had time to come to both.
         What the reading before it did not find apart is on its way."""
-        first = listed_to_the_end(way[0], both[0], name)
-        waiting = listed_to_the_end(way[1], both[1], name)
-        again = listed_to_the_end(way[0], both[0], name)
+        first = listed_to_the_end(ends[0], both[0], name)
+        waiting = listed_to_the_end(ends[1], both[1], name)
+        again = listed_to_the_end(ends[0], both[0], name)
         late = first.ids & again.ids - waiting.ids
         lacks = late & before.lacks if before is not None else late
         if self.store is not None:
@@ -224,7 +224,7 @@ class Comparing:
             return Apart(proven, lacks, alone, {id_: again.rows[id_] for id_ in lacks})
         sites = [
             At(access.site, access.names().start, listed.before)
-            for access, listed in zip(way, (again, waiting), strict=True)
+            for access, listed in zip(ends, (again, waiting), strict=True)
         ]
         since = checkpoints.since(name, *sites)
         # What clients take while both sites are listed could have come and gone unseen.
@@ -233,7 +233,7 @@ class Comparing:
         only = waiting.ids - again.ids - proven.ids
         alone = _again(only, before)
         known = since.remote.alone if since is not None else _NOTHING
-        works = way[0].names().open and pace is not Pace.RESTING
+        works = ends[0].names().open and pace is not Pace.RESTING
         coming = _NOTHING if works else only - alone
         marks = _marks(sites, again, waiting, (lacks, only - coming), coming, first.before) if rests else None
         hurried = only and not proven.ids and not _calm(first.before, again, waiting)
@@ -276,19 +276,19 @@ def _marks(
     }
 
 
-def kept(way: Sequence[Access]) -> Checkpoints:
+def kept(ends: Sequence[Access]) -> Checkpoints:
     """The checkpoints of that pair."""
-    return Checkpoints.read(_cleaner(way).document_files.texts())
+    return Checkpoints.read(_cleaner(ends).document_files.texts())
 
 
-def keep(way: Way, queues: Mapping[str, Mapping[str, Mark]]) -> None:
+def keep(ends: LinkEnds, queues: Mapping[str, Mapping[str, Mark]]) -> None:
     """Note newer ones. They are no change of a broker; where they cannot be written, the older ones go on."""
     if queues:
-        _cleaner(way).document_files.write(CHECKPOINTS, kept(way).noted(queues).text)
+        _cleaner(ends).document_files.write(CHECKPOINTS, kept(ends).noted(queues).text)
 
 
-def _cleaner(way: Sequence[Access]) -> Access:
-    return min(way, key=lambda access: access.site)
+def _cleaner(ends: Sequence[Access]) -> Access:
+    return min(ends, key=lambda access: access.site)
 
 
 def _id(access: Access, queue: str, row: Any) -> str:

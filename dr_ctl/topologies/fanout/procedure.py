@@ -31,7 +31,7 @@ from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting, to_pause
 from dr_ctl.topologies.fanout import ids, parity
 from dr_ctl.topologies.fanout.checks import CHECKS, nothing_owed, of_undecided, possible_duplicates
 from dr_ctl.topologies.fanout.ids import Pace
-from dr_ctl.topologies.fanout.reading import Access, Way, is_carried
+from dr_ctl.topologies.fanout.reading import Access, LinkEnds, is_carried
 from dr_ctl.topologies.fanout.tools import READS, FanoutTools, Reconciled
 from dr_ctl.topologies.fanout.view import COPY, IDS, BrokerView
 
@@ -119,7 +119,7 @@ class Reconciler:
     def __init__(self, tools: FanoutTools, source: str, target: str, move: Move, context: StepContext) -> None:
         self.reconciled = Reconciled()
         self._tools, self._move, self._context = tools, move, context
-        self._ways = tools.observer.between(source, target)
+        self._link_ends = tools.observer.between(source, target)
 
     def done(self, *findings: Finding) -> Done:
         return Done(self.reconciled.text, self.reconciled.as_json(), findings)
@@ -128,7 +128,7 @@ class Reconciler:
         """Remove at the second broker the messages that were consumed at the first, in every queue. If `copied`, also
         copy the messages that the second lacks, until a comparison shows that it lacks none. Gives None where all came
         true."""
-        ended = (self._pair(way, copied=copied, pace=pace) for way in self._ways)
+        ended = (self._pair(ends, copied=copied, pace=pace) for ends in self._link_ends)
         return next((refused for refused in ended if refused is not None), None)
 
     def at_rest(self, step: PlannedStep, serving: Move, *, copied: bool) -> Refused | None:
@@ -142,8 +142,8 @@ class Reconciler:
         lifted = quiesce.undo(tools, step, serving, context)
         return lifted if isinstance(lifted, Refused) else refused
 
-    def _pair(self, way: Way, *, copied: bool, pace: Pace) -> Refused | None:
-        source, target = (access.read() for access in way)
+    def _pair(self, ends: LinkEnds, *, copied: bool, pace: Pace) -> Refused | None:
+        source, target = (access.read() for access in ends)
         queues = {
             counted.queue: (source.by_name.get(counted.queue), target.by_name.get(counted.queue))
             for counted in parity.counts(source, target, Queues())
@@ -152,21 +152,21 @@ class Reconciler:
         comparing, reconciled = self._tools.comparing, self.reconciled
         if comparing.store is not None and not copied:
             for name, (view, peer) in queues.items():
-                ids.listed(way[0], view, name)  # a message without an id ends a move here, and not behind the fence
-                if (refused := self.remove(way[1], name, ids.consumed(comparing.store, way[1], peer))) is not None:
+                ids.listed(ends[0], view, name)  # a message without an id ends a move here, and not behind the fence
+                if (refused := self.remove(ends[1], name, ids.consumed(comparing.store, ends[1], peer))) is not None:
                     return refused
             return None
         idle = 0
         for _ in range(ROUNDS):
             pause = partial(self._context.wait, self._tools.timeouts.poll_s)
-            apart = comparing.apart(way, queues, pause, self._context.monotonic, pace)
+            apart = comparing.apart(ends, queues, pause, self._context.monotonic, pace)
             reconciled.alone |= {name: {*difference.alone} for name, difference in apart.items()}
             undecided = comparing.undecided(apart)
             reconciled.undecided = {
                 name: copies for name, copies in reconciled.undecided.items() if name not in apart
             } | undecided
             for name, difference in apart.items():
-                if (refused := self.remove(way[1], name, difference.consumed)) is not None:
+                if (refused := self.remove(ends[1], name, difference.consumed)) is not None:
                     return refused
             lacks, cannot = dict[str, set[str]](), dict[str, set[str]]()
             for name, ident, row in (
@@ -176,34 +176,34 @@ class Reconciler:
             reconciled.not_carried |= cannot
             if not copied or not lacks:
                 if not self._context.read_only:
-                    _keep(way, apart)
-                return self._not_carried(way) if copied else None
+                    _keep(ends, apart)
+                return self._not_carried(ends) if copied else None
             before = reconciled.copied_in_all
             for name, wanted in lacks.items():
-                if (refused := self._copy(way, name, wanted)) is not None:
+                if (refused := self._copy(ends, name, wanted)) is not None:
                     return refused
             idle = idle + 1 if reconciled.copied_in_all == before else 0
             if idle == IDLE:
                 named = some([f"{name} {ident}" for name, wanted in lacks.items() for ident in sorted(wanted)])
                 return Refused(
-                    f"{way[0].site} lists messages that {way[1].site} lacks, and shows them to no client: {named}",
+                    f"{ends[0].site} lists messages that {ends[1].site} lacks, and shows them to no client: {named}",
                     reconciled.as_json(),
                 )
         finding = found("DR-FAN-004", target=target.site, source=source.site)
         return Refused.of(finding, evidence=reconciled.as_json(), code=ExitCode.DRAIN_TIMEOUT)
 
-    def _not_carried(self, way: Way) -> Refused | None:
+    def _not_carried(self, ends: LinkEnds) -> Refused | None:
         """Refuse where the second site lacks messages that cannot be copied whole, unless a person accepts as many."""
-        kept, accepted = self.reconciled.not_carried, self._move.ask.accept_difference
+        kept, accepted = self.reconciled.not_carried, self._move.spec.accept_difference
         wrong = {name: lost for name, lost in kept.items() if len(lost) != accepted.get(name)}
         if not wrong:
             return None
         finding = found(
             "DR-FAN-008",
-            site=way[1].site,
-            id_header=way[0].own.id_header,
+            site=ends[1].site,
+            id_header=ends[0].own.id_header,
             messages=some([f"{name}: {len(lost)} ({some(sorted(lost))})" for name, lost in wrong.items()]),
-            other_site=way[0].site,
+            other_site=ends[0].site,
             accepting=accepting({name: len(lost) for name, lost in wrong.items()}),
         )
         return Refused.of(finding, evidence=self.reconciled.as_json())
@@ -223,10 +223,10 @@ class Reconciler:
         about = f"of {len(gone.ids)} message(s) could not be removed from {queue} at {view.site}"
         return not_done(left, about, outcomes)
 
-    def _copy(self, way: Way, queue: str, lacks: Collection[str]) -> Refused | None:
+    def _copy(self, ends: LinkEnds, queue: str, lacks: Collection[str]) -> Refused | None:
         """Copy those of these messages that the first broker shows to a client. Whoever lacks afterwards is compared
         again: a message that was not shown may be on its way to a consumer."""
-        source, target = way
+        source, target = ends
         messages = source.messages(queue, lacks)
         target.carries = {(queue, ident): message for ident, message in messages.items()}
         outcomes = self._tools.change([*copies(target.names(), queue, messages)], self._context)
@@ -237,17 +237,17 @@ class Reconciler:
         return not_done(messages.keys() - arrived, about, outcomes, "they are not there")
 
 
-def _keep(way: Way, apart: Mapping[str, ids.Apart]) -> None:
+def _keep(ends: LinkEnds, apart: Mapping[str, ids.Apart]) -> None:
     """Note what both sites hold now, consumed messages removed: from here on counters tell what is consumed."""
     marks = {}
     for name, difference in apart.items():
         if difference.marks is not None:
-            mark = difference.marks[way[1].site]
+            mark = difference.marks[ends[1].site]
             marks[name] = {
                 **difference.marks,
-                way[1].site: replace(mark, removed=mark.removed + len(difference.consumed.ids)),
+                ends[1].site: replace(mark, removed=mark.removed + len(difference.consumed.ids)),
             }
-    ids.keep(way, marks)
+    ids.keep(ends, marks)
 
 
 def catch_up(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:

@@ -161,4 +161,4 @@ class Access(access.Access[BrokerView]):
         return Done(f"{self.put(str(call.request[COPY]), ids)} put down")
 
 
-Way = tuple[Access, Access]
+LinkEnds = tuple[Access, Access]

@@ -40,15 +40,15 @@ def with_counters(observer: Observer, read: Callable[[], Snapshot[BrokerView]]) 
         return snapshot
     counted = {}
     for local, peer in snapshot.both(*snapshot.sites):
-        way = tuple(observer.brokers[view.site][view.pair] for view in (local, peer))
-        counted[local.pair] = _counted(observer, way, local, peer)
+        ends = tuple(observer.brokers[view.site][view.pair] for view in (local, peer))
+        counted[local.pair] = _counted(observer, ends, local, peer)
     return snapshot.changed(lambda view: replace(view, counted=counted.get(view.pair, {})))
 
 
-def _counted(observer: Observer, way: tuple[Access, ...], view: BrokerView, peer: BrokerView) -> Mapping[str, Counted]:
+def _counted(observer: Observer, ends: tuple[Access, ...], view: BrokerView, peer: BrokerView) -> Mapping[str, Counted]:
     def read(names: Sequence[str]) -> dict[str, Counted]:
         began = observer.clock.monotonic()
-        readings = _readings(observer, way, names)
+        readings = _readings(observer, ends, names)
         took_s = observer.clock.monotonic() - began
         return {
             name: parity.counted(view, peer, [(one[at], other[at]) for one, other in readings], took_s)
@@ -59,15 +59,15 @@ def _counted(observer: Observer, way: tuple[Access, ...], view: BrokerView, peer
         now = read(
             [counted.queue for counted in parity.counts(view, peer, Queues()) if counted.source != counted.target]
         )
-        if apart := [name for name, counted in now.items() if not _level(way, name, counted)]:
+        if apart := [name for name, counted in now.items() if not _level(ends, name, counted)]:
             observer.clock.sleep(observer.timeouts.apart_s)  # a message may have been on its way all that time
             now |= read(apart)
     except BrokerError:
         return {}  # it has just answered: what its counters say now the next reading tells
-    return {name: _listed_by_id(way, name, counted) for name, counted in now.items()}
+    return {name: _listed_by_id(ends, name, counted) for name, counted in now.items()}
 
 
-def _readings(observer: Observer, way: tuple[Access, ...], names: Sequence[str]) -> list[Reading]:
+def _readings(observer: Observer, ends: tuple[Access, ...], names: Sequence[str]) -> list[Reading]:
     readings: list[Reading] = []
 
     def read(access: Access) -> Sequence[Counters]:
@@ -76,20 +76,20 @@ def _readings(observer: Observer, way: tuple[Access, ...], names: Sequence[str])
     while names and len(readings) < READINGS and not _rests(readings):
         if readings:
             observer.clock.sleep(observer.timeouts.poll_s)
-        first, second = observer.together(read, way)
+        first, second = observer.together(read, ends)
         readings.append((first, second))
     return readings
 
 
-def _listed_by_id(way: tuple[Access, ...], name: str, now: Counted) -> Counted:
+def _listed_by_id(ends: tuple[Access, ...], name: str, now: Counted) -> Counted:
     """With the ids of both sites, where no counter tells anything and the queue is shallow enough to look at each
     message."""
-    if kept(way).since(name, now.first, now.second) is not None:
+    if kept(ends).since(name, now.first, now.second) is not None:
         return now
     if max(at.counters.depth for at in (now.first, now.second)) > LISTED_UP_TO:
         return now
     try:
-        first, second = (listed_to_the_end(access, access.names().by_name.get(name), name).ids for access in way)
+        first, second = (listed_to_the_end(access, access.names().by_name.get(name), name).ids for access in ends)
     except BrokerError:
         return now
     alone = {now.first.site: len(first - second), now.second.site: len(second - first)}
@@ -103,8 +103,8 @@ READS: Final = observer.Reads(
 )
 
 
-def _level(way: Sequence[Access], name: str, now: Counted) -> bool:
-    since = kept(way).since(name, now.first, now.second)
+def _level(ends: Sequence[Access], name: str, now: Counted) -> bool:
+    since = kept(ends).since(name, now.first, now.second)
     return since is None or now.level(since.local, since.remote)
 
 
@@ -127,15 +127,15 @@ class FanoutGate(Gate[BrokerView]):
     def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
         view, peer = now.source, now.target
         brokers, clock = self.observer.brokers, self.observer.clock
-        way = brokers[view.site][view.pair], brokers[peer.site][peer.pair]
+        ends = brokers[view.site][view.pair], brokers[peer.site][peer.pair]
         counts = [counted for counted in parity.counts(view, peer, Queues()) if counted.source or counted.target]
         queues = {
             counted.queue: (view.by_name.get(counted.queue), peer.by_name.get(counted.queue)) for counted in counts
         }
         compared: dict[str, Json] = {counted.queue: counted.source for counted in counts}
-        wrong, accepted = list[str](), move.ask.accept_difference
+        wrong, accepted = list[str](), move.spec.accept_difference
         ids: dict[str, dict[str, frozenset[str]]] = {}
-        differences = self._comparing.apart(way, queues, lambda: clock.sleep(self._poll_s), clock.monotonic)
+        differences = self._comparing.apart(ends, queues, lambda: clock.sleep(self._poll_s), clock.monotonic)
         for name, apart in differences.items():
             if apart.lacks and accepted.get(name) != len(apart.lacks):
                 wrong.append(f"{name}: {len(apart.lacks)} message(s) only at {view.site}")

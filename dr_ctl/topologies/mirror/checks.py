@@ -113,7 +113,7 @@ def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> I
         yield found("DR-PAIR-003", skew=f"{skew / 1000:.1f}")
     if Role.SERVING in (source.role, target.role):
         apart = unexplained(source, target, case.rules.queues, case.snapshot.traffic.get(source.pair, {}))
-        wrong = not_accepted(apart, case.move.ask.accept_difference)
+        wrong = not_accepted(apart, case.move.spec.accept_difference)
     else:
         wrong = []  # both closed: the gate of the run itself judges, over time
     if wrong:

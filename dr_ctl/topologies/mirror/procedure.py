@@ -87,7 +87,7 @@ draft_restart: Final = planning(
     "stop and start the link of {source}, until it is attached; clients stay where they are",
     (lambda at: at.missing(_link(at.view, Goal.LINK_DOWN)), SOURCE),
     (started, SOURCE),
-    limits=lambda rules, _, move: {"within": move.ask.timeout_s or rules.timeouts.link_attach_s},
+    limits=lambda rules, _, move: {"within": move.spec.timeout_s or rules.timeouts.link_attach_s},
 )
 
 
@@ -152,8 +152,8 @@ def why_not_attached(name: str, view: BrokerView) -> str | None:
 
 
 def _both(tools: MirrorTools, move: Move, context: StepContext, small: int = 0) -> Wait[BrokerView]:
-    ways = [way for local, peer in tools.observer.ways(move) for way in ((local, peer), (peer, local))]
-    events = [LinkDirection(*way, tools, context, small) for way in ways]
+    link_ends = [ends for local, peer in tools.observer.link_ends(move) for ends in ((local, peer), (peer, local))]
+    events = [LinkDirection(*ends, tools, context, small) for ends in link_ends]
     return Wait(tools, events, context, "events under way between the sites", small, counts=COUNTS, parts=Part.OUTFLOW)
 
 
@@ -429,8 +429,8 @@ def reinstate(tools: MirrorTools, step: PlannedStep, move: Move, context: StepCo
         return Refused(f"could not pause {some([call.thing for call in tools.missing(QUEUES_PAUSED, move)[0]])}")
     taken = {view.pair: _before(tools, view) for view in tools.observer.read_at(move.source)}
     tools.reach(LINK_ADMITTED, move, context)  # the wait tells what keeps it out
-    ways = tools.observer.between(move.target, move.source)
-    both = [(_Residue(local, peer, tools, context), _Beside(peer, local, tools, context)) for local, peer in ways]
+    link_ends = tools.observer.between(move.target, move.source)
+    both = [(_Residue(local, peer, tools, context), _Beside(peer, local, tools, context)) for local, peer in link_ends]
     about, events = f"of {move.target}'s residue under way", [event for two in both for event in two]
     waited = Wait(tools, events, context, about, counts=COUNTS, parts=Part.OUTFLOW, lessens=True)
     failed = waited.until(tools.rules.drain.poll, step.limits, calms=QUIET_READINGS)

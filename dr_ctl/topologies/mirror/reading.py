@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from dr_ctl.core.errors import TimedOut, TooOld
-from dr_ctl.jolokia.client import READ_S, Ask, Listing, Post, Read, Reader
+from dr_ctl.jolokia.client import READ_S, Listing, Post, Query, Read, Reader
 from dr_ctl.jolokia.http import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.artemis import MirrorBroker
@@ -94,8 +94,8 @@ class _Asked:
         self._outflows = post.ask(Read(beans.outflows(broker), (*parts.QUEUE, "FirstMessageTimestamp")))
         self._rights = _Rights(post, broker, config) if Part.RIGHTS in wanted else None
         with_locks |= Part.CLIENTS in wanted
-        self._coordinators = post.ask(Ask(server, Listing.LOCK_COORDINATORS)) if with_locks else None
-        self._users = post.ask(Ask(server, Listing.USERS, ("",))) if lasting and Part.QUEUES in wanted else None
+        self._coordinators = post.ask(Query(server, Listing.LOCK_COORDINATORS)) if with_locks else None
+        self._users = post.ask(Query(server, Listing.USERS, ("",))) if lasting and Part.QUEUES in wanted else None
         self._listed = post.ask(Read(beans.queue(broker), self.figures)) if self.figures else None
 
     def values(self, reader: Reader) -> dict[str, Any]:
@@ -135,9 +135,9 @@ class _Rights:
     def __init__(self, post: Post, broker: str, config: Config) -> None:
         server, lasting, self._mirrored = beans.server(broker), config.lasting, config.mirrored
         matches = lasting.matches if lasting is not None else ()
-        self._grants = {match: post.ask(Ask(server, Listing.ROLES, (match,))) for match in matches}
-        self._usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,))) if lasting is not None else None
-        self._of_mirror = post.ask(Ask(server, Listing.ROLES, (config.mirrored,)))
+        self._grants = {match: post.ask(Query(server, Listing.ROLES, (match,))) for match in matches}
+        self._usual = post.ask(Query(server, Listing.ROLES, (ANY_ADDRESS,))) if lasting is not None else None
+        self._of_mirror = post.ask(Query(server, Listing.ROLES, (config.mirrored,)))
         self._checked = post.ask(Read(server, ("SecurityEnabled",)))
 
     def values(self) -> dict[str, Any]:
@@ -266,7 +266,7 @@ class Browsed:
 
 def browsed(reader: Reader, view: Broker, queues: Sequence[Queue], *, limit: int) -> list[Browsed]:
     """The messages of each queue, in one POST; at most `limit` messages of a queue are read. Raises `BadValue`."""
-    answers = reader.read([Ask(queue.bean, Listing.BROWSE, (1, limit)) for queue in queues]) if queues else []
+    answers = reader.read([Query(queue.bean, Listing.BROWSE, (1, limit)) for queue in queues]) if queues else []
     shown = []
     try:
         for answer in answers:
@@ -282,7 +282,7 @@ def residue(reader: Reader, view: BrokerView) -> Residue:
     """Count it, and look at each where it is shallow enough. Raises `BrokerError`."""
     if view.outflow is None:
         raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to count")
-    counted = [Ask(view.outflow.bean, Listing.COUNT, (f'"m.{_KIND}" IS {what}',)) for what in ("NULL", "NOT NULL")]
+    counted = [Query(view.outflow.bean, Listing.COUNT, (f'"m.{_KIND}" IS {what}',)) for what in ("NULL", "NOT NULL")]
     within_s = READ_S + view.outflow.depth / _SCANNED_A_SECOND
     counts = [answer.value() for answer in reader.read(counted, timeout_s=within_s)]
     if not all(isinstance(count, int) for count in counts):
@@ -291,7 +291,7 @@ def residue(reader: Reader, view: BrokerView) -> Residue:
     if messages + acks > RESIDUE_UP_TO:
         return Residue(messages, acks)
     pages = range(1, -(-(messages + acks) // _PAGE) + 1)
-    answers = reader.read([Ask(view.outflow.bean, Listing.BROWSE, (page, _PAGE)) for page in pages]) if pages else []
+    answers = reader.read([Query(view.outflow.bean, Listing.BROWSE, (page, _PAGE)) for page in pages]) if pages else []
     try:
         rows = [row for answer in answers for row in answer.value()]
         # A message that moved between the count and the browse was not read.

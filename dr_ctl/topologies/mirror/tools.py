@@ -47,7 +47,7 @@ class MirrorGate(Gate[BrokerView]):
 
     def differing(self, now: PairReading[BrokerView], move: Move) -> list[str]:
         differing_queues = differences(now.source, now.target, self.observer.queues)
-        wrong = not_accepted(differing_queues, move.ask.accept_difference)
+        wrong = not_accepted(differing_queues, move.spec.accept_difference)
         return [finding.text(move.source, move.target) for finding in wrong]
 
     def same(self, now: PairReading[BrokerView], move: Move) -> Outcome:
@@ -77,7 +77,7 @@ class MirrorGate(Gate[BrokerView]):
         wrong = [
             difference
             for difference in apart
-            if difference.size and move.ask.accept_difference.get(difference.queue) != difference.size
+            if difference.size and move.spec.accept_difference.get(difference.queue) != difference.size
         ]
         if wrong:
             return _refused(wrong, move)

@@ -34,10 +34,10 @@ def not_in_store(lacking: Mapping[str, int], accepted: Mapping[str, int]) -> lis
 
 
 def of_return(case: Case[BrokerView]) -> Iterator[Finding]:
-    moves = case.move.ask.operation == FAILBACK
+    moves = case.move.spec.operation == FAILBACK
 
     def of_one(view: BrokerView) -> Iterator[Finding]:
-        findings = _of_broker(view, case.move.ask.accept_difference)
+        findings = _of_broker(view, case.move.spec.accept_difference)
         return findings if moves else (finding for finding in findings if finding.id != "DR-STORE-008")
 
     findings = reasons.of_return(case, of_one, _MENDED, "DR-RETURN-001.sharedstore")
@@ -57,7 +57,7 @@ def of_broker(view: BrokerView, case: Case[BrokerView] | None = None) -> Iterato
     # A broker that gave up the store by ending itself is started after the move.
     gave_up = case.move.sent and view.site == case.move.source
     needed = view.site == case.move.target and not case.move.sent
-    for finding in _of_broker(view, case.move.ask.accept_difference):
+    for finding in _of_broker(view, case.move.spec.accept_difference):
         if not (gave_up and finding.id in _MENDED):
             yield _in_a_move(finding) if needed else finding
     yield from classic.of_pausing(view, case)

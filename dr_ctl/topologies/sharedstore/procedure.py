@@ -58,7 +58,7 @@ class StoreGate(Gate[BrokerView]):
         stored = self.observer.all()[0].shared.counts() if source.answered else None
         if stored is None:
             return Done("the gate holds", {"depths": depths})
-        if wrong := not_in_store(source.lacking(stored), move.ask.accept_difference):
+        if wrong := not_in_store(source.lacking(stored), move.spec.accept_difference):
             return Refused(wrong[0].text, findings=tuple(wrong))
         return Done("the gate holds, and the store has all of it", {"depths": depths})
 
@@ -149,7 +149,7 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
     """Plan no undo, because a stop cannot be taken back. A lost site gets no call: the target takes the store once the
     lock lets it."""
     sources, targets = snapshot.views(move.source), snapshot.views(move.target)
-    fails_over = move.ask.operation == FAILOVER
+    fails_over = move.spec.operation == FAILOVER
     gives_up = [] if fails_over else [hand_over(view, move.target) for view in sources if view.answered]
     waits_again = [] if fails_over else [call for view in sources for call in start(view, ENDED)]
     rescues = [] if fails_over else [call for view in targets for call in start(view, ENDED)]
@@ -201,7 +201,7 @@ def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepCont
 def _may_not(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) -> str | None:
     """Say why the store may not be handed over now."""
     sources = snapshot.views(move.source)
-    if move.ask.operation == FAILOVER:
+    if move.spec.operation == FAILOVER:
         if snapshot.roles[move.source] in (Role.SERVING, Role.SICK):
             return f"{move.source} lives: it may serve clients"
         return None
@@ -220,10 +220,10 @@ def _may_not(tools: StoreTools, snapshot: Snapshot[BrokerView], move: Move) -> s
 def _changes(tools: StoreTools, view: BrokerView, snapshot: Snapshot[BrokerView], move: Move) -> list[str]:
     """Name the counts that changed since the run's own gate; for a step by itself, since the receipt."""
     if (sample := tools.gate.samples.get(view.pair)) is not None:
-        return receipts.changes(sample.source, view, move.ask.includes)
+        return receipts.changes(sample.source, view, move.spec.includes)
     peer = snapshot.view(move.target, view.pair)
-    receipt = receipts.held_at(peer) if peer is not None and move.ask.operation == ACTIVATE else None
-    return receipts.changes_since(receipt, [view], move.ask) if receipt is not None else []
+    receipt = receipts.held_at(peer) if peer is not None and move.spec.operation == ACTIVATE else None
+    return receipts.changes_since(receipt, [view], move.spec) if receipt is not None else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +251,10 @@ def _until_served(
         closed = next((why.text for why in why_not if why is not None), None)
         snapshot = tools.observer.read_once(least_s=tools.timeouts.last_reading_s)
         # The source is shown not to serve; of a lost one that the lock is another's is enough.
-        left = move.ask.operation == FAILOVER or snapshot.roles[move.source] in (Role.STANDBY, Role.DOWN)
+        left = move.spec.operation == FAILOVER or snapshot.roles[move.source] in (Role.STANDBY, Role.DOWN)
         over = closed is None and snapshot.roles[move.target] is Role.SERVING and left
         why = None if over else closed or f"{move.source} is {snapshot.roles[move.source].value}"
-        if not over and move.ask.operation != FAILOVER:
+        if not over and move.spec.operation != FAILOVER:
             # A target whose process has ended since the check: nobody else takes the store.
             ended = {view.pair for view in snapshot.views(move.target) if view.runs is False}
             tools.change([call for call in step.part(RESCUE) if call.unit in ended], context)
@@ -287,7 +287,7 @@ def _lost(snapshot: Snapshot[BrokerView], move: Move, was_s: float | None, left_
     """Say why the target will not take the store: the source has it again, or renews its lease."""
     if snapshot.roles[move.source] is Role.SERVING:
         return f"{move.source} took the store again, and serves"
-    if move.ask.operation == FAILOVER and was_s is not None and left_s is not None and left_s > was_s:
+    if move.spec.operation == FAILOVER and was_s is not None and left_s is not None and left_s > was_s:
         return f"{move.source} renews its lease of the store: it lives"
     return None
 
@@ -304,7 +304,7 @@ def _late(snapshot: Snapshot[BrokerView], why: str, within: str, move: Move) -> 
     text = f"{move.target} did not take the store within {within}: {why}"
     if any(view.has_the_store for view in snapshot.views(move.source)):
         return Refused(f"{text}; {move.source} holds it still")
-    if move.ask.operation == FAILOVER:
+    if move.spec.operation == FAILOVER:
         return Refused(f"{text}; nothing was asked of it")
     views = [view for site in (move.source, move.target) for view in snapshot.views(site) if view.lock is not None]
     if views and all(view.lock is not None and not view.lock.held for view in views):
@@ -341,7 +341,7 @@ def _counted(tools: StoreTools, move: Move, context: StepContext, evidence: dict
 def _beside(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> list[Finding]:
     """Start the process that gave up the store, once it has ended, or report that it is down. Wait for a process that
     was asked to stop a moment ago, also by an earlier process of this run. A lost site gets no call."""
-    if move.ask.operation == FAILOVER:
+    if move.spec.operation == FAILOVER:
         return []
     findings = []
     for view in tools.observer.read_once().views(move.source):
@@ -411,9 +411,9 @@ class StoreRecipe(common.Recipe[BrokerView]):
 
     def why_not(self, snapshot: Snapshot[BrokerView], move: Move) -> Sequence[Finding]:
         findings = super().why_not(snapshot, move)
-        if move.ask.operation == ACTIVATE and _holds_closed(snapshot, move.target) and not move.sent:
+        if move.spec.operation == ACTIVATE and _holds_closed(snapshot, move.target) and not move.sent:
             return [found("DR-STORE-011.target", target=move.target), *findings]
-        if move.ask.operation != FAILOVER or not _holds_closed(snapshot, move.source):
+        if move.spec.operation != FAILOVER or not _holds_closed(snapshot, move.source):
             return findings
         return [found("DR-STORE-011.source", source=move.source, target=move.target), *findings]
 

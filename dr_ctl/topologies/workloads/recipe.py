@@ -24,7 +24,7 @@ from dr_ctl.engine.operations import (
     SWAPOVER,
     UNFENCE,
 )
-from dr_ctl.engine.plan import Ask, Call, Goal, PlannedStep
+from dr_ctl.engine.plan import Call, Goal, PlannedStep, Spec
 from dr_ctl.engine.ports import Check, Move, StepPlan, UnitSnapshot
 from dr_ctl.engine.roles import part_of, whole_at
 from dr_ctl.engine.runbook import RunbookStep
@@ -38,11 +38,11 @@ WANTED: Final = {Goal.START: PartState.RUNNING, Goal.STOP: PartState.STOPPED}
 CAMEL_STOP: Final = "stop(java.lang.Long,java.lang.Boolean)"
 
 
-def concerned(workload: Workload, ask: Ask, units: Sequence[UnitSnapshot]) -> bool:
+def concerned(workload: Workload, spec: Spec, units: Sequence[UnitSnapshot]) -> bool:
     """Say whether a workload moves: with a whole site every one does, with units the ones that work on them."""
-    if ask.units is None or {unit.name for unit in units} <= set(ask.units):
+    if spec.units is None or {unit.name for unit in units} <= set(spec.units):
         return True
-    return any(matches(workload.queues, unit) for unit in ask.units)
+    return any(matches(workload.queues, unit) for unit in spec.units)
 
 
 def switch(site: str, workload: Workload, part: str, goal: Goal) -> Call:
@@ -118,11 +118,11 @@ class Beside:
     already: bool
 
     def twice(self, workloads: Sequence[WorkloadSnapshot]) -> Iterator[Finding]:
-        goes_on = self.already or self.move.ask.operation in _SAFE
+        goes_on = self.already or self.move.spec.operation in _SAFE
         return twice(workloads, Severity.WARNING if goes_on else Severity.ERROR)
 
     def of(self, workload: WorkloadSnapshot) -> Iterator[Finding]:
-        operation, at_source = self.move.ask.operation, workload.site == self.move.source
+        operation, at_source = self.move.spec.operation, workload.site == self.move.source
         if workload.runs is not None:
             yield from misplaced(workload, self.roles)
         elif operation == FAILOVER and at_source:
@@ -158,7 +158,7 @@ def is_gone(workload: WorkloadSnapshot, move: Move, role: Role) -> bool:
     """Say whether an unread workload of a lost site is known not to run: somebody gave the word for that site, or it is
     down and the workload's own address refuses too. A workload may have a host of its own, which the death of a broker
     does not end."""
-    return (move.ask.presume_down == move.source and move.ask.reason is not None) or (
+    return (move.spec.presume_down == move.source and move.spec.reason is not None) or (
         role is Role.DOWN and workload.refuses
     )
 
@@ -222,91 +222,91 @@ class RecipeWithWorkloads(Generic[S]):
         return sorted(findings, key=lambda finding: finding.severity is not Severity.ERROR)
 
     def against(self, snapshot: S, move: Move) -> Sequence[Finding]:
-        beside, moving = self._beside(snapshot, move), self._moving(snapshot, move.ask)
+        beside, moving = self._beside(snapshot, move), self._moving(snapshot, move.spec)
         return [*beside.twice(moving), *(finding for workload in moving for finding in beside.of(workload))]
 
     def checks(self, snapshot: S, move: Move) -> Sequence[Check]:
-        own = self._beside(snapshot, move).named(self._moving(snapshot, move.ask))
+        own = self._beside(snapshot, move).named(self._moving(snapshot, move.spec))
         return [*own, *self._bare.checks(snapshot, move)]
 
     def _beside(self, snapshot: S, move: Move) -> Beside:
-        part = part_of(snapshot, move.ask)
+        part = part_of(snapshot, move.spec)
         closed = part.roles[move.source] is not Role.SERVING
-        already = move.ask.operation in MOVING and whole_at(part, move.target) and closed
+        already = move.spec.operation in MOVING and whole_at(part, move.target) and closed
         return Beside(move, part.roles, already)
 
     def holds_already(self, snapshot: S, move: Move) -> str | None:
-        waits = move.ask.operation == UNFENCE and self._starts(snapshot, move.ask, move.source)
+        waits = move.spec.operation == UNFENCE and self._starts(snapshot, move.spec, move.source)
         return None if waits else self._bare.holds_already(snapshot, move)
 
     def not_replicated(self, snapshot: S, move: Move) -> Sequence[str]:
         at_target = {workload.name for workload in _at(snapshot, move.target)}
         alone = [workload.name for workload in _at(snapshot, move.source) if workload.name not in at_target]
         lacks = [f"workloads that {move.target} has none of: {', '.join(alone)}"] if alone else []
-        return [*self._bare.not_replicated(snapshot, move), *(lacks if move.ask.operation in MOVING else ())]
+        return [*self._bare.not_replicated(snapshot, move), *(lacks if move.spec.operation in MOVING else ())]
 
     def cannot_know(self, move: Move) -> Sequence[str]:
         return self._bare.cannot_know(move)
 
     def draft(self, step: RunbookStep, snapshot: S, move: Move) -> StepPlan:
         bare = self._bare.draft(step, snapshot, move)
-        ask, source, target, back = move.ask, move.source, move.target, partial(self._back, move, snapshot)
+        spec, source, target, back = move.spec, move.source, move.target, partial(self._back, move, snapshot)
         match step.verb:
             case "quiesce":
                 # Workloads stop before dispatch does: they must be able to finish the messages they hold.
-                alone = self._stops(snapshot, ask, source, alone=True)
-                if ask.operation in REINSTATING:
+                alone = self._stops(snapshot, spec, source, alone=True)
+                if spec.operation in REINSTATING:
                     alone = [replace(call, when=STARTED_AGAIN) for call in alone]
-                return _first(bare, [*self._stops(snapshot, ask, source), *alone], back(Goal.START, source))
+                return _first(bare, [*self._stops(snapshot, spec, source), *alone], back(Goal.START, source))
             case "residue":
-                return _first(bare, self._stops(snapshot, ask, target), [])
+                return _first(bare, self._stops(snapshot, spec, target), [])
             case "reconcile":
-                return _last(bare, self._stops(snapshot, ask, source, alone=True), [])
-            case "fence" if part_of(snapshot, ask).roles[target] is Role.SERVING:
+                return _last(bare, self._stops(snapshot, spec, source, alone=True), [])
+            case "fence" if part_of(snapshot, spec).roles[target] is Role.SERVING:
                 # Not to be undone: beside a site that serves nothing of it is wanted back.
-                return _last(bare, self._stops(snapshot, ask, source), [])
+                return _last(bare, self._stops(snapshot, spec, source), [])
             case "activate":
                 # No quiesce came before: a workload that answers there, beside brokers that do not serve, must stop.
-                stops = self._stops(snapshot, ask, source) if ask.operation in (FAILOVER, ACTIVATE) else []
-                return _last(bare, [*stops, *self._starts(snapshot, ask, target)], back(Goal.STOP, target))
-            case "unfence" if part_of(snapshot, ask).roles[target] is not Role.SERVING:
-                return _last(bare, self._starts(snapshot, ask, source), back(Goal.STOP, source))
+                stops = self._stops(snapshot, spec, source) if spec.operation in (FAILOVER, ACTIVATE) else []
+                return _last(bare, [*stops, *self._starts(snapshot, spec, target)], back(Goal.STOP, target))
+            case "unfence" if part_of(snapshot, spec).roles[target] is not Role.SERVING:
+                return _last(bare, self._starts(snapshot, spec, source), back(Goal.STOP, source))
             case _:
                 return bare
 
-    def _moving(self, snapshot: S, ask: Ask) -> list[WorkloadSnapshot]:
+    def _moving(self, snapshot: S, spec: Spec) -> list[WorkloadSnapshot]:
         return [
             workload
             for workload in snapshot.workloads
-            if concerned(self._workloads[workload.site, workload.name], ask, snapshot.units)
+            if concerned(self._workloads[workload.site, workload.name], spec, snapshot.units)
         ]
 
-    def _at(self, snapshot: S, ask: Ask, site: str) -> list[tuple[Workload, WorkloadSnapshot]]:
+    def _at(self, snapshot: S, spec: Spec, site: str) -> list[tuple[Workload, WorkloadSnapshot]]:
         return [
             (self._workloads[site, workload.name], workload)
-            for workload in self._moving(snapshot, ask)
+            for workload in self._moving(snapshot, spec)
             if workload.site == site
         ]
 
-    def _stops(self, snapshot: S, ask: Ask, site: str, *, alone: bool = False) -> list[Call]:
+    def _stops(self, snapshot: S, spec: Spec, site: str, *, alone: bool = False) -> list[Call]:
         """Stop parts that were not seen to be stopped; a workload that was not read has no known parts. Workloads that
         run while a site serves `alone` are stopped by a call of their own."""
         return [
             _by_itself(switch(site, workload, part, Goal.STOP), state)
-            for workload, read in self._at(snapshot, ask, site)
+            for workload, read in self._at(snapshot, spec, site)
             for part, state in read.parts.items()
             if state is not PartState.STOPPED and workload.alone is alone
         ]
 
-    def _starts(self, snapshot: S, ask: Ask, site: str) -> list[Call]:
+    def _starts(self, snapshot: S, spec: Spec, site: str) -> list[Call]:
         """Start what was not seen to run, or what a return stops first. Without a reading a route's full name is not
         known."""
         return [
             _by_itself(switch(site, workload, part, Goal.START), state.parts.get(part))
-            for workload, state in self._at(snapshot, ask, site)
+            for workload, state in self._at(snapshot, spec, site)
             for part in state.parts or (() if isinstance(workload, CamelRoutes) else (workload.name,))
-            if (not workload.alone or ask.operation == FAILOVER)
-            and (ask.operation in REINSTATING or state.parts.get(part) is not PartState.RUNNING)
+            if (not workload.alone or spec.operation == FAILOVER)
+            and (spec.operation in REINSTATING or state.parts.get(part) is not PartState.RUNNING)
         ]
 
     def _back(self, move: Move, snapshot: S, goal: Goal, site: str) -> list[Call]:
@@ -315,7 +315,7 @@ class RecipeWithWorkloads(Generic[S]):
         ran: Mapping[str, Sequence[str]] = before.get(OF_SITE, {}).get("workloads", {})
         return [
             switch(site, workload, part, goal)
-            for workload, state in self._at(snapshot, move.ask, site)
+            for workload, state in self._at(snapshot, move.spec, site)
             for part in state.parts
             if state.name in ran and (part in ran[state.name]) is (goal is Goal.START)
         ]

@@ -46,7 +46,7 @@ class Reading:
     detail: str = ""
 
 
-class Way(Protocol):
+class WorkloadClient(Protocol):
     """One workload. Raises `BrokerError`."""
 
     def read(self, timeout_s: float) -> Reading:
@@ -222,8 +222,9 @@ class WorkloadSites:
             for workload in of.workloads
         }
         self._timeouts = timeouts
-        self._ways = {
-            (site, workload.name): _way(workload, installation, site) for (site, _), workload in self.workloads.items()
+        self._clients = {
+            (site, workload.name): _client(workload, installation, site)
+            for (site, _), workload in self.workloads.items()
         }
         self._left_s: dict[str, float] = {}
 
@@ -256,15 +257,15 @@ class WorkloadSites:
         return any(workload.singleton for workload in self.workloads.values() if workload.name == name)
 
     def close(self) -> None:
-        for way in self._ways.values():
-            way.close()
+        for client in self._clients.values():
+            client.close()
 
     def send(self, call: Call, lease: Lease | None) -> Outcome:
         """Send one call: an answer is done or refused, silence is unknown."""
         if (why := _why_locked(call, lease)) is not None:
             return Refused(why)
         try:
-            return self._ways[call.site, call.thing].send(call)
+            return self._clients[call.site, call.thing].send(call)
         except (LoginRefused, Throttled, SecretMissing) as error:
             return Refused(str(error))
         except Unreachable as error:
@@ -287,7 +288,7 @@ class WorkloadSites:
         silent, refuses = "it is not asked again: its site's time is spent", False
         try:
             if timeout_s > 0:
-                snapshot = self._ways[key].read(timeout_s)
+                snapshot = self._clients[key].read(timeout_s)
                 return WorkloadSnapshot(
                     key[0],
                     workload.name,
@@ -313,7 +314,7 @@ def _why_locked(call: Call, lease: Lease | None) -> str | None:
     return lease.why_not(*(held or [slot.key for slot in lease.slots])[0], LOCKED_S)
 
 
-def _way(workload: Workload, installation: Installation, site: str) -> Way:
+def _client(workload: Workload, installation: Installation, site: str) -> WorkloadClient:
     place = Place(installation.file.parent, variables(installation.settings))
     tls = installation.settings.sites[site].tls
     match workload:

@@ -90,11 +90,11 @@ class DriverWithWorkloads(Generic[S]):
         have started it again. Beside clients that are served it is as it should be."""
         if step.verb != "verify":
             return None
-        units = self._bare.observe().units if move.ask.units is not None else ()
+        units = self._bare.observe().units if move.spec.units is not None else ()
         workloads = self._sites.workloads.items()
-        keys = [key for key, workload in workloads if key[0] == move.source and concerned(workload, move.ask, units)]
+        keys = [key for key, workload in workloads if key[0] == move.source and concerned(workload, move.spec, units)]
         left = [workload for workload in self._sites.read_at(*keys) if workload.runs is not False]
-        if not left or part_of(self._bare.observe(), move.ask).roles[move.source] is Role.SERVING:
+        if not left or part_of(self._bare.observe(), move.spec).roles[move.source] is Role.SERVING:
             return None
         return Refused.of(
             found(
@@ -152,7 +152,7 @@ class DriverWithWorkloads(Generic[S]):
         return None
 
     def _is_gone(self, other: WorkloadSnapshot, move: Move) -> bool:
-        if move.ask.operation != FAILOVER:
+        if move.spec.operation != FAILOVER:
             return False
         return self._cut_off or recipe.is_gone(other, move, self._bare.observe().roles[move.source])
 
@@ -189,7 +189,7 @@ class DriverWithWorkloads(Generic[S]):
         if not left:
             return NotNeeded("as it was")
         starts = [call.thing for call in left if call.goal is Goal.START and call.site == move.source]
-        if starts and part_of(self._bare.observe(), move.ask).roles[move.target] is Role.SERVING:
+        if starts and part_of(self._bare.observe(), move.spec).roles[move.target] is Role.SERVING:
             return Refused(f"{move.target} is open: {some(starts)} not started at {move.source}")
 
         def attempt() -> dict[Call, str]:

@@ -16,7 +16,7 @@ from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.lease import LockDocument
-from dr_ctl.engine.plan import ALL, Ask, Call, Goal
+from dr_ctl.engine.plan import ALL, Call, Goal, Spec
 from dr_ctl.engine.ports import Move, StepPlan
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.settings.artemis import ClientRoles
@@ -394,11 +394,11 @@ ERROR, WARNING = Severity.ERROR, Severity.WARNING
 
 
 def findings(london: BrokerView = LONDON, paris: BrokerView = PARIS, *units: str) -> list[Finding]:
-    return CHECKS.of_move(case(Ask("swapover", "paris", units=units or None), london, paris))
+    return CHECKS.of_move(case(Spec("swapover", "paris", units=units or None), london, paris))
 
 
-def case(ask: Ask, *brokers: BrokerView) -> Case[BrokerView]:
-    return Case(Rules(Queues(), Drain(), Timeouts()), snapshot(*brokers), Move(ask, "london", {}))
+def case(spec: Spec, *brokers: BrokerView) -> Case[BrokerView]:
+    return Case(Rules(Queues(), Drain(), Timeouts()), snapshot(*brokers), Move(spec, "london", {}))
 
 
 def orders(site: str = "london", **more: Any) -> BrokerView:
@@ -503,8 +503,8 @@ def test_what_is_told_of_a_move(london: BrokerView, paris: BrokerView, units: tu
 
 def test_what_found_no_buffer_is_left_behind_where_a_person_says_so() -> None:
     def told(accepted: int) -> list[Severity]:
-        ask = Ask("swapover", "paris", accept_difference={"orders": accepted})
-        return [each.severity for each in CHECKS.of_broker(DEEP, case(ask, DEEP, PARIS)) if each.id == "DR-BRIDGE-019"]
+        spec = Spec("swapover", "paris", accept_difference={"orders": accepted})
+        return [each.severity for each in CHECKS.of_broker(DEEP, case(spec, DEEP, PARIS)) if each.id == "DR-BRIDGE-019"]
 
     assert (told(4), told(3), told(2)) == ([WARNING], [WARNING], [ERROR])
 
@@ -520,8 +520,8 @@ BOTH = snapshot(LONDON, PARIS)
 
 def drafted(verb: str, operation: str, look: BridgesSnapshot = BOTH, target: str = "paris", **more: Any) -> StepPlan:
     """One step of an operation from the other site; `units` are those that are asked for."""
-    ask = Ask(operation, target, units=more.get("units"))
-    move = Move(ask, "london" if target == "paris" else "paris", RECIPE.baseline(look), more.get("moved", ()))
+    spec = Spec(operation, target, units=more.get("units"))
+    move = Move(spec, "london" if target == "paris" else "paris", RECIPE.baseline(look), more.get("moved", ()))
     return RECIPE.draft(RunbookStep(verb, "both", 1, words=more.get("words", {})), look, move)
 
 
@@ -535,7 +535,7 @@ def test_one_reading_costs_as_much_as_it_has_queues(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(BrokerView, "kept_out", counted)
     look = snapshot(*(broker(site, among=names) for site in PEERS))
-    move = Move(Ask("swapover", "paris"), "london", RECIPE.baseline(look))
+    move = Move(Spec("swapover", "paris"), "london", RECIPE.baseline(look))
     assert not [check for check in RECIPE.checks(look, move) if check.verdict == "fails"]
     assert not RECIPE.why_not(look, move)
     assert (len(look.units), len(look.brokers), [*look.findings()]) == (200, 2, [])

@@ -10,7 +10,7 @@ import pytest
 
 from dr_ctl.core.model import Severity
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Drain, Queues
@@ -177,10 +177,10 @@ def test_a_client_at_a_connector_that_stays_open_is_told_and_the_agent_is_not() 
     assert "app" in told
 
 
-def told(london: dict[str, Any] | None = None, paris: dict[str, Any] | None = None, **ask: Any) -> dict[str, Severity]:
+def told(london: dict[str, Any] | None = None, paris: dict[str, Any] | None = None, **spec: Any) -> dict[str, Severity]:
     here = broker("london", serves=True, **(london or {}))
     there = broker("paris", serves=False, **(paris or {}))
-    move = Move(Ask("swapover", "paris", **ask), "london", {})
+    move = Move(Spec("swapover", "paris", **spec), "london", {})
     found = TOPOLOGY.recipe(Queues(), Drain(), Timeouts()).why_not(snapshot(here, there), move)
     return {each.id: each.severity for each in found}
 
@@ -194,7 +194,7 @@ NINE, ALL = {"depth": 9}, {"accept_difference": {"orders": 7}}
 
 
 @pytest.mark.parametrize(
-    ("london", "paris", "ask", "found"),
+    ("london", "paris", "spec", "found"),
     [
         ({}, {}, {}, {}),
         # Without pauses a move cuts what clients hold where that is asked for.
@@ -208,8 +208,8 @@ NINE, ALL = {"depth": 9}, {"accept_difference": {"orders": 7}}
         (HELD, NINE, ALL, {"DR-SYNC-005": WARNING}),
     ],
 )
-def test_what_is_told_of_a_move(london: Any, paris: Any, ask: Any, found: dict[str, Severity]) -> None:
-    assert told(london, paris, **ask) == found
+def test_what_is_told_of_a_move(london: Any, paris: Any, spec: Any, found: dict[str, Severity]) -> None:
+    assert told(london, paris, **spec) == found
 
 
 @pytest.mark.parametrize(

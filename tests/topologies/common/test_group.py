@@ -15,7 +15,7 @@ import pytest
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Passive, TimedOut, Unreachable
 from dr_ctl.core.model import Role
-from dr_ctl.engine.plan import Ask, Call
+from dr_ctl.engine.plan import Call, Spec
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.rpo.core.starts import one_of_each, same_start
@@ -215,7 +215,7 @@ def test_a_node_that_hangs_does_not_slow_the_active_one_down(site: Site) -> None
     assert [each.state for each in group.readings] == [ACTIVE, SICK]
 
 
-MOVE = Move(Ask("fence", "paris"), "london", {})
+MOVE = Move(Spec("fence", "paris"), "london", {})
 WANTS = ((wants.clients_kept_out, wants.SOURCE),)
 
 

@@ -13,7 +13,7 @@ from dr_ctl.core.document import document
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import Role, Severity
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.plan import Spec
 from dr_ctl.engine.ports import Move, Outcome, Refused
 from dr_ctl.jolokia import client
 from dr_ctl.jolokia.client import Answer, Listing, Read, Search
@@ -54,7 +54,7 @@ LONDON, PARIS = broker("london"), broker("paris")
 
 
 def findings(london: SiteView = LONDON, paris: SiteView = PARIS) -> dict[str, Severity]:
-    move = Move(Ask("swapover", "paris"), "london", {})
+    move = Move(Spec("swapover", "paris"), "london", {})
     found = CHECKS.of_move(Case(Rules(Queues(), Drain(), Timeouts()), snapshot(london, paris), move))
     assert all(each.remedy for each in found if each.severity is not Severity.INFO)
     return {each.id: each.severity for each in found}
@@ -149,7 +149,7 @@ def test_what_is_under_way_keeps_the_gate_shut_and_what_is_staged_and_ready_does
 
 
 RECIPE = procedure.TOPOLOGY.recipe(Queues(), Drain(), Timeouts())
-RETURN = Move(Ask("reinstate", "london"), "paris", {})
+RETURN = Move(Spec("reinstate", "london"), "paris", {})
 
 
 def test_a_flag_alone_is_no_site_that_delivers_and_none_that_is_closed() -> None:
@@ -228,10 +228,10 @@ class Listings:
     def __init__(self, **queues: tuple[list[str], list[str]]) -> None:
         self._queues = queues
 
-    def read(self, requests: list[client.Ask], **_: Any) -> list[Answer]:
+    def read(self, requests: list[client.Query], **_: Any) -> list[Answer]:
         return [Answer(None, json.dumps(self._told(each))) for each in requests]
 
-    def _told(self, ask: client.Ask) -> Any:
+    def _told(self, ask: client.Query) -> Any:
         plain, scheduled = self._queues[ask.bean.split('queue="')[1].rstrip('"').replace(".", "_")]
         if ask.listing is Listing.COUNT_BY:
             return {name: plain.count(name) for name in plain}
@@ -252,7 +252,7 @@ def test_a_queue_that_could_not_be_read_as_a_whole_is_not_known(plain: list[str]
 
 def test_an_answer_that_is_no_list_of_ids_is_an_error() -> None:
     class Odd(Listings):
-        def _told(self, ask: client.Ask) -> Any:
+        def _told(self, ask: client.Query) -> Any:
             return 3
 
     console: Any = Odd()
@@ -355,7 +355,7 @@ def test_the_gate_stays_shut_where_ids_alone_do_not_show_it(staged_here: Any, fl
     consoles = {"london": here, "paris": there}
     brokers = {site: {london.pair: SimpleNamespace(reader=lambda each=each: each)} for site, each in consoles.items()}
     observer: Any = SimpleNamespace(brokers=brokers, timeouts=Timeouts())
-    move: Any = SimpleNamespace(source="london", target="paris", ask=SimpleNamespace(accept_difference={}))
+    move: Any = SimpleNamespace(source="london", target="paris", spec=SimpleNamespace(accept_difference={}))
     assert ContinuityGate(observer, 1.0).same(PairReading(0.0, london, paris), move).text == told
 
 
@@ -388,7 +388,7 @@ class Console:
     def _answer(self, request: Any) -> Answer:
         if isinstance(request, Search):
             return Answer(None, [SERVICE] if self.plugin else [])
-        if isinstance(request, client.Ask):
+        if isinstance(request, client.Query):
             if request.listing is Listing.DELIVERING:
                 return Answer(None, json.dumps(self.held))
             if request.listing is Listing.PREPARED:
@@ -500,12 +500,12 @@ class World(made.StepContext):
         self.views, self.observer = views, self
         self.had: dict[str, dict[str, frozenset[str]]] = {}
 
-    def ways(self, *_: Any) -> list[Any]:
+    def link_ends(self, *_: Any) -> list[Any]:
         return [self.views]
 
-    between = ways
+    between = link_ends
 
-    def read(self, ways: Any) -> list[Any]:
+    def read(self, link_ends: Any) -> list[Any]:
         return [self.views]
 
     def at(self, site: str) -> list[Any]:

@@ -17,7 +17,7 @@ from dr_ctl.core.model import ExitCode, Finding, Role, Severity, some
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine import runbook
 from dr_ctl.engine.lease import LockDocument
-from dr_ctl.engine.plan import Ask, Call, PlannedStep
+from dr_ctl.engine.plan import Call, PlannedStep, Spec
 from dr_ctl.engine.ports import Done, Move, Outcome, Refused
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.jolokia.client import Reader
@@ -98,7 +98,7 @@ RECIPE = recipe(Queues())
 
 def move(before: MirrorSnapshot, operation: str) -> Move:
     target, source = ("paris", "london") if operation in ("swapover", "failover") else ("london", "paris")
-    return Move(Ask(operation, target), source, RECIPE.baseline(before))
+    return Move(Spec(operation, target), source, RECIPE.baseline(before))
 
 
 def against(operation: str, look: MirrorSnapshot) -> dict[str, str]:
@@ -276,7 +276,9 @@ def test_what_is_not_replicated_is_named() -> None:
 @given(name=st.text(min_size=1).filter(lambda name: queue(name).business))
 def test_any_queue_name_comes_unharmed_through_the_calls(name: str) -> None:
     draft = RECIPE.draft(
-        RunbookStep("quiesce", "both", 1), snapshot(*at_both(name)), Move(Ask("swapover", "paris"), "london", {})
+        RunbookStep("quiesce", "both", 1),
+        snapshot(*at_both(name)),
+        Move(Spec("swapover", "paris"), "london", {}),
     )
     [call] = [call for call in draft.calls if call.when is None]
     parts = beans.parts(change(call).bean)
@@ -437,13 +439,13 @@ class Gate:
             queues=Queues(),
             timeouts=Timeouts(),
             together=lambda ask, of: [ask(each) for each in of],
-            ways=lambda move: [(self.london, self.paris)],
+            link_ends=lambda move: [(self.london, self.paris)],
         )
         observer.answers = partial(Observer.answers, observer)
         verifying = MirrorGate(cast("Observer", observer), drain.poll)
         verifying.begun = more.get("begun", {})
         step = PlannedStep(8, "verify", "paris", "", limits={"within": 10.0, "stable": more.get("stable", 3)})
-        ask = Ask("swapover", "paris", accept_difference=more.get("accepted", {}))
+        ask = Spec("swapover", "paris", accept_difference=more.get("accepted", {}))
         self.outcome: Outcome = verifying.verify(step, Move(ask, "london", {}), cast("Any", self.context))
         assert all({*each} == {"london", "paris"} for each in self.context.sampled)
 
@@ -766,7 +768,7 @@ def test_clients_and_what_came_and_went_between_two_looks(now: BrokerView, clien
 def findings(
     look: MirrorSnapshot, queues: Queues | None = None, target: str = "paris", **accepted: int
 ) -> list[Finding]:
-    asked = Ask("swapover", target, accept_difference={name.replace("_", "."): n for name, n in accepted.items()})
+    asked = Spec("swapover", target, accept_difference={name.replace("_", "."): n for name, n in accepted.items()})
     source = "london" if target == "paris" else "paris"
     return CHECKS.of_move(Case(Rules(queues or Queues(), Drain(), Timeouts()), look, Move(asked, source, {})))
 
@@ -933,7 +935,7 @@ def test_long_lists_are_cut_and_say_so(count: int, told: str) -> None:
 
 
 def test_a_part_of_a_site_is_refused() -> None:
-    part = Move(Ask("swapover", "paris", units=("orders-1",)), "london", {})
+    part = Move(Spec("swapover", "paris", units=("orders-1",)), "london", {})
     found = procedure.TOPOLOGY.recipe(Queues(), Drain(), Timeouts()).why_not(snapshot(OPEN, PARIS), part)
     assert [(each.id, each.severity) for each in found] == [("DR-UNIT-002", Severity.ERROR)]
 

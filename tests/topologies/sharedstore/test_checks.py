@@ -19,7 +19,7 @@ import yaml
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.core.timeouts import Timeouts
-from dr_ctl.engine.plan import Ask, Goal
+from dr_ctl.engine.plan import Goal, Spec
 from dr_ctl.engine.ports import Move, StepPlan
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.classic import SharedStoreBroker
@@ -115,7 +115,7 @@ EXAMPLES: Final = Path(__file__).resolve().parents[3] / "examples"
 
 def of_move(here: BrokerView | Silent, there: BrokerView, operation: str = "swapover", **more: bool) -> list[Finding]:
     told = snapshot(here, there)
-    return list(RECIPE.why_not(told, Move(Ask(operation, "paris"), "london", RECIPE.baseline(told), **more)))
+    return list(RECIPE.why_not(told, Move(Spec(operation, "paris"), "london", RECIPE.baseline(told), **more)))
 
 
 def refusals(here: BrokerView | Silent, there: BrokerView, operation: str = "swapover") -> dict[str, Finding]:
@@ -186,7 +186,7 @@ def test_what_the_store_lacks_refuses_a_move_before_its_fence(
     accepted: dict[str, int], severity: Severity | None
 ) -> None:
     told = snapshot(broker(in_memory={"orders.in": 3}), waiting(runs=True))
-    move = Move(Ask("swapover", "paris", accept_difference=accepted), "london", RECIPE.baseline(told))
+    move = Move(Spec("swapover", "paris", accept_difference=accepted), "london", RECIPE.baseline(told))
 
     assert {each.id: each.severity for each in RECIPE.why_not(told, move)}.get("DR-STORE-008") is severity
 
@@ -310,7 +310,7 @@ def test_with_a_replica_it_is_what_that_has_not_got() -> None:
 
 
 def drafted(verb: str, told: StoreSnapshot, operation: str = "swapover") -> StepPlan:
-    move = Move(Ask(operation, "paris"), "london", RECIPE.baseline(told))
+    move = Move(Spec(operation, "paris"), "london", RECIPE.baseline(told))
     return RECIPE.draft(RunbookStep(verb, "both", 1), told, move)
 
 

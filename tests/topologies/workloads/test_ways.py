@@ -12,7 +12,7 @@ import pytest
 
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.operations import SWAPOVER
-from dr_ctl.engine.plan import Ask, Goal
+from dr_ctl.engine.plan import Goal, Spec
 from dr_ctl.engine.ports import Done, Outcome, Refused, UnitSnapshot, Unknown
 from dr_ctl.jolokia import values
 from dr_ctl.settings.loader import load
@@ -342,7 +342,7 @@ def test_a_part_of_a_site_moves_what_works_on_it(
     queues: tuple[str, ...], units: tuple[str, ...] | None, moves: bool
 ) -> None:
     told = SystemdUnit(name="mailer", kind="systemd", unit="mailer.service", queues=queues)
-    assert concerned(told, Ask(SWAPOVER, "paris", units=units), UNITS) is moves
+    assert concerned(told, Spec(SWAPOVER, "paris", units=units), UNITS) is moves
 
 
 def test_no_call_is_certain_of_what_may_stop_or_start_by_itself() -> None:
@@ -351,7 +351,7 @@ def test_no_call_is_certain_of_what_may_stop_or_start_by_itself() -> None:
     parts = {"runs": PartState.RUNNING, "ends": PartState.BETWEEN, "rests": PartState.STOPPED}
     mailer = WorkloadSnapshot("london", "mailer", "systemd", singleton=False, parts=parts)
     snapshot = cast("Any", SimpleNamespace(workloads=(mailer,), units=UNITS))
-    ask = Ask(SWAPOVER, "paris")
-    planned = [*recipe._stops(snapshot, ask, "london"), *recipe._starts(snapshot, ask, "london")]
+    spec = Spec(SWAPOVER, "paris")
+    planned = [*recipe._stops(snapshot, spec, "london"), *recipe._starts(snapshot, spec, "london")]
     assert [each.request["workload"] for each in planned if each.when is None] == ["runs", "rests"]
     assert {each.when for each in planned} == {None, "it does not stop by itself", "it does not start by itself"}

@@ -8,7 +8,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError, TimedOut, UsageError
 from dr_ctl.core.system import growing_s
-from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Search, Way
+from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Search, Transport
 from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame
@@ -49,12 +49,12 @@ class End:
             text = f"{access.pair} at {access.site} has no `{lacking}:` in the settings"
             remedy = "The agent needs a transport connector that no client uses, as `sync:`, and `jolokia:`, at each."
             raise UsageError(text, remedy=remedy)
-        self._wire: Way | None = None
+        self._wire: Transport | None = None
         self._name = access.settings.broker
         self._session: Connection | None = None
         self._used, self._number = 0.0, 0
 
-    def _opened(self) -> Way:
+    def _opened(self) -> Transport:
         if self._wire is None:
             self._wire = self._access.wire()
         return self._wire

@@ -378,12 +378,14 @@ def compared(primary: Primary, standby: Standby, queue: str, before: ServingRead
     consumed before that look therefore shows in one of the first two places. Messages that the waiting site did not
     ship when it served are no copies. A count is as good as a listing where it says that nothing lies there, as long
     as it was read in that order."""
-    way = primary.unshipped(queue, before.to_ship.get(queue, NOTHING))
+    unshipped = primary.unshipped(queue, before.to_ship.get(queue, NOTHING))
     own = standby.unshipped(queue, peer.unshipped.get(queue, NOTHING))
-    copied = standby.listed(queue, peer.copies.get(queue, NOTHING) if not way.ids else None, grows=not peer.prepared)
-    copies = (way.ids | copied.ids) - own.ids
+    copied = standby.listed(
+        queue, peer.copies.get(queue, NOTHING) if not unshipped.ids else None, grows=not peer.prepared
+    )
+    copies = (unshipped.ids | copied.ids) - own.ids
     view = primary.listed(queue, None) if copies else None
-    cut = [listed.why_not for listed in (way, own, copied, view) if listed is not None and listed.whole is None]
+    cut = [listed.why_not for listed in (unshipped, own, copied, view) if listed is not None and listed.whole is None]
     return Comparison(copies, view, f"{'; '.join(cut)}; {RAISE}" if cut else "")
 
 

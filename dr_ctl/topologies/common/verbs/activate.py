@@ -42,20 +42,20 @@ def peer_state(operation: str) -> PeerState:
 def listeners_open(at: AtBroker) -> Iterator[Call]:
     """Every listener of clients is open."""
     closed = (listener for listener in at.view.listeners if not listener.started)
-    yield from at.view.fence.opening(closed, peer_state(at.move.ask.operation))
+    yield from at.view.fence.opening(closed, peer_state(at.move.spec.operation))
 
 
 def draft(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     # A target that came back open is closed before anything else.
-    closed_first = move.ask.operation == FAILBACK and came_back_open(snapshot, move)
+    closed_first = move.spec.operation == FAILBACK and came_back_open(snapshot, move)
     when = "they were kept out when it came back" if closed_first else None
-    peer = peer_state(move.ask.operation)
+    peer = peer_state(move.spec.operation)
     calls = list[Call]()
     for view in snapshot.views(move.target):
         calls += in_part("admit", view.fence.admitting(when))
         closed = (listener for listener in view.listeners if closed_first or not listener.started)
         calls += in_part("listeners", view.fence.opening(closed, peer))
-    if snapshot.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
+    if snapshot.roles[move.target] is Role.SERVING and move.spec.operation != FAILOVER:
         # A resumed run that had passed the gate: only the pauses of quiesce are left.
         calls += [
             resume(view, queue)
@@ -82,7 +82,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContex
     tools.change(rest, context)
     # A call that lets clients in must follow a reading of the other site: it is made once the roles are let in.
     kept_out, why = _roles_let_in(tools, admits, views, move, context) if admits else (None, None)
-    if kept_out is not None and move.ask.operation != FAILOVER:
+    if kept_out is not None and move.spec.operation != FAILOVER:
         return Refused(kept_out)
     if why is not None:
         return Refused(why)
@@ -109,7 +109,7 @@ def _of_locks(tools: Tools[Broker], opened: Sequence[Broker], move: Move) -> Ite
     """What locks have `opened` by themselves, and what a move leaves stopped at its source."""
     if locks := [name for view in opened for name in view.fence.contenders]:
         yield found("DR-DOOR-008.done", severity=Severity.INFO, target=move.target, locks=some(locks))
-    for access in tools.observer.at(move.source) if move.ask.operation != FAILOVER else ():
+    for access in tools.observer.at(move.source) if move.spec.operation != FAILOVER else ():
         if access.newest is not None:
             yield from of_locks(access.newest[1])
 
@@ -143,7 +143,7 @@ def _roles_let_in(
 def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
     """Look at both sites in the same moment: the target's brokers, the source's, and the signs that one lives which
     does not answer."""
-    if move.ask.operation != FAILOVER:
+    if move.spec.operation != FAILOVER:
         sites = [tools.observer.at(site) for site in (move.target, move.source)]
         views = tools.observer.together(
             lambda access: access.read(FOR_OPENING), [access for site in sites for access in site]
@@ -154,7 +154,7 @@ def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
         tools.observer.read_at(move.target),
         tools.observer.read_once(least_s=tools.timeouts.last_reading_s),
     )
-    hints, word = snapshot.hints[move.source], move.ask.presume_down == move.source
+    hints, word = snapshot.hints[move.source], move.spec.presume_down == move.source
     signs = () if tools.cut_off else (*hints.signs, *(() if word else hints.takeovers))
     sick = "it cannot be managed" if snapshot.roles[move.source] is Role.SICK else None
     return targets, snapshot.views(move.source), some(signs) if signs else sick
@@ -178,7 +178,7 @@ def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
         return targets, f"{move.source} may open at any moment: lock coordinator {some(contenders)} is not stopped"
     if tools.may_serve:
         return targets, None  # clients have worked there since the gate
-    if move.ask.operation != FAILOVER and (stopped := [view.site for view in targets if not view.link.captures]):
+    if move.spec.operation != FAILOVER and (stopped := [view.site for view in targets if not view.link.captures]):
         return targets, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
     by_pair = {view.pair: view for view in sources}
     changes = [
@@ -189,7 +189,7 @@ def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
 
 def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
     """Say what a site that somebody else opened lacks: no gate was seen to hold for it."""
-    if move.ask.operation == FAILOVER or move.sent or tools.gate.samples:
+    if move.spec.operation == FAILOVER or move.sent or tools.gate.samples:
         return None
     views = tools.observer.read_once().views(move.source)
     left = [f"{view.link.to_ship} to ship at {view.site}" for view in views if view.link.to_ship]
@@ -201,8 +201,8 @@ def _changes(tools: Tools[Any], source: Broker, target: Broker, move: Move) -> l
     if (sample := tools.gate.samples.get(target.pair)) is not None:
         pairs = ((sample.source, source), (sample.target, target))
         return [why for was, now in pairs for why in receipts.changes(was, now, move.moves)]
-    receipt = receipts.held_at(target) if move.ask.operation == ACTIVATE else None
-    return receipts.changes_since(receipt, (source, target), move.ask) if receipt is not None else []
+    receipt = receipts.held_at(target) if move.spec.operation == ACTIVATE else None
+    return receipts.changes_since(receipt, (source, target), move.spec) if receipt is not None else []
 
 
 class _Opening:
@@ -272,7 +272,7 @@ class _Opening:
         views = {pair: snapshot.view(move.source, pair) for pair in pairs}
         # A lost site is silent. At any other site silence proves nothing, and no listener is opened beside it.
         may = {
-            pair for pair, view in views.items() if (move.ask.operation == FAILOVER if view is None else not view.open)
+            pair for pair, view in views.items() if (move.spec.operation == FAILOVER if view is None else not view.open)
         }
         calls = [call for call in self._outcomes if call.unit in may]
         self._outcomes.update(zip(calls, tools.change(calls, self._context), strict=True))

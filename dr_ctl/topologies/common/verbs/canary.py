@@ -51,9 +51,9 @@ def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Broker], move: Mov
     for view in (*snapshot.views(move.source), *snapshot.views(move.target)):
         removals += removals_of(view, name)
     carries = next((view.link.carries(name) for view in snapshot.views(move.source)), ReplicationScope.NOTHING)
-    way = f"; each seen at {move.target}" if carries is not ReplicationScope.NOTHING else ""
-    way += "; its acknowledgement seen there" if carries is ReplicationScope.ALL else ""
-    about = f"{MESSAGES} messages through {name} at {move.source}{way}; no client gets into {move.target}{stays}"
+    seen = f"; each seen at {move.target}" if carries is not ReplicationScope.NOTHING else ""
+    seen += "; its acknowledgement seen there" if carries is ReplicationScope.ALL else ""
+    about = f"{MESSAGES} messages through {name} at {move.source}{seen}; no client gets into {move.target}{stays}"
     limits = {"within": step.limits.get("within", rules.timeouts.canary_s)}
     emptied = [replace(call, when="messages lie there") for call in in_part(TAKE, calls) if call.goal is Goal.REMOVE]
     return StepPlan(move.source, about, (*calls, *removals), inverse=(*emptied, *removals), limits=limits)
@@ -88,13 +88,13 @@ NAME_STOMP = "Set `stomp:` of each broker: a rehearsal sends and receives as cli
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     """Go pair by pair; the first that fails ends the step, and the undo removes what it made."""
-    ways = tools.observer.ways(move)
-    if lacking := [local for local, _ in ways if local.stomp is None]:
+    link_ends = tools.observer.link_ends(move)
+    if lacking := [local for local, _ in link_ends if local.stomp is None]:
         return Refused.of(found("DR-REHEARSE-001.no_address", site=lacking[0].site, pair=lacking[0].pair))
     tools.change(step.part(CREATE), context)
     pairs: dict[str, Json] = {}
     findings: list[Finding] = []
-    for local, peer in ways:
+    for local, peer in link_ends:
         outcome = _Pair(tools, step, context, local, peer).rehearsed()
         if not isinstance(outcome, Done):
             return outcome

@@ -42,15 +42,15 @@ def drafting(
     note that as owed, unless a hook has cut the site off before."""
 
     def draft(rules: Rules, step: RunbookStep, snapshot: Snapshot[Any], move: Move) -> StepPlan:
-        role, cut_off = part_of(snapshot, move.ask).roles[move.source], bool(step.words.get(CUT_OFF))
-        if move.ask.operation == FAILOVER and role is Role.STANDBY:
+        role, cut_off = part_of(snapshot, move.spec).roles[move.source], bool(step.words.get(CUT_OFF))
+        if move.spec.operation == FAILOVER and role is Role.STANDBY:
             return StepPlan(move.source, closed)
-        if move.ask.operation == FAILOVER and role is not Role.SERVING:
+        if move.spec.operation == FAILOVER and role is not Role.SERVING:
             if cut_off:
                 return StepPlan(move.source, "clients kept out by the hook before it", cut_off=True)
             calls = wants.planned(rules, snapshot, move, OWED)
             return StepPlan(move.source, "clients cannot be shown to be kept out: the fence is owed", calls)
-        alone, views = move.ask.operation == FENCE, snapshot.views(move.source)
+        alone, views = move.spec.operation == FENCE, snapshot.views(move.source)
         strikes = STRUCK if alone and (cut_off or all(whole(view, move) for view in views)) else ()
         calls = wants.planned(rules, snapshot, move, (*YIELDED, (kept_out, wants.SOURCE), *strikes))
         return StepPlan(move.source, shown(views), calls, cut_off=cut_off)
@@ -111,7 +111,7 @@ def acting(
 
     def act(tools: Tools[Any], step: PlannedStep, move: Move, context: StepContext) -> Outcome:
         tools.cut_off = step.cut_off
-        if move.ask.operation == FAILOVER and not any(call.site == move.source for call in step.calls):
+        if move.spec.operation == FAILOVER and not any(call.site == move.source for call in step.calls):
             done = Done(f"{move.source} cannot be fenced now: the fence is owed")
             return (tools.reach(OWED, move, context) or done) if step.calls else NotNeeded(step.about)
         if not step.cut_off:
@@ -135,7 +135,7 @@ def _close(tools: Tools[Broker], move: Move, context: StepContext) -> Outcome:
         [access.newest[1] for access in tools.observer.at(site) if access.newest is not None]
         for site in (move.source, move.target)
     )
-    if move.ask.operation != FENCE and not any(view.open or view.fence.contenders for view in views):
+    if move.spec.operation != FENCE and not any(view.open or view.fence.contenders for view in views):
         return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
     if any(view.fence.contenders for view in others):
         left = tools.reach(YIELDED, move, context, f"{move.target} would take over the lock")

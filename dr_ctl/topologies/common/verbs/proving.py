@@ -33,7 +33,7 @@ def draft_check(_rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], m
 
 def fences(snapshot: Snapshot[Broker], move: Move) -> bool:
     """Say whether clients of a serving site will be fenced out: a greeting before and after proves the fence."""
-    return move.ask.operation not in (FAILOVER, REINSTATE) and snapshot.roles[move.source] is Role.SERVING
+    return move.spec.operation not in (FAILOVER, REINSTATE) and snapshot.roles[move.source] is Role.SERVING
 
 
 # For a moment only: a lost site sends nothing more.
@@ -47,7 +47,7 @@ draft_settle: Final = planning(
 def draft_verify(rules: Rules, _step: RunbookStep, snapshot: Snapshot[Broker], move: Move) -> StepPlan:
     limits = {"within": rules.within(move), "stable": float(rules.drain.stable)}
     about, calls = "the whole gate, stable; both sites hold the same messages", list[Call]()
-    if move.ask.operation == DRAIN:
+    if move.spec.operation == DRAIN:
         about += "; then the receipt"
         calls = [call for view in snapshot.views(move.target) for call in receipts.write(view, None, receipts.HOLDS)]
     return StepPlan(move.target, about, tuple(calls), limits=limits)
@@ -94,7 +94,7 @@ def check(tools: Tools[Broker], _step: PlannedStep, move: Move, _context: StepCo
     errors = tuple(finding for finding in tools.recipe.why_not(snapshot, move) if finding.severity is Severity.ERROR)
     if errors:
         return Refused.of(*errors, code=ExitCode.PRECHECK_FAILED)
-    if move.ask.operation in (SWAPOVER, DRAIN, ACTIVATE):
+    if move.spec.operation in (SWAPOVER, DRAIN, ACTIVATE):
         opened = [unit.name for unit in snapshot.units if move.target in unit.open_at and move.moves(unit.name)]
         if opened:
             finding = found("DR-ROLE-001.meanwhile", target=move.target, source=move.source, units=some(opened))
@@ -144,11 +144,11 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, context: StepCon
         for pair, sample in tools.gate.samples.items()
         for both in ((sample.source, sources[pair]), (sample.target, targets[pair]))
     ]
-    if changes := [why for was, now in since for why in receipts.changes(was, now, move.ask.includes)]:
+    if changes := [why for was, now in since for why in receipts.changes(was, now, move.spec.includes)]:
         # A broker that was restarted, and no other node of it, may have let clients in.
         return Refused(some(changes), outdated=all(was.start == now.start or was.nodes for was, now in since))
     written = {
-        pair: receipts.of(sources[pair], targets[pair], tools.sender.epoch, move.ask) for pair in tools.gate.samples
+        pair: receipts.of(sources[pair], targets[pair], tools.sender.epoch, move.spec) for pair in tools.gate.samples
     }
     tools.change(
         [call for pair, receipt in written.items() for call in receipts.write(targets[pair], receipt)], context

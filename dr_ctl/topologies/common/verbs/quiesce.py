@@ -75,7 +75,7 @@ def delivered(at: AtBroker) -> list[Call]:
 def meant(at: AtBroker) -> list[Queue]:
     """The queues of the quiesce: named by the settings, and part of the units that are asked for."""
     queues = selected(at.view, at.rules.queues).values()
-    return [queue for queue in queues if at.move.ask.includes(at.view.unit_of(queue.name))]
+    return [queue for queue in queues if at.move.spec.includes(at.view.unit_of(queue.name))]
 
 
 def to_pause(at: AtBroker) -> list[Queue]:
@@ -233,7 +233,7 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
     busy = now.busy
     if now.unknown:
         finding = found("DR-QUEUE-003.in_delivery", queues=some(now.unknown))
-        if not move.ask.cut_in_flight:
+        if not move.spec.cut_in_flight:
             return Refused.of(finding, evidence={"queues": dict(busy)})
         return Done.of(replace(finding, severity=Severity.WARNING), evidence={"come_again": None})
     consumers = [
@@ -247,7 +247,7 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
         who = [consumer.who for consumer in consumers if consumer.queue == queue and consumer.holds != 0]
         holders.append(f"{queue}: {count} held by {', '.join(who) or 'a client that is gone'}")
     total = sum(busy.values())
-    if move.ask.cut_in_flight:
+    if move.spec.cut_in_flight:
         finding = found("DR-QUIESCE-002", count=total, but=tools.cut_but, why=some(holders))
         return Done.of(finding, evidence={"come_again": total, "queues": dict(busy)})
     finding = found("DR-QUIESCE-001", holders=some(holders), but=tools.cut_but, within=f"{step.limits['within']:g}")
