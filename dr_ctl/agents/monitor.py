@@ -28,7 +28,7 @@ from dr_ctl.topologies.topology import Snapshot, TimedReading, Topology
 FLUSH_EVERY_S = 60.0
 RECENT_S: Final = 60.0
 """A reading is recent for this long: a monitor that lives looks every few seconds."""
-LEAST_S: Final = 0.25
+MIN_S: Final = 0.25
 """Looks at everything are no nearer to each other."""
 SHARE: Final = 20
 """Looks at everything take a twentieth of the time at most, unless `history.every` asks for more."""
@@ -47,7 +47,7 @@ class AnotherMonitor(DrCtlError):
 
 
 class Monitor:
-    """Looks at everything as often as that takes a twentieth of the time at most, between `LEAST_S` and the time of
+    """Looks at everything as often as that takes a twentieth of the time at most, between `MIN_S` and the time of
     `history.every`; where that leaves room and the topology can, at the outflows alone in between.
 
     All readings of the last minute are on disk within a second, because this machine may be lost with the site. The
@@ -102,7 +102,7 @@ class Monitor:
     @property
     def apart_s(self) -> float:
         """How far looks at everything are apart, by what the last one cost (`cost_s`)."""
-        return min(self.every_s, max(LEAST_S, SHARE * self.cost_s))
+        return min(self.every_s, max(MIN_S, SHARE * self.cost_s))
 
     @property
     def gap_s(self) -> float:
@@ -125,7 +125,7 @@ class Monitor:
     def _read_everything(self) -> tuple[Snapshot, datetime, bool]:
         """What was seen, when it was answered, and whether it told of a change."""
         began = self._clock.monotonic()
-        polled = self._topology.poll(whole=True)
+        polled = self._topology.poll(full=True)
         if polled is None:
             snapshot = self._topology.read()
             polled = TimedReading(snapshot, 0.0, self._clock.monotonic() - began)
@@ -179,7 +179,7 @@ class Monitor:
             # At everything, unless there is room for a reading of the outflows alone before it.
             is_alone = self._outflow_s is not None and self._glance_at + self._outflow_s / 2 < self._whole_at
             at = self._glance_at if is_alone else self._whole_at
-            if at > moment - LEAST_S / 2:
+            if at > moment - MIN_S / 2:
                 break
             self._clock.sleep(max(0.0, at - self._clock.monotonic()))
             is_new = self._read_everything()[2] if at == self._whole_at else self._glance()

@@ -40,7 +40,7 @@ from dr_ctl.report.run_page import run_page
 from dr_ctl.settings import model
 from dr_ctl.settings.loader import SettingsError
 from dr_ctl.settings.model import Installation, SparkSettings
-from dr_ctl.settings.parts import Part, Secret
+from dr_ctl.settings.parts import Secret, Section
 
 SCHEMA: Final = "dr-ctl/bundle/1"
 MANIFEST: Final = "bundle.json"
@@ -72,12 +72,12 @@ def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: b
     parts, missing = _parts(files, installation)
     findings += missing
     secret = frozenset() if installation is None else texts(installation)
-    whole = {name: content for name, content in parts.items() if not any(password in content for password in secret)}
-    for name in parts.keys() - whole.keys():
+    clean = {name: content for name, content in parts.items() if not any(password in content for password in secret)}
+    for name in parts.keys() - clean.keys():
         findings.append(found("DR-BUNDLE-001.secret", file=name))
     sealed = check(files)
     listed: dict[str, Json] = {
-        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in whole.items()
+        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in clean.items()
     }
     manifest: dict[str, Json] = {
         "schema": SCHEMA,
@@ -88,11 +88,11 @@ def bundle(caller: Caller, files: RunFiles, out: Path | None, *, has_settings: b
         "left_out": [finding.text for finding in findings],
     }
     path = out or Path(f"{files.name}.tar.gz")
-    packed = _packed(files.name, {MANIFEST: _json(manifest), **whole}, now)
+    packed = _packed(files.name, {MANIFEST: _json(manifest), **clean}, now)
     with writing(f"--out {path}"):
         write_bytes(path.absolute(), packed)
-    data = BundleData(path, hashlib.sha256(packed).hexdigest(), [MANIFEST, *whole])
-    text = "\n".join(f"{len(content):>9}  {name}" for name, content in whole.items())
+    data = BundleData(path, hashlib.sha256(packed).hexdigest(), [MANIFEST, *clean])
+    text = "\n".join(f"{len(content):>9}  {name}" for name, content in clean.items())
     return Result(ExitCode.OK, f"{path}: {len(packed)} bytes, no secret in it", findings, data, files.name, text)
 
 
@@ -174,7 +174,7 @@ def _json(document: Mapping[str, Json]) -> bytes:
     return (json.dumps(document, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")
 
 
-def redacted(part: Part) -> dict[str, Json]:
+def redacted(part: Section) -> dict[str, Json]:
     """What somebody wrote into this part of the settings, without secrets."""
     values: dict[str, Json] = {}
     for name in sorted(part.model_fields_set, key=[*type(part).model_fields].index):
@@ -202,7 +202,7 @@ def _shown(name: str, value: object) -> Json:
     if isinstance(value, Secret):
         [(form, given)] = value.model_dump(exclude_none=True).items()
         return {form: MASK if form == "plain" else _shown(form, given)}
-    if isinstance(value, Part):
+    if isinstance(value, Section):
         return redacted(value)
     if isinstance(value, dict):
         return {str(key): _shown(name, inner) for key, inner in value.items()}

@@ -38,7 +38,7 @@ from dr_ctl.engine.ports import Done, Estimator, UnitSnapshot
 from dr_ctl.engine.record import approvers, authors
 from dr_ctl.engine.roles import option
 from dr_ctl.engine.runs import RunFiles, write
-from dr_ctl.processes.hooks import HookRunner, Place
+from dr_ctl.processes.hooks import CommandContext, HookRunner
 from dr_ctl.processes.secrets import variables
 from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.settings.model import DEBT, Installation
@@ -295,7 +295,7 @@ def _notified(caller: Caller, opened: Opened, result: Result) -> tuple[list[Find
     if not listeners:
         return [], None
     caller.say(f"{result.code.outcome}: {result.summary}")
-    place = Place(opened.installation.file.parent, variables(opened.installation.settings))
+    place = CommandContext(opened.installation.file.parent, variables(opened.installation.settings))
     document = result.envelope(caller.command)
     facts: dict[str, Json] = {
         **{key: document[key] for key in ("run", "command", "outcome", "exit_code", "summary")},

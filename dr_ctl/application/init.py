@@ -28,7 +28,7 @@ from dr_ctl.core.model import ExitCode, Json, some
 from dr_ctl.engine.runs import write_text
 from dr_ctl.jolokia.client import READ_S, Account
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.proposing import Key, Place, Proposal, stomp
+from dr_ctl.topologies.proposing import BrokerAddress, Key, Proposal, stomp
 
 SITES: Final = 2
 _SITE: Final = re.compile(r"([a-z][a-z0-9-]*)=(https?://.+)")
@@ -168,7 +168,7 @@ def _password(caller: Caller, site: str) -> str:
     return given
 
 
-def _place(site: str, url: str, wanted: Wanted, password: str) -> Place:
+def _place(site: str, url: str, wanted: Wanted, password: str) -> BrokerAddress:
     """Look at one address. Raises `BrokerError` but where connections are refused: such a broker may wait."""
     parts = urlsplit(url)
     if parts.username or parts.password or not parts.hostname:
@@ -182,17 +182,17 @@ def _place(site: str, url: str, wanted: Wanted, password: str) -> Place:
         source=f"the environment variable {variable(site)}",
     )
     try:
-        return Place(site, url, parts.hostname, registry.probed(account, timeout_s=READ_S))
+        return BrokerAddress(site, url, parts.hostname, registry.probed(account, timeout_s=READ_S))
     except Unreachable as error:
         if not error.refused:
             raise
-        return Place(site, url, parts.hostname, None)
+        return BrokerAddress(site, url, parts.hostname, None)
 
 
-def _grouped(places: Sequence[Place]) -> list[Place]:
+def _grouped(places: Sequence[BrokerAddress]) -> list[BrokerAddress]:
     """A site's brokers, each at its active node, with the others of one beside it: they have an id in common. One that
     refuses connections may be a node that waits, where there is one broker alone to wait for."""
-    by_node: dict[str, list[Place]] = {}
+    by_node: dict[str, list[BrokerAddress]] = {}
     for place in sorted(places, key=lambda place: place.probed is None or not place.probed.active):
         key = f"\n{place.url}" if place.probed is None else place.probed.node or place.url
         by_node.setdefault(key, []).append(place)
@@ -202,7 +202,7 @@ def _grouped(places: Sequence[Place]) -> list[Place]:
     return [replace(first, nodes=tuple(others)) for first, *others in by_node.values()]
 
 
-def _seen(place: Place) -> str:
+def _seen(place: BrokerAddress) -> str:
     if place.probed is None:
         return "no broker answers"
     if not place.probed.active:
@@ -210,7 +210,7 @@ def _seen(place: Place) -> str:
     return f"{place.probed.broker}, {place.probed.family.value} {place.probed.version}"
 
 
-def _document(wanted: Wanted, pairs: Sequence[tuple[Place, Place, Proposal]]) -> str:
+def _document(wanted: Wanted, pairs: Sequence[tuple[BrokerAddress, BrokerAddress, Proposal]]) -> str:
     """The settings, each line with what it rests on."""
     first = pairs[0][2]
     lines = [
@@ -249,7 +249,7 @@ def _document(wanted: Wanted, pairs: Sequence[tuple[Place, Place, Proposal]]) ->
     return "\n".join(lines) + "\n"
 
 
-def _broker(place: Place, name: str, wanted: Wanted, proposal: Proposal) -> Iterator[Key]:
+def _broker(place: BrokerAddress, name: str, wanted: Wanted, proposal: Proposal) -> Iterator[Key]:
     yield Key("name", name, "the same name at both sites makes a pair")
     if not _others(place):
         listed = place.probed.others if place.probed is not None else ()
@@ -261,12 +261,12 @@ def _broker(place: Place, name: str, wanted: Wanted, proposal: Proposal) -> Iter
     yield from proposal.brokers[place.site]
 
 
-def _listener(place: Place, proposal: Proposal) -> Key | None:
+def _listener(place: BrokerAddress, proposal: Proposal) -> Key | None:
     listeners = next((key.value for key in proposal.brokers[place.site] if key.name == "clients"), [])
     return stomp(place, [str(listener) for listener in listeners] if isinstance(listeners, list) else [])
 
 
-def _others(place: Place) -> list[tuple[str, str]]:
+def _others(place: BrokerAddress) -> list[tuple[str, str]]:
     """The consoles of the broker's other nodes, each with what it rests on. One that was not given is guessed: like the
     one that was, at the host that the broker lists."""
     others = [(node.url, _seen(node)) for node in place.nodes]
@@ -277,7 +277,7 @@ def _others(place: Place) -> list[tuple[str, str]]:
     return [other for other in others if other[0] != place.url]
 
 
-def _nodes(place: Place, listener: Key | None) -> Iterator[str]:
+def _nodes(place: BrokerAddress, listener: Key | None) -> Iterator[str]:
     """The listener of a node that is not active is guessed: like that of the one that is."""
     others = _others(place)
     if not others:
@@ -292,7 +292,7 @@ def _nodes(place: Place, listener: Key | None) -> Iterator[str]:
         yield f"          - {_value(row)}  # {reason}"
 
 
-def _pair(at_first: Place, at_second: Place) -> str:
+def _pair(at_first: BrokerAddress, at_second: BrokerAddress) -> str:
     """What a pair is called: by the brokers' own name, or by what both names begin with."""
     names = [place.probed.broker for place in (at_first, at_second) if place.probed is not None]
     first = names[0]

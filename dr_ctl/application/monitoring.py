@@ -48,7 +48,7 @@ _ESTIMATED: Final = {
     "drain_s": ("dr_ctl_estimate_drain_seconds", "time until all that is under way would have arrived"),
 }
 _READY: Final = {ExitCode.OK: True, ExitCode.PRECHECK_FAILED: False}
-LEAST_MEMORY: Final = 4 << 30
+MIN_MEMORY: Final = 4 << 30
 """A machine with less has no room for a session of Spark that waits."""
 
 
@@ -98,7 +98,7 @@ def _refreshing(installation: Installation) -> AbstractContextManager[Refresher 
     how = installation.settings.monitor.estimate
     if how == "off":
         return nullcontext()
-    has_room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >= LEAST_MEMORY
+    has_room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >= MIN_MEMORY
     return closing(Refresher(request(installation), stays=has_room if how is None else how == "resident"))
 
 

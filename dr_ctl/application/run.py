@@ -397,8 +397,8 @@ def cost(plan: Plan, snapshot: Snapshot, exposure: LossBound | None, runs: Runs)
         return f"{bounds}; {_clients(plan, snapshot, plan.target)} are served by {plan.target} then"
     if operation not in _PLANNED:
         return ""
-    most_s = plan.spec.max_outage_s
-    limit = "" if most_s is None else f", at most {duration(most_s)} (then it is undone)"
+    max_s = plan.spec.max_outage_s
+    limit = "" if max_s is None else f", at most {duration(max_s)} (then it is undone)"
     kept = "messages that clients hold are delivered again" if plan.spec.cut_in_flight else "no loss, no duplicates"
     return f"expected outage for {_clients(plan, snapshot, plan.source)}: {_time(plan, snapshot, runs)}{limit}; {kept}"
 

@@ -112,7 +112,7 @@ class Group(TyperGroup):
         return {name: command.get_short_help_str(_WHOLE) for name, command in self.commands.items()}
 
 
-class Whole(Group):
+class RootGroup(Group):
     """The command line as a whole: commands by purpose, with those of other packages."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -297,7 +297,7 @@ def _with(session: Session, options: Mapping[str, Any]) -> Session:
 
 # Every command inherits the options of help.
 app = typer.Typer(
-    cls=Whole,
+    cls=RootGroup,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -143,7 +143,7 @@ def runs_report(
         now = session.clock.now()
         path = (out or runs.index).absolute()
         began = asking.moment(session, "--since", since) if since is not None else now - timedelta(days=365)
-        made = index_page(runs.all(), runs.rehearsals, began, now, beside=path.parent)
+        made = index_page(runs.all(), runs.rehearsals, began, now, folder=path.parent)
         with writing(path, "Name a file that can be written: --out FILE."):
             write_text(path, render(made))
         return Result(ExitCode.OK, f"{made.words}: {path}", data=ReportData(path))

@@ -61,7 +61,7 @@ class Timeouts:
     """For an undo to be verified, trying again and again."""
     undo_poll_s: float = 0.25
     """Between the first two of those tries; twice as long after each of them,"""
-    undo_most_poll_s: float = 2.0
+    undo_max_poll_s: float = 2.0
     """up to this: a broker that is sick is not asked again and again."""
 
     # The gate, and what is left over.

@@ -98,8 +98,8 @@ def merged(remembered: Iterable[Debt], snapshot: Iterable[Debt], answered: Itera
     """All debts: those seen at the brokers, and those that STATE remembers of sites that did not answer."""
     sites = set(answered)
     away = [debt for debt in remembered if debt.kept_at not in sites]
-    whole = {(debt.kind, debt.about, debt.kept_at): debt for debt in [*away, *snapshot]}
-    return sorted(whole.values(), key=lambda debt: (debt.kept_at, debt.about, debt.kind.value))
+    merged = {(debt.kind, debt.about, debt.kept_at): debt for debt in [*away, *snapshot]}
+    return sorted(merged.values(), key=lambda debt: (debt.kept_at, debt.about, debt.kind.value))
 
 
 BY_AGENT: Final = "the agent itself"

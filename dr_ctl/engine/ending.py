@@ -22,7 +22,7 @@ class Facts:
     """The facts at the end of a run. `before` are the sites that served before the run; `undone` is None where nothing
     was to be undone; `changed` if any call went out; `cut_off` if a hook kept clients out of a site that does not
     answer; `by_hand` is how a person opens the source. `shut` are units that nobody asked for, and that are closed now
-    at the site that served them before the run, which it names; `beside` are all units that nobody asked for; `outcome`
+    at the site that served them before the run, which it names; `others` are all units that nobody asked for; `outcome`
     is how the last step ended.
     """
 
@@ -38,7 +38,7 @@ class Facts:
     bounds: Mapping[str, Json] | None
     by_hand: str
     shut: Mapping[str, str] = field(default_factory=dict)
-    beside: tuple[UnitSnapshot, ...] = ()
+    others: tuple[UnitSnapshot, ...] = ()
     outcome: str = ""
 
     @property
@@ -81,7 +81,7 @@ class Facts:
     @property
     def named(self) -> str:
         """The units that were asked for, with a blank before, where there are others; else nothing."""
-        return f" {some([unit.name for unit in self.units])}" if self.beside else ""
+        return f" {some([unit.name for unit in self.units])}" if self.others else ""
 
     @property
     def goes_on(self) -> str:
@@ -89,7 +89,7 @@ class Facts:
         takes only their copies away from clients."""
         is_fence = self.spec.operation == operations.FENCE
         served = [unit for unit in self.units if is_fence and unit.serving not in (self.source, None)]
-        units = sorted((*served, *self.beside), key=lambda unit: unit.name) if self.beside else []
+        units = sorted((*served, *self.others), key=lambda unit: unit.name) if self.others else []
         return "".join(f"; {site} goes on serving {some(names)}" for site, names in by_site(units).items())
 
     def serves(self, site: str, how: str = "") -> str:

@@ -43,7 +43,7 @@ from dr_ctl.telemetry.events import EventSink, Notice, StepEnded, StepStarted
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
 
 ESTIMATE_WITHIN_S = 30.0
-MOST_DRAINS: Final = 3
+MAX_DRAINS: Final = 3
 """A run proves that its source is empty at most this many times."""
 _FIRST = "look at"
 
@@ -151,7 +151,7 @@ class _Run(Generic[O]):
         exposure: LossExposure | None = None,
         callbacks: Callbacks = Callbacks(),
     ) -> None:
-        self._plan, self._ask = plan, plan.spec
+        self._plan, self._spec = plan, plan.spec
         self._move = Move(plan.spec, plan.source, plan.baseline, plan.moved, sent)
         self._exposure, self._callbacks = exposure, callbacks
         self._driver, self._journal, self._stop = driver, journal, stop
@@ -181,7 +181,7 @@ class _Run(Generic[O]):
             self._findings += outcome.findings
             if isinstance(outcome, Refused | Unknown):
                 again = self._from_drain(step) if isinstance(outcome, Refused) and outcome.outdated else []
-                if not again or drains == MOST_DRAINS:
+                if not again or drains == MAX_DRAINS:
                     return self._failed(step, outcome)
                 self._listener(Notice(f"{outcome.text}: back to the {again[0].verb}"))
                 steps.extendleft(reversed(again))
@@ -223,7 +223,7 @@ class _Run(Generic[O]):
         self._evidence = outcome.evidence if isinstance(outcome, Refused) else {}
         if step.verb == operations.QUESTION:
             return self._answered_no(step, outcome.text)
-        if self._ask.operation == DRAIN and code is ExitCode.DRAIN_TIMEOUT:
+        if self._spec.operation == DRAIN and code is ExitCode.DRAIN_TIMEOUT:
             return self._ended(code, f"{outcome.text}; nothing was undone")
         if self._may_go_back(step, outcome):
             return self.back(Refused(outcome.text, findings=outcome.findings, code=code))
@@ -308,7 +308,7 @@ class _Run(Generic[O]):
 
     def _past_no_return(self) -> Outcome:
         """Compare the bounds with the accepted loss once more: the bounds of a failover grow while the run waits."""
-        above = self._exposure.too_high(self._ask) if self._exposure is not None and self._revertible else None
+        above = self._exposure.too_high(self._spec) if self._exposure is not None and self._revertible else None
         if above is not None:
             return Refused(above.text, findings=(above,), code=ExitCode.LOSS_REFUSED)
         return Done("passed")
@@ -337,7 +337,7 @@ class _Run(Generic[O]):
         assert self._callbacks.hooks is not None  # a plan names those of the settings alone
         hooks = self._callbacks.hooks
         facts: dict[str, Json] = {
-            "operation": self._ask.operation,
+            "operation": self._spec.operation,
             "source": self._move.source,
             "target": self._move.target,
             "step": step.id,
@@ -402,13 +402,13 @@ class _Run(Generic[O]):
     def _ended(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult[O]:
         """Look once more: the result is what was seen after the run, not what the run intended."""
         snapshot = self._driver.observe()
-        part = part_of(snapshot, self._ask)
+        part = part_of(snapshot, self._spec)
         entries = self._journal.entries()
-        outage = None if self._ask.operation == FAILOVER else outage_s(entries)
+        outage = None if self._spec.operation == FAILOVER else outage_s(entries)
         bounds = self._bounds()
         done = [str(entry.evidence.get("text", "")) for entry in entries if entry.kind == "step"]
         facts = Facts(
-            spec=self._ask,
+            spec=self._spec,
             source=self._move.source,
             roles=part.roles,
             units=tuple(part.units),
@@ -420,11 +420,11 @@ class _Run(Generic[O]):
             bounds=bounds,
             by_hand=self._driver.by_hand(self._move.source),
             shut=ending.shut_beside(snapshot.units, self._plan.served),
-            beside=tuple(unit for unit in snapshot.units if not self._ask.includes(unit.name)),
+            others=tuple(unit for unit in snapshot.units if not self._spec.includes(unit.name)),
             outcome=done[-1] if done else "",
         )
         end = ending.of(facts, code, text or "")
-        findings = with_queues((*self._findings, *end.findings, *self._left_to_do(end)), self._ask)
+        findings = with_queues((*self._findings, *end.findings, *self._left_to_do(end)), self._spec)
         return RunResult(end.code, end.text, findings, snapshot, end.undone, outage, bounds, self._left, self._evidence)
 
     def _left_to_do(self, end: ending.End) -> tuple[Finding, ...]:

@@ -290,17 +290,17 @@ class FolderStore:
     def create(self, kind: str, number: int, text: str) -> bool:
         """Create a whole document or none: the file gets its name once its content is on disk."""
         path = self._path(kind, number)
-        whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
             private(self._folder)
-            write_text(whole, text)
-            os.link(whole, path)
+            write_text(temporary, text)
+            os.link(temporary, path)
         except FileExistsError:
             return False
         except OSError as error:
             raise BrokerError(f"{path} cannot be written: {error}") from error
         finally:
-            whole.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         return True
 
     def update(self, kind: str, number: int, text: str) -> None:

@@ -160,8 +160,8 @@ class Call:
         from pydantic_core.core_schema import no_info_before_validator_function  # noqa: PLC0415 - to read back alone
 
         made = handler(of)
-        whole = handler.resolve_ref_schema(made)
-        whole["schema"] = no_info_before_validator_function(_gathered, whole["schema"])
+        definition = handler.resolve_ref_schema(made)
+        definition["schema"] = no_info_before_validator_function(_gathered, definition["schema"])
         return made
 
 

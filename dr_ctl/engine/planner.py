@@ -27,10 +27,10 @@ from dr_ctl.engine.roles import (
     other_sites,
     part_of,
     renamed_sites,
+    serves_all,
     sites_serving,
     source_of,
     takeover_risks,
-    whole_at,
     why_not_lost,
 )
 from dr_ctl.engine.runbook import CUT_OFF, Runbook, RunbookStep, cutting_off
@@ -118,7 +118,7 @@ def plan(
         served={unit.name: unit.serving for unit in not_asked if unit.serving} if past is None else past.plan.served,
         basis=_basis(runbook, recipe, snapshot),
     )
-    is_opened = source_reopened or already_failed_over or (past is not None and whole_at(asked, spec.target))
+    is_opened = source_reopened or already_failed_over or (past is not None and serves_all(asked, spec.target))
     refused = exposure.too_high(spec) if exposure is not None and not is_opened else None
     return decided if refused is None else Refusal((refused, *findings), ExitCode.LOSS_REFUSED, decided)
 
@@ -165,19 +165,19 @@ def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere |
 def _moved(snapshot: Observation, move: Move) -> bool:
     """Say whether the service moved: the other site is closed, and the target serves every unit. A returning site may
     be open by mistake."""
-    return whole_at(snapshot, move.target) and snapshot.roles[move.source] is not Role.SERVING
+    return serves_all(snapshot, move.target) and snapshot.roles[move.source] is not Role.SERVING
 
 
 def _keeps_out(snapshot: Observation, target: str) -> bool:
     """Say whether the target serves alone since a failover, whose price was accepted then."""
     lost = other(snapshot, target)
     kept = (debt.about for debt in snapshot.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == target)
-    return whole_at(snapshot, target) and snapshot.roles[lost] is not Role.SERVING and lost in kept
+    return serves_all(snapshot, target) and snapshot.roles[lost] is not Role.SERVING and lost in kept
 
 
 def _moved_units(snapshot: Observation, target: str, past: RunState | None) -> tuple[str, ...]:
     """The units that need no drain any more. A resumed run that has opened nothing yet takes its plan's."""
-    if past is not None and not past.activation and not whole_at(snapshot, target):
+    if past is not None and not past.activation and not serves_all(snapshot, target):
         return past.plan.moved
     return tuple(unit.name for unit in snapshot.units if unit.serving == target)
 

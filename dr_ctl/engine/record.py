@@ -340,16 +340,16 @@ def check(files: RunFiles) -> Checked:
     past, place = checked.entries, len(checked.entries) + 1
     if checked.wrong is not None:
         return Checked(Verdict.ALTERED, len(past), f"line {place} of journal.jsonl {checked.wrong[1]}", place)
-    whole = raw.endswith(b"\n")
+    is_complete = raw.endswith(b"\n")
     if not has_ended:
         so_far = f"the run has not ended; its {len(past)} line(s) so far fit together"
         if not checked.torn:
             return Checked(Verdict.OPEN, len(past), so_far)
-        if whole:
+        if is_complete:
             return Checked(Verdict.OPEN, len(past), f"{so_far}; line {place} is torn, as a crash leaves it", place)
         return Checked(Verdict.OPEN, len(past), f"{so_far}; line {place} is torn, or being written")
     if checked.torn:
-        what = "was altered" if whole else "is torn, although the run has ended"
+        what = "was altered" if is_complete else "is torn, although the run has ended"
         return Checked(Verdict.ALTERED, len(past), f"line {place} of journal.jsonl {what}", place)
     return _against_result(files.result, past)
 

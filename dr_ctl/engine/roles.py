@@ -41,7 +41,7 @@ def with_queues(findings: Iterable[Finding], spec: Spec) -> tuple[Finding, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartialObservation:
     """An `Observation` of some units only; a site that serves none of these units counts as closed."""
 
     roles: Mapping[str, Role]
@@ -57,7 +57,7 @@ def part_of(snapshot: Observation, spec: Spec) -> Observation:
     open_at = {site for unit in units for site in unit.open_at}
     closed = {site for site, role in snapshot.roles.items() if role is Role.SERVING and site not in open_at}
     roles = {site: Role.STANDBY if site in closed else role for site, role in snapshot.roles.items()}
-    return Part(roles, units, snapshot.debts, snapshot.hints)
+    return PartialObservation(roles, units, snapshot.debts, snapshot.hints)
 
 
 def sites_serving(snapshot: Observation) -> list[str]:
@@ -129,7 +129,7 @@ def other(snapshot: Observation, site: str) -> str:
     return next(name for name in snapshot.roles if name != site)
 
 
-def whole_at(snapshot: Observation, site: str) -> bool:
+def serves_all(snapshot: Observation, site: str) -> bool:
     """Say whether a site serves every unit, and alone."""
     return all(unit.serving == site for unit in snapshot.units)
 
@@ -156,7 +156,7 @@ def source_of(
     """
     if past is not None:
         asked = past.plan.spec
-        has_moved = past.activation and asked.operation in operations.MOVING and whole_at(snapshot, asked.target)
+        has_moved = past.activation and asked.operation in operations.MOVING and serves_all(snapshot, asked.target)
         # The steps that are left open no site, so that the one which the run left may be down.
         if again or (has_moved and snapshot.roles[past.plan.source] is Role.DOWN):
             return unexpected(snapshot, spec) or past.plan.source
@@ -349,7 +349,7 @@ def takeover_risks(snapshot: Observation, spec: Spec) -> Sequence[Finding]:
     """Say that another node of a site which is taken for lost may serve, or take over, after all."""
     lost = other(snapshot, spec.target)
     hints, word = snapshot.hints.get(lost, NO_HINTS), spec.presume_down == lost and spec.reason is not None
-    if whole_at(snapshot, spec.target):
+    if serves_all(snapshot, spec.target):
         return ()
     said = (("DR-NODE-004", hints.takeovers), ("DR-NODE-001.lost", hints.nodes))
     return [found(id_, accepted=word, nodes="; ".join(nodes), site=lost) for id_, nodes in said if nodes]
@@ -402,7 +402,7 @@ def _lost(snapshot: Observation, spec: Spec, *, cut_off: bool) -> str | Finding:
         return _surprise(snapshot, spec, "a failover is for a site that does not serve any more")
     if roles[spec.target] not in (Role.SERVING, Role.STANDBY):
         return found("DR-ROLE-004.failover", target=spec.target, roles=summary)
-    if roles[lost] in CLOSED or whole_at(snapshot, spec.target):
+    if roles[lost] in CLOSED or serves_all(snapshot, spec.target):
         return lost
     if (spec.presume_down == lost and spec.reason) or (cut_off and roles[lost] is Role.UNKNOWN):
         return lost

@@ -78,7 +78,7 @@ class Owner:
         """Of a place that a person named: a name in common is enough, since every address may have moved."""
         return self.in_common(other) > 0 or self.name == other.name
 
-    def place(self, root: Path) -> Place:
+    def place(self, root: Path) -> StateFolder:
         """The installation's folder below `root`: the one whose owner has most addresses in common with it, else a new
         one. Raises `Foreign` where that may be one of several."""
         own = root / self.folder
@@ -87,12 +87,12 @@ class Owner:
         best = [path for path, count in common.items() if count == max(common.values())]
         if own in best or not best:
             namesakes = () if best else tuple(path for path, owner in others.items() if owner.name == self.name)
-            return Place(own, namesakes)
+            return StateFolder(own, namesakes)
         if len(best) > 1:
             places = " or in ".join(map(str, best))
             text = f"the runs of {self.name} may lie in {places}: each knows as many of its brokers"
             raise Foreign(text, remedy=f"Say which once with `--state-dir`, as `--state-dir {best[0]}`: it is kept.")
-        return Place(best[0])
+        return StateFolder(best[0])
 
     def called_before(self, recorded: Owner) -> dict[str, str]:
         """The brokers, as SITE/PAIR, that have another name in `recorded`, each with that name."""
@@ -127,7 +127,7 @@ def _readable(path: Path) -> Owner | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StateFolder:
     """Where an installation's runs lie. `namesakes`: nothing lies there yet, and these are the places of installations
     of the same name that have no address of a broker in common with it."""
 
@@ -228,7 +228,7 @@ class Runs:
         namesakes: Sequence[Path] = (),
     ) -> None:
         """Without an owner the runs are only read. `claimed`: a person says that these are its runs. `namesakes` as in
-        `Place`. Raises `Foreign`."""
+        `StateFolder`. Raises `Foreign`."""
         self._state = state
         self._clock = clock
         self._owner = owner

@@ -30,14 +30,14 @@ def until(
     holds: Callable[[T], bool],
     within_s: float | None,
     poll_s: float,
-    most_s: float = 0.0,
+    max_s: float = 0.0,
     stable_for: int = 1,
     hopeless: Callable[[T], bool] | None = None,
     meanwhile: Callable[[T], object] | None = None,
 ) -> Waited[T]:
     """Look until `holds` was true of `stable_for` looks in a row; without `within_s` only a hopeless look ends it
     otherwise. `meanwhile` gets each reading after which the wait goes on, to tell how the wait stands or to try again.
-    Up to `most_s` each poll is twice as long as the one before."""
+    Up to `max_s` each poll is twice as long as the one before."""
     began_s, in_a_row = context.monotonic(), 0
     while True:
         look_s = context.monotonic()
@@ -51,7 +51,7 @@ def until(
         if meanwhile is not None:
             meanwhile(snapshot)
         until_next(context, look_s, poll_s)
-        poll_s = max(poll_s, min(2 * poll_s, most_s))
+        poll_s = max(poll_s, min(2 * poll_s, max_s))
 
 
 def until_next(context: StepContext, began_s: float, every_s: float) -> None:

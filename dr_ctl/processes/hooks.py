@@ -34,17 +34,17 @@ class HookRunner:
     def __init__(self, settings: Settings, folder: Path, facts: Mapping[str, Json]) -> None:
         """Commands and their relative paths are looked for in `folder`."""
         self._hooks, self._facts = settings.hooks, dict(facts)
-        self._place = Place(folder, variables(settings))
+        self._context = CommandContext(folder, variables(settings))
 
     def run(self, name: str, facts: Mapping[str, Json]) -> Outcome:
         hook = self._hooks.get(name)
         if hook is None:
             return Refused(f"the settings have no hook {name}")
-        return self._place.run(f"hook {name}", hook.run, hook.timeout, {**self._facts, **facts, "hook": name})
+        return self._context.run(f"hook {name}", hook.run, hook.timeout, {**self._facts, **facts, "hook": name})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CommandContext:
     """Where commands are run: in a folder, and without the variables that are `hidden` from them."""
 
     folder: Path

@@ -28,10 +28,10 @@ _STEPS_S: Final = (
     *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
     *(1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800),
 )
-_MOST_TICKS: Final = 6
-_LEAST_SAMPLES: Final = 3
-_LEAST_FOR_RATE_S: Final = 1.0
-_MOST_POINTS: Final = 400
+_MAX_TICKS: Final = 6
+_MIN_SAMPLES: Final = 3
+_MIN_FOR_RATE_S: Final = 1.0
+_MAX_POINTS: Final = 400
 _STRIP: Final = 3.0
 """Of the height: excursions are marked along the top."""
 _FAR_ABOVE: Final = 3
@@ -69,8 +69,8 @@ class TimeAxis(NamedTuple):
 
     def ticks(self) -> tuple[Tick, ...]:
         """Seconds since the beginning, in the unit that suits."""
-        step = next((step for step in _STEPS_S if self._span_s / step < _MOST_TICKS), 3600.0)
-        while self._span_s / step >= _MOST_TICKS:
+        step = next((step for step in _STEPS_S if self._span_s / step < _MAX_TICKS), 3600.0)
+        while self._span_s / step >= _MAX_TICKS:
             step *= 2
         return _ticks(self._span_s, step, lambda value: _offset(value, step))
 
@@ -178,7 +178,7 @@ def _of_wait(act: Act, story: Story) -> Chart:
     if act.samples and not known:
         zero_text = "where there was an answer, it was 0" if silences or unread else "0 every time"
         return Chart(title, unit, caption, f"{samples}: {zero_text}. There is no curve to draw.")
-    if len(act.samples) < _LEAST_SAMPLES:
+    if len(act.samples) < _MIN_SAMPLES:
         return Chart(title, unit, caption, _few(act, known | {name: series[name] for name in unread}))
     x = TimeAxis(act.began, max(act.ended or act.samples[-1][0], act.samples[-1][0]))
     y = CountAxis(max(value or 0 for points in known.values() for _, value in points))
@@ -217,7 +217,7 @@ def _total(evidence: Mapping[str, Any]) -> float | None:
 
 def _totals(act: Act) -> Iterable[str]:
     totals = [(at, total) for at, evidence in act.samples if (total := _total(evidence)) is not None]
-    if len(totals) < _LEAST_SAMPLES or not any(total for _, total in totals):
+    if len(totals) < _MIN_SAMPLES or not any(total for _, total in totals):
         return
     (began, first), (ended, last) = totals[0], totals[-1]
     until = ended
@@ -228,7 +228,7 @@ def _totals(act: Act) -> Iterable[str]:
     took = (until - began).total_seconds()
     whole = "" if act.verb == "quiesce" else "Together "
     yield f"{whole}{count(first)} at the first sample, {count(last)} after {seconds(took)}."
-    if first > last and took >= _LEAST_FOR_RATE_S:
+    if first > last and took >= _MIN_FOR_RATE_S:
         yield f"On average {count(round((first - last) / took))} a second."
 
 
@@ -268,9 +268,9 @@ def _line(name: str, style: int, points: Sequence[Point], x: TimeAxis, y: CountA
 
 def _thinned(points: Sequence[Point]) -> list[Point]:
     """No more points than a page shows; of each stretch its least, its greatest and every missing answer stay."""
-    if len(points) <= _MOST_POINTS:
+    if len(points) <= _MAX_POINTS:
         return list(points)
-    size = -(-len(points) // (_MOST_POINTS // 2))
+    size = -(-len(points) // (_MAX_POINTS // 2))
     kept: list[Point] = []
     for start in range(0, len(points), size):
         stretch = list(enumerate(points[start : start + size]))

@@ -58,14 +58,14 @@ class IndexPage:
 
 
 def index_page(
-    runs: Iterable[RunFiles], rehearsals: Path, since: datetime, now: datetime, *, beside: Path
+    runs: Iterable[RunFiles], rehearsals: Path, since: datetime, now: datetime, *, folder: Path
 ) -> IndexPage:
-    """The page of everything since a moment. `beside` is the folder that the page will lie in: links lead from there.
+    """The page of everything since a moment. `folder` is the folder that the page will lie in: links lead from there.
     No settings are read: the installation's name is that of its last run."""
     materials = [(files, read_run(files)) for files in runs]
     begun = [(files, material) for files, material in materials if material.entries]
     on_twins, torn = _on_twins(rehearsals)
-    every = [*(_row(files, material, beside) for files, material in begun), *on_twins]
+    every = [*(_row(files, material, folder) for files, material in begun), *on_twins]
     rows = sorted((row for row in every if since <= row.at), key=lambda row: row.at, reverse=True)
     empty = [check(files).verdict for files, material in materials if not material.entries and _since(files, since)]
     never, altered = empty.count(Sealed.NOT_BEGUN), empty.count(Sealed.ALTERED)
@@ -91,7 +91,7 @@ def index_page(
     )
 
 
-def _row(files: RunFiles, material: Material, beside: Path) -> Row:
+def _row(files: RunFiles, material: Material, folder: Path) -> Row:
     page = run_page(material)
     said = page.verdict.summary or page.verdict.words
     spec, by = material.spec, material.authors
@@ -109,17 +109,17 @@ def _row(files: RunFiles, material: Material, beside: Path) -> Row:
         reason=text(spec.get("reason")),
         out=_measured(page, RECOVERY, page.outage.figure),
         lost=_measured(page, LOST, drained if kind == _PLANNED and page.verdict.tone in has_moved else ""),
-        link=_link(files, beside),
+        link=_link(files, folder),
         record=checked.text if checked.verdict is Sealed.ALTERED else "",
         measured=page.measured,
     )
 
 
-def _link(files: RunFiles, beside: Path) -> str:
+def _link(files: RunFiles, folder: Path) -> str:
     """Where the run's report lies from there; empty where none was written, or the page lies elsewhere."""
-    if not files.report.exists() or not files.folder.is_relative_to(beside):
+    if not files.report.exists() or not files.folder.is_relative_to(folder):
         return ""
-    return files.report.relative_to(beside).as_posix()
+    return files.report.relative_to(folder).as_posix()
 
 
 def _measured(page: RunPage, name: str, else_: str) -> Measured:

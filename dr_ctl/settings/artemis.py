@@ -6,7 +6,7 @@ from typing import ClassVar, Final, Literal
 from pydantic import ConfigDict, Field, field_validator
 
 from dr_ctl.settings.model import Grouped, ManagedBroker, Settings, Site, SiteName, console_or_nodes
-from dr_ctl.settings.parts import IdStore, Names, Part
+from dr_ctl.settings.parts import IdStore, Names, Section
 
 # Ids that a broker remembers per address, unless its broker.xml says otherwise.
 ID_CACHE_SIZE: Final = 20_000
@@ -14,7 +14,7 @@ _CLUSTER: Final = ("clients", "cluster")
 APART: Final = (("clients", "mirror"), _CLUSTER)
 
 
-class LastingFence(Part):
+class LastingFence(Section):
     """Roles that a fence keeps out, and the addresses: these roles may do nothing there until the fence is lifted."""
 
     roles: Names = Field(
@@ -102,7 +102,7 @@ class ArtemisContinuity(Settings):
         return (("catch-up", "quiesce", why),)
 
 
-class ClientRoles(Part):
+class ClientRoles(Section):
     """Whom a fence of one queue keeps out of its address, restarts included."""
 
     matches: ClassVar[tuple[str, ...]] = ()

@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from dr_ctl.settings.model import Grouped, ManagedBroker, Node, Settings, Site, SiteName
-from dr_ctl.settings.parts import HttpAddress, IdStore, Names, Part, Seconds, Secret, StompAddress, listed
+from dr_ctl.settings.parts import HttpAddress, IdStore, Names, Seconds, Secret, Section, StompAddress, listed
 
 
-class AgentAccess(Part):
+class AgentAccess(Section):
     """A way in of its own for whoever works beside the clients, which stays open when these are kept out."""
 
     stomp: StompAddress | None = Field(
@@ -94,13 +94,13 @@ PROMOTE: Final = "hook promote"
 TableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$")]
 
 
-class Replica(Part):
+class Replica(Section):
     """The other site's copy of the store's database."""
 
     dsn: Secret = Field(description="address of that database, with its login: a secret, as `store.dsn`")
 
 
-class Store(Part):
+class Store(Section):
     """Where the lock is: a file that this machine sees, or a row of a database."""
 
     lock: str | None = Field(default=None, description="the lock file in the directory that the brokers share")
@@ -136,7 +136,7 @@ class Store(Part):
         return self
 
 
-class Process(Part):
+class Process(Section):
     """How a broker's process is looked at, started and stopped: while it waits it has neither ports nor management."""
 
     commands = ("state", "start", "stop")

@@ -24,12 +24,12 @@ from pydantic_core import PydanticCustomError
 
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import seconds
-from dr_ctl.settings.parts import HttpAddress, Names, Part, Seconds, Secret, StompAddress, Workload, listed
+from dr_ctl.settings.parts import HttpAddress, Names, Seconds, Secret, Section, StompAddress, Workload, listed
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
 
 
-class Broker(Part):
+class Broker(Section):
     """A broker of a site."""
 
     name: str = Field(min_length=1, description="the same name at both sites makes a pair")
@@ -45,7 +45,7 @@ S = TypeVar("S", bound="Settings")
 B_co = TypeVar("B_co", bound=Broker, covariant=True)
 
 
-class Tls(Part):
+class Tls(Section):
     """Files of the site's TLS. Verification is on; `verify: false` turns it off and every command says so."""
 
     files = ("ca",)
@@ -56,7 +56,7 @@ class Tls(Part):
     verify: bool = Field(default=True, description="`false` turns verification off")
 
 
-class Site(Part, Generic[B_co]):
+class Site(Section, Generic[B_co]):
     """A place with its brokers."""
 
     brokers: Annotated[tuple[B_co, ...], BeforeValidator(listed)] = Field(min_length=1)
@@ -76,7 +76,7 @@ class Site(Part, Generic[B_co]):
         return self
 
 
-class Queues(Part):
+class Queues(Section):
     """Which queues quiesce, parity and estimate look at. The gate looks at all, whatever stands here."""
 
     include: Names = Field(
@@ -87,23 +87,23 @@ class Queues(Part):
     exclude: Names = Field(default=(), description="patterns of queues to leave out there")
 
 
-class Loss(Part):
+class Loss(Section):
     messages: Annotated[int, Field(ge=0)] | None = Field(default=None, description="the most that a failure may lose")
     age: Seconds | None = Field(default=None, description="the longest time from which it may lose something")
 
 
-class Duplicates(Part):
+class Duplicates(Section):
     messages: Annotated[int, Field(ge=0)] = Field(
         description="the most that may be delivered a second time after a failover without `--accept-duplicates`"
     )
 
 
-class ClassObjective(Part):
+class ClassObjective(Section):
     queues: Names = Field(min_length=1, description="patterns of queues that have a `loss` of their own")
     loss: Loss
 
 
-class Objectives(Part):
+class Objectives(Section):
     """Limits on the loss of a failover and on the time of a planned move."""
 
     loss: Loss = Field(default_factory=lambda: Loss(messages=0))
@@ -114,7 +114,7 @@ class Objectives(Part):
     classes: Annotated[tuple[ClassObjective, ...], BeforeValidator(listed)] = ()
 
 
-class Drain(Part):
+class Drain(Section):
     timeout: Seconds = Field(default="1m", validate_default=True, description="how long a drain may take")
     poll: Seconds = Field(default="20ms", validate_default=True, description="interval between two readings")
     stable: int = Field(default=3, ge=1, description="how many readings in a row must agree")
@@ -155,7 +155,7 @@ def _reachable(value: object) -> object:
     return value
 
 
-class Place(NamedTuple):
+class HistoryLocation(NamedTuple):
     """Where a history lies: a folder of this machine, or a URL. `near`: the folder of this machine that has its last
     minute, or hours, in any case."""
 
@@ -163,7 +163,7 @@ class Place(NamedTuple):
     near: Path
 
     @classmethod
-    def at(cls, folder: Path) -> Place:
+    def at(cls, folder: Path) -> HistoryLocation:
         return cls(str(folder), folder)
 
     @property
@@ -176,7 +176,7 @@ class Place(NamedTuple):
         return self.where.partition("?")[0]
 
 
-class HistorySettings(Part):
+class HistorySettings(Section):
     path: Annotated[str, BeforeValidator(_reachable)] = Field(
         default="history",
         description="the directory that `monitor` writes, or a URL: `file:///`, `s3://`, `gs://` or `hdfs://`, with "
@@ -209,7 +209,7 @@ class HistorySettings(Part):
         return outflow
 
 
-class SparkSettings(Part):
+class SparkSettings(Section):
     master: str = Field(
         default="local[*]",
         description="any Spark master or Spark Connect address; one elsewhere must see `history.path` as the same "
@@ -218,7 +218,7 @@ class SparkSettings(Part):
     conf: dict[str, str] = Field(default_factory=dict, description="settings of Spark itself")
 
 
-class MonitorSettings(Part):
+class MonitorSettings(Section):
     estimate: Literal["resident", "each", "off"] | None = Field(
         default=None,
         description="how `monitor` keeps the stored estimate fresh: in a process that keeps its session of Spark, so "
@@ -227,7 +227,7 @@ class MonitorSettings(Part):
     )
 
 
-class Hook(Part):
+class Hook(Section):
     commands = ("run",)
 
     run: Names = Field(min_length=1, description="the words of a command, run without a shell")
@@ -265,7 +265,7 @@ class After(Hook):
 Operation = Literal["swapover", "failover", "failback", "reinstate"]
 
 
-class Approvals(Part):
+class Approvals(Section):
     """Operations that more than one person decides on: a run needs a saved plan that enough people have signed."""
 
     files = ("signers",)
@@ -282,7 +282,7 @@ def _two_sites(schema: dict[str, Any]) -> None:
     schema["properties"]["sites"] |= {"additionalProperties": False, "minProperties": 2, "maxProperties": 2}
 
 
-class Settings(Part):
+class Settings(Section):
     """One installation: two sites and the topology that joins them. Every topology has its own subclass.
     `apart`: keys of its brokers that may not list the same listener, the key for clients first."""
 
@@ -320,7 +320,7 @@ class Settings(Part):
         return ()
 
 
-class Installation(Part):
+class Installation(Section):
     """The settings with the place they were read from: every path in them is relative to it."""
 
     settings: Settings
@@ -338,9 +338,13 @@ class Installation(Part):
         return (self.file.parent / relative).resolve()
 
     @property
-    def history(self) -> Place:
+    def history(self) -> HistoryLocation:
         place = self.settings.history
-        return Place(place.path, self.path(place.near)) if "://" in place.path else Place.at(self.path(place.path))
+        return (
+            HistoryLocation(place.path, self.path(place.near))
+            if "://" in place.path
+            else HistoryLocation.at(self.path(place.path))
+        )
 
     def of(self, kind: type[S]) -> S:
         """The settings of a topology. Raises TypeError where they are another's."""
@@ -383,9 +387,9 @@ def secrets(settings: Settings) -> Iterator[tuple[str, Secret]]:
             yield where, part
 
 
-def parts(value: object, where: str = "") -> Iterator[tuple[str, Part]]:
+def parts(value: object, where: str = "") -> Iterator[tuple[str, Section]]:
     """Every part of the settings, with the keys that lead to it; an item of a list is called by its name."""
-    if isinstance(value, Part):
+    if isinstance(value, Section):
         yield where, value
         for key, inner in value:
             yield from parts(inner, f"{where}.{key}" if where else key)
@@ -400,7 +404,7 @@ def parts(value: object, where: str = "") -> Iterator[tuple[str, Part]]:
 LEAST: Final = 2
 
 
-class Node(Part):
+class Node(Section):
     """One process of a broker that has several. Which of them is active is found at every reading."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$", description="what the node is called")

@@ -52,7 +52,7 @@ def _stomp(address: str) -> str:
 StompAddress = Annotated[str, AfterValidator(_stomp)]
 
 
-class Part(BaseModel):
+class Section(BaseModel):
     """Every part of the file: unknown keys are errors, types are not converted, nothing changes after loading.
     `commands`: fields with the words of a command. `files`: fields that name a file kept beside the settings."""
 
@@ -71,7 +71,7 @@ def _variable(name: str) -> str:
     return name
 
 
-class Secret(Part):
+class Secret(Section):
     """Where a password comes from. Resolved when its site is first called; `plain` shows in no text."""
 
     commands = ("command",)
@@ -101,7 +101,7 @@ class Secret(Part):
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
-class IdStore(Part):
+class IdStore(Section):
     """The store of processed ids that consumers keep, where dr-ctl can read it."""
 
     sqlite: str = Field(description="an SQLite file; a reinstatement reads it, and so does `trim`")
@@ -110,7 +110,7 @@ class IdStore(Part):
     id: _Name = Field(default="id", description="the column of the id")
 
 
-class _Workload(Part):
+class _Workload(Section):
     """Fields of every kind of workload."""
 
     name: str = Field(min_length=1, description="what it is called; the same name at both sites is the same workload")
@@ -171,11 +171,11 @@ class Commands(_Workload):
     )
 
 
-class Post(Part):
+class Post(Section):
     post: HttpAddress = Field(description="`http`: address to post to")
 
 
-class StateAddress(Part):
+class StateAddress(Section):
     get: HttpAddress = Field(description="`http`: address that answers with one line")
     running: str = Field(min_length=1, description="`http`: that line where it runs")
     stopped: str | None = Field(

@@ -55,7 +55,7 @@ class Probed:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BrokerAddress:
     """One management address, and the broker there: None where it refuses connections. `host` is how clients would
     reach it, as far as that address tells. `nodes` are the places of the broker's other nodes."""
 
@@ -63,7 +63,7 @@ class Place:
     url: str
     host: str
     probed: Probed | None
-    nodes: tuple[Place, ...] = ()
+    nodes: tuple[BrokerAddress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Proposal:
 
 
 class Propose(Protocol):
-    def __call__(self, local: Place, peer: Place, /) -> Proposal | None:
+    def __call__(self, local: BrokerAddress, peer: BrokerAddress, /) -> Proposal | None:
         """What to write, if two such brokers are joined by this topology."""
 
 
@@ -129,10 +129,10 @@ class LinkListeners:
         return SharedListener(names[0], own, key) if names else None
 
 
-Pairs = Sequence[tuple[Place, Probed, Probed]]
+Pairs = Sequence[tuple[BrokerAddress, Probed, Probed]]
 
 
-def pairs(local: Place, peer: Place) -> Pairs:
+def pairs(local: BrokerAddress, peer: BrokerAddress) -> Pairs:
     """Each site with its broker and the peer of that; empty where one did not answer."""
     if local.probed is None or peer.probed is None:
         return ()
@@ -151,7 +151,7 @@ def joined(
     own: str,
     key: str,
     about: str,
-    more: Callable[[Place, Probed, tuple[str, ...]], list[Key]] = lambda *_: [],
+    more: Callable[[BrokerAddress, Probed, tuple[str, ...]], list[Key]] = lambda *_: [],
 ) -> Proposal:
     """Propose it for brokers whose peer's link comes in by a listener that speaks that protocol, as `key` names it.
     `own` is a listener for it alone, but for its name; `more` keys are told which listeners are taken."""
@@ -209,7 +209,7 @@ def clients(local: Probed, without: Sequence[str] = ()) -> Key:
     )
 
 
-def stomp(place: Place, listeners: Sequence[str]) -> Key | None:
+def stomp(place: BrokerAddress, listeners: Sequence[str]) -> Key | None:
     """A clients' listener where test logins and the probe go."""
     if place.probed is None:
         return None

@@ -11,7 +11,7 @@ from dr_ctl.core.system import Clock
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.proposing import Family, Place, Probed, Proposal, Proposer
+from dr_ctl.topologies.proposing import BrokerAddress, Family, Probed, Proposal, Proposer
 from dr_ctl.topologies.topology import Opens, Topology
 
 TOPOLOGIES: Final[Registry[Opens]] = Registry(
@@ -70,7 +70,7 @@ def probed(account: Account, *, timeout_s: float) -> Probed | None:
     return None
 
 
-def proposed(local: Place, peer: Place, topology: str | None = None) -> Proposal | None:
+def proposed(local: BrokerAddress, peer: BrokerAddress, topology: str | None = None) -> Proposal | None:
     """What the first topology that recognizes itself proposes, or that one alone."""
     families = {place.probed.family for place in (local, peer) if place.probed is not None}
     for name in PROPOSERS if topology is None else (topology,):

@@ -274,7 +274,7 @@ class QueueProgress:
     `unconfirmed` copies are of messages announced as consumed and not seen yet to have been. `absent` copies were never
     found, at either site. `vanished` messages left the serving site otherwise than by a client: the agent believes no
     announcement of that queue until a person says so. `unproven` copies lie at the waiting site, and nothing shows that
-    their messages were consumed. `unheard` messages left the queue and were not announced. `whole` says whether the
+    their messages were consumed. `unheard` messages left the queue and were not announced. `complete` says whether the
     last comparison of both sites saw every message; `why_not` why no comparison did."""
 
     pair: str
@@ -287,7 +287,7 @@ class QueueProgress:
     unproven: int = 0
     unheard: int = 0
     compared: datetime | None = None
-    whole: bool | None = None
+    complete: bool | None = field(default=None, metadata=key("whole"))
     why_not: str = field(default="", metadata=key(blank=True))
 
 
@@ -364,7 +364,7 @@ class Topology(Protocol[S]):
     def read(self, *, over_s: float = 0.0) -> S:
         """Look once; with `over_s` twice, so far apart, which shows what moves."""
 
-    def poll(self, *, whole: bool = False) -> TimedReading[S] | None:
+    def poll(self, *, full: bool = False) -> TimedReading[S] | None:
         """Look once at what each broker still has to ship and at its role, in a few milliseconds, or at everything: a
         late broker delays no answer of the others. Returns None where its brokers cannot be asked so little. Only a
         look at everything reads the other queues."""

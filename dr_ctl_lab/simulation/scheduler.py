@@ -17,7 +17,7 @@ from dr_ctl.core.errors import DrCtlError
 
 T = TypeVar("T")
 
-MOST_TURNS: Final = 200_000
+MAX_TURNS: Final = 200_000
 """So many turns at one moment, and time does not pass any more."""
 MOST_ALONE_S: Final = 24 * 3600.0
 """So long the first task waits for the others at most: what else there is goes on for ever."""
@@ -196,7 +196,7 @@ class Scheduler:
         self.turns += 1
         at_s, turns = self._moment
         self._moment = (at_s, turns + 1) if at_s == self.now_s else (self.now_s, 0)
-        if turns > MOST_TURNS:
+        if turns > MAX_TURNS:
             self._stop("time does not pass")
         elif self._running is not self._first and self.now_s - self._began_waiting_s > MOST_ALONE_S:
             self._stop("what the first task waits for does not happen")

@@ -64,7 +64,7 @@ class Watched:
         self.looks.append(snapshot(self.view, PARIS))
         return self.looks[-1]
 
-    def poll(self, *, whole: bool = False) -> TimedReading[MirrorSnapshot] | None:
+    def poll(self, *, full: bool = False) -> TimedReading[MirrorSnapshot] | None:
         return None
 
 
@@ -161,8 +161,8 @@ class Glanced(Watched):
     glances: int = 0
     took_s: float = 0.001
 
-    def poll(self, *, whole: bool = False) -> TimedReading[MirrorSnapshot] | None:
-        if whole:
+    def poll(self, *, full: bool = False) -> TimedReading[MirrorSnapshot] | None:
+        if full:
             self.clock.sleep(self.took_s)
             return TimedReading(self.read(), 0.0, self.took_s)
         self.glances += 1
@@ -219,8 +219,8 @@ def test_the_last_minute_is_whole_and_in_the_files_once_a_site_is_silent(
     for _ in range(15):
         monitor.sample()
         monitor.wait(None)
-    whole = {row["ts"] for row in tail_rows(tmp_path / "history") if row["kind"] == "queue"}
-    assert len(topology.looks) - 4 <= len(whole) <= len(topology.looks), "the last minute is whole"
+    full = {row["ts"] for row in tail_rows(tmp_path / "history") if row["kind"] == "queue"}
+    assert len(topology.looks) - 4 <= len(full) <= len(topology.looks), "the last minute is whole"
     kept = Counter(row["kind"] for row in rows_of(tmp_path.glob("history/date=*/site=london/2*.parquet")))
     assert (kept["queue"], kept["mixed"]) == (pytest.approx(12, abs=1), pytest.approx(240, abs=4))
     topology.view = REFUSED
@@ -278,7 +278,7 @@ def test_a_look_that_waited_for_a_late_site_is_as_old_as_the_answers_in_it(
 ) -> None:
     monitor, topology = glanced
     late = TimedReading(snapshot(LONDON, SILENT_PARIS), 0.75, 0.01)
-    monkeypatch.setattr(topology, "poll", lambda *, whole=False: late)
+    monkeypatch.setattr(topology, "poll", lambda *, full=False: late)
     before = monitor._clock.now()
 
     look = monitor.sample()

@@ -27,7 +27,7 @@ from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.ledgers.reconcile import KINDS, Part, Reconciled
 from dr_ctl.settings.loader import load
-from dr_ctl.settings.model import Place
+from dr_ctl.settings.model import HistoryLocation
 from tests.cli.conftest import Shell
 from tests.cli.conftest import begun as killed_after
 from tests.cli.sites import Sites
@@ -133,7 +133,7 @@ def test_one_is_made_where_none_is_fresh_and_clients_are_not_out(
 def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, sites: Sites) -> None:
     (dr_ctl.folder / "history").mkdir()
     told = Finding("DR-RPO-002", Severity.WARNING, "two files were not read", "See them.")
-    store(Place.at(dr_ctl.folder / "history"), replace(answer(lost=7), findings=(told,)), system().now())
+    store(HistoryLocation.at(dr_ctl.folder / "history"), replace(answer(lost=7), findings=(told,)), system().now())
     preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london")
     preflight.begin()
 
@@ -187,7 +187,11 @@ def test_ctrl_c_ends_an_estimate_and_its_java(dr_ctl: Shell, sites: Sites) -> No
 
 def keep(dr_ctl: Shell, *, minutes_ago: float = 3, lost: int = 7) -> None:
     (dr_ctl.folder / "history").mkdir(exist_ok=True)
-    store(Place.at(dr_ctl.folder / "history"), answer(lost=lost), system().now() - timedelta(minutes=minutes_ago))
+    store(
+        HistoryLocation.at(dr_ctl.folder / "history"),
+        answer(lost=lost),
+        system().now() - timedelta(minutes=minutes_ago),
+    )
 
 
 def test_status_and_plan_show_a_stored_estimate_with_its_age(dr_ctl: Shell, sites: Sites) -> None:

@@ -20,7 +20,7 @@ from dr_ctl.rpo.core.hour import HourQuery
 from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.step_functions import LagSeries
 from dr_ctl.rpo.history.files import Sources
-from dr_ctl.settings.model import Place
+from dr_ctl.settings.model import HistoryLocation
 
 
 def usable_files(
@@ -33,7 +33,7 @@ def usable_files(
     return [each.path for each, why in zip(named, whys, strict=True) if not why], findings
 
 
-def bounds_of(where: Path | Place, **asked: Any) -> Bounds:
+def bounds_of(where: Path | HistoryLocation, **asked: Any) -> Bounds:
     own = {name: asked.pop(name) for name in LostSite.__dataclass_fields__ if name in asked}
     return bounds(where, LostSite(**{"site": "london", **own}), **asked)
 

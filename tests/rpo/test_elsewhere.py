@@ -23,7 +23,7 @@ from dr_ctl.rpo.history.newest import spells
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.pipeline.sql import version
-from dr_ctl.settings.model import Place
+from dr_ctl.settings.model import HistoryLocation
 from tests.rpo.elsewhere import MORE, OTHER
 from tests.rpo.files import bounds_of
 from tests.rpo.object_store import KEYS, s3_server, s3a
@@ -152,17 +152,17 @@ def test_two_workers_read_a_history_in_s3_and_keep_its_summaries_there(
     old = [replace(row, site="paris", ts=row.ts - timedelta(days=day)) for row in rows()[:9] for day in (20, 21, 22)]
     write(old, life / "near")
 
-    def without_spark(place: Path | Place) -> Any:
+    def without_spark(place: Path | HistoryLocation) -> Any:
         return bounds_of(place, now=EPOCH + timedelta(hours=3)), spells(place, ["london"])
 
     with s3_server() as (url, _), standalone(life / "spark") as address:
-        upkeep = Upkeep(Place(url, life / "near"), keep_s=86_400)
+        upkeep = Upkeep(HistoryLocation(url, life / "near"), keep_s=86_400)
         while upkeep.step(datetime.now(UTC)):
             pass
         there = asked(address, life, url, **{MORE: json.dumps(s3a())})
         days = {name.partition("/")[0] for name in Store.of(url).listed() if name.startswith("date=")}
         for near in ("near", "nothing here"):
-            assert without_spark(Place(url, life / near)) == without_spark(life / "history")
+            assert without_spark(HistoryLocation(url, life / near)) == without_spark(life / "history")
 
     assert upkeep.trouble is None
     assert days == {"date=2026-02-08", "date=2026-02-09", "date=2026-03-01"}

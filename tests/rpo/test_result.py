@@ -34,7 +34,7 @@ from dr_ctl.rpo.estimate.result import (
 )
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.pipeline.make import reading
-from dr_ctl.settings.model import Place
+from dr_ctl.settings.model import HistoryLocation
 from tests.rpo import by_hand
 from tests.rpo.files import newest_first, usable_files
 from tests.rpo.simulator import LOADS, history
@@ -112,7 +112,7 @@ def answer(site: str = "london", lost: int = 7) -> EstimateAnswer:
 
 
 def test_what_was_stored_is_read_with_its_age(tmp_path: Path) -> None:
-    store(Place.at(tmp_path), answer(), NOW)
+    store(HistoryLocation.at(tmp_path), answer(), NOW)
 
     kept, findings = stored(tmp_path, "london")
 
@@ -126,9 +126,9 @@ def test_what_was_stored_is_read_with_its_age(tmp_path: Path) -> None:
 def test_each_site_has_its_own_and_keeps_it_where_there_is_no_other_and_the_history_is_not_disturbed(
     tmp_path: Path,
 ) -> None:
-    store(Place.at(tmp_path), answer("london", 1), NOW)
-    store(Place.at(tmp_path), answer("paris", 2), NOW)
-    store(Place.at(tmp_path), EstimateAnswer(None), NOW + timedelta(hours=1))
+    store(HistoryLocation.at(tmp_path), answer("london", 1), NOW)
+    store(HistoryLocation.at(tmp_path), answer("paris", 2), NOW)
+    store(HistoryLocation.at(tmp_path), EstimateAnswer(None), NOW + timedelta(hours=1))
 
     assert stored(tmp_path, "01")[0] is None
     assert [stored(tmp_path, site)[0].data["total"]["loss"]["now"] for site in ("london", "paris")] == [1, 2]
@@ -156,7 +156,7 @@ def test_where_it_cannot_be_written_the_disk_is_named(tmp_path: Path) -> None:
     (tmp_path / "none").write_text("no folder")
 
     with pytest.raises(EnvironmentFault, match="cannot be stored"):
-        store(Place.at(tmp_path / "none"), answer(), NOW)
+        store(HistoryLocation.at(tmp_path / "none"), answer(), NOW)
 
 
 def test_what_the_worker_is_asked_stands_in_no_file_and_on_no_command_line(

@@ -25,7 +25,7 @@ from dr_ctl.rpo.history.files import Source, Store, write
 from dr_ctl.rpo.history.newest import last_seen, newest_reading, spells
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
-from dr_ctl.settings.model import Place
+from dr_ctl.settings.model import HistoryLocation
 from tests.rpo import by_hand
 from tests.rpo.files import bounds_of, full_disk, tear
 from tests.rpo.object_store import KEYS, s3_server
@@ -46,19 +46,19 @@ def none_silent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place((tmp_path / "store").as_uri(), tmp_path / "near")
+def place(tmp_path: Path) -> HistoryLocation:
+    return HistoryLocation((tmp_path / "store").as_uri(), tmp_path / "near")
 
 
 @pytest.fixture
-def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HistoryLocation]:
     for key, value in KEYS.items():
         monkeypatch.setenv(key, value)
     with s3_server() as (url, _):
-        yield Place(url, tmp_path / "near")
+        yield HistoryLocation(url, tmp_path / "near")
 
 
-def recorded(rows: Sequence[Row], place: Place, whole: Path) -> None:
+def recorded(rows: Sequence[Row], place: HistoryLocation, whole: Path) -> None:
     """Write it as a monitor would, ten minutes a file, into its folder and, to compare with, into another."""
     for number in range(round(HOURS * 6)):
         part = [row for row in rows if number * 600 <= (row.ts - EPOCH).total_seconds() < (number + 1) * 600]
@@ -66,7 +66,7 @@ def recorded(rows: Sequence[Row], place: Place, whole: Path) -> None:
         write(part, whole)
 
 
-def tidied(place: Place) -> Upkeep:
+def tidied(place: HistoryLocation) -> Upkeep:
     upkeep = Upkeep(place, keep_s=1e9)
     while upkeep.step(NOW):
         pass
@@ -77,12 +77,12 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*.parquet") if "summary" not in path.parts)
 
 
-def all_rows(place: Place) -> int:
+def all_rows(place: HistoryLocation) -> int:
     there = Store.of(place.where)
     return sum(Source(there, name).rows().num_rows for name in there.listed("date=2026-03-01"))
 
 
-def asked(where: Path | Place, now: datetime = NOW) -> Bounds:
+def asked(where: Path | HistoryLocation, now: datetime = NOW) -> Bounds:
     return bounds_of(where, now=now)
 
 
@@ -93,7 +93,7 @@ def same(here: Any, there: Any) -> bool:
 
 
 def test_what_is_written_here_is_in_the_store_with_the_hours_joined_and_the_last_hour_here_too(
-    tmp_path: Path, rows: list[Row], place: Place
+    tmp_path: Path, rows: list[Row], place: HistoryLocation
 ) -> None:
     recorded(rows, place, tmp_path / "whole")
 
@@ -108,7 +108,7 @@ def test_what_is_written_here_is_in_the_store_with_the_hours_joined_and_the_last
 
 
 def test_a_monitor_with_a_new_file_at_each_step_has_its_hours_joined_too(
-    tmp_path: Path, rows: list[Row], place: Place
+    tmp_path: Path, rows: list[Row], place: HistoryLocation
 ) -> None:
     upkeep, apart = Upkeep(place, keep_s=1e9), timedelta(minutes=4)
     for number in range(21):
@@ -122,10 +122,12 @@ def test_a_monitor_with_a_new_file_at_each_step_has_its_hours_joined_too(
     assert all_rows(place) == sum(row.ts < now for row in rows)
 
 
-def test_bounds_are_the_same_from_the_store_as_from_a_folder(tmp_path: Path, rows: list[Row], place: Place) -> None:
+def test_bounds_are_the_same_from_the_store_as_from_a_folder(
+    tmp_path: Path, rows: list[Row], place: HistoryLocation
+) -> None:
     recorded(rows, place, tmp_path / "whole")
     tidied(place)
-    elsewhere = Place(place.where, tmp_path / "nothing here")
+    elsewhere = HistoryLocation(place.where, tmp_path / "nothing here")
 
     for later_s in (20, 3600):
         moment = NOW + timedelta(seconds=later_s)
@@ -138,7 +140,7 @@ def test_bounds_are_the_same_from_the_store_as_from_a_folder(tmp_path: Path, row
 
 
 def test_an_estimate_lies_in_the_store_and_is_found_from_elsewhere(
-    tmp_path: Path, rows: list[Row], place: Place
+    tmp_path: Path, rows: list[Row], place: HistoryLocation
 ) -> None:
     recorded(rows, place, tmp_path / "whole")
     tidied(place)
@@ -146,13 +148,13 @@ def test_an_estimate_lies_in_the_store_and_is_found_from_elsewhere(
     there = estimate(Request(history=place.where, near=str(place.near), store=True), by_hand.made)
 
     assert same(estimate(Request(history=str(tmp_path / "whole")), by_hand.made), there)
-    of_another_machine = stored(Place(place.where, tmp_path / "nothing here"), "london")[0]
+    of_another_machine = stored(HistoryLocation(place.where, tmp_path / "nothing here"), "london")[0]
     assert of_another_machine is not None
     assert of_another_machine == stored(place, "london")[0]
 
 
 def test_nobody_waits_for_a_store_that_does_not_answer(
-    tmp_path: Path, rows: list[Row], place: Place, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rows: list[Row], place: HistoryLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(rows, place.near)
     whole, never = asked(place.near), threading.Event()
@@ -181,7 +183,7 @@ def test_nobody_waits_for_a_store_that_does_not_answer(
 
 
 def test_where_nothing_lies_here_a_slow_store_is_waited_for(
-    tmp_path: Path, rows: list[Row], place: Place, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rows: list[Row], place: HistoryLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(rows, tmp_path / "store")
     monkeypatch.setattr(files, "WITHIN_S", 0.01)
@@ -199,7 +201,7 @@ def test_where_nothing_lies_here_a_slow_store_is_waited_for(
 
 
 def test_a_store_that_breaks_off_makes_no_file_a_torn_one(
-    tmp_path: Path, rows: list[Row], place: Place, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rows: list[Row], place: HistoryLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(rows, place, tmp_path / "whole")
     tidied(place)
@@ -210,7 +212,7 @@ def test_a_store_that_breaks_off_makes_no_file_a_torn_one(
         raise OSError(f"connection reset: {name}")
 
     monkeypatch.setattr(Store, "opened", broken)
-    bounded = asked(Place(place.where, tmp_path / "nothing"))
+    bounded = asked(HistoryLocation(place.where, tmp_path / "nothing"))
 
     assert [each.id for each in bounded.findings][:1] == ["DR-RPO-032"]
 
@@ -218,7 +220,7 @@ def test_a_store_that_breaks_off_makes_no_file_a_torn_one(
 @pytest.mark.spark
 @pytest.mark.deep
 def test_of_a_file_that_a_task_cannot_read_and_others_can_nothing_is_told(
-    tmp_path: Path, rows: list[Row], place: Place, make: Make, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rows: list[Row], place: HistoryLocation, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where a store breaks off within a file."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as below
@@ -260,7 +262,7 @@ def test_a_history_that_a_task_does_not_see_is_none_that_changed(
 @pytest.mark.spark
 @pytest.mark.deep
 def test_a_file_that_is_torn_in_a_store_is_named_as_one_here_is(
-    tmp_path: Path, rows: list[Row], place: Place, make: Make
+    tmp_path: Path, rows: list[Row], place: HistoryLocation, make: Make
 ) -> None:
     recorded(rows, place, tmp_path / "whole")
     tidied(place)
@@ -277,7 +279,7 @@ def test_a_file_that_is_torn_in_a_store_is_named_as_one_here_is(
 
 
 def test_a_store_that_cannot_be_written_loses_nothing_and_is_told(
-    tmp_path: Path, rows: list[Row], place: Place
+    tmp_path: Path, rows: list[Row], place: HistoryLocation
 ) -> None:
     recorded(rows, place, tmp_path / "whole")
     (tmp_path / "store").write_text("no folder")
@@ -295,7 +297,7 @@ def test_a_store_that_cannot_be_written_loses_nothing_and_is_told(
     assert all_rows(place) == len(rows)
 
 
-def test_a_file_that_came_in_part_is_brought_again(tmp_path: Path, rows: list[Row], place: Place) -> None:
+def test_a_file_that_came_in_part_is_brought_again(tmp_path: Path, rows: list[Row], place: HistoryLocation) -> None:
     [path] = write(rows[:30], place.near)
     there = tmp_path / "store" / path.relative_to(place.near)
     there.parent.mkdir(parents=True)
@@ -335,7 +337,7 @@ class Torn:
 
 
 @pytest.mark.deep
-def test_a_file_that_breaks_off_leaves_the_one_of_before_in_s3(s3: Place) -> None:
+def test_a_file_that_breaks_off_leaves_the_one_of_before_in_s3(s3: HistoryLocation) -> None:
     store = Store.of(s3.where)
     store.write("date=2026-03-01/a", lambda sink: sink.write(b"whole"))
 
@@ -347,15 +349,15 @@ def test_a_file_that_breaks_off_leaves_the_one_of_before_in_s3(s3: Place) -> Non
         assert file.read() == b"whole"
 
 
-def on(host: str, place: Place, monkeypatch: pytest.MonkeyPatch) -> Upkeep:
+def on(host: str, place: HistoryLocation, monkeypatch: pytest.MonkeyPatch) -> Upkeep:
     """The monitor's part of another machine."""
     with monkeypatch.context() as there:
         there.setattr(keeping.socket, "gethostname", lambda: host)
-        return Upkeep(Place(place.where, place.near.with_name(host)), keep_s=1e9)
+        return Upkeep(HistoryLocation(place.where, place.near.with_name(host)), keep_s=1e9)
 
 
 def test_a_second_monitor_on_another_machine_is_told_at_once_while_the_first_lives(
-    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, place: HistoryLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = (on(host, place, monkeypatch) for host in ("one.example", "two-example"))
 
@@ -372,7 +374,7 @@ def test_a_second_monitor_on_another_machine_is_told_at_once_while_the_first_liv
 
 
 def test_of_two_monitors_that_begin_at_once_one_brings_its_looks(
-    tmp_path: Path, rows: list[Row], place: Place, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rows: list[Row], place: HistoryLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = [on(host, place, monkeypatch) for host in ("one", "two")]
     for host, each in zip(("one", "two"), both, strict=True):

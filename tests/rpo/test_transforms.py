@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from dr_ctl.rpo.core.cut import NA, Ints
-from dr_ctl.rpo.core.hour import LEAST_MOMENTS, Changes
+from dr_ctl.rpo.core.hour import MIN_MOMENTS, Changes
 from dr_ctl.rpo.core.quantities import t_value
-from dr_ctl.rpo.core.rows import LEAST_BLOCKS, Histogram, between, bucket_of, interval, quantity, weighted_quantile
+from dr_ctl.rpo.core.rows import MIN_BLOCKS, Histogram, between, bucket_of, interval, quantity, weighted_quantile
 from dr_ctl.rpo.core.scope import ahead
 from dr_ctl.rpo.core.step_functions import METRICS, Figures, LagSeries, Steps, drain_ms, fold
 from dr_ctl.rpo.history.files import write
@@ -385,7 +385,7 @@ def test_an_interval_needs_blocks() -> None:
 
     assert interval(histogram(many), 0.5) == (0, 0)
     assert interval(histogram(many), 0.99) == (8, 8)
-    assert interval(histogram(many[: LEAST_BLOCKS - 1]), 0.5) is None
+    assert interval(histogram(many[: MIN_BLOCKS - 1]), 0.5) is None
     assert (histogram([[]]).quantile(0.5), histogram([[]]).max) == (None, None)
 
 
@@ -463,7 +463,7 @@ def changes(*moments: tuple[int, int, int]) -> Changes:
 
 
 def test_similar_moments_first_then_their_neighbours() -> None:
-    found = changes((3, 1, LEAST_MOMENTS), (4, 2, 5), (6, 9, LEAST_MOMENTS))
+    found = changes((3, 1, MIN_MOMENTS), (4, 2, 5), (6, 9, MIN_MOMENTS))
 
     def similar(at: int, *, stalled: bool = False) -> set[int] | None:
         told = found.similar(at, stalled=stalled)

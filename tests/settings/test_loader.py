@@ -18,7 +18,7 @@ from dr_ctl.processes.secrets import SecretMissing, resolve, variables
 from dr_ctl.settings import loader
 from dr_ctl.settings.artemis import MirrorBroker
 from dr_ctl.settings.loader import TOPOLOGIES, SettingsError, find, load
-from dr_ctl.settings.model import Place
+from dr_ctl.settings.model import HistoryLocation
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, Secret, SystemdUnit
 from tests.settings.registered import FolderBroker
 
@@ -92,7 +92,7 @@ def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
 def test_a_history_may_be_named_by_a_url_that_a_spark_elsewhere_sees_too(tmp_path: Path, told: str, place: str) -> None:
     installation = load(written(tmp_path, swap("path: history", f"path: {told}")))
 
-    assert installation.history == Place.at((tmp_path / place).resolve())
+    assert installation.history == HistoryLocation.at((tmp_path / place).resolve())
 
 
 @pytest.mark.parametrize("told", ["s3://bucket/history?region=eu-west-1", "gs://bucket/history", "hdfs://name/history"])

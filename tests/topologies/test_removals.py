@@ -16,14 +16,14 @@ from dr_ctl.topologies.common.checks import OF_BROKER, OF_PAIR
 from dr_ctl.topologies.common.consumed import (
     Acknowledged,
     Announced,
+    CompleteListing,
     Consumed,
     Covered,
     Evidence,
     InBothStores,
+    IncompleteListing,
     LiesThere,
     NoEvidence,
-    NotWhole,
-    Whole,
     Word,
 )
 from dr_ctl.topologies.common.rules import selects, selects_all
@@ -160,7 +160,7 @@ def test_a_removal_is_found_however_it_is_written(text: str) -> None:
 
 
 ONE, TWO = frozenset({"a"}), frozenset({"a", "b"})
-SEEN = Whole("orders", ONE, before=1, after=1)
+SEEN = CompleteListing("orders", ONE, before=1, after=1)
 
 
 @pytest.mark.parametrize(
@@ -179,22 +179,22 @@ SEEN = Whole("orders", ONE, before=1, after=1)
 def test_a_listing_that_does_not_show_all_is_no_listing(
     ids: frozenset[str], before: int, after: int, hidden: int, came: int | None
 ) -> None:
-    with pytest.raises(NotWhole, match="orders holds"):
-        Whole("orders", ids, before, after, hidden, came)
+    with pytest.raises(IncompleteListing, match="orders holds"):
+        CompleteListing("orders", ids, before, after, hidden, came)
 
 
 @pytest.mark.parametrize(("before", "after", "hidden", "came"), [(3, 3, 2, None), (1, 0, 0, 0), (0, 0, 0, 1)])
 def test_what_no_listing_shows_is_counted_in_and_what_left_once_shown_is_not_missed(
     before: int, after: int, hidden: int, came: int | None
 ) -> None:
-    assert Whole("orders", ONE, before, after, hidden, came).ids == ONE
+    assert CompleteListing("orders", ONE, before, after, hidden, came).ids == ONE
 
 
 @pytest.mark.parametrize(
     "by",
     [
         Announced(TWO, "start-1", 2, "start-1"),
-        Covered(frozenset({"a", "b", "c"}), Whole("orders", frozenset({"c"}), 1, 1), 2),
+        Covered(frozenset({"a", "b", "c"}), CompleteListing("orders", frozenset({"c"}), 1, 1), 2),
         InBothStores(TWO, TWO | {"c"}),
         LiesThere("orders", TWO),
         Acknowledged(TWO, "london"),
@@ -212,8 +212,8 @@ def test_what_was_seen_proves_these_ids_and_no_others(by: Evidence) -> None:
     [
         Announced(TWO, "start-1", 2, "start-2"),  # the broker was away between
         Announced(TWO, "start-1", 1, "start-1"),
-        Covered(TWO, Whole("orders", frozenset(), 0, 0), 1),  # one is not covered: which one, nobody knows
-        Covered(TWO | {"c"}, Whole("orders", frozenset(), 0, 0), 2),
+        Covered(TWO, CompleteListing("orders", frozenset(), 0, 0), 1),  # one is not covered: which one, nobody knows
+        Covered(TWO | {"c"}, CompleteListing("orders", frozenset(), 0, 0), 2),
         Covered(TWO, SEEN, 2),  # a copy whose message lies at the serving site still
         InBothStores(TWO, ONE),
         LiesThere("orders", ONE),

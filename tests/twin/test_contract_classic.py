@@ -516,7 +516,7 @@ def arrived(scene: Scene, count: int) -> frozenset[str]:
     """So many copies: their ids."""
     until(lambda: scene.lying() == count)
     listed = scene.standby.listed(Q, scene.standby.counts().copies[Q], grows=True)
-    assert listed.whole is not None
+    assert listed.complete is not None
     assert len(listed.ids) == count
     return listed.ids
 
@@ -575,8 +575,8 @@ def test_a_browse_finds_what_is_missing_and_is_counted(scene: Scene) -> None:
 
     told = scene.primary.listed(Q, None)
 
-    assert told.whole is not None
-    assert (told.whole.before, len(copies - told.ids), told.shown) == (3, 2, 3)
+    assert told.complete is not None
+    assert (told.complete.before, len(copies - told.ids), told.shown) == (3, 2, 3)
     until(lambda: unacknowledged(scene) == before - told.shown)
 
 
@@ -587,7 +587,7 @@ def test_copies_on_their_way_have_the_ids_they_arrive_with(scene: Scene) -> None
     on_their_way = scene.primary.unshipped(Q, scene.primary.poll().to_ship[Q])
     scene.shipping(on=True)
 
-    assert on_their_way.whole is not None
+    assert on_their_way.complete is not None
     assert arrived(scene, 4) == on_their_way.ids
 
 

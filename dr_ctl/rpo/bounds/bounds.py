@@ -33,7 +33,7 @@ from dr_ctl.rpo.bounds.stream import Divergence, LossTerm, Selected, added, at_m
 from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.rpo.history.newest import SECOND_US, Recent, last_message, recent
 from dr_ctl.rpo.history.row import Row, micros, moment
-from dr_ctl.settings.model import Place
+from dr_ctl.settings.model import HistoryLocation
 
 B = TypeVar("B", bound=Bound)
 STALE_US: Final = 30 * SECOND_US
@@ -96,8 +96,8 @@ def _fenced(recorded: Recent, death: Death) -> Death:
     """The end that a fence made before the site was seen down, where readings without a break show it."""
     closed = recorded.saw(Role.STANDBY)
     closed = closed[(closed > max([0, *_others(recorded, Role.DOWN, Role.STANDBY)])) & (closed <= death.us)]
-    whole = len(closed) and np.diff(np.append(closed, death.us)).max() <= STALE_US
-    return Death(max(int(closed[0]), last_read_us(recorded)), How.FENCED, death.unwatched) if whole else death
+    full = len(closed) and np.diff(np.append(closed, death.us)).max() <= STALE_US
+    return Death(max(int(closed[0]), last_read_us(recorded)), How.FENCED, death.unwatched) if full else death
 
 
 def _others(recorded: Recent, *roles: Role) -> list[int]:
@@ -214,7 +214,7 @@ AHEAD_US: Final = 60 * SECOND_US
 
 
 def bounds(
-    history: Path | Place,
+    history: Path | HistoryLocation,
     of: LostSite,
     *,
     objectives: Objectives | None = None,
@@ -278,14 +278,14 @@ def bounds(
             *findings(sites, bounded, death, later=recorded.later, is_summed=why is not None),
         ),
         age_s=max(age_us or 0 for age_us in ages) / SECOND_US if ages and None not in ages else None,
-        growing=(_rate(pair.lost for pair in bounded), _rate(pair.acknowledgements.whole for pair in bounded))
+        growing=(_rate(pair.lost for pair in bounded), _rate(pair.acknowledgements.full for pair in bounded))
         if death.grows
         else (0.0, 0.0),
         last_message=last_message(recorded),
     )
 
 
-def latest_end(history: Path | Place, of: LostSite, most: int) -> datetime | None:
+def latest_end(history: Path | HistoryLocation, of: LostSite, most: int) -> datetime | None:
     """The latest end of the site's service, to a tenth of a second, with which no more than `most` are lost; None where
     there is none after its last reading, or the loss is not known."""
     now_us = micros(of.now)

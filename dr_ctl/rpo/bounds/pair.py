@@ -27,7 +27,7 @@ from dr_ctl.rpo.history.newest import SECOND_US, Recent
 from dr_ctl.rpo.history.row import Row
 
 READINGS: Final = 5
-LEAST_APART_US: Final = 4_000_000
+MIN_APART_US: Final = 4_000_000
 """Readings that follow each other at once see one delay of a confirmation, and count as one."""
 
 
@@ -47,18 +47,22 @@ def done_and_there(readings: Readings, name: str, serving: Ints) -> int | None:
     if queue is None or not sends or name not in readings.staged.rows:
         return None
     at_peer, at_site = readings.staged.depth[readings.staged.rows[name][0]], readings.queues.depth[queue]
-    out, us, era = outflows.depth[sends[0], readings.whole], readings.us[readings.whole], readings.era[readings.whole]
+    out, us, start_id = (
+        outflows.depth[sends[0], readings.full],
+        readings.us[readings.full],
+        readings.start_id[readings.full],
+    )
     read = np.flatnonzero((at_peer != NA) & (at_site != NA) & (out != NA) & np.isin(us, serving))
     if not len(read):
         return None
     then, now = read[-1], np.flatnonzero(at_site != NA)[-1]
     before, acked = readings.queues.acked[queue, [then, now]].tolist()
-    if era[then] != era[now] or NA in (before, acked) or acked < before:
+    if start_id[then] != start_id[now] or NA in (before, acked) or acked < before:
         return None
     alone = readings.alone(name)
     copied = at_site[read] - out[read] - alone if alone is not None else np.zeros_like(read)
     copies = np.maximum(0, at_peer[read] - np.maximum(0, copied))
-    rounds = (us[then] - us[read]) // LEAST_APART_US
+    rounds = (us[then] - us[read]) // MIN_APART_US
     last_few = (rounds < READINGS) | (np.arange(len(read)) >= len(read) - READINGS)
     return int(copies[last_few].max() + acked - before)
 
@@ -118,16 +122,16 @@ class Pair:
 
     @cached_property
     def lost(self) -> LossTerm | None:
-        whole, apart = self.messages.whole, self.apart.lost()
+        full, apart = self.messages.full, self.apart.lost()
         if self.unserved:
-            whole = added([whole, self.messages.unserved(self.unserved)])
-        if whole is None or apart is None or self.overtaken is not None:
+            full = added([full, self.messages.unserved(self.unserved)])
+        if full is None or apart is None or self.overtaken is not None:
             return None
-        return replace(whole, apart=_beside(apart, whole.at_most))
+        return replace(full, apart=_beside(apart, full.at_most))
 
     @cached_property
     def duplicates(self) -> int | None:
-        shipping = at_most(self.acknowledgements.whole) if self._is_paced else None
+        shipping = at_most(self.acknowledgements.full) if self._is_paced else None
         return _with(total([shipping, *self.delivering.values()]), self.apart.duplicates())
 
     @property
@@ -138,7 +142,7 @@ class Pair:
     @property
     def duplicates_read_us(self) -> int | None:
         shipping = self.acknowledgements
-        return shipping.read_us if shipping.whole is None else shipping.whole.us
+        return shipping.read_us if shipping.full is None else shipping.full.us
 
     @property
     def age_us(self) -> int | None:
@@ -178,7 +182,7 @@ def _both(readings: Readings, grids: Grids, end_us: int, left: Mapping[str, int]
 
 def _came(live: Iterable[Row], then: Recent) -> int:
     """How many came to queues of the other site since they were last read, in one start of their broker."""
-    rows = [] if then.beside is None else then.beside.sort_by("us").to_pylist()
+    rows = [] if then.peer_rows is None else then.peer_rows.sort_by("us").to_pylist()
     read = {row["name"]: row for row in rows if row["kind"] == "queue"}
     both = ((row, read.get(row.name)) for row in live)
     pairs = ((row.added, was["added"]) for row, was in both if was is not None and same_start(row.start, was["start"]))
@@ -188,14 +192,14 @@ def _came(live: Iterable[Row], then: Recent) -> int:
 def _explained(messages: EventStream, then: EventStream) -> int:
     """How many can have come since: what lay in the outflows, and what was put in since by the pace."""
     depths = then.readings.outflows.depth[then.rows]
-    whole, place = messages.whole, then.readings.whole[then.readings.met[-1]] if len(then.readings.met) else 0
-    if whole is None:
+    full, place = messages.full, then.readings.full[then.readings.met[-1]] if len(then.readings.met) else 0
+    if full is None:
         return 1 << 60
-    before_us = max(0, whole.us - int(then.readings.asked[place]))
+    before_us = max(0, full.us - int(then.readings.asked[place]))
     return (
         int(np.maximum(0, depths).max(axis=1, initial=0).sum())
-        + whole.since
-        + math.ceil(whole.rate * before_us / SECOND_US)
+        + full.since
+        + math.ceil(full.rate * before_us / SECOND_US)
     )
 
 
@@ -249,8 +253,8 @@ def _of_pair(pair: Pair, end_us: int) -> tuple[float, float]:
 def _places(readings: Readings) -> Iterator[int]:
     """The newest readings of everything, some time apart, the last one first; without any, the newest at the
     outflows."""
-    own = readings.whole if len(readings.whole) else np.arange(len(readings.us))
-    own = own[readings.era[own] == readings.era[own[-1]]]
+    own = readings.full if len(readings.full) else np.arange(len(readings.us))
+    own = own[readings.start_id[own] == readings.start_id[own[-1]]]
     moments = (int(readings.us[own[-1]]) - back for back in BACK_US)
     at = (np.searchsorted(readings.us[own], us, "right") - 1 for us in moments)
     yield from dict.fromkeys(int(own[place]) for place in at if place >= 0)
@@ -258,19 +262,19 @@ def _places(readings: Readings) -> Iterator[int]:
 
 def _at(pair: Pair, place: int) -> Likely:
     """At a reading, which read the queues too where any did."""
-    readings, counts, now = pair.readings, pair.readings.outflows, int(np.searchsorted(pair.readings.whole, place))
-    is_whole, queues = len(readings.whole) > 0, readings.queues
-    held = np.maximum(0, queues.depth[:, now]) if is_whole else np.zeros(len(queues.names))
+    readings, counts, now = pair.readings, pair.readings.outflows, int(np.searchsorted(pair.readings.full, place))
+    is_full, queues = len(readings.full) > 0, readings.queues
+    held = np.maximum(0, queues.depth[:, now]) if is_full else np.zeros(len(queues.names))
     lost = sent = acked = 0.0
     for row, own in pair.messages.queues.items():
         if (depth := int(counts.depth[row, place])) == NA:
             continue
         at_us, is_mixed = int(readings.cuts[1][row, place]), counts.names[row][0] == "mixed"
-        if not own or at_us == NA or not is_whole:
-            messages = min(depth, int(held[own].sum())) if own and is_whole else depth
+        if not own or at_us == NA or not is_full:
+            messages = min(depth, int(held[own].sum())) if own and is_full else depth
             lost, sent = lost + messages, sent + messages
             if is_mixed:  # after a restart no counter tells what of the rest is a message
-                acked += math.nan if own and is_whole and depth > messages else depth - messages * bool(own)
+                acked += math.nan if own and is_full and depth > messages else depth - messages * bool(own)
             continue
         since = _since(readings, queues.added[own], at_us, now)
         row_lost = min(float(np.minimum(since, held[own]).sum()), depth)
@@ -286,7 +290,7 @@ def _at(pair: Pair, place: int) -> Likely:
 
 def _since(readings: Readings, counters: Ints, at_us: int, now: int) -> Floats:
     """How much counters of queues grew since a moment, drawn between readings of them."""
-    us = readings.us[readings.whole[: now + 1]]
+    us = readings.us[readings.full[: now + 1]]
     after = min(int(np.searchsorted(us, at_us)), now)
     before = max(0, after - 1)
     then, later, last = counters[:, before], counters[:, after], counters[:, now]
@@ -301,7 +305,7 @@ def _nearer(pair: Pair, then: Likely, place: int, last: int) -> Likely:
     """At a newer reading of the outflows alone: clients went on to send as before, and the rest are acknowledgements,
     of the oldest messages first."""
     readings, counts = pair.readings, pair.readings.outflows
-    if readings.era[place] != readings.era[last]:
+    if readings.start_id[place] != readings.start_id[last]:
         return then
     put, depth = counts.added[:, last] - counts.added[:, place], counts.depth[:, last]
     sent = acked = unshipped = waiting = 0.0
@@ -326,12 +330,12 @@ def _nearer(pair: Pair, then: Likely, place: int, last: int) -> Likely:
 
 def _per_us(readings: Readings, queues: Sequence[int]) -> float:
     """How fast clients sent between the last two readings of the queues."""
-    if len(readings.whole) < 2 or not queues:  # noqa: PLR2004
+    if len(readings.full) < 2 or not queues:  # noqa: PLR2004
         return 0.0
     then, now = readings.queues.added[queues, -2], readings.queues.added[queues, -1]
     known = (then != NA) & (now != NA)
     grown = int(np.maximum(0, now[known] - then[known]).sum())
-    return grown / int(readings.us[readings.whole[-1]] - readings.us[readings.whole[-2]])
+    return grown / int(readings.us[readings.full[-1]] - readings.us[readings.full[-2]])
 
 
 def _ahead(us: Ints, figures: Sequence[float], end_us: int) -> float:

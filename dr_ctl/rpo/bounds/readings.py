@@ -32,37 +32,37 @@ LONGEST_US: Final = 60 * SECOND_US
 @dataclass(frozen=True)
 class Grids:
     """What readings counted, as grids by their names: by outflow (`flows`), and by queue at the readings that read
-    queues (`whole`: their places). Counters are compared within one era, a start of the broker."""
+    queues (`full`: their places). Counters are compared within one era, a start of the broker."""
 
     us: Ints
     asked: Ints
-    era: Ints
-    whole: Ints
+    start_id: Ints
+    full: Ints
     flows: Mapping[str, Ints]
     queues: Mapping[str, Ints]
 
     @cached_property
     def put(self) -> Counters:
         """What was put into each outflow."""
-        return Counters.of(self.flows["added"], self.era)
+        return Counters.of(self.flows["added"], self.start_id)
 
     @cached_property
     def counted(self) -> Mapping[str, Counters]:
         """What each queue counted, at the readings that read queues."""
-        return {name: Counters.of(grid, self.era[self.whole]) for name, grid in self.queues.items()}
+        return {name: Counters.of(grid, self.start_id[self.full]) for name, grid in self.queues.items()}
 
     @cached_property
     def windows(self) -> Windows:
-        return Windows(self.asked, self.us, self.era)
+        return Windows(self.asked, self.us, self.start_id)
 
     def at(self, places: Ints) -> Grids:
         """Some of the readings alone."""
-        is_kept = np.isin(self.whole, places)
+        is_kept = np.isin(self.full, places)
         return Grids(
             self.us[places],
             self.asked[places],
-            self.era[places],
-            np.searchsorted(places, self.whole[is_kept]),
+            self.start_id[places],
+            np.searchsorted(places, self.full[is_kept]),
             {name: grid[:, places] for name, grid in self.flows.items()},
             {name: grid[:, is_kept] for name, grid in self.queues.items()},
         )
@@ -70,11 +70,11 @@ class Grids:
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows between readings: `asked`, `us` and `era` by reading."""
+    """Windows between readings: `asked`, `us` and `start_id` by reading."""
 
     asked: Ints
     us: Ints
-    era: Ints
+    start_id: Ints
 
     def parts(self, us: int) -> Sequence[tuple[int, int]] | None:
         """Windows that a time is made of: how many, and how long. None where none of them has readings around it, or
@@ -87,8 +87,8 @@ class Windows:
     @cached_property
     def longest_us(self) -> int:
         """The longest window that has a reading before and after it."""
-        eras = [np.flatnonzero(self.era == era) for era in np.unique(self.era)]
-        spans = [int(self._asked[own[-1]] - self.us[own[1]]) for own in eras if len(own) > 2]  # noqa: PLR2004
+        starts = [np.flatnonzero(self.start_id == start_id) for start_id in np.unique(self.start_id)]
+        spans = [int(self._asked[own[-1]] - self.us[own[1]]) for own in starts if len(own) > 2]  # noqa: PLR2004
         return min(LONGEST_US, max(spans, default=0))
 
     def around(self, us: int) -> tuple[Ints, Ints]:
@@ -96,7 +96,7 @@ class Windows:
         next ends before the first reading that was asked for so long after that next one."""
         end = np.searchsorted(self._asked, self.us[1:] + us)
         begin = np.flatnonzero(end < len(self.us))
-        begin = begin[self.era[begin] == self.era[end[begin]]]
+        begin = begin[self.start_id[begin] == self.start_id[end[begin]]]
         return begin, end[begin]
 
     @cached_property
@@ -114,11 +114,11 @@ class Counters:
     high: Ints
 
     @classmethod
-    def of(cls, counters: Ints, era: Ints) -> Counters:
+    def of(cls, counters: Ints, start_id: Ints) -> Counters:
         """A counter that first appears within an era is taken to have begun at zero."""
-        before = _unwrapped(_carried(counters, era), era)
+        before = _unwrapped(_carried(counters, start_id), start_id)
         known = np.where(counters == NA, NA, before)
-        after = _carried(known[:, ::-1], era[::-1])[:, ::-1]
+        after = _carried(known[:, ::-1], start_id[::-1])[:, ::-1]
         low = np.where(before == NA, 0, before)
         return cls(low, np.where(after == NA, low, after))
 
@@ -143,22 +143,22 @@ class Counters:
         return least
 
 
-def _carried(counters: Ints, era: Ints) -> Ints:
+def _carried(counters: Ints, start_id: Ints) -> Ints:
     """With the last value of the same era where nothing was read."""
     places = np.maximum.accumulate(np.where(counters == NA, -1, np.arange(counters.shape[1])), axis=1)
     values = np.take_along_axis(counters, np.maximum(places, 0), axis=1)
-    carried: Ints = np.where((places >= 0) & (era[np.maximum(places, 0)] == era), values, NA)
+    carried: Ints = np.where((places >= 0) & (start_id[np.maximum(places, 0)] == start_id), values, NA)
     return carried
 
 
-def _unwrapped(counters: Ints, era: Ints) -> Ints:
+def _unwrapped(counters: Ints, start_id: Ints) -> Ints:
     """A counter that begins anew within an era, of a queue that was made again, goes on from where it was."""
-    fell = (counters[:, 1:] < counters[:, :-1]) & (counters[:, 1:] != NA) & (era[1:] == era[:-1])
+    fell = (counters[:, 1:] < counters[:, :-1]) & (counters[:, 1:] != NA) & (start_id[1:] == start_id[:-1])
     if not fell.any():
         return counters
     lost = np.cumsum(np.where(fell, counters[:, :-1], 0), axis=1, dtype=np.int64)
     ahead = np.concatenate([np.zeros_like(counters[:, :1]), lost], axis=1)
-    ahead -= ahead[:, np.searchsorted(era, era)]  # of its own era; eras only grow
+    ahead -= ahead[:, np.searchsorted(start_id, start_id)]  # of its own era; eras only grow
     unwrapped: Ints = np.where(counters == NA, NA, counters + ahead)
     return unwrapped
 
@@ -166,7 +166,7 @@ def _unwrapped(counters: Ints, era: Ints) -> Ints:
 WANDERS: Final = 1.5
 SHOWN_US: Final = 10 * SECOND_US
 """So much time without gaps shows what a burst is here."""
-LEAST_US: Final = 2 * SECOND_US
+MIN_US: Final = 2 * SECOND_US
 """So much without one shows a pace."""
 
 
@@ -175,7 +175,7 @@ def gaps_filled(grids: Grids) -> Grids:
     at_once = np.flatnonzero(grids.us - grids.asked <= longest_us(grids.us))
     if len(grids.us) / 2 < len(at_once) < len(grids.us):
         grids = grids.at(at_once)
-    is_one = grids.era[1:] == grids.era[:-1]
+    is_one = grids.start_id[1:] == grids.start_id[:-1]
     is_gap = is_one & gaps(grids.us)
     if not is_gap.any() or np.diff(grids.us)[is_one & ~is_gap].sum() < SHOWN_US:
         return grids
@@ -189,7 +189,7 @@ class _Gap:
 
     at: int
     us: Ints
-    is_whole: Flags
+    is_full: Flags
     later: Flags
 
 
@@ -197,8 +197,8 @@ class _Evening:
     def __init__(self, grids: Grids, is_gap: Flags) -> None:
         self._grids, usual_us_ = grids, max(1, usual_us(grids.us))
         # Readings without a gap between them belong together.
-        self._run = grids.era + np.concatenate([[0], np.cumsum(is_gap)])
-        whole_us = np.diff(grids.us[grids.whole])
+        self._run = grids.start_id + np.concatenate([[0], np.cumsum(is_gap)])
+        whole_us = np.diff(grids.us[grids.full])
         every = max(1, int(np.median(whole_us)) // usual_us_) if len(whole_us) else 1
         self._gaps = [self._gap(at, usual_us_, every) for at in np.flatnonzero(is_gap).tolist()]
         self._low, self._high = (counters.sum(0).astype(float) for counters in (grids.put.low, grids.put.high))
@@ -215,21 +215,21 @@ class _Evening:
         grids, every = self._grids, np.arange(len(self._grids.us))
         us = np.concatenate([grids.us, *(gap.us for gap in self._gaps)])
         order = np.argsort(us, kind="stable")
-        own, eras = grids.era.copy(), []
+        own, starts = grids.start_id.copy(), []
         for gap in self._gaps:
-            eras.append(own[gap.at] + gap.later)
+            starts.append(own[gap.at] + gap.later)
             own[gap.at + 1 :] += gap.later.any()  # anew in the middle of a long gap
-        asked, era = np.concatenate([grids.asked, us[len(every) :]]), np.concatenate([own, *eras])
-        is_whole = np.concatenate([np.isin(every, grids.whole), *(gap.is_whole for gap in self._gaps)])
-        of_whole = np.argsort(us[is_whole], kind="stable")
-        added = [gap.us for gap in self._gaps], [gap.us[gap.is_whole] for gap in self._gaps]
+        asked, start_id = np.concatenate([grids.asked, us[len(every) :]]), np.concatenate([own, *starts])
+        is_full = np.concatenate([np.isin(every, grids.full), *(gap.is_full for gap in self._gaps)])
+        of_whole = np.argsort(us[is_full], kind="stable")
+        added = [gap.us for gap in self._gaps], [gap.us[gap.is_full] for gap in self._gaps]
         flows = {name: self._filled(grid, every, added[0])[:, order] for name, grid in grids.flows.items()}
-        queues = {name: self._filled(grid, grids.whole, added[1])[:, of_whole] for name, grid in grids.queues.items()}
-        return Grids(us[order], asked[order], era[order], np.flatnonzero(is_whole[order]), flows, queues)
+        queues = {name: self._filled(grid, grids.full, added[1])[:, of_whole] for name, grid in grids.queues.items()}
+        return Grids(us[order], asked[order], start_id[order], np.flatnonzero(is_full[order]), flows, queues)
 
     def _filled(self, grid: Ints, columns: Ints, added: list[Ints]) -> Ints:
         """Counters at readings (`columns`), and then at the readings that are added."""
-        counters, is_read = Counters.of(grid, self._grids.era[columns]), grid != NA
+        counters, is_read = Counters.of(grid, self._grids.start_id[columns]), grid != NA
         more = (self._spread(counters, is_read, columns, *part) for part in zip(self._gaps, added, strict=True))
         return np.concatenate([np.where(is_read, counters.low, NA), *more], axis=1)
 
@@ -237,9 +237,9 @@ class _Evening:
         """What counters were at readings in a gap. Their count is that of the time between the readings around that
         read them; when in that time they grew is told by the outflows, between the readings of these evenly."""
         grids, low, at = self._grids, self._low, gap.at
-        era = grids.era[columns] == grids.era[at]
+        start_id = grids.start_id[columns] == grids.start_id[at]
         before, after = int(np.searchsorted(columns, at, "right")) - 1, int(np.searchsorted(columns, at + 1))
-        if before < 0 or after == len(columns) or not (era[before] and era[after]):
+        if before < 0 or after == len(columns) or not (start_id[before] and start_id[after]):
             return np.full((len(counters.low), len(us)), NA)
         first, last = columns[before], columns[after]
         put, within = low[last] - low[first], (us - grids.us[at]) / (grids.us[at + 1] - grids.us[at])
@@ -253,7 +253,7 @@ class _Evening:
         burst = (grown - ordinary)[:, None] * (us >= (grids.us[at] + grids.us[at + 1]) // 2)
         spread = begin[:, None] + np.floor(ordinary[:, None] * np.clip(share, 0, 1)).astype(np.int64) + burst
         sides = np.arange(len(columns)) <= before, np.arange(len(columns)) >= after
-        is_known = np.logical_and.reduce([(is_read & era & side).any(axis=1) for side in sides])
+        is_known = np.logical_and.reduce([(is_read & start_id & side).any(axis=1) for side in sides])
         return np.where(is_known[:, None], spread, NA)
 
     def _shown(self, counters: Counters, columns: Ints, us: int) -> Ints:
@@ -262,7 +262,7 @@ class _Evening:
         shown = np.zeros(len(counters.low), np.int64)
         for number in np.unique(run):
             own = np.flatnonzero(run == number)
-            if grids.us[columns[own[-1]]] - grids.us[columns[own[0]]] < LEAST_US:
+            if grids.us[columns[own[-1]]] - grids.us[columns[own[0]]] < MIN_US:
                 continue
             windows = Windows(grids.asked[columns[own]], grids.us[columns[own]], run[own])
             came = np.zeros(len(counters.low), np.int64)
@@ -321,15 +321,15 @@ class Counts:
 
 @dataclass(frozen=True)
 class Readings:
-    """`whole`: the places of the readings that read queues; the rest is of those alone. Where the other site was read
+    """`full`: the places of the readings that read queues; the rest is of those alone. Where the other site was read
     beside, `met` are the readings that read its queues too, `staged` is what lay there, and `back` its own outflows.
     `uncopied`: what had no copy there, of the readings at which ids had been compared."""
 
     us: Ints
     asked: Ints
-    era: Ints
+    start_id: Ints
     outflows: Counts
-    whole: Ints
+    full: Ints
     queues: Counts
     staged: Counts
     met: Ints
@@ -350,17 +350,19 @@ class Readings:
         us = np.unique(outer["us"].to_numpy())
         inner = rows.filter(pc.is_in(rows["kind"], pa.array(["queue", "staged", "uncopied"])))
         of_queues = inner.filter(pc.equal(inner["kind"], "queue"))["us"].to_numpy()
-        whole = np.flatnonzero(np.isin(us, of_queues))
-        whole_us = us[whole]
+        full = np.flatnonzero(np.isin(us, of_queues))
+        whole_us = us[full]
         inner = inner.filter(pc.is_in(inner["us"], pa.array(whole_us)))
-        peer = rows.slice(0, 0) if recorded.beside is None else recorded.beside
+        peer = rows.slice(0, 0) if recorded.peer_rows is None else recorded.peer_rows
         peer = peer.filter(pc.and_(pc.equal(peer["pair"], pair), pc.is_valid(peer["start"])))
         peer = peer.filter(pc.is_in(peer["us"], pa.array(whole_us)))
         outflows = Counts.of(outer, OUTFLOWS, us)
         # The other site's queues as `staged` rows: what a reading told itself of a queue there counts before these.
-        beside = peer.filter(pc.equal(peer["kind"], "queue"))
-        kinds = pa.repeat(pa.scalar("staged", pa.string()), beside.num_rows)
-        beside = beside.set_column(beside.schema.get_field_index("kind"), "kind", kinds).select(inner.column_names)
+        peer_rows = peer.filter(pc.equal(peer["kind"], "queue"))
+        kinds = pa.repeat(pa.scalar("staged", pa.string()), peer_rows.num_rows)
+        peer_rows = peer_rows.set_column(peer_rows.schema.get_field_index("kind"), "kind", kinds).select(
+            inner.column_names
+        )
         answered = rows.filter(pc.and_(pc.equal(rows["kind"], "site"), pc.is_valid(rows["took_ms"])))
         answered = answered.filter(pc.is_in(answered["us"], pa.array(us)))
         took_us = np.full(len(us), UNTOLD_US)
@@ -370,9 +372,9 @@ class Readings:
             us - took_us,
             _eras(outer, us, outflows),
             outflows,
-            whole,
+            full,
             Counts.of(inner, ("queue",), whole_us),
-            Counts.of(pa.concat_tables([beside, inner]), ("staged",), whole_us),
+            Counts.of(pa.concat_tables([peer_rows, inner]), ("staged",), whole_us),
             np.flatnonzero(np.isin(whole_us, peer["us"].to_numpy())),
             Counts.of(peer, OUTFLOWS, whole_us),
             Counts.of(inner, ("uncopied",), whole_us),
@@ -383,7 +385,7 @@ class Readings:
         that queue out, or where none was lately. Where nobody compares by id, counts alone tell."""
         if not self.uncopied.names:
             return 0
-        compared, whole_us = np.flatnonzero((self.uncopied.depth != NA).any(axis=0)), self.us[self.whole]
+        compared, whole_us = np.flatnonzero((self.uncopied.depth != NA).any(axis=0)), self.us[self.full]
         if not len(compared) or whole_us[-1] - whole_us[compared[-1]] > COMPARED_US:
             return None
         depths = [int(self.uncopied.depth[row, compared[-1]]) for row in self.uncopied.rows.get(name, ())]
@@ -405,7 +407,7 @@ class Readings:
         cut."""
         row, place = np.nonzero((self.outflows.depth != NA) & (self.outflows.added != NA))
         depth, added = self.outflows.depth[row, place], self.outflows.added[row, place]
-        begins = begins_of(row * (len(self.us) + 1) + self.era[place])
+        begins = begins_of(row * (len(self.us) + 1) + self.start_id[place])
         side = side_of(np.stack([depth, added, added - depth]), self.us[place], np.cumsum(begins), begins)
         cut, likely_us = np.full(self.outflows.depth.shape, -1), np.full(self.outflows.depth.shape, NA)
         cut[row, place] = np.where(side.cut_us == NA, -1, np.searchsorted(self.us, side.cut_us))
@@ -417,7 +419,7 @@ class Readings:
         """What they counted."""
         flows = {name: getattr(self.outflows, name) for name in ("added", "queues_added", "queues_acked")}
         queues = {"added": self.queues.added, "acked": self.queues.acked}
-        return Grids(self.us, self.asked, self.era, self.whole, flows, queues)
+        return Grids(self.us, self.asked, self.start_id, self.full, flows, queues)
 
 
 def _codes(encoded: pa.DictionaryArray) -> Ints:

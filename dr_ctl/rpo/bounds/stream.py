@@ -82,7 +82,7 @@ class EventStream:
         return min((int(self.readings.us[self._last[row]]) for row in self.rows), default=None)
 
     @cached_property
-    def whole(self) -> LossTerm | None:
+    def full(self) -> LossTerm | None:
         """The bound of all. None: not known."""
         everything = Queues(np.zeros(len(self.readings.queues.names), np.int64), 1)
         return added([parts[0] for parts in self._by_age(self.rows, everything)])
@@ -113,13 +113,13 @@ class EventStream:
     def unserved(self, names: Sequence[str]) -> LossTerm | None:
         """What came to some queues since, by their own counts: no outflow serves them."""
         grids = self.gaps_filled
-        windows = Windows(grids.asked[grids.whole], grids.us[grids.whole], grids.era[grids.whole])
+        windows = Windows(grids.asked[grids.full], grids.us[grids.full], grids.start_id[grids.full])
         own = grids.counted[self.counted].together([self.readings.place[name] for name in names])
 
         def most(us: int) -> Ints:
             return np.array([own.most(*windows.around(us)).max(initial=0)])
 
-        return self._parts(int(self.readings.whole[-1]), np.zeros(1, np.int64), windows, most)[0]
+        return self._parts(int(self.readings.full[-1]), np.zeros(1, np.int64), windows, most)[0]
 
     def outflow_of(self, name: str) -> int | None:
         """The outflow of a queue: its own, or the one of all queues without."""
@@ -138,7 +138,7 @@ class EventStream:
 
     def _least(self, rows: Sequence[int], place: int, queues: Queues) -> Sequence[LossTerm | None]:
         readings, counts = self.readings, self.readings.outflows
-        read = readings.whole[readings.whole <= place]
+        read = readings.full[readings.full <= place]
         read = read[(counts.depth[rows][:, read] != NA).all(axis=0)]
         depths = {row: np.full(queues.count, counts.depth[row, place]) for row in rows}
         parts = []
@@ -146,7 +146,7 @@ class EventStream:
             at = int(read[-1])
             at_reading = {row: self._at_reading(row, at, queues) for row in rows}
             parts.append(self._from(rows, at, self._summed(at_reading), queues))
-            if readings.era[at] == readings.era[place]:
+            if readings.start_id[at] == readings.start_id[place]:
                 put = counts.added[:, place] - counts.added[:, at]
                 depths = {row: np.minimum(depths[row], at_reading[row] + put[row]) for row in rows}
         parts.append(self._from(rows, place, self._summed(depths), queues))
@@ -168,15 +168,15 @@ class EventStream:
         more than lay in the queues; and all that no queue tells of."""
         readings, counts, own = self.readings, self.readings.outflows, self.queues[row]
         depth = np.full(queues.count, counts.depth[row, place])
-        now = int(np.searchsorted(readings.whole, place))
+        now = int(np.searchsorted(readings.full, place))
         if counts.names[row][0] == "acks" or not len(own) or (readings.queues.depth[own, now] == NA).any():
             return depth
-        in_era = np.flatnonzero(readings.era[readings.whole] == readings.era[place])
+        same_start = np.flatnonzero(readings.start_id[readings.full] == readings.start_id[place])
         cut = readings.cuts[0][row, place]
-        begun = in_era[(cut >= 0) & (readings.us[readings.whole[in_era]] <= readings.asked[cut])]
-        then, is_sent = int(begun[-1] if len(begun) else in_era[0]), self.counted == "added"
+        begun = same_start[(cut >= 0) & (readings.us[readings.full[same_start]] <= readings.asked[cut])]
+        then, is_sent = int(begun[-1] if len(begun) else same_start[0]), self.counted == "added"
         accounted = self._accounted(readings.grids, [row]).least(then, now)[0]
-        unattributed = max(0, int(counts.added[row, place] - counts.added[row, readings.whole[then]] - accounted))
+        unattributed = max(0, int(counts.added[row, place] - counts.added[row, readings.full[then]] - accounted))
         lying = readings.queues.depth[own, now]
         if not len(begun) and (unattributed or not is_sent or then == now):
             return depth  # what lay there before is anybody's
@@ -228,14 +228,14 @@ class EventStream:
         most = np.minimum(put.most(begin, end)[0], self._by_sums(rows, put, begin, end))
         if queues is None:
             return np.array([most.max(initial=0)])
-        before, after, is_bounded = self._enclosing(grids.whole, begin, end)
+        before, after, is_bounded = self._enclosing(grids.full, begin, end)
         # Windows between the same readings of queues differ in what was put in alone: the most of it counts.
         (before, after), number = np.unique(np.stack([before, after]), axis=1, return_inverse=True)
         of_pairs = np.zeros(len(before), np.int64)
         np.maximum.at(of_pairs, number.reshape(-1), most[is_bounded])
         sent, accounted = grids.counted[self.counted].grouped(queues.group, queues.count), self._accounted(grids, rows)
         unattributed = np.maximum(
-            0, put.most(grids.whole[before], grids.whole[after])[0] - accounted.least(before, after)[0]
+            0, put.most(grids.full[before], grids.full[after])[0] - accounted.least(before, after)[0]
         )
         told_most = np.minimum(of_pairs, sent.most(before, after) + unattributed).max(axis=1, initial=0)
         busiest: Ints = np.maximum(told_most, most[~is_bounded].max(initial=0))
@@ -257,8 +257,8 @@ class EventStream:
         one start of the broker."""
         before, after = np.searchsorted(places, begin, "right") - 1, np.searchsorted(places, end)
         is_bounded = (before >= 0) & (after < len(places))
-        era = self.gaps_filled.era[places]
-        is_bounded[is_bounded] = era[before[is_bounded]] == era[after[is_bounded]]
+        start_id = self.gaps_filled.start_id[places]
+        is_bounded[is_bounded] = start_id[before[is_bounded]] == start_id[after[is_bounded]]
         return before[is_bounded], after[is_bounded], is_bounded
 
     def _accounted(self, grids: Grids, rows: Sequence[int]) -> Counters:
@@ -365,7 +365,7 @@ class Comparison:
         readings = messages.readings
         if not len(readings.met):
             return cls(None, {})
-        us = readings.us[readings.whole[readings.met]]
+        us = readings.us[readings.full[readings.met]]
         compared = _Compared(readings, readings.met[us >= us[-1] - LATELY_US], messages, acknowledgements, selected)
         return cls(int(us[-1]), {queue.name: queue for queue in compared.queues()})
 
@@ -448,7 +448,7 @@ class _Compared:
         return left + self._depths(self.readings.back, name, SHARED)
 
     def _of_outflow(self, grid: Ints, row: int, unread: int) -> Ints:
-        values = grid[row, self.readings.whole[self.places]]
+        values = grid[row, self.readings.full[self.places]]
         return np.where(values == NA, unread, values)
 
     def _beyond(self, name: str, apart: Ints, on_its_way: Ints | None) -> int | None:
@@ -467,7 +467,7 @@ class _Compared:
         place, grids = self.readings.place.get(name), self.readings.grids
         if place is None:
             return np.zeros(len(self.places), np.int64)
-        before, after = np.maximum(0, self.places - 1), np.minimum(len(grids.whole) - 1, self.places + 1)
+        before, after = np.maximum(0, self.places - 1), np.minimum(len(grids.full) - 1, self.places + 1)
         counted = grids.counted.values()
         moved: Ints = np.sum([count.high[place, after] - count.low[place, before] for count in counted], axis=0)
-        return np.where(grids.era[grids.whole[before]] == grids.era[grids.whole[after]], moved, _ALL)
+        return np.where(grids.start_id[grids.full[before]] == grids.start_id[grids.full[after]], moved, _ALL)

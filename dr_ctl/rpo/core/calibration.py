@@ -20,7 +20,7 @@ from dr_ctl.rpo.core.quantities import DIGITS, PROBABILITIES, UNITS, BoundRow, F
 from dr_ctl.rpo.core.rows import MILLI, Histogram, bucket_of, wall_blocks, weighted_quantile
 from dr_ctl.rpo.core.scope import Scope, ScopeQuery
 
-LEAST_BEFORE: Final = 2
+MIN_BEFORE: Final = 2
 FOLDS: Final = 24
 DAY_S: Final = 86_400.0
 NAMES: Final = {"loss": "loss", "age_ms": "age_s"}
@@ -42,7 +42,7 @@ def _rows(horizon_s: float | None, asked: Callable[[str, float], Iterable[Fold]]
 
 def _past_folds(histogram: Histogram, probability: float, unit: float) -> Iterable[Fold]:
     whole = histogram.weights.sum(axis=0) + histogram.unknown
-    for number in np.flatnonzero(whole)[LEAST_BEFORE:].tolist():
+    for number in np.flatnonzero(whole)[MIN_BEFORE:].tolist():
         before, fold = histogram.within(slice(0, number)), histogram.within(slice(number, number + 1))
         if (place := before.place_of(probability)) is None:
             continue
@@ -56,7 +56,7 @@ def ahead(changes_of: Mapping[str, Changes], *, horizon_s: float, span_us: tuple
     """The quantiles one horizon ahead, given the state, from the folds of the day before each fold; by metric."""
     fold_s = max(1, span_us[1] - span_us[0]) / folds / 1e6
     # Of the last moments before a fold nobody knew at its beginning what would be one horizon later.
-    reach = max(LEAST_BEFORE, round(DAY_S / fold_s)), math.ceil(horizon_s / fold_s)
+    reach = max(MIN_BEFORE, round(DAY_S / fold_s)), math.ceil(horizon_s / fold_s)
     number = {metric: wall_blocks(changes.begin, span_us, folds) for metric, changes in changes_of.items()}
     return _rows(
         horizon_s,

@@ -40,7 +40,7 @@ from dr_ctl.rpo.core.queues import Queues
 from dr_ctl.rpo.core.rows import MILLI, SCHEMA, TOTAL, UNKNOWN, Gathered, bucket, bucket_of, class_name, flow_name
 from dr_ctl.rpo.core.step_functions import METRICS, Figures, Gaps, LagSeries, Steps, fold
 
-LEAST_MOMENTS: Final = 30
+MIN_MOMENTS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Changes(Rows):
         far = np.abs(self.level - at)
         for reach in np.unique(far[alike]):
             near = alike & (far <= reach)
-            if self.count[near].sum() >= LEAST_MOMENTS:
+            if self.count[near].sum() >= MIN_MOMENTS:
                 return self.only(near)
         return None
 

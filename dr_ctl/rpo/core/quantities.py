@@ -85,7 +85,7 @@ def t_value(freedom: int) -> float:
 
 
 DIGITS: Final = 4
-LEAST_FOLDS: Final = 8
+MIN_FOLDS: Final = 8
 """From fewer folds nobody can tell whether a coverage is too low."""
 
 
@@ -100,7 +100,7 @@ class Calibration(Enum):
     def of(cls, coverages: Sequence[float], weights: Sequence[float], nominal: float) -> "Calibration":
         """NARROW where the coverage of the folds is below `nominal`, beyond the chance that so few folds have."""
         count, whole = len(coverages), sum(weights)
-        if count < LEAST_FOLDS or not whole:
+        if count < MIN_FOLDS or not whole:
             return cls.UNKNOWN
         pairs = list(zip(coverages, weights, strict=True))
         mean = sum(coverage * weight for coverage, weight in pairs) / whole

@@ -138,8 +138,8 @@ def weighted_quantile(values: npt.NDArray[np.generic], weights: Ints, probabilit
     return values[order][np.searchsorted(below, probability * below[-1])].item()
 
 
-LEAST_BLOCKS: Final = 8
-LEAST_EXCURSIONS: Final = 4
+MIN_BLOCKS: Final = 8
+MIN_EXCURSIONS: Final = 4
 """A 97.5 % limit needs ln 40 = 3.7 of them."""
 SMALLEST: Final = 1e-12
 """Blocks that are all alike tell as much as nobody could."""
@@ -150,7 +150,7 @@ def interval(histogram: Histogram, probability: float) -> tuple[int, int | None]
     place = histogram.place_of(probability)
     whole = histogram.weights.sum(axis=0) + histogram.unknown
     times = whole[whole > 0].astype(float)
-    if place is None or len(times) < LEAST_BLOCKS:
+    if place is None or len(times) < MIN_BLOCKS:
         return None
     above = times - np.cumsum(histogram.weights[:, whole > 0], axis=0)
     share = above.sum(axis=1) / times.sum()
@@ -164,7 +164,7 @@ def interval(histogram: Histogram, probability: float) -> tuple[int, int | None]
         least, most = between(theta, count) if count else (0.0, 1.0)
         low = level if low is None and least <= 1 - probability else low
         high = level if high is None and most <= 1 - probability else high
-    is_open = high is None or _excursions(share, spread, place) * narrow < LEAST_EXCURSIONS
+    is_open = high is None or _excursions(share, spread, place) * narrow < MIN_EXCURSIONS
     tops = histogram.tops
     return int(tops[min(low or 0, place)]), None if is_open or high is None else int(tops[max(high, place)])
 

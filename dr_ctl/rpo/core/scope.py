@@ -129,7 +129,7 @@ def figures(scope: str, table: pa.Table, ask: ScopeQuery) -> OfScope:
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Rows):
+class ScopeRows(Rows):
     """Rows of one kind and metric; `flow` is a place in the words of all."""
 
     flow: Ints
@@ -161,17 +161,17 @@ class Scope:
         for word in ("kind", "metric", "flow"):
             codes = pc.dictionary_encode(table[word].combine_chunks())
             columns[word], self._words[word] = codes.indices.to_numpy().astype(np.int64), codes.dictionary.to_pylist()
-        self._whole = Part(**{column.name: columns[column.name] for column in fields(Part)})
+        self._whole = ScopeRows(**{column.name: columns[column.name] for column in fields(ScopeRows)})
         self._kind, self._metric, self._likely = (columns[name] for name in ("kind", "metric", "likely"))
 
-    def part(self, kind: str, metric: str = "", *, likely: bool = False) -> Part:
+    def part(self, kind: str, metric: str = "", *, likely: bool = False) -> ScopeRows:
         kinds, metrics = self._words["kind"], self._words["metric"]
         if kind not in kinds or metric not in metrics:
             return self._whole.take(slice(0, 0))
         wanted = (self._kind == kinds.index(kind)) & (self._metric == metrics.index(metric))
         return self._whole.only(wanted & (self._likely == likely))
 
-    def _here(self, rows: Part) -> Part:
+    def _here(self, rows: ScopeRows) -> ScopeRows:
         """Without time in which a pair was not looked at."""
         return rows.only(~np.isin(rows.cell - rows.cell % HOUR, self._away))
 
@@ -198,7 +198,7 @@ class Scope:
         rows = self._here(self.part("figure", metric))
         return Histogram.of(rows.values, rows.weight, wall_blocks(rows.cell, self._ask.span_us, folds), folds)
 
-    def _values(self, metric: str, rows: Part) -> Ints:
+    def _values(self, metric: str, rows: ScopeRows) -> Ints:
         """The figures; of what waits how long it takes to drain, by all that is known."""
         if metric != "drain":
             return rows.values
@@ -232,7 +232,7 @@ class Scope:
         last = self._last("since", metric)
         return None if last is None else int(last.most[0])
 
-    def _last(self, kind: str, metric: str, *, likely: bool = False) -> Part | None:
+    def _last(self, kind: str, metric: str, *, likely: bool = False) -> ScopeRows | None:
         rows = self.part(kind, metric, likely=likely)
         at = np.flatnonzero(rows.cell == self._ask.hour_us)
         return rows.take(at[:1]) if len(at) else None

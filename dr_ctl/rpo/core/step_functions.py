@@ -95,7 +95,7 @@ GAP_POLLS: Final = 5
 """An interval longer than this many usual ones is a gap: not covered time."""
 AROUND: Final = 10
 """Usual is the median of so many intervals before, this one, and so many after."""
-LEAST_GAP_US: Final = 10 * 1_000_000
+MIN_GAP_US: Final = 10 * 1_000_000
 """However short intervals are: a reading may be late by so much."""
 LATE: Final = 60
 """An interval of up to so many usual ones, or of up to ten minutes, is one in which the site answered late or not."""
@@ -188,7 +188,7 @@ class LagSeries:
             if len(lengths) > AROUND and lengths.max() > GAP_POLLS * lengths.min():
                 around = np.pad(lengths, AROUND, mode="reflect")
                 usual = np.median(np.lib.stride_tricks.sliding_window_view(around, 2 * AROUND + 1), axis=1)
-            gap[own] = np.maximum(GAP_POLLS * usual, LEAST_GAP_US).astype(np.int64)
+            gap[own] = np.maximum(GAP_POLLS * usual, MIN_GAP_US).astype(np.int64)
         return gap, spacing
 
     def unread(self, scope: int) -> Flags:

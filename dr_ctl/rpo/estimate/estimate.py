@@ -107,7 +107,7 @@ def advice(
 
 
 STALE_POLLS: Final = 5
-STALE_AT_LEAST_S: Final = 30.0
+MIN_STALE_S: Final = 30.0
 UNEXPLAINED: Final = 0.01
 UNCOVERED: Final = 0.01
 
@@ -189,7 +189,7 @@ def _of_readings(made: Made, stale_s: float, now_us: int) -> Iterator[Finding]:
     facts, newest_us = made.facts, made.facts.span_us[1]
     if made.serving not in (None, made.site):  # things in its outflow came from the other, since that serves
         yield found("DR-RPO-023", serving=made.serving, site=made.site)
-    limit_s = max(STALE_AT_LEAST_S, STALE_POLLS * facts.spacing_us / 1e6)
+    limit_s = max(MIN_STALE_S, STALE_POLLS * facts.spacing_us / 1e6)
     if stale_s > limit_s:
         yield found("DR-RPO-003.newest", age=f"{stale_s:.0f}", at=stamp(moment(newest_us)))
     for pair, flows in sorted(facts.pairs.items()):
@@ -200,7 +200,7 @@ def _of_readings(made: Made, stale_s: float, now_us: int) -> Iterator[Finding]:
     ahead_s = (newest_us - now_us) / 1e6
     if made.ahead is not None:
         yield found("DR-RPO-020.left_out", files=made.ahead[0], last=stamp(moment(made.ahead[1])))
-    elif ahead_s > STALE_AT_LEAST_S:
+    elif ahead_s > MIN_STALE_S:
         yield found("DR-RPO-020.newest", ahead=f"{ahead_s:.0f}", at=stamp(moment(newest_us)))
 
 
@@ -218,7 +218,7 @@ def _of_figures(
     if unexplained is not None and unexplained > UNEXPLAINED:
         yield found("DR-RPO-019", unexplained=f"{unexplained:.1%}")
     # Time for which nobody can say what was under way is often that in which most was.
-    if seen.uncovered > UNCOVERED and seen.late_us + seen.unseen_us > STALE_AT_LEAST_S * 1e6:
+    if seen.uncovered > UNCOVERED and seen.late_us + seen.unseen_us > MIN_STALE_S * 1e6:
         late = f", for {duration(seen.late_us / 1e6)} because samples came late" if seen.late_us else ""
         yield found("DR-RPO-024", uncovered=f"{seen.uncovered:.0%}", late=late)
     if objectives is None:

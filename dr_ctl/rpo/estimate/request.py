@@ -27,7 +27,7 @@ from dr_ctl.core.model import Finding, Json
 from dr_ctl.core.system import stamp, system
 from dr_ctl.engine.runs import write
 from dr_ctl.rpo.estimate.result import EstimateAnswer, Objectives
-from dr_ctl.settings.model import Place
+from dr_ctl.settings.model import HistoryLocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +60,8 @@ class Request:
         object.__setattr__(self, "history", str(self.history))
 
     @property
-    def place(self) -> Place:
-        return Place(self.history, Path(self.near or self.history))
+    def place(self) -> HistoryLocation:
+        return HistoryLocation(self.history, Path(self.near or self.history))
 
     def to_json(self) -> str:
         return TypeAdapter(Request).dump_json(self).decode()
@@ -185,7 +185,7 @@ def place(history: Path | str, site: str) -> Path:
     return Path(history) / _NAME.format(site=site)
 
 
-def store(history: Place, answer: EstimateAnswer, now: datetime) -> None:
+def store(history: HistoryLocation, answer: EstimateAnswer, now: datetime) -> None:
     """Keep an estimate, whole or not at all, on this machine and where the history is; an answer without one leaves
     what is there. Raises EnvironmentFault."""
     if answer.estimate is None:
@@ -207,10 +207,10 @@ def store(history: Place, answer: EstimateAnswer, now: datetime) -> None:
         raise EnvironmentFault(f"the estimate cannot be stored: {error}") from error
 
 
-def stored(history: Path | Place, site: str) -> tuple[Stored | None, list[Finding]]:
+def stored(history: Path | HistoryLocation, site: str) -> tuple[Stored | None, list[Finding]]:
     """Read what is kept of a site: on this machine; where that is nothing or old, where the history is. The finding
     names a file that cannot be read."""
-    history = Place.at(history) if isinstance(history, Path) else history
+    history = HistoryLocation.at(history) if isinstance(history, Path) else history
     path, now = place(history.near, site), system().now()
     near = _kept(partial(path.read_text, encoding="utf-8"), path, site)
     if history.folder is not None or (near[0] is not None and near[0].age_s(now) < FRESH_S):

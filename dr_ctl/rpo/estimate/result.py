@@ -170,10 +170,10 @@ class EstimateAnswer:
         return data
 
 
-LEAST_US: Final = 3600 * 1_000_000
+MIN_US: Final = 3600 * 1_000_000
 """From less covered time nobody can say what holds in 99 of 100 moments, unless independent excursions tell it."""
-MOST_ABOVE: Final = 0.01
-MOST_UNSEEN: Final = 0.5
+MAX_ABOVE: Final = 0.01
+MAX_UNSEEN: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +206,10 @@ def judged(scope: OfScope, seen: Coverage, limit: LossLimit) -> Verdict:
     if verdict is not Verdict.MET or not limit.by_figure:
         return verdict
     looked_us = seen.covered_us + seen.late_us
-    holds = scope.above_us + seen.late_us <= MOST_ABOVE * looked_us
-    is_looked_at = seen.unseen_us <= MOST_UNSEEN * (looked_us + seen.unseen_us)
+    holds = scope.above_us + seen.late_us <= MAX_ABOVE * looked_us
+    is_looked_at = seen.unseen_us <= MAX_UNSEEN * (looked_us + seen.unseen_us)
     ends = [(quantity.ci95.get("p99") or (None, None), most) for quantity, most in limited(scope.figures, limit)]
-    is_enough = seen.covered_us >= LEAST_US or all(high is not None and high <= most for (_, high), most in ends)
+    is_enough = seen.covered_us >= MIN_US or all(high is not None and high <= most for (_, high), most in ends)
     return verdict if holds and is_enough and is_looked_at else Verdict.UNKNOWN
 
 

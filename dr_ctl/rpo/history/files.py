@@ -36,7 +36,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding
 from dr_ctl.core.system import growing_s, in_background
 from dr_ctl.rpo.history.row import Row, micros
-from dr_ctl.settings.model import Place
+from dr_ctl.settings.model import HistoryLocation
 
 Answer = TypeVar("Answer")
 AGAIN: Final = 3
@@ -446,11 +446,11 @@ class Sources:
 
 
 def read(
-    history: Path | Place, ask: Callable[[Sources], Answer], *, within_s: float | None = None
+    history: Path | HistoryLocation, ask: Callable[[Sources], Answer], *, within_s: float | None = None
 ) -> tuple[Answer, list[Finding]]:
     """Have the files of a history read, anew where one goes meanwhile. Of a history elsewhere what lies on this machine
     alone is read where the store does not answer in time; the finding says so."""
-    place = Place.at(history) if isinstance(history, Path) else history
+    place = HistoryLocation.at(history) if isinstance(history, Path) else history
 
     def here() -> Answer:
         return listed_anew(lambda: ask(Sources(place.near)))
@@ -473,7 +473,7 @@ def read(
     return here(), [found("DR-RPO-032", shown=place.shown, why=why, near=place.near)]
 
 
-def shown(history: Path | Place) -> str:
+def shown(history: Path | HistoryLocation) -> str:
     """Where it lies, in words."""
     return str(history) if isinstance(history, Path) else history.shown
 

@@ -39,7 +39,7 @@ from dr_ctl.rpo.history.files import (
     shown,
 )
 from dr_ctl.rpo.history.row import Row, Takeover, micros, moment
-from dr_ctl.settings.model import Place
+from dr_ctl.settings.model import HistoryLocation
 
 Stamps = npt.NDArray[np.int64]
 """Moments in microseconds after 1970."""
@@ -109,7 +109,7 @@ NOW_US: Final = 1 << 62
 """Later than any reading."""
 COMPARED_US: Final = 60 * SECOND_US
 """How much before the last reading that both sites answered is read for comparing them."""
-_LEAST_READINGS: Final = 3
+_MIN_READINGS: Final = 3
 """So many readings tell how much came between two of them, wherever a window begins."""
 _NONE: Final = np.zeros(0, np.int64)
 _COLUMNS: Final = [
@@ -123,7 +123,7 @@ class Recent:
     """`pairs`: those of the settings, else those that the readings name. `table`: the rows of the last minutes;
     `spans`: by pair from when to when they count, in microseconds. `roles`: the moments of the readings that saw the
     site in a role, in order. `later`: how many readings are stamped later than now. `compared`: by pair the minute
-    before the last reading that both sites answered, with the other one's rows of that time (`beside`)."""
+    before the last reading that both sites answered, with the other one's rows of that time (`peer_rows`)."""
 
     pairs: set[str] = field(default_factory=set)
     spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class Recent:
     findings: list[Finding] = field(default_factory=list)
     later: int = 0
     is_empty: bool = False
-    beside: pa.Table | None = None
+    peer_rows: pa.Table | None = None
     compared: Mapping[str, Recent] = field(default_factory=dict)
 
     def saw(self, role: Role) -> Stamps:
@@ -141,7 +141,12 @@ class Recent:
 
 
 def recent(
-    history: Path | Place, site: str, pairs: Sequence[str] = (), *, until_us: int = NOW_US, other: str | None = None
+    history: Path | HistoryLocation,
+    site: str,
+    pairs: Sequence[str] = (),
+    *,
+    until_us: int = NOW_US,
+    other: str | None = None,
 ) -> Recent:
     """Read backwards until every pair's outflow has been seen with some minutes before it, or the history is over.
 
@@ -268,10 +273,10 @@ class _Reading:
         compared = {}
         for pair, end in self._answered(self._other, {pair: last for pair, (_, last) in spans.items()}).items():
             begin = end - COMPARED_US
-            own, beside = (
+            own, peer_rows = (
                 self._rows(self._near(site, begin, end), begin, end, bad) for site in (self._site, self._other)
             )
-            compared[pair] = Recent({pair}, {pair: (begin, end)}, own, beside=beside)
+            compared[pair] = Recent({pair}, {pair: (begin, end)}, own, peer_rows=peer_rows)
         return compared
 
     def _answered(self, site: str, until: Mapping[str, int]) -> Mapping[str, int]:
@@ -307,7 +312,7 @@ def _begin_of_window(us: Stamps) -> int:
     passed, missed = (np.where(of, apart, 0)[::-1].cumsum() for of in (~is_gap, is_gap))
     before = int(np.searchsorted(passed, WINDOW_US))
     longer_us = int(missed[: before + 1][-1]) if len(missed) else 0
-    return min(max(last - WINDOW_US - longer_us, last - OTHERS_WITHIN_US), int(us[-_LEAST_READINGS:][0]))
+    return min(max(last - WINDOW_US - longer_us, last - OTHERS_WITHIN_US), int(us[-_MIN_READINGS:][0]))
 
 
 def _begin_us(source: Source) -> int | None:
@@ -315,20 +320,20 @@ def _begin_us(source: Source) -> int | None:
     return None if begin is None else micros(begin)
 
 
-def last_seen(history: Path | Place, site: str, role: Role) -> datetime | None:
+def last_seen(history: Path | HistoryLocation, site: str, role: Role) -> datetime | None:
     """The last reading that saw the site in that role, if the newest files hold one."""
     is_so = (pc.field("kind") == "site") & (pc.field("name") == role.value)
     return read(history, lambda files: _last(files, site, ("ts", "kind", "name"), is_so))[0]
 
 
-def newest_reading(history: Path | Place, sites: Iterable[str]) -> tuple[datetime | None, list[Finding]]:
+def newest_reading(history: Path | HistoryLocation, sites: Iterable[str]) -> tuple[datetime | None, list[Finding]]:
     """The last reading of any of these sites, as a monitor that lives makes several a second; the finding says that a
     store did not answer, which may have later ones."""
     last, findings = read(history, lambda files: [_last(files, site, ("ts",)) for site in sites])
     return max((at for at in last if at is not None), default=None), findings
 
 
-def link_lost(history: Path | Place, site: str, pair: str) -> datetime | None:
+def link_lost(history: Path | HistoryLocation, site: str, pair: str) -> datetime | None:
     """The last reading that saw the link of a broker connected, if the newest files hold one."""
     is_so = (pc.field("pair") == pair) & pc.field("link")
     return read(history, lambda files: _last(files, site, ("ts", "pair", "link"), is_so))[0]
@@ -340,7 +345,7 @@ def _last(files: Sources, site: str, columns: tuple[str, ...], is_so: pc.Express
     return None if rows is None else pc.max(rows["ts"]).as_py()
 
 
-def nodes(history: Path | Place, site: str) -> Sequence[tuple[str, str, datetime]]:
+def nodes(history: Path | HistoryLocation, site: str) -> Sequence[tuple[str, str, datetime]]:
     """Other nodes of a site's brokers than the settings name: pair, name and latest moment of each that was told with
     the last whole reading of its broker, or since. What an earlier reading told, and a later one of the same broker did
     not, is over."""
@@ -392,7 +397,7 @@ class Spell:
 
 
 def spells(
-    history: Path | Place, sites: Sequence[str], since: datetime | None = None
+    history: Path | HistoryLocation, sites: Sequence[str], since: datetime | None = None
 ) -> tuple[list[Spell], list[Finding]]:
     """The spells of each site, in the order of their first readings; findings name what could not be read. `since`
     leaves out earlier readings."""
@@ -419,7 +424,7 @@ def spells(
     return sorted(listed_spells, key=lambda spell: spell.first), [*silent, *findings]
 
 
-def takeovers(history: Path | Place, sites: Sequence[str], since: datetime) -> list[Takeover]:
+def takeovers(history: Path | HistoryLocation, sites: Sequence[str], since: datetime) -> list[Takeover]:
     """Of the brokers with several nodes, by time."""
     of_group = (pc.field("kind") == "site") & pc.match_substring(pc.field("start"), "/")
     where = of_group & (pc.field("ts") >= moment(micros(since)))
@@ -447,7 +452,7 @@ def _takeovers(site: str, readings: pa.Table) -> Iterator[Takeover]:
 
 
 def excerpt(
-    history: Path | Place, sites: Sequence[str], since: datetime, until: datetime
+    history: Path | HistoryLocation, sites: Sequence[str], since: datetime, until: datetime
 ) -> tuple[dict[str, bytes], list[Finding]]:
     """The files by their names below a root of their own, one a site; findings name what could not be read."""
     within = (pc.field("ts") >= moment(micros(since))) & (pc.field("ts") <= moment(micros(until)))

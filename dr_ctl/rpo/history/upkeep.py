@@ -41,7 +41,7 @@ from dr_ctl.rpo.history.files import (
     in_time,
     name_of,
 )
-from dr_ctl.settings.model import Place
+from dr_ctl.settings.model import HistoryLocation
 
 LIVES_NS: Final = 150 * 1_000_000_000
 """A monitor renews its mark each minute; after so long without that it is gone, or its machine is."""
@@ -86,8 +86,8 @@ class Upkeep:
     """Does a little at a time. No fault of the disk or the store is raised: `trouble` tells it, and nothing is lost by
     it."""
 
-    def __init__(self, history: Path | Place, *, keep_s: float) -> None:
-        self._place = Place.at(history) if isinstance(history, Path) else history
+    def __init__(self, history: Path | HistoryLocation, *, keep_s: float) -> None:
+        self._place = HistoryLocation.at(history) if isinstance(history, Path) else history
         self._keep_days = math.ceil(keep_s / 86_400) + 1
         # Two monitors that write to one folder of one machine have one lock, and one mark.
         folder = hashlib.sha256(str(self._place.near).encode()).hexdigest()[:8]

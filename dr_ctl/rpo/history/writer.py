@@ -127,9 +127,9 @@ def _owner(path: Path) -> str:
     return f"process {owner['process']} on {owner['host']}, since {owner['since']}"
 
 
-MOST_WAITING: Final = 50_000
+MAX_WAITING: Final = 50_000
 """Rows that wait at most, whatever the time: a minute's readings are fewer where they take a twentieth of it."""
-MOST_KEPT: Final = 200_000
+MAX_KEPT: Final = 200_000
 """Rows that wait at most for a disk that takes none."""
 AGAIN_S: Final = 10.0
 """How long after a write that failed the next is tried."""
@@ -190,7 +190,7 @@ class Writer:
     """Gathers readings and writes them every `every_s` seconds and at the end: few files instead of one per reading.
 
     Readings wait as columns: ten thousand queues at two sites are some megabytes a reading as objects. A fault of the
-    disk is not raised; `trouble` names the fault until everything is written. Unwritten rows wait. Above `MOST_KEPT`
+    disk is not raised; `trouble` names the fault until everything is written. Unwritten rows wait. Above `MAX_KEPT`
     rows the oldest readings of queues are dropped first, then the oldest of all; `dropped` counts them.
     """
 
@@ -226,7 +226,7 @@ class Writer:
         if self._clock.monotonic() - self._tail_at >= TAIL_EVERY_S:
             self._save()
         passed_s = self._clock.monotonic() - self._tried_at
-        is_due = passed_s >= self._every_s or self.waiting >= MOST_WAITING
+        is_due = passed_s >= self._every_s or self.waiting >= MAX_WAITING
         if self.trouble is not None:
             is_due = passed_s >= AGAIN_S
         return self._write(whole_minute=False) if is_due else []
@@ -282,7 +282,7 @@ class Writer:
     def _drop(self) -> None:
         before = self.waiting
         tables = {part: pa.concat_tables(held.waiting) for part, held in self._parts.items() if held.waiting}
-        kept = without_oldest(tables, MOST_KEPT)
+        kept = without_oldest(tables, MAX_KEPT)
         for part, held in self._parts.items():
             held.waiting = [kept[part]] if part in kept else []
         self.dropped += before - self.waiting

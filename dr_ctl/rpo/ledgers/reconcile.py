@@ -33,7 +33,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, some
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.ledgers.files import COLUMNS, EVENTS, Ledger, first_bad, ledgers, sizes
-from dr_ctl.rpo.ledgers.result import KINDS, Kind, Part, Reconciled
+from dr_ctl.rpo.ledgers.result import KINDS, Category, Kind, Reconciled
 from dr_ctl.rpo.pipeline import sql
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ def _gaps(tally: _Tally, given: Sequence[Ledger]) -> Iterable[Finding]:
         yield found("DR-RPO-015")
 
 
-def _written(rows: Iterable[Any], out: Path) -> dict[Kind, Part]:
+def _written(rows: Iterable[Any], out: Path) -> dict[Kind, Category]:
     """Write the ids, sorted, as JSON lines of `queue` and `id`. Either all files are there, whole, or none."""
     counts = {kind: Counter[str]() for kind in KINDS}
     try:
@@ -286,7 +286,7 @@ def _written(rows: Iterable[Any], out: Path) -> dict[Kind, Part]:
             (out / f".{kind}.jsonl.part").unlink(missing_ok=True)
         raise EnvironmentFault(f"the ids cannot be written to {out}: {error}") from error
     return {
-        kind: Part(by_queue.total(), out / f"{kind}.jsonl", dict(sorted(by_queue.items())))
+        kind: Category(by_queue.total(), out / f"{kind}.jsonl", dict(sorted(by_queue.items())))
         for kind, by_queue in counts.items()
     }
 

@@ -13,7 +13,7 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Category:
     """A kind of result: the number of messages, their queues, and the file with their ids."""
 
     count: int
@@ -25,7 +25,7 @@ class Part:
 class Reconciled:
     """The fate of the messages. `events` counts the ledgers' events by kind."""
 
-    parts: Mapping[Kind, Part] = field(metadata=key(flat=True))
+    parts: Mapping[Kind, Category] = field(metadata=key(flat=True))
     events: Mapping[str, int]
     findings: tuple[Finding, ...] = field(default=(), metadata=HIDDEN)
 

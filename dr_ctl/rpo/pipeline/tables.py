@@ -191,7 +191,7 @@ def _noted(store: Store, file: File, *, is_torn: bool) -> File:
     return noted.torn(why) if why else noted
 
 
-MOST_FILES: Final = 24
+MAX_FILES: Final = 24
 """More files of a day, or of a ledger, become one."""
 UNUSED_NS: Final = 7 * 86_400 * 1_000_000_000
 """Tables of other code or other patterns to which nothing was added for so long are nobody's."""
@@ -276,14 +276,14 @@ class SummaryTables:
         for name in self._names("hours"):
             days[name.rpartition("day=")[2][:10]].append(name)
         first, over = (f"{moment(us):%Y-%m-%d}" for us in (begin_us, end_us - AWAY_US))
-        many = [day for day, names in days.items() if day >= first and len(names) > (1 if day < over else MOST_FILES)]
+        many = [day for day, names in days.items() if day >= first and len(names) > (1 if day < over else MAX_FILES)]
         if many and (hours := self.hours(self.cached(many))) is not None:
             self._append(hours)
         for day, names in days.items():
             if day < first or day in many:
                 self._remove(names)
         names = self._names("files")
-        if len(names) > MOST_FILES and (ledger := self.known_files()) is not None:
+        if len(names) > MAX_FILES and (ledger := self.known_files()) is not None:
             text = "SELECT newest.* FROM (SELECT max_by(struct(*), run) AS newest FROM {ledger} GROUP BY file)"
             self._note(sql.over(text, ledger=ledger))
             self._remove(names)

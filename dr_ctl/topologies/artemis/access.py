@@ -85,7 +85,7 @@ class Access(access.Access[B_co]):
         """The broker's time out of that, in milliseconds since 1970."""
         return Fields("the broker's clock", answer.value()).number("CurrentTimeMillis")
 
-    def _beside(self, view: B_co, parts: Part, timeout_s: float) -> B_co:  # type: ignore[misc] # its own
+    def _read_extra(self, view: B_co, parts: Part, timeout_s: float) -> B_co:  # type: ignore[misc] # its own
         if Part.LIMITS not in parts:
             return view
         at_addresses = reading.limits_of_addresses(self.reader(), view, timeout_s=timeout_s)

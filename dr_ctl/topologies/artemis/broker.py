@@ -180,7 +180,7 @@ class ListenersAndRoles(Fence):
         contenders = [coordinator for coordinator in view.coordinators if coordinator.contends]
         self.contenders = [coordinator.name for coordinator in contenders]
         self.awaits = [coordinator.name for coordinator in contenders if not coordinator.holds]
-        self.rests = [coordinator.name for coordinator in view.coordinators if not coordinator.contends]
+        self.passive = [coordinator.name for coordinator in view.coordinators if not coordinator.contends]
 
     @property
     def matches(self) -> Sequence[str]:

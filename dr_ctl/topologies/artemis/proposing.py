@@ -4,13 +4,23 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.topologies.artemis.reading import BRIDGES, BROKER_CONNECTIONS, DIVERTS, PLUGIN
-from dr_ctl.topologies.proposing import Family, Key, Place, Proposal, Proposer, joined, moving, pairs, sites_with
+from dr_ctl.topologies.proposing import (
+    BrokerAddress,
+    Family,
+    Key,
+    Proposal,
+    Proposer,
+    joined,
+    moving,
+    pairs,
+    sites_with,
+)
 
 _CORE: Final = '<acceptor name="{}">tcp://0.0.0.0:61617?protocols=CORE</acceptor>'
 _AMQP: Final = '<acceptor name="{}">tcp://0.0.0.0:5673?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>'
 
 
-def _mirror(local: Place, peer: Place) -> Proposal | None:
+def _mirror(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
     """Recognized by broker connections; at one site is enough, and told."""
     both = pairs(local, peer)
     if not (linked := sites_with(both, BROKER_CONNECTIONS)):
@@ -21,7 +31,7 @@ def _mirror(local: Place, peer: Place) -> Proposal | None:
     return joined("artemis-mirror", why, both, "AMQP", _AMQP, "mirror", about)
 
 
-def _continuity(local: Place, remote: Place) -> Proposal | None:
+def _continuity(local: BrokerAddress, remote: BrokerAddress) -> Proposal | None:
     """Recognized by the plugin's service at both sites. The plugin opens at one what it closes at the other."""
     both = pairs(local, remote)
     if len(sites_with(both, PLUGIN)) < 2:  # noqa: PLR2004 - both
@@ -36,7 +46,7 @@ def _continuity(local: Place, remote: Place) -> Proposal | None:
     return replace(proposal, brokers=brokers)
 
 
-def _bridges(local: Place, peer: Place) -> Proposal | None:
+def _bridges(local: BrokerAddress, peer: BrokerAddress) -> Proposal | None:
     """Recognized by diverts and bridges at both sites."""
     both = pairs(local, peer)
     if not both or any(len(sites_with(both, sign)) < len(both) for sign in (BRIDGES, DIVERTS)):

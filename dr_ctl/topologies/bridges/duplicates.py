@@ -12,7 +12,7 @@ from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.plan import Spec
 from dr_ctl.topologies.bridges.messages import COMPARED, PAGE, Message, Origin, listed, pages
 from dr_ctl.topologies.bridges.reading import Access, LinkEnds
-from dr_ctl.topologies.bridges.view import BrokerView, Chosen, whole
+from dr_ctl.topologies.bridges.view import BrokerView, Chosen, every_unit
 from dr_ctl.topologies.common.idstore import WITHIN_S, NotRead, Store
 from dr_ctl.topologies.common.view import Queue
 
@@ -123,11 +123,11 @@ def done_at(ends: LinkEnds, copies: BrokerView, *, timeout_s: float) -> Iterator
     """Messages at the second broker that consumers of the first have done, and that the second's store does not know:
     by id, before anybody delivers them. Where no store is named, that there may be some. Raises `BrokerError`."""
     local, peer = ends
-    lost = lacking(ends, copies, whole)
+    lost = lacking(ends, copies, every_unit)
     if lost is None:
         yield found("DR-RETURN-010.no_store", site=local.site, other_site=peer.site)
         return
-    queues = {queue.name: queue for unit in copies.among(whole) for queue in copies.queues_of(unit)}
+    queues = {queue.name: queue for unit in copies.among(every_unit) for queue in copies.queues_of(unit)}
     for name, ids in lost.items():
         queue = queues[name]
         origin = copies.origin_of(queue.address) or peer.site

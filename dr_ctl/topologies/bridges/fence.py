@@ -21,7 +21,7 @@ from dr_ctl.topologies.common.reasons import paused_at
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import RETURNED, Snapshot, state_to_restore
-from dr_ctl.topologies.common.verbs.activate import may_open, open_beside, sides
+from dr_ctl.topologies.common.verbs.activate import may_open, other_site_open, sides
 from dr_ctl.topologies.common.verbs.fence import acting, drafting, held, held_for_the_other
 from dr_ctl.topologies.common.verbs.undoing import as_before, open_again
 from dr_ctl.topologies.common.view import Queue
@@ -299,7 +299,7 @@ def _admitted(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
     admits = [call for call in step.part("admit") if call.thing not in paused]
     if not left_of([call for call in admits if call.thing != ALL], targets):
         return None
-    return open_beside(tools, sources, move) or tools.admit(move.target, admits, context, again=True)
+    return other_site_open(tools, sources, move) or tools.admit(move.target, admits, context, again=True)
 
 
 def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome | None:
@@ -315,7 +315,7 @@ def _until_held(tools: BridgesTools, step: PlannedStep, move: Move, context: Ste
             if context.monotonic() > again_at:
                 again_at = context.monotonic() + tools.timeouts.again_s
                 targets, sources, _ = sides(tools, move)
-                if open_beside(tools, sources, move) is None:
+                if other_site_open(tools, sources, move) is None:
                     tools.change([call for call in listeners if not holds(call, targets)], context)
                     _admitted(tools, step, move, context)
             return left_of(wanted, tools.observer.read_at(move.target))

@@ -22,7 +22,7 @@ from dr_ctl.topologies.bridges.checks import CHECKS
 from dr_ctl.topologies.bridges.duplicates import Lacking, copies_done, lacking
 from dr_ctl.topologies.bridges.reading import READS, Access
 from dr_ctl.topologies.bridges.tools import BridgesTools, IdBarrier, MessageBarrier
-from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen, whole
+from dr_ctl.topologies.bridges.view import Bridge, BrokerView, Chosen, every_unit
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import START, STOP, call, pause, request, resume
 from dr_ctl.topologies.common.idstore import NotRead
@@ -225,7 +225,7 @@ QUEUES_PAUSED: Final[Wants] = ((_queues_paused, wants.SOURCE),)
 LET_IN: Final[Wants] = (
     (wants.link_admitted, wants.SOURCE),
     (_ways_in, wants.TARGET),
-    *((lambda at: starts(at.view, whole), site) for site in (SOURCE, TARGET)),
+    *((lambda at: starts(at.view, every_unit), site) for site in (SOURCE, TARGET)),
 )
 DELIVERED: Final[Wants] = (
     (lambda at: at.missing(resume(at.view, queue, None if queue.paused else HELD) for queue in _served(at)), SOURCE),
@@ -266,7 +266,7 @@ def reinstate(tools: BridgesTools, step: PlannedStep, move: Move, context: StepC
     closed = {unit for view in tools.views(move.target) for unit, is_open in view.units.items() if not is_open}
     back = [Direction(peer, local, closed.__contains__, IdBarrier()) for local, peer in pairs]
     # Clients go on sending to the serving site: in that direction the wait covers only messages that lay there.
-    forth = [Direction(local, peer, whole, IdBarrier(), MessageBarrier()) for local, peer in pairs]
+    forth = [Direction(local, peer, every_unit, IdBarrier(), MessageBarrier()) for local, peer in pairs]
     wait = Wait(tools, [*back, *forth], context, UNDER_WAY)
     if (failed := wait.until(tools.rules.drain.poll, step.limits)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")

@@ -31,7 +31,7 @@ class Queues(ListenersAndRoles):
     def __init__(self, view: BrokerView) -> None:
         """No lock opens a queue that is closed by rights, whoever holds it."""
         super().__init__(view)
-        self.contenders = self.awaits = self.rests = []
+        self.contenders = self.awaits = self.passive = []
 
     @property
     def open(self) -> bool:
@@ -202,7 +202,7 @@ class BridgesLink(Link["BrokerView"]):
         return Residue(self.to_ship, self.view.ids_to_ship, doubled or None)
 
 
-def whole(unit: str | None) -> bool:
+def every_unit(unit: str | None) -> bool:
     return unit is not None
 
 

@@ -34,7 +34,7 @@ from dr_ctl.topologies.classic.ids import MOST, may_remove, moves, removes, show
 from dr_ctl.topologies.classic.operations import MOVE_MATCHING
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import START, STOP, call, quarantine_queue, request
-from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Word
+from dr_ctl.topologies.common.consumed import Consumed, IncompleteListing, Word
 from dr_ctl.topologies.common.gate import accepting, refused
 from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
 from dr_ctl.topologies.common.rules import Rules
@@ -139,9 +139,9 @@ class Apart:
         view, peer = tools.observer.together(
             lambda access: listed(access, views[access.site], views[access.site].by_name.get(queue)), ends
         )
-        copies = peer.whole.ids - own(ends[1], target, queue, peer)
-        lacks, alone = view.whole.ids - peer.whole.ids, peer.whole.ids - view.whole.ids
-        gone = covered(source, queue, copies, view.whole)
+        copies = peer.complete.ids - own(ends[1], target, queue, peer)
+        lacks, alone = view.complete.ids - peer.complete.ids, peer.complete.ids - view.complete.ids
+        gone = covered(source, queue, copies, view.complete)
         if isinstance(gone, Consumed):
             stays = alone - gone.ids
             why = f"{len(stays)} were sent at {target.site}, and never shipped"
@@ -384,8 +384,8 @@ def _tell_apart(tools: SyncTools, returned: Access, serving: Access, context: St
     returned_view, serving_view, rejoined = returned.read(), serving.read(), tools.rejoined
     findings: list[Finding] = []
     for name, copies in returned_view.copying.items():
-        lies = listed(returned, returned_view, returned_view.by_name.get(name)).whole.ids
-        to_ship = listed(returned, returned_view, copies).whole.ids
+        lies = listed(returned, returned_view, returned_view.by_name.get(name)).complete.ids
+        to_ship = listed(returned, returned_view, copies).complete.ids
         rejoined.recovered[name] = len(to_ship & lies)
         if left := to_ship - lies:
             rejoined.done_there[name] = len(left)
@@ -454,11 +454,11 @@ def reconcile(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCon
 def _consumed(local: BrokerView, serving: Access, view: BrokerView, returned: Access, queue: Queue) -> Consumed | str:
     """The copies at the returned site that were consumed, or why that cannot be told. Raises `BrokerError`."""
     try:
-        copies = listed(returned, view, queue, tries=ids.TRIES).whole.ids
+        copies = listed(returned, view, queue, tries=ids.TRIES).complete.ids
         return covered(
-            local, queue.name, copies, listed(serving, local, local.by_name.get(queue.name), tries=ids.TRIES).whole
+            local, queue.name, copies, listed(serving, local, local.by_name.get(queue.name), tries=ids.TRIES).complete
         )
-    except NotWhole as error:
+    except IncompleteListing as error:
         return str(error)
 
 
@@ -522,7 +522,7 @@ def _nothing_proves(
                 continue
             try:
                 copies = Unproven(pair, name, sorted(unproven(ends, views, name)))
-            except NotWhole as error:
+            except IncompleteListing as error:
                 copies = Unproven(pair, name, (), str(error))
             if copies.ids or copies.why_not is not None:
                 yield access, queue, copies
@@ -556,7 +556,7 @@ def put_back(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCont
             if to is None:
                 findings.append(found("DR-SYNC-008", depth=queue.depth, name=queue.name, site=view.site))
                 continue
-            lie = ids.listed(access, queue).whole.ids
+            lie = ids.listed(access, queue).complete.ids
             if (refused := moved_aside(tools, access, queue, lie, context, to)) is not None:
                 return refused
             back[to] = len(lie)

@@ -21,7 +21,7 @@ from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, DELETED, HANDED, O
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.reading import Answered
-from dr_ctl.topologies.common.consumed import Consumed, Covered, Whole
+from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered
 
 
 def asked(broker: str) -> Read:
@@ -75,7 +75,7 @@ def _handed(agents: Mapping[str, Any]) -> Mapping[str, Any]:
     return handed
 
 
-def covered(serving: BrokerView, queue: str, copies: frozenset[str], listing: Whole) -> Consumed | str:
+def covered(serving: BrokerView, queue: str, copies: frozenset[str], listing: CompleteListing) -> Consumed | str:
     """The copies at the waiting site that were consumed, by a whole listing of the serving queue; or why nothing proves
     that. `serving` is a reading from before the listing."""
     lacking = copies - listing.ids

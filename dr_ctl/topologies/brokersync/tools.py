@@ -43,7 +43,7 @@ def listed(access: Access, view: BrokerView, queue: Queue | None, *, tries: int 
         was = frame.headers.get(BEFORE)
         origins[frame.headers["message-id"]] = was.removeprefix("/queue/") if was is not None else None
     access.note(view.start, SHOWN, queue.name, len(origins) - before.depth)
-    return ids.whole(access.site, queue.name, origins, before, _count(access, queue), grows=grows)
+    return ids.complete(access.site, queue.name, origins, before, _count(access, queue), grows=grows)
 
 
 def _count(access: Access, queue: Queue) -> Count:
@@ -76,7 +76,7 @@ def own(access: Access, view: BrokerView, queue: str, listing: Listed) -> frozen
     `BrokerError`."""
     if queue in view.copying:
         copies = view.copying[queue]
-        return listed(access, view, copies).whole.ids if copies.depth else frozenset()
+        return listed(access, view, copies).complete.ids if copies.depth else frozenset()
     arrives = view.arrives_by(queue)
     return frozenset(id_ for id_, by in listing.came_by.items() if by != arrives)
 
@@ -86,8 +86,8 @@ def unproven(ends: tuple[Access, Access], views: tuple[BrokerView, BrokerView], 
     Serving site first. Raises `BrokerError`."""
     (serving, waiting), (view, peer) = ends, views
     lie = listed(waiting, peer, peer.by_name.get(queue), tries=ids.TRIES)
-    copies = lie.whole.ids - own(waiting, peer, queue, lie)
-    listing = listed(serving, view, view.by_name.get(queue), tries=ids.TRIES).whole
+    copies = lie.complete.ids - own(waiting, peer, queue, lie)
+    listing = listed(serving, view, view.by_name.get(queue), tries=ids.TRIES).complete
     gone = covered(view, queue, copies, listing)
     return frozenset() if isinstance(gone, Consumed) else copies - listing.ids
 
@@ -132,7 +132,7 @@ class SyncGate(Gate[BrokerView]):
         views = {view.site: view for view in (local, peer)}
         ends = [self.observer.brokers[site][local.pair] for site in views]
         serving, waiting = self.observer.together(
-            lambda access: listed(access, views[access.site], views[access.site].by_name.get(queue)).whole.ids, ends
+            lambda access: listed(access, views[access.site], views[access.site].by_name.get(queue)).complete.ids, ends
         )
         if serving == waiting:
             return None

@@ -23,7 +23,7 @@ from dr_ctl.topologies.classic.broker import OWN_CLIENT, ClassicBroker
 from dr_ctl.topologies.classic.operations import MESSAGE_ID, MOVE_MATCHING, REMOVE_MATCHING, by_ids
 from dr_ctl.topologies.common.access import StompAccount
 from dr_ctl.topologies.common.calls import batches, call, request
-from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Whole
+from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, IncompleteListing
 from dr_ctl.topologies.common.view import Queue
 
 GREETING_S: Final = 5.0
@@ -104,7 +104,7 @@ class Listed:
     """A listing that shows every message of a queue, in delivery included. `came_by` is the destination that a message
     had before; for a copy, the queue it arrived by."""
 
-    whole: Whole
+    complete: CompleteListing
     came_by: Mapping[str, str | None]
 
 
@@ -118,11 +118,11 @@ def listed(access: Access[Any], queue: Queue | None, *, tries: int = 1, grows: b
     not show as many as lay there before it and came meanwhile is refused: messages left out would look consumed. Raises
     `BrokerError`."""
     if queue is None:
-        return Listed(Whole("", frozenset(), before=0, after=0), {})
+        return Listed(CompleteListing("", frozenset(), before=0, after=0), {})
     for left in reversed(range(tries)):
         try:
-            return whole(access.site, queue.name, *_asked(access, queue), grows=grows)
-        except NotWhole:
+            return complete(access.site, queue.name, *_asked(access, queue), grows=grows)
+        except IncompleteListing:
             if not left:
                 raise
     raise ValueError("a listing needs one try at least")
@@ -133,17 +133,17 @@ def shown(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
     return _asked(access, queue)[0] if queue is not None else {}
 
 
-def whole(
+def complete(
     site: str, name: str, origins: Mapping[str, str | None], before: Count, after: Count, *, grows: bool = False
 ) -> Listed:
-    """Believe a listing; raises `NotWhole` where messages were left out."""
+    """Believe a listing; raises `IncompleteListing` where messages were left out."""
     came = after.came - before.came
     if grows and before.depth <= len(origins) <= after.depth:
         came = len(origins) - before.depth
     try:
-        return Listed(Whole(name, frozenset(origins), before.depth, after.depth, came=came), origins)
-    except NotWhole as error:
-        raise NotWhole(
+        return Listed(CompleteListing(name, frozenset(origins), before.depth, after.depth, came=came), origins)
+    except IncompleteListing as error:
+        raise IncompleteListing(
             f"{site}: {error}: its broker's policy limits what a listing shows, a client works there, or a transaction "
             "that is not ended holds some",
             remedy=f"Raise maxBrowsePageSize of the policy entry for {name} at {site} above that number; end what is "

@@ -13,13 +13,13 @@ _OWN_LISTENER: Final = '<transportConnector name="{}" uri="tcp://0.0.0.0:61617"/
 _PRODUCERS: Final = re.compile(r"produc", re.IGNORECASE)
 
 
-def _brokersync(local: proposing.Place, remote: proposing.Place) -> proposing.Proposal | None:
+def _brokersync(local: proposing.BrokerAddress, remote: proposing.BrokerAddress) -> proposing.Proposal | None:
     """Recognized by a network connector."""
     both = proposing.pairs(local, remote)
     if not (linked := proposing.sites_with(both, NETWORKS)):
         return None
 
-    def more(place: proposing.Place, broker: proposing.Probed, taken: tuple[str, ...]) -> list[proposing.Key]:
+    def more(place: proposing.BrokerAddress, broker: proposing.Probed, taken: tuple[str, ...]) -> list[proposing.Key]:
         peer = remote if place is local else local
         why = "the queue here that holds the copies of {queue}"
         others = [
@@ -35,7 +35,7 @@ def _brokersync(local: proposing.Place, remote: proposing.Place) -> proposing.Pr
     return proposing.joined("classic-brokersync", why, both, "OPENWIRE", _OWN_LISTENER, "bridge", about, more)
 
 
-def _agent(place: proposing.Place, listener: proposing.Listener) -> proposing.Key:
+def _agent(place: proposing.BrokerAddress, listener: proposing.Listener) -> proposing.Key:
     secret: dict[str, Json] = {"env": f"{place.site.upper().replace('-', '_')}_SYNC_PASSWORD"}
     way: dict[str, Json] = {
         "stomp": f"stomp://{place.host}:{if_known(listener.port)}",
@@ -46,7 +46,7 @@ def _agent(place: proposing.Place, listener: proposing.Listener) -> proposing.Ke
     return proposing.Key("sync", way, "the way in of the agent `dr-ctl sync`, open behind a fence", sure=False)
 
 
-def _shared_store(local: proposing.Place, peer: proposing.Place) -> proposing.Proposal | None:
+def _shared_store(local: proposing.BrokerAddress, peer: proposing.BrokerAddress) -> proposing.Proposal | None:
     """Recognized by one broker that answers, and one that refuses connections: a broker that waits for the store has no
     port open."""
     known = [place.probed for place in (local, peer) if place.probed is not None]
@@ -64,7 +64,7 @@ def _shared_store(local: proposing.Place, peer: proposing.Place) -> proposing.Pr
     return proposing.Proposal("classic-shared-store", why, brokers, (store,))
 
 
-def _fanout(local: proposing.Place, peer: proposing.Place) -> proposing.Proposal | None:
+def _fanout(local: proposing.BrokerAddress, peer: proposing.BrokerAddress) -> proposing.Proposal | None:
     """Two brokers that know nothing of each other: so it is proposed where no other topology was recognized."""
     if not (both := proposing.pairs(local, peer)):
         return None

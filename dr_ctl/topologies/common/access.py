@@ -184,7 +184,7 @@ class Access(ABC, Generic[V_co]):
         """Ask it for these of the parts that it can be asked for alone; all else stays as it was `known`."""
         raise NotImplementedError(parts)
 
-    def _beside(self, view: V_co, _parts: Part, _timeout_s: float) -> V_co:  # type: ignore[misc] # its own
+    def _read_extra(self, view: V_co, _parts: Part, _timeout_s: float) -> V_co:  # type: ignore[misc] # its own
         """Ask it for what questions of their own are for."""
         return view
 
@@ -305,7 +305,7 @@ class Access(ABC, Generic[V_co]):
             view = self._some(known, parts, enough_s)
         if Part.STATE in parts:
             self.newest = began, view
-        return self._beside(view, parts, timeout_s)
+        return self._read_extra(view, parts, timeout_s)
 
     @property
     def _last(self) -> V_co | None:

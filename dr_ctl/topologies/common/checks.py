@@ -121,7 +121,7 @@ def _may_be_brokers(view: Broker) -> bool:
 
 def of_locks(view: Broker) -> Iterator[Finding]:
     """Find what a move leaves stopped."""
-    if locks := view.fence.rests:
+    if locks := view.fence.passive:
         broker = f"{view.site}/{view.pair}"
         yield found("DR-DOOR-008.stopped", severity=Severity.INFO, broker=broker, locks=some(locks), site=view.site)
 

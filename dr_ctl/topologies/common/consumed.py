@@ -10,13 +10,13 @@ from typing import ClassVar, Protocol
 from dr_ctl.core.errors import BrokerError
 
 
-class NotWhole(BrokerError):
+class IncompleteListing(BrokerError):
     """A listing does not show every message of its queue: nobody may conclude from it what the queue lacks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """The ids of a queue in a listing that shows every message. Raises `NotWhole` where the listing does not.
+class CompleteListing:
+    """The ids of a queue in a listing that shows every message. Raises `IncompleteListing` where the listing does not.
 
     `hidden` counts messages that no listing of this kind of broker shows (in delivery, in a prepared transaction);
     `before` and `after` are the queue's depths, read around the listing. `came` counts messages that were put in
@@ -34,12 +34,12 @@ class Whole:
     def __post_init__(self) -> None:
         shown = len(self.ids) + self.hidden
         if self.came is None:
-            is_whole = self.before == shown == self.after
+            is_complete = self.before == shown == self.after
         else:
-            is_whole = self.came >= 0 and shown == self.before + self.came
-        if not is_whole:
+            is_complete = self.came >= 0 and shown == self.before + self.came
+        if not is_complete:
             depth = f"{self.before}" if self.before == self.after else f"{self.before}, then {self.after},"
-            raise NotWhole(f"{self.queue} holds {depth} message(s), and a listing shows {shown} of them")
+            raise IncompleteListing(f"{self.queue} holds {depth} message(s), and a listing shows {shown} of them")
 
 
 class Evidence(Protocol):
@@ -72,7 +72,7 @@ class Covered:
     clients consumed at least as many whose copies still lie at the waiting site. One copy more, and none is proven."""
 
     copies: frozenset[str]
-    listing: Whole
+    listing: CompleteListing
     counted: int
 
     text: ClassVar[str] = "the serving broker's counters since its start cover all that its queue lacks"

@@ -19,7 +19,7 @@ class Fence:
     """The locks that may open it at any moment, or hold it open."""
     awaits: Sequence[str] = ()
     """Those of them that another holds."""
-    rests: Sequence[str] = ()
+    passive: Sequence[str] = ()
     """Those that open it only once they are started again."""
     boots_closed: bool | None
     """Whether clients stay out when the broker is restarted, or None if unknown."""

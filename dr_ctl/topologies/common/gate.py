@@ -116,11 +116,11 @@ class Gate(ABC, Generic[V]):
 
     A topology gives the least length of the window, and what to compare."""
 
-    def __init__(self, observer: Observer[V, Any], poll_s: float, least_window_s: float | None = None) -> None:
+    def __init__(self, observer: Observer[V, Any], poll_s: float, min_window_s: float | None = None) -> None:
         self.observer = observer
-        self.least_window_s = observer.timeouts.window_s if least_window_s is None else least_window_s
+        self.min_window_s = observer.timeouts.window_s if min_window_s is None else min_window_s
         # Three readings that are a little further apart span a short window, and a fourth is not needed.
-        spans_s = self.least_window_s / 2
+        spans_s = self.min_window_s / 2
         self._poll_s = spans_s if poll_s < spans_s < 2 * poll_s else poll_s
         self.timeouts = observer.timeouts
         self.samples: dict[str, PairReading[V]] = {}
@@ -223,7 +223,7 @@ class _PairAtGate(Generic[V]):
         and counters tell what came in between."""
         if self._begun is None or len(self.window) + 1 < self._wanted:
             return 0.0
-        return self._begun.at_s + self.gate.least_window_s
+        return self._begun.at_s + self.gate.min_window_s
 
     @property
     def _wanted(self) -> int:
@@ -231,7 +231,7 @@ class _PairAtGate(Generic[V]):
 
     def _judged(self) -> Outcome | None:
         now = self.window[-1] if len(self.window) >= self._wanted else None
-        if now is not None and self._begun is not None and now.at_s - self._begun.at_s >= self.gate.least_window_s:
+        if now is not None and self._begun is not None and now.at_s - self._begun.at_s >= self.gate.min_window_s:
             wrong = self.gate.differing(now, self.move)
             if not wrong:
                 return self._same(now)

@@ -37,7 +37,7 @@ A = TypeVar("A")
 A_co = TypeVar("A_co", bound=Access[Any], covariant=True)
 LOOKS: Final = 4
 _MOST: Final = 0.9  # of a reading's time, for the answer
-MOST_AT_ONCE: Final = 64
+MAX_AT_ONCE: Final = 64
 """Looks and greetings that wait for a broker at a time: more of them make nothing quicker."""
 
 
@@ -105,7 +105,7 @@ class Watch:
 Sites = Mapping[str, Mapping[str, V | Silent]]
 
 
-class Beside(Generic[V]):
+class Supplement(Generic[V]):
     """What a watch adds to its readings of everything: nothing, for most."""
 
     def add(self, _observer: Any, snapshot: Snapshot[V]) -> Snapshot[V]:
@@ -121,14 +121,14 @@ class Reads(Generic[V, A]):
 
     `unlike` says whether the two brokers of a pair differ by more than one reading can explain, whatever moved between
     two; never where counts of the two say nothing about each other. `source` is open where one of them is. `observed`
-    adds to such a reading what only commands need, `beside` to a watch's reading what takes long to read. `by_pair`: a
-    pair moves as a whole, and one that has moved is left."""
+    adds to such a reading what only commands need, `supplement` to a watch's reading what takes long to read.
+    `by_pair`: a pair moves as a whole, and one that has moved is left."""
 
     access: Callable[[Installation, Path, Clock], Callable[[str, str], A]]
     snapshot: Callable[[Sites[V]], Snapshot[V]] = Snapshot
     unlike: Callable[[V, V, Queues, Mapping[str, int]], bool] = lambda *_: False
     observed: Callable[[Any, Callable[[], Snapshot[V]]], Snapshot[V]] = lambda _, read: read()
-    beside: Callable[[], Beside[V]] = Beside
+    supplement: Callable[[], Supplement[V]] = Supplement
     by_pair: bool = True
 
 
@@ -156,7 +156,7 @@ class Observer(Generic[V_co, A_co]):
         self._reads = reads
         self._left_s: dict[str, float] = {}
         self._remembered: dict[str, Sequence[Node]] = {}
-        self._watch, self._beside = Watch(clock), reads.beside()
+        self._watch, self._supplement = Watch(clock), reads.supplement()
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         """How many acknowledgements have arrived at a site and are not applied, or None if unread. Raises
@@ -207,7 +207,7 @@ class Observer(Generic[V_co, A_co]):
 
     def answering(self, site: str) -> list[V_co]:
         """Look at one site; only those of its brokers that answer."""
-        views = self.together(partial(self._view, least_s=0.0), self.at(site))
+        views = self.together(partial(self._view, min_s=0.0), self.at(site))
         return [view for view in views if not isinstance(view, Silent)]
 
     def link_ends(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
@@ -221,25 +221,25 @@ class Observer(Generic[V_co, A_co]):
 
     def close(self) -> None:
         self._watch.close()
-        self._beside.close()
+        self._supplement.close()
         for access in self.all():
             access.close()
 
     def together(self, ask: Callable[[A], T], of: Iterable[A]) -> list[T]:
         """Ask several brokers at the same time; the first error is raised after all have answered."""
-        return together([partial(ask, access) for access in of], "read", most=MOST_AT_ONCE)
+        return together([partial(ask, access) for access in of], "read", most=MAX_AT_ONCE)
 
-    def observe(self, *, least_s: float = 0.0) -> Snapshot[V_co]:
+    def observe(self, *, min_s: float = 0.0) -> Snapshot[V_co]:
         """Look at both sites at once; look again where counts differ by more than one reading can explain."""
-        return self._reads.observed(self, partial(self._observed, least_s))
+        return self._reads.observed(self, partial(self._observed, min_s))
 
-    def _observed(self, least_s: float) -> Snapshot[V_co]:
-        snapshot = self.read_once(least_s=least_s)
+    def _observed(self, min_s: float) -> Snapshot[V_co]:
+        snapshot = self.read_once(min_s=min_s)
         for _ in range(LOOKS - 1):
             if not self._puzzling(snapshot):
                 break
             self.clock.sleep(self.timeouts.apart_s)
-            before, after = snapshot, self.read_once(least_s=least_s)
+            before, after = snapshot, self.read_once(min_s=min_s)
             snapshot = self._with_movement(before, self._reads.snapshot(_heard_from(before, after)))
         return snapshot
 
@@ -253,21 +253,21 @@ class Observer(Generic[V_co, A_co]):
         seen_twice = self._with_movement(before, after)
         return replace(seen_twice, before=before, took_s=again - began)
 
-    def read_once(self, *, least_s: float = 0.0) -> Snapshot[V_co]:
-        """Look once. A site that may be lost is given `least_s`, whatever was spent on it before."""
-        return self._snapshot(self.together(partial(self._view, least_s=least_s), self.all()))
+    def read_once(self, *, min_s: float = 0.0) -> Snapshot[V_co]:
+        """Look once. A site that may be lost is given `min_s`, whatever was spent on it before."""
+        return self._snapshot(self.together(partial(self._view, min_s=min_s), self.all()))
 
-    def poll(self, *, whole: bool) -> TimedReading[Snapshot[V_co]] | None:
+    def poll(self, *, full: bool) -> TimedReading[Snapshot[V_co]] | None:
         """Look once for a watch, at everything or at the outflows alone; gives None if some broker cannot be asked so
         little."""
-        if not whole and not all(Part.OUTFLOW in access.apart for access in self.all()):
+        if not full and not all(Part.OUTFLOW in access.apart for access in self.all()):
             return None
-        ask = partial(self._answer, parts=FOR_HISTORY if whole else Part.OUTFLOW, timeout_s=READ_S)
+        ask = partial(self._answer, parts=FOR_HISTORY if full else Part.OUTFLOW, timeout_s=READ_S)
         began = self.clock.monotonic()
-        answers, ago_s = self._watch.ask(self.all(), ask, small=not whole)
+        answers, ago_s = self._watch.ask(self.all(), ask, small=not full)
         took_s = self.clock.monotonic() - began - ago_s
         snapshot = self._snapshot(answers)
-        return TimedReading(self._beside.add(self, snapshot) if whole else snapshot, ago_s, took_s)
+        return TimedReading(self._supplement.add(self, snapshot) if full else snapshot, ago_s, took_s)
 
     def _snapshot(self, answers: Sequence[V_co | Silent]) -> Snapshot[V_co]:
         views = dict(zip(((access.site, access.pair) for access in self.all()), answers, strict=True))
@@ -277,17 +277,17 @@ class Observer(Generic[V_co, A_co]):
         }
         return self._reads.snapshot(sites)
 
-    def _view(self, access: Access[V_co], least_s: float) -> V_co | Silent:
+    def _view(self, access: Access[V_co], min_s: float) -> V_co | Silent:
         left_s = self._left_s.get(access.site)
         if left_s is None:
             return self._answer(access, FOR_PEOPLE, READ_S)
-        within_s = max(left_s, least_s)
+        within_s = max(left_s, min_s)
         text = f"{access.site}/{access.pair}: no answer in the time that a site which may be lost is given"
         given_up = Silent(access.pair, access.site, Unreachable(text, refused=False))
         if within_s <= 0:
             return given_up
         # Half of it for an answer: a broker that takes the connection and says nothing is sick, and must be told so.
-        ask = partial(self._answer, access, FOR_PEOPLE, min(READ_S, max(left_s / 2, _MOST * least_s)))
+        ask = partial(self._answer, access, FOR_PEOPLE, min(READ_S, max(left_s / 2, _MOST * min_s)))
         began = self.clock.monotonic()
         # Not waited for longer: a name look-up that hangs keeps neither this reading nor the end of the command
         # waiting.

@@ -406,7 +406,7 @@ def basis(snapshot: Snapshot[Broker]) -> Mapping[str, Json]:
 def state_to_restore(view: Broker) -> dict[str, Json]:
     by_runs = paused_by_runs(view)
     locks: dict[str, Json] = {
-        name: name in view.fence.contenders for name in (*view.fence.contenders, *view.fence.rests)
+        name: name in view.fence.contenders for name in (*view.fence.contenders, *view.fence.passive)
     }
     return {
         "listeners": {listener.name: listener.started for listener in view.listeners},

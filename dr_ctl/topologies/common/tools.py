@@ -210,9 +210,9 @@ class Listeners:
         return None
 
 
-MOST_AT_ONCE: Final = 8
+MAX_AT_ONCE: Final = 8
 # Calls in one POST, which has one time limit: a broker may sync its journal for each of them.
-MOST_IN_A_POST: Final = 500
+MAX_IN_A_POST: Final = 500
 ROLES: Final = (Goal.ADMIT, Goal.RESTORE)
 WAYS_IN: Final = (Goal.START, Goal.OPEN)
 
@@ -235,7 +235,7 @@ class Sender:
         brokers: dict[tuple[str, str], list[Call]] = {}
         for call in calls:
             brokers.setdefault((call.site, call.unit), []).append(call)
-        posts = together([partial(self._post, broker) for broker in brokers.values()], "change", most=MOST_AT_ONCE)
+        posts = together([partial(self._post, broker) for broker in brokers.values()], "change", most=MAX_AT_ONCE)
         outcomes = {key: iter(outcomes) for key, outcomes in zip(brokers, posts, strict=True)}
         return [next(outcomes[call.site, call.unit]) for call in calls]
 
@@ -263,8 +263,8 @@ class Sender:
     def _post(self, calls: Sequence[Call]) -> list[Outcome]:
         """Calls after a POST without an answer are not sent."""
         outcomes: list[Outcome] = []
-        for start in range(0, len(calls), MOST_IN_A_POST):
-            outcomes += self._post_some(calls[start : start + MOST_IN_A_POST])
+        for start in range(0, len(calls), MAX_IN_A_POST):
+            outcomes += self._post_some(calls[start : start + MAX_IN_A_POST])
             if isinstance(outcomes[-1], Unknown):
                 break
         return outcomes + [Refused(f"not sent: {outcomes[-1].text}") for _ in calls[len(outcomes) :]]

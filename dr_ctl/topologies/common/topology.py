@@ -37,7 +37,7 @@ from dr_ctl.topologies.topology import Cleaner, NoCleaner, TimedReading, Unprove
 
 V = TypeVar("V", bound=Broker)
 S = TypeVar("S", bound=Snapshot[Any])
-MOST_TURNS: Final = 3
+MAX_TURNS: Final = 3
 """So often at most a step is done where nodes take over from each other."""
 LAST: Final = "probe"
 READ_ONLY_VERBS: Final = ("observe", "check")
@@ -76,13 +76,13 @@ class PairDriver(Generic[V_co]):
     def observe(self) -> Snapshot[V_co]:
         """The end of a run. A site that is not taken for lost is given the time to have an active node again, which is
         brought to what the run had reached."""
-        observer, least_s = self._tools.observer, self._tools.timeouts.last_reading_s
+        observer, min_s = self._tools.observer, self._tools.timeouts.last_reading_s
         until_s = observer.clock.monotonic() + observer.takeover_s
         while True:
-            snapshot = observer.observe(least_s=least_s)
+            snapshot = observer.observe(min_s=min_s)
             vacant = [site for site, hints in snapshot.hints.items() if hints.takeovers]
             if {*vacant} <= {self._lost} or observer.clock.monotonic() >= until_s:
-                return observer.observe(least_s=least_s) if self._kept_at_the_end() else snapshot
+                return observer.observe(min_s=min_s) if self._kept_at_the_end() else snapshot
             observer.clock.sleep(self._tools.timeouts.undo_poll_s)
 
     def _kept_at_the_end(self) -> bool:
@@ -107,9 +107,9 @@ class PairDriver(Generic[V_co]):
         self._steps[step.verb] = step
         if self._turns is None or step.verb in READ_ONLY_VERBS:
             self._noted(context)
-        for number in range(1, MOST_TURNS + 1):
+        for number in range(1, MAX_TURNS + 1):
             outcome = guarded(lambda: row.act(tools, step, move, context))
-            if not tools.observer.takeover_s or step.verb in READ_ONLY_VERBS or number == MOST_TURNS:
+            if not tools.observer.takeover_s or step.verb in READ_ONLY_VERBS or number == MAX_TURNS:
                 break
             if not self._taken_over(outcome, step, move, context):
                 break
@@ -227,7 +227,7 @@ class PairDriver(Generic[V_co]):
             hopeless=lambda tried: tried[0] is not None or getattr(tried[1], "code", None) is ExitCode.STRANDED,
             within_s=timeouts.undo_s + self._tools.observer.takeover_s,
             poll_s=timeouts.undo_poll_s,
-            most_s=timeouts.undo_most_poll_s,
+            max_s=timeouts.undo_max_poll_s,
         )
         self._last = (UNDONE, context) if waited.held else None
         barred, outcome = waited.reading
@@ -237,10 +237,10 @@ class PairDriver(Generic[V_co]):
         return self._tools.by_hand(site, self._by_console)
 
 
-class Beside(Protocol):
+class Companion(Protocol):
     """What is read at the same time as the brokers, and moves with them."""
 
-    def beside(self, read: Callable[[], S]) -> S:
+    def read_with(self, read: Callable[[], S]) -> S:
         """The reading with what else was read meanwhile."""
 
     def spend_at_most(self, seconds: float, site: str) -> None: ...
@@ -255,21 +255,21 @@ class PairTopology(Generic[V]):
     observer: Observer[V, Access[V]]
     recipe: Recipe[Snapshot[V]]
     acts_by: Callable[[Lease | None], Driver[Snapshot[V]]]
-    others: Sequence[Beside] = ()
+    others: Sequence[Companion] = ()
 
     def read(self, *, over_s: float = 0.0) -> Snapshot[V]:
         """One reading is of the brokers alone: the monitor makes several a second, and keeps nothing else of them."""
-        return self._whole(lambda: self.observer.observe_over(over_s)) if over_s else self.observer.read_once()
+        return self._with_others(lambda: self.observer.observe_over(over_s)) if over_s else self.observer.read_once()
 
-    def poll(self, *, whole: bool = False) -> TimedReading[Snapshot[V]] | None:
-        return self.observer.poll(whole=whole)
+    def poll(self, *, full: bool = False) -> TimedReading[Snapshot[V]] | None:
+        return self.observer.poll(full=full)
 
     def observe(self) -> Snapshot[V]:
-        return self._whole(self.observer.observe)
+        return self._with_others(self.observer.observe)
 
-    def _whole(self, read: Callable[[], Snapshot[V]]) -> Snapshot[V]:
+    def _with_others(self, read: Callable[[], Snapshot[V]]) -> Snapshot[V]:
         for other in self.others:
-            read = partial(other.beside, read)
+            read = partial(other.read_with, read)
         return read()
 
     def spend_at_most(self, seconds: float, site: str) -> None:

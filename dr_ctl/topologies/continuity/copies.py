@@ -18,7 +18,7 @@ from dr_ctl.jolokia.client import READ_S, Listing, Query, Reader
 from dr_ctl.jolokia.http import BadValue
 from dr_ctl.topologies.artemis.reading import policies
 from dr_ctl.topologies.common.calls import batches, call, request
-from dr_ctl.topologies.common.consumed import Consumed, Covered, LiesThere, Whole
+from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered, LiesThere
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.wants import AtBroker
 from dr_ctl.topologies.continuity.view import Flow, SiteView
@@ -277,7 +277,7 @@ def _both(sets: Sequence[T]) -> list[tuple[T, T]]:
 
 def removals(source: SiteView, target: SiteView, compared: Iterable[Compared]) -> Iterator[Call]:
     """Remove what is staged and lies in the queue too, and what was consumed at the site that is left. `source` is a
-    reading from after the comparison. Raises `NotWhole` where its queue has moved meanwhile."""
+    reading from after the comparison. Raises `IncompleteListing` where its queue has moved meanwhile."""
     for comparison in compared:
         flow = target.flow(comparison.queue)
         if flow is None or not comparison.known:
@@ -287,7 +287,7 @@ def removals(source: SiteView, target: SiteView, compared: Iterable[Compared]) -
         yield from remove(target, flow.in_mirror, Consumed(staged & delivered, LiesThere(lying.name, delivered)))
         if gone := comparison.lacking - comparison.unproven:
             depth = source.business[comparison.queue].depth if comparison.queue in source.business else 0
-            listing = Whole(comparison.queue, ids_left, before=len(ids_left), after=depth)
+            listing = CompleteListing(comparison.queue, ids_left, before=len(ids_left), after=depth)
             covered = Covered((delivered | staged) - comparison.undelivered, listing, comparison.counted)
             yield from remove(target, flow.in_mirror, Consumed(gone & staged - delivered, covered))
             yield from remove(target, lying, Consumed(gone & delivered, covered))

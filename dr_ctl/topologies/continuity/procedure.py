@@ -19,7 +19,7 @@ from dr_ctl.engine.ports import Done, Move, NotNeeded, Outcome, Refused, StepCon
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.engine.waiting import Waited, until
 from dr_ctl.jolokia.client import READ_S
-from dr_ctl.topologies.common.consumed import NotWhole
+from dr_ctl.topologies.common.consumed import IncompleteListing
 from dr_ctl.topologies.common.gate import PairReading, clients_of, common_blockers, counter_changes
 from dr_ctl.topologies.common.link import evidence
 from dr_ctl.topologies.common.recipe import Procedure, Row
@@ -333,7 +333,7 @@ class _Drain:
             [(later, _)] = tools.read([(view, peer)])
             try:
                 calls = list(copies.removals(later, target, compared))
-            except NotWhole as error_:
+            except IncompleteListing as error_:
                 self._unread = str(error_)
                 return None
             tools.change(calls, self._context)
@@ -353,13 +353,13 @@ def _differs(source: SiteView, target: SiteView, queues: Sequence[str], move: Mo
 
 
 UNDONE: Final = "a command that was under way has deactivated the site"
-AGAIN_AT_MOST: Final = 10
+MAX_AGAIN: Final = 10
 
 
 def draft_probe(rules: Rules, step: RunbookStep, snapshot: ContinuitySnapshot, move: Move) -> StepPlan:
     common = proving.draft_probe(rules, step, snapshot, move)
     again = [
-        replace(call, at_most=AGAIN_AT_MOST)
+        replace(call, at_most=MAX_AGAIN)
         for view in snapshot.views(move.target)
         for call in view.fence.opening(view.listeners, PeerState.NOT_DRAINED, UNDONE)
     ]
@@ -412,7 +412,7 @@ class _Activated:
     deliver, and for how long it has to be calm."""
 
     why_not_calm: str | None
-    open_beside: bool
+    other_site_open: bool
     calm_for_s: float
 
 
@@ -425,13 +425,13 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
         nonlocal again, calm_s
         views, others = tools.observer.read_at(move.target), tools.observer.read_once().views(move.source)
         undone = [view for view in views if not view.delivers]
-        open_beside = bool(undone) and any(view.open for view in others)
+        other_site_open = bool(undone) and any(view.open for view in others)
         # A pair that is activated again delivers by itself: another call would begin its wait for the peer anew, and
         # tell that once more to stop.
         shut = {view.pair for view in undone if not view.half_open}
-        if shut and not open_beside:
+        if shut and not other_site_open:
             again += 1
-            if again <= AGAIN_AT_MOST:
+            if again <= MAX_AGAIN:
                 context.notice(f"{move.target}: {min(shut)} was deactivated by a command: activating it again")
                 tools.change([call for call in step.part("again") if call.unit in shut], context)
         # Of a site that is away nothing comes, and what waits for it is kept.
@@ -443,21 +443,21 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepC
         context.waiting("commands of the plugin under way, which could undo the activation", total(commands), why)
         intervals = [view.service.interval_ms / 1000 for view in views if view.service is not None]
         calm_for_s = max(tools.waits.watch_s, tools.waits.watch_intervals * max(intervals, default=0.0))
-        return _Activated(why_not_calm, open_beside, calm_for_s)
+        return _Activated(why_not_calm, other_site_open, calm_for_s)
 
     waited = until(
         context,
         read,
         holds=lambda now: now.why_not_calm is None and context.monotonic() - calm_s >= now.calm_for_s,
-        hopeless=lambda now: now.open_beside or again > AGAIN_AT_MOST or calm_s - began_s > tools.waits.watch_at_most_s,
+        hopeless=lambda now: now.other_site_open or again > MAX_AGAIN or calm_s - began_s > tools.waits.watch_at_most_s,
         within_s=None,  # a calm that began in time is watched to its end
         poll_s=tools.waits.watch_poll_s,
     )
-    if waited.reading.open_beside:
+    if waited.reading.other_site_open:
         return Unknown(f"{move.target} was deactivated by a command, and {move.source} is open")
     if not waited.held:
         # A late command may still undo it: a person has to look.
-        often = again > AGAIN_AT_MOST
+        often = again > MAX_AGAIN
         why = "it is deactivated again and again" if often else if_known(waited.reading.why_not_calm)
         finding = found("DR-CONT-016", target=move.target, why=why)
         return Refused(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)

@@ -289,9 +289,9 @@ class Access(access.Access[SiteView]):
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
 
-    def _beside(self, view: SiteView, parts: Part, timeout_s: float) -> SiteView:
+    def _read_extra(self, view: SiteView, parts: Part, timeout_s: float) -> SiteView:
         view = aged(self.reader(), view, timeout_s=timeout_s) if Part.AGES in parts else view
-        return super()._beside(view, parts, timeout_s)
+        return super()._read_extra(view, parts, timeout_s)
 
     def _some(self, known: SiteView, _wanted: Part, timeout_s: float) -> SiteView:
         return refresh(self.reader(), known, timeout_s=timeout_s)
@@ -360,7 +360,7 @@ def _with(snapshot: ContinuitySnapshot, views: Views) -> ContinuitySnapshot:
     return snapshot.changed(lambda view: views.get((view.site, view.pair), view))
 
 
-class _Compares(observer.Beside[SiteView]):
+class _Compares(observer.Supplement[SiteView]):
     """Compares beside a watch: a reading has what was compared since the one before."""
 
     def __init__(self) -> None:
@@ -393,4 +393,4 @@ def _as_compared(view: SiteView, then: SiteView) -> SiteView:
     return replace(view, compared=then.compared, uncopied=then.uncopied, without_id=then.without_id)
 
 
-READS: Final[observer.Reads[SiteView, Access]] = observer.Reads(Access.each, observed=_followed, beside=_Compares)
+READS: Final[observer.Reads[SiteView, Access]] = observer.Reads(Access.each, observed=_followed, supplement=_Compares)

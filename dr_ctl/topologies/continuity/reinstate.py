@@ -442,7 +442,7 @@ def reconcile(tools: ContinuityTools, step: PlannedStep, move: Move, context: St
 
 def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, context: StepContext) -> Refused | None:
     """Wait until what consumers had acknowledged is applied, and for as long as bridges take at least."""
-    began_s, least_s = context.monotonic(), tools.waits.left_over_s
+    began_s, min_s = context.monotonic(), tools.waits.left_over_s
     applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
     context.wait(tools.waits.taken_in_poll_s)  # an acknowledgement of a moment ago is on its way by then
 
@@ -454,8 +454,8 @@ def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, contex
     waited = until(
         context,
         read,
-        holds=lambda now: not now[0] and now[1] >= least_s,
-        within_s=max(step.limits["within"], least_s),
+        holds=lambda now: not now[0] and now[1] >= min_s,
+        within_s=max(step.limits["within"], min_s),
         poll_s=tools.waits.taken_in_poll_s,
     )
     under_way, took_s = waited.reading

@@ -19,7 +19,7 @@ from dr_ctl.topologies.common.calls import OWN
 
 CHECKPOINTS: Final = f"{OWN}checkpoints"
 """The document of a pair, at the site whose name comes first."""
-MOST_ALONE: Final = 20_000  # ids of one queue in that document
+MAX_ALONE: Final = 20_000  # ids of one queue in that document
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Checkpoints:
         kept = {
             name: marks
             for name, marks in queues.items()
-            if sum(len(mark.alone) for mark in marks.values()) <= MOST_ALONE
+            if sum(len(mark.alone) for mark in marks.values()) <= MAX_ALONE
         }
         return Checkpoints({**self.queues, **kept})
 

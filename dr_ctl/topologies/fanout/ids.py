@@ -9,7 +9,7 @@ from typing import Any, Final
 from dr_ctl.core.system import growing_s
 from dr_ctl.jolokia.client import Listing, Query, Read
 from dr_ctl.jolokia.http import BadValue
-from dr_ctl.topologies.common.consumed import Consumed, Covered, InBothStores, NotWhole, Whole
+from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered, InBothStores, IncompleteListing
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout.counting import CHECKPOINTS, EMPTY, At, Checkpoints, Counters, Mark, Since
@@ -52,13 +52,13 @@ class Listed:
         """How many messages the listing has to show at least."""
         return min(self.before.depth, self.after.depth)
 
-    def whole(self) -> Whole:
-        """Raises `NotWhole`. A second message of one id is listed, and adds no id. What comes meanwhile hides nothing
-        of what lay there before."""
+    def complete(self) -> CompleteListing:
+        """Raises `IncompleteListing`. A second message of one id is listed, and adds no id. What comes meanwhile hides
+        nothing of what lay there before."""
         before, after = self.before.depth, self.after.depth
         if self.entered is not None:
             before = after = self.count
-        return Whole(self.queue, self.ids, before, after, hidden=self.count - len(self.rows))
+        return CompleteListing(self.queue, self.ids, before, after, hidden=self.count - len(self.rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +141,9 @@ def covered(local: Listed, peer: Listed, since: Since) -> Consumed:
         return NONE_PROVEN
     copies = peer.ids - since.remote.alone
     try:
-        peer.whole()
-        evidence = Covered(copies, local.whole(), since.consumed(local.before, peer.before))
-    except NotWhole:
+        peer.complete()
+        evidence = Covered(copies, local.complete(), since.consumed(local.before, peer.before))
+    except IncompleteListing:
         return NONE_PROVEN
     lacking = copies - local.ids
     return Consumed(lacking, evidence) if evidence.proves(lacking) else NONE_PROVEN

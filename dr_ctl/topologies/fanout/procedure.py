@@ -65,7 +65,7 @@ def _copied(at: wants.AtBroker) -> list[Call]:
     ]
 
 
-def _rests(at: wants.AtBroker) -> list[Call]:
+def _stands_still(at: wants.AtBroker) -> list[Call]:
     """Dispatch stops while both are compared. Not where a store of ids tells what was consumed, or the console refuses
     pauses."""
     view = at.view
@@ -82,7 +82,7 @@ def _goes_on(at: wants.AtBroker) -> list[Call]:
 
 def resting(site: wants.SiteOf, *between: tuple[wants.Want, wants.SiteOf]) -> wants.Wants:
     """The serving site delivers nothing meanwhile."""
-    return ((_rests, site), *between, (_goes_on, site))
+    return ((_stands_still, site), *between, (_goes_on, site))
 
 
 REMOVED: Final = (_removed, wants.TARGET)

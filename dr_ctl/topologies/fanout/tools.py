@@ -73,7 +73,7 @@ def _readings(observer: Observer, ends: tuple[Access, ...], names: Sequence[str]
     def read(access: Access) -> Sequence[Counters]:
         return counters(access.reader(), [access.names().by_name.get(name) for name in names])
 
-    while names and len(readings) < READINGS and not _rests(readings):
+    while names and len(readings) < READINGS and not _stands_still(readings):
         if readings:
             observer.clock.sleep(observer.timeouts.poll_s)
         first, second = observer.together(read, ends)
@@ -108,7 +108,7 @@ def _level(ends: Sequence[Access], name: str, now: Counted) -> bool:
     return since is None or now.level(since.local, since.remote)
 
 
-def _rests(readings: Sequence[object]) -> bool:
+def _stands_still(readings: Sequence[object]) -> bool:
     """Say whether nothing came or left between the last readings: more of them would say the same."""
     return len(readings) >= RESTS and all(reading == readings[-1] for reading in readings[-RESTS:])
 

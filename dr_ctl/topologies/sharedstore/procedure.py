@@ -170,7 +170,7 @@ def draft_activate(rules: Rules, _step: RunbookStep, snapshot: Snapshot[BrokerVi
 
 
 def activate(tools: StoreTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:
-    snapshot = tools.observer.read_once(least_s=tools.timeouts.last_reading_s)
+    snapshot = tools.observer.read_once(min_s=tools.timeouts.last_reading_s)
     if snapshot.roles[move.target] is not Role.SERVING and (why := _may_not(tools, snapshot, move)) is not None:
         return Refused(why)
     served_before = snapshot.roles[move.target] is Role.SERVING
@@ -249,7 +249,7 @@ def _until_served(
         if all(why is None or why.lets_in for why in why_not):
             context.outage_over()
         closed = next((why.text for why in why_not if why is not None), None)
-        snapshot = tools.observer.read_once(least_s=tools.timeouts.last_reading_s)
+        snapshot = tools.observer.read_once(min_s=tools.timeouts.last_reading_s)
         # The source is shown not to serve; of a lost one that the lock is another's is enough.
         left = move.spec.operation == FAILOVER or snapshot.roles[move.source] in (Role.STANDBY, Role.DOWN)
         over = closed is None and snapshot.roles[move.target] is Role.SERVING and left

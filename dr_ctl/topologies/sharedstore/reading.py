@@ -12,7 +12,7 @@ from dr_ctl.core.system import Clock
 from dr_ctl.engine.plan import Call, Goal
 from dr_ctl.engine.ports import Outcome
 from dr_ctl.jolokia.http import BadValue
-from dr_ctl.processes.hooks import Place
+from dr_ctl.processes.hooks import CommandContext
 from dr_ctl.processes.secrets import variables
 from dr_ctl.settings.classic import ClassicSharedStore, SharedStoreBroker
 from dr_ctl.settings.model import Installation
@@ -28,7 +28,7 @@ from dr_ctl.topologies.sharedstore.store import (
     SharedStore,
     SilentAndUnread,
 )
-from dr_ctl.topologies.sharedstore.view import RUN, BrokerView, StoreConfig, beside
+from dr_ctl.topologies.sharedstore.view import RUN, BrokerView, StoreConfig, both_views
 
 KNOCK_S: Final = 1.0
 READINGS: Final = 4
@@ -43,7 +43,7 @@ class Access(access.Access[BrokerView]):
     ) -> None:
         super().__init__(installation, site, pair, documents, clock)
         settings, self.shared = self.settings, shared
-        place = Place(installation.file.parent, variables(installation.settings))
+        place = CommandContext(installation.file.parent, variables(installation.settings))
         self.process = BrokerProcess(settings.process, place, settings.broker, site, clock)
         self._own_name = settings.broker
         self.own = StoreConfig(
@@ -180,7 +180,7 @@ def _in_memory(access: Access) -> Mapping[str, int]:
     return {name: count for name, count in (least or {}).items() if count}
 
 
-READS: Final = observer.Reads(Access.each, beside, observed=settled)
+READS: Final = observer.Reads(Access.each, both_views, observed=settled)
 
 
 def between(snapshot: Snapshot[BrokerView]) -> bool:

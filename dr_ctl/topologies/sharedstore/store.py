@@ -20,7 +20,7 @@ from dr_ctl.core.errors import BrokerError, Unreachable, UsageError
 from dr_ctl.core.system import Clock
 from dr_ctl.engine.plan import Goal
 from dr_ctl.engine.ports import Outcome, Refused
-from dr_ctl.processes.hooks import Place
+from dr_ctl.processes.hooks import CommandContext
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.classic import ClassicSharedStore, Process, Store
 from dr_ctl.settings.model import Installation
@@ -115,8 +115,8 @@ class FileLock:
 
 
 class BrokerProcess:
-    def __init__(self, settings: Process | None, place: Place, name: str, site: str, clock: Clock) -> None:
-        self._settings, self._place, self._name, self._clock = settings, place, name, clock
+    def __init__(self, settings: Process | None, place: CommandContext, name: str, site: str, clock: Clock) -> None:
+        self._settings, self._context, self._name, self._clock = settings, place, name, clock
         self._facts = {"site": site, "broker": name}
         self._last: tuple[float, bool | None] | None = None
 
@@ -133,7 +133,7 @@ class BrokerProcess:
         """The command that starts it, as a person types it; empty where the settings name none."""
         if self._settings is None or self._settings.start is None:
             return ""
-        return f"cd {quote(str(self._place.folder))} && {join(self._settings.start)}"
+        return f"cd {quote(str(self._context.folder))} && {join(self._settings.start)}"
 
     def runs(self, *, fresh_s: float = FRESH_S) -> bool | None:
         """Whether the process runs, by an answer that is no older; returns None where no command says so."""
@@ -141,7 +141,7 @@ class BrokerProcess:
             return None
         if self._last is None or self._clock.monotonic() - self._last[0] >= fresh_s:
             what = f"the state command of {self._name}"
-            outcome = self._place.run(what, self._settings.state, self._settings.timeout, self._facts)
+            outcome = self._context.run(what, self._settings.state, self._settings.timeout, self._facts)
             code = outcome.evidence.get("exit_code")
             known = code in (0, _STOPPED_EXIT)
             self._last = self._clock.monotonic(), code == 0 if known else None
@@ -155,7 +155,9 @@ class BrokerProcess:
         if self._settings is None or words is None:
             return Refused(f"the settings name no command to {goal.value} {self._name}")
         self._last = None
-        return self._place.run(f"the {goal.value} command of {self._name}", words, self._settings.timeout, self._facts)
+        return self._context.run(
+            f"the {goal.value} command of {self._name}", words, self._settings.timeout, self._facts
+        )
 
 
 _CODED: Final = r"%[0-9A-Fa-f]{2}"

@@ -281,7 +281,7 @@ class StoreSnapshot(snapshot.Snapshot[BrokerView]):
         return not any(view.own.replicated for site in self.sites for view in self.views(site))
 
 
-def beside(sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSnapshot:
+def both_views(sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSnapshot:
     """Let each broker know whether the other one answers as the holder of the store."""
     merged = StoreSnapshot(sites)
     serve = {view.site for site in sites for view in merged.views(site) if view.answered}

@@ -26,7 +26,7 @@ from dr_ctl.engine.operations import (
 )
 from dr_ctl.engine.plan import Call, Goal, PlannedStep, Spec
 from dr_ctl.engine.ports import Check, Move, StepPlan, UnitSnapshot
-from dr_ctl.engine.roles import part_of, whole_at
+from dr_ctl.engine.roles import part_of, serves_all
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import values
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
@@ -110,7 +110,7 @@ _MUST_READ: Final = (SWAPOVER, FAILBACK, QUIESCE, DRAIN, ACTIVATE)
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class WorkloadChecks:
     """Judges the workloads of a move. `already` says that the move is done, so that nothing would be moved."""
 
     move: Move
@@ -222,18 +222,18 @@ class RecipeWithWorkloads(Generic[S]):
         return sorted(findings, key=lambda finding: finding.severity is not Severity.ERROR)
 
     def against(self, snapshot: S, move: Move) -> Sequence[Finding]:
-        beside, moving = self._beside(snapshot, move), self._moving(snapshot, move.spec)
-        return [*beside.twice(moving), *(finding for workload in moving for finding in beside.of(workload))]
+        checks, moving = self._checks(snapshot, move), self._moving(snapshot, move.spec)
+        return [*checks.twice(moving), *(finding for workload in moving for finding in checks.of(workload))]
 
     def checks(self, snapshot: S, move: Move) -> Sequence[Check]:
-        own = self._beside(snapshot, move).named(self._moving(snapshot, move.spec))
+        own = self._checks(snapshot, move).named(self._moving(snapshot, move.spec))
         return [*own, *self._bare.checks(snapshot, move)]
 
-    def _beside(self, snapshot: S, move: Move) -> Beside:
+    def _checks(self, snapshot: S, move: Move) -> WorkloadChecks:
         part = part_of(snapshot, move.spec)
         closed = part.roles[move.source] is not Role.SERVING
-        already = move.spec.operation in MOVING and whole_at(part, move.target) and closed
-        return Beside(move, part.roles, already)
+        already = move.spec.operation in MOVING and serves_all(part, move.target) and closed
+        return WorkloadChecks(move, part.roles, already)
 
     def holds_already(self, snapshot: S, move: Move) -> str | None:
         waits = move.spec.operation == UNFENCE and self._starts(snapshot, move.spec, move.source)

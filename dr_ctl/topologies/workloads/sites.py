@@ -18,7 +18,7 @@ from dr_ctl.jolokia import values
 from dr_ctl.jolokia.client import Change, Changer, Read, Reader, Wire
 from dr_ctl.jolokia.http import ElementError, Http, NotConnected
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.processes.hooks import Place
+from dr_ctl.processes.hooks import CommandContext
 from dr_ctl.processes.secrets import SecretMissing, variables
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.parts import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
@@ -122,13 +122,13 @@ W = TypeVar("W", SystemdUnit, Commands)
 
 
 class ByCommand(Generic[W]):
-    def __init__(self, settings: W, place: Place, site: str) -> None:
+    def __init__(self, settings: W, place: CommandContext, site: str) -> None:
         self._settings: W = settings
-        self._place = place
+        self._context = place
         self._facts: dict[str, Json] = {"workload": settings.name, "site": site}
 
     def _asked(self, what: str, words: Sequence[str], timeout_s: float) -> Outcome:
-        return self._place.run(what, words, timeout_s, self._facts)
+        return self._context.run(what, words, timeout_s, self._facts)
 
     def send(self, call: Call) -> Outcome:
         words: Any = call.request["run"]
@@ -232,7 +232,7 @@ class WorkloadSites:
         """Bound all waiting for the workloads of a site that may be lost."""
         self._left_s[site] = seconds
 
-    def beside(self, read: Callable[[], S]) -> S:
+    def read_with(self, read: Callable[[], S]) -> S:
         """The brokers and the workloads are asked at the same time."""
         workloads = in_background(self.read, "workloads")
         try:
@@ -241,9 +241,9 @@ class WorkloadSites:
             workloads.wait()
         return replace(snapshot, workloads=workloads.result())
 
-    def read(self, *, least_s: float = 0.0) -> list[WorkloadSnapshot]:
-        """Look at all of them once; with `least_s` for so long at a site whose time is spent, too."""
-        return self._looked(list(self.workloads), least_s)
+    def read(self, *, min_s: float = 0.0) -> list[WorkloadSnapshot]:
+        """Look at all of them once; with `min_s` for so long at a site whose time is spent, too."""
+        return self._looked(list(self.workloads), min_s)
 
     def read_at(self, *keys: Key) -> list[WorkloadSnapshot]:
         """Look at some of them, by site and name, whatever was spent before."""
@@ -273,10 +273,10 @@ class WorkloadSites:
         except BrokerError as error:
             return Unknown(str(error))
 
-    def _looked(self, keys: Sequence[Key], least_s: float) -> list[WorkloadSnapshot]:
+    def _looked(self, keys: Sequence[Key], min_s: float) -> list[WorkloadSnapshot]:
         """Look side by side; time spent on silent workloads is taken from their site's time."""
         began, read_s = growing_s(), self._timeouts.of(WorkloadTimeouts).read_s
-        times = [max(min(read_s, self._left_s.get(site, read_s)), least_s) for site, _ in keys]
+        times = [max(min(read_s, self._left_s.get(site, read_s)), min_s) for site, _ in keys]
         readings = [partial(self._read, key, timeout_s) for key, timeout_s in zip(keys, times, strict=True)]
         answers = together(readings, "workload", most=_AT_ONCE)
         for site in {workload.site for workload in answers if workload.silent is not None} & self._left_s.keys():
@@ -315,7 +315,7 @@ def _why_locked(call: Call, lease: Lease | None) -> str | None:
 
 
 def _client(workload: Workload, installation: Installation, site: str) -> WorkloadClient:
-    place = Place(installation.file.parent, variables(installation.settings))
+    place = CommandContext(installation.file.parent, variables(installation.settings))
     tls = installation.settings.sites[site].tls
     match workload:
         case CamelRoutes():

@@ -44,7 +44,7 @@ class DriverWithWorkloads(Generic[S]):
         self._may_stop_late: set[tuple[str, str]] = set()  # by site and name: a stop went out, and showed no effect
 
     def observe(self) -> S:
-        return replace(self._bare.observe(), workloads=self._sites.read(least_s=self._timeouts.last_reading_s))
+        return replace(self._bare.observe(), workloads=self._sites.read(min_s=self._timeouts.last_reading_s))
 
     def by_hand(self, site: str) -> str:
         return self._bare.by_hand(site)
@@ -204,7 +204,7 @@ class DriverWithWorkloads(Generic[S]):
             holds=lambda why_not: not why_not,
             within_s=self._timeouts.undo_s,
             poll_s=self._timeouts.undo_poll_s,
-            most_s=self._timeouts.undo_most_poll_s,
+            max_s=self._timeouts.undo_max_poll_s,
         )
         if waited.held:
             return Done("as it was")

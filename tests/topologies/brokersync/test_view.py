@@ -21,7 +21,7 @@ from dr_ctl.topologies.brokersync.view import AGENT, BrokerView, SyncConfig
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.operations import CLOSES, PAUSES, REMOVES
 from dr_ctl.topologies.classic.reading import Answered
-from dr_ctl.topologies.common.consumed import Consumed, Whole
+from dr_ctl.topologies.common.consumed import CompleteListing, Consumed
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer, Queue
 from tests.topologies import made
@@ -241,7 +241,7 @@ def test_what_clients_consume_while_both_sites_are_looked_at_refuses_no_move() -
 
 
 COPIES = frozenset({"a", "b", "c"})
-HERE = Whole("orders", frozenset({"c"}), before=1, after=1)
+HERE = CompleteListing("orders", frozenset({"c"}), before=1, after=1)
 
 
 @pytest.mark.parametrize(("consumed", "to_ship", "is_proven"), [(2, 0, True), (1, 0, False), (2, 1, False)])

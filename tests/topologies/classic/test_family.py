@@ -14,7 +14,7 @@ from dr_ctl.jolokia.http import BadValue, NoSuchBean, PolicyRefused
 from dr_ctl.topologies.classic import beans, ids, reading, statistics
 from dr_ctl.topologies.classic.beans import Count
 from dr_ctl.topologies.classic.operations import CLOSES, EVERY, PAUSES, by_ids
-from dr_ctl.topologies.common.consumed import NotWhole
+from dr_ctl.topologies.common.consumed import IncompleteListing
 from dr_ctl_lab.twin.frames import Frame
 
 CONNECTOR = "org.apache.activemq:brokerName=b,connector=clientConnectors,connectorName=stomp,type=Broker"
@@ -117,12 +117,12 @@ ORDERS: Any = SimpleNamespace(name="orders.in", bean="a:b=c")
 
 def test_a_listing_that_leaves_out_what_is_on_its_way_to_a_consumer_is_made_again() -> None:
     broker: Any = Listings(3, "ab", "bc", "abd")
-    assert ids.listed(broker, ORDERS, tries=ids.TRIES).whole.ids == {"a", "b", "d"}
+    assert ids.listed(broker, ORDERS, tries=ids.TRIES).complete.ids == {"a", "b", "d"}
 
 
 def test_a_listing_that_is_always_short_shows_nothing_of_what_the_queue_lacks() -> None:
     broker: Any = Listings(3, *["ab"] * ids.TRIES)
-    with pytest.raises(NotWhole, match="shows 2 of them") as told:
+    with pytest.raises(IncompleteListing, match="shows 2 of them") as told:
         ids.listed(broker, ORDERS, tries=ids.TRIES)
     assert "maxBrowsePageSize" in told.value.remedy
 
@@ -130,13 +130,13 @@ def test_a_listing_that_is_always_short_shows_nothing_of_what_the_queue_lacks() 
 @pytest.mark.parametrize("shown", ["ab", "abcd"])  # a transaction hides one; one came after the depth was read
 def test_of_a_queue_that_nobody_works_on_one_listing_tells(shown: str) -> None:
     broker: Any = Listings(3, shown)
-    with pytest.raises(NotWhole, match="holds 3"):
+    with pytest.raises(IncompleteListing, match="holds 3"):
         ids.listed(broker, ORDERS)
 
 
 def test_what_comes_to_a_queue_that_nobody_takes_from_hides_nothing() -> None:
     found = {"a": None, "b": None, "c": None}
-    assert ids.whole("london", "orders.in", found, Count(2, 9), Count(4, 11), grows=True).whole.ids == {"a", "b", "c"}
+    assert ids.complete("london", "orders.in", found, Count(2, 9), Count(4, 11), grows=True).whole.ids == {"a", "b", "c"}
     for count in (Count(4, 9), Count(2, 9)):
-        with pytest.raises(NotWhole):
-            ids.whole("london", "orders.in", found, count, count, grows=True)
+        with pytest.raises(IncompleteListing):
+            ids.complete("london", "orders.in", found, count, count, grows=True)

@@ -18,7 +18,7 @@ from dr_ctl.topologies.common.calls import pause
 from dr_ctl.topologies.common.gate import PairReading, common_blockers
 from dr_ctl.topologies.common.observer import Watch
 from dr_ctl.topologies.common.snapshot import Silent
-from dr_ctl.topologies.common.tools import MOST_IN_A_POST, Sender
+from dr_ctl.topologies.common.tools import MAX_IN_A_POST, Sender
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.continuity import views as plugin
 from tests.topologies.mirror import views
@@ -235,7 +235,7 @@ def test_how_long_the_last_in_time_has_waited_is_told_where_somebody_is_late(
 
 
 LONDON = plugin.broker("london")
-CALLS = [pause(LONDON, plugin.queue(f"orders.{n}")) for n in range(2 * MOST_IN_A_POST + 1)]
+CALLS = [pause(LONDON, plugin.queue(f"orders.{n}")) for n in range(2 * MAX_IN_A_POST + 1)]
 
 
 class Posts:
@@ -262,7 +262,7 @@ def test_each_is_sent_once_and_in_order() -> None:
     told = sent(broker)
     assert [call for post in broker.posts for call in post] == CALLS
     assert [each.text for each in told] == [call.about for call in CALLS]
-    assert max(len(post) for post in broker.posts) <= MOST_IN_A_POST
+    assert max(len(post) for post in broker.posts) <= MAX_IN_A_POST
 
 
 @pytest.mark.parametrize("silent", [0, 1])
@@ -271,6 +271,6 @@ def test_what_comes_behind_a_silence_is_not_sent(silent: int) -> None:
     told = sent(broker)
     assert len(broker.posts) == silent + 1
     words = [each.word for each in told]
-    assert words.index("unknown") == silent * MOST_IN_A_POST
-    assert words.count("unknown") == MOST_IN_A_POST
-    assert set(words[(silent + 1) * MOST_IN_A_POST :]) == {"refused"}
+    assert words.index("unknown") == silent * MAX_IN_A_POST
+    assert words.count("unknown") == MAX_IN_A_POST
+    assert set(words[(silent + 1) * MAX_IN_A_POST :]) == {"refused"}

@@ -23,7 +23,7 @@ from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis.broker import CREATE_FILTERED, created
 from dr_ctl.topologies.common.access import change
 from dr_ctl.topologies.common.checks import Case
-from dr_ctl.topologies.common.consumed import NotWhole
+from dr_ctl.topologies.common.consumed import IncompleteListing
 from dr_ctl.topologies.common.gate import PairReading
 from dr_ctl.topologies.common.link import Residue, evidence
 from dr_ctl.topologies.common.rules import Rules
@@ -301,7 +301,7 @@ def test_what_was_consumed_is_removed_where_it_lies(there: str, acked: int, unpr
 def test_nothing_is_removed_by_a_listing_of_a_queue_that_moves() -> None:
     here, there, london, paris = sites("a", "", "b", depth=1, acked=2)
     compared = compare(here, there, london, paris)
-    with pytest.raises(NotWhole):
+    with pytest.raises(IncompleteListing):
         list(removals(broker("london"), paris, compared))
 
 

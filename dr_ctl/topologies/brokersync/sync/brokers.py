@@ -20,7 +20,7 @@ from dr_ctl.topologies.classic.beans import COUNT, Count
 from dr_ctl.topologies.classic.ids import browse, connected
 from dr_ctl.topologies.classic.operations import REMOVE_MATCHING, by_ids
 from dr_ctl.topologies.classic.reading import find_broker, open_listeners, opened
-from dr_ctl.topologies.common.consumed import Consumed, NotWhole, Whole
+from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, IncompleteListing
 
 LOOK_S: Final = 3.0
 TRIES: Final = 5
@@ -108,11 +108,11 @@ class End:
                 try:
                     only_grew = grows and first.depth <= len(ids) <= now.depth
                     came = len(ids) - first.depth if only_grew else now.came - first.came
-                    whole = Whole(queue, ids, first.depth, now.depth, came=came)
-                    return Listed(ids, whole, shown)
-                except NotWhole as error:
+                    complete = CompleteListing(queue, ids, first.depth, now.depth, came=came)
+                    return Listed(ids, complete, shown)
+                except IncompleteListing as error:
                     why_not = str(error)
-        return Listed(frozenset(), Whole(queue, frozenset(), 0, 0), shown)
+        return Listed(frozenset(), CompleteListing(queue, frozenset(), 0, 0), shown)
 
     def unshipped(self, queue: str, before: Count | None) -> Listed:
         """What holds the queue's copies until they are shipped. Those that a waiting site did not ship when it served

@@ -43,8 +43,8 @@ AGAIN_S: Final = 1.0
 COMPARE_AGAIN_S: Final = 10.0
 """After a comparison that told nothing: each takes memory of the serving broker."""
 REFUSED_AGAIN_S: Final = 10.0
-DELETE_AT_MOST_S: Final = 0.5
-COMPARE_AT_MOST_S: Final = 0.3
+MAX_DELETE_S: Final = 0.5
+MAX_COMPARE_S: Final = 0.3
 """Then what was announced meanwhile is heard before more is deleted, or compared."""
 LAST_WORK_S: Final = 5.0
 """For what is believed once the listeners are closed."""
@@ -290,7 +290,7 @@ class Pair:
         else:
             self._clock.sleep(HEAR_S)
 
-    def _work(self, held: Held, within_s: float = DELETE_AT_MOST_S) -> None:
+    def _work(self, held: Held, within_s: float = MAX_DELETE_S) -> None:
         """Delete and compare for a moment, so that what is announced meanwhile is heard soon."""
         if held() is not None:
             self._was_held = True
@@ -320,7 +320,7 @@ class Pair:
 
     def _compare(self) -> None:
         """List as many queues at both sites as one portion allows; the next reading judges what that proves."""
-        now, until = self._clock.monotonic(), self._clock.monotonic() + COMPARE_AT_MOST_S
+        now, until = self._clock.monotonic(), self._clock.monotonic() + MAX_COMPARE_S
         due = [
             queue
             for queue in self.queues.values()
@@ -385,7 +385,9 @@ def compared(primary: Primary, standby: Standby, queue: str, before: ServingRead
     )
     copies = (unshipped.ids | copied.ids) - own.ids
     view = primary.listed(queue, None) if copies else None
-    cut = [listed.why_not for listed in (unshipped, own, copied, view) if listed is not None and listed.whole is None]
+    cut = [
+        listed.why_not for listed in (unshipped, own, copied, view) if listed is not None and listed.complete is None
+    ]
     return Comparison(copies, view, f"{'; '.join(cut)}; {RAISE}" if cut else "")
 
 
@@ -428,7 +430,7 @@ class PairsCleaner:
         }
         # No queue is kept clean whole where its copies may not be deleted.
         queues = [
-            replace(queue.snapshot, whole=False) if pair.refused is not None else queue.snapshot
+            replace(queue.snapshot, complete=False) if pair.refused is not None else queue.snapshot
             for pair in self._pairs
             for queue in pair.queues.values()
         ]

@@ -13,7 +13,7 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.classic.beans import Count
-from dr_ctl.topologies.common.consumed import Announced, Consumed, Covered, Evidence, Whole, Word
+from dr_ctl.topologies.common.consumed import Announced, CompleteListing, Consumed, Covered, Evidence, Word
 from dr_ctl.topologies.topology import QueueProgress
 
 # In this order: a later count can only make the sum of an account smaller than it is.
@@ -209,11 +209,11 @@ class There:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The ids that a browse showed. `whole` is None where the browse may have left out a message, and `why_not` says
+    """The ids that a browse showed. `complete` is None where the browse may have left out a message, and `why_not` says
     why. `shown` are the messages that all browses made for it were given."""
 
     ids: frozenset[str]
-    whole: Whole | None
+    complete: CompleteListing | None
     shown: int = 0
     why_not: str = ""
 
@@ -239,7 +239,7 @@ class Comparison:
         return self.copies - self.local.ids if self.local is not None else self.copies
 
 
-BATCH_AT_MOST: Final = 500
+MAX_BATCH: Final = 500
 FIRST_AGAIN_S: Final = 0.25
 LAST_AGAIN_S: Final = 4.0
 OVERDUE: Final = 7  # tries, some twelve seconds: the agent then compares both sites
@@ -278,8 +278,8 @@ class Waiting:
     def add(self, ids: frozenset[str], by: Evidence, *, counted: bool = True) -> None:
         """Copies whose messages were consumed. Raises `NoEvidence` where nothing proves that."""
         listed = sorted(ids)
-        for at in range(0, len(listed), BATCH_AT_MOST):
-            part = Consumed(frozenset(listed[at : at + BATCH_AT_MOST]), by)
+        for at in range(0, len(listed), MAX_BATCH):
+            part = Consumed(frozenset(listed[at : at + MAX_BATCH]), by)
             self._batches.append(Batch(part, len(part.ids), counted))
 
     def due(self, now: float) -> Batch | None:
@@ -478,8 +478,8 @@ class Queue:
             counted = compared.consumed - self.account.spent
             if lacking and len(lacking) > counted:
                 return self._not_told(compared, len(lacking), f"{self.name}: {MEANWHILE}")
-            if lacking and comparison.local is not None and comparison.local.whole is not None:
-                self.waiting.add(lacking, Covered(lacking, comparison.local.whole, counted))
+            if lacking and comparison.local is not None and comparison.local.complete is not None:
+                self.waiting.add(lacking, Covered(lacking, comparison.local.complete, counted))
         else:
             self.waiting.add(lacking, Word(lacking, GO_ON), counted=False)
             self.doubted.clear()
@@ -500,7 +500,7 @@ class Queue:
 
     @property
     def snapshot(self) -> QueueProgress:
-        at, whole, why_not = self._judged
+        at, complete, why_not = self._judged
         return QueueProgress(
             self.pair,
             self.name,
@@ -512,6 +512,6 @@ class Queue:
             unproven=self.unproven + len(self.doubted),
             unheard=self.unheard,
             compared=at,
-            whole=whole,
+            complete=complete,
             why_not=why_not,
         )

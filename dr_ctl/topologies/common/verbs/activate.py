@@ -152,7 +152,7 @@ def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
     # A lost site that does not answer is not seen open. At any other site, silence is an error.
     targets, snapshot = (
         tools.observer.read_at(move.target),
-        tools.observer.read_once(least_s=tools.timeouts.last_reading_s),
+        tools.observer.read_once(min_s=tools.timeouts.last_reading_s),
     )
     hints, word = snapshot.hints[move.source], move.spec.presume_down == move.source
     signs = () if tools.cut_off else (*hints.signs, *(() if word else hints.takeovers))
@@ -160,7 +160,7 @@ def sides(tools: Tools[V], move: Move) -> tuple[list[V], list[V], str | None]:
     return targets, snapshot.views(move.source), some(signs) if signs else sick
 
 
-def open_beside(tools: Tools[V], sources: Sequence[V], move: Move) -> str | None:
+def other_site_open(tools: Tools[V], sources: Sequence[V], move: Move) -> str | None:
     names = sorted({name for view in sources for name in tools.open_at(view, move)})
     return f"{named(tools, move.source, names)} open: a second site is never opened" if names else None
 
@@ -172,7 +172,7 @@ def may_open(tools: Tools[V], move: Move) -> tuple[list[V], str | None]:
     closed = [view for view in targets if not tools.open_at(view, move)]
     if lives is not None and len(closed) == len(targets):
         return targets, f"{move.source} lives, and may serve clients: {lives}"
-    if (why := open_beside(tools, sources, move) or let_in_again(targets, move.source)) is not None:
+    if (why := other_site_open(tools, sources, move) or let_in_again(targets, move.source)) is not None:
         return targets, why
     if contenders := [name for view in sources for name in view.fence.contenders]:
         return targets, f"{move.source} may open at any moment: lock coordinator {some(contenders)} is not stopped"
@@ -268,7 +268,7 @@ class _Opening:
         pairs = {pair for pair in left if self._came_to(pair, Refused, Unknown)} | ({*left} & tools.taken_back(move))
         if not pairs:
             return
-        snapshot = tools.observer.read_once(least_s=tools.timeouts.last_reading_s)
+        snapshot = tools.observer.read_once(min_s=tools.timeouts.last_reading_s)
         views = {pair: snapshot.view(move.source, pair) for pair in pairs}
         # A lost site is silent. At any other site silence proves nothing, and no listener is opened beside it.
         may = {

@@ -111,21 +111,21 @@ def open_again(
     pairs = {view.pair for view in views}
     left = [call for call in calls if call.unit in pairs and not holds(call, views)]
     # Every call that lets clients in looks at the other site first.
-    beside = {call.unit: snapshot.view(move.target, call.unit) for call in left}
-    open_beside = {pair: tools.open_at(view, move) for pair, view in beside.items() if view is not None}
-    opened = sorted(pair for pair, names in open_beside.items() if names)
-    unseen = sorted(pair for pair, view in beside.items() if view is None and sent)
+    at_target = {call.unit: snapshot.view(move.target, call.unit) for call in left}
+    open_at_target = {pair: tools.open_at(view, move) for pair, view in at_target.items() if view is not None}
+    opened = sorted(pair for pair, names in open_at_target.items() if names)
+    unseen = sorted(pair for pair, view in at_target.items() if view is None and sent)
     here_now = {view.pair: view for view in views}
     served = sorted(
         pair
-        for pair, view in beside.items()
+        for pair, view in at_target.items()
         if view is not None and pair not in opened and sent and _may_have_served(here_now[pair], view, move)
     )
     safe = [call for call in left if call.unit not in (*opened, *unseen, *served)]
     if (why := tools.open_again(move.source, safe, context, within_s)) is not None:
         return Refused(f"{move.source}: {why}")
     if opened:
-        names = sorted({name for pair in opened for name in open_beside[pair]})
+        names = sorted({name for pair in opened for name in open_at_target[pair]})
         text = f"{named(tools, move.target, names)} open: what was closed at {move.source} stays closed"
         return Refused(text, code=ExitCode.STRANDED)
     if served:

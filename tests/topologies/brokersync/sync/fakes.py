@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.http import PolicyRefused
 from dr_ctl.topologies.brokersync.sync.queue import Count, Counters, Listed, Opened, ServingReading, There
-from dr_ctl.topologies.common.consumed import Consumed, Whole
+from dr_ctl.topologies.common.consumed import CompleteListing, Consumed
 
 Q = "orders.in"
 
@@ -92,7 +92,7 @@ class Sites:
         ids = frozenset(shown)
         if self.busy or len(ids) != depth:
             return Listed(ids, None, len(shown), "raise maxBrowsePageSize")
-        return Listed(ids, Whole(Q, ids, depth, depth), len(shown))
+        return Listed(ids, CompleteListing(Q, ids, depth, depth), len(shown))
 
     @property
     def primary(self) -> FakePrimary:

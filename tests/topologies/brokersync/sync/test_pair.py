@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.topologies.brokersync.sync import queue as agent
 from dr_ctl.topologies.brokersync.sync.pair import LOST_S, Pair, PairsCleaner
-from dr_ctl.topologies.brokersync.sync.queue import BATCH_AT_MOST as LARGEST
+from dr_ctl.topologies.brokersync.sync.queue import MAX_BATCH as LARGEST
 from dr_ctl.topologies.brokersync.sync.queue import (
     Account,
     Count,
@@ -24,7 +24,7 @@ from dr_ctl.topologies.brokersync.sync.queue import (
     There,
     Waiting,
 )
-from dr_ctl.topologies.common.consumed import Consumed, Whole, Word
+from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Word
 from tests.topologies.brokersync.sync.fakes import Q, Sites, Time
 
 
@@ -352,10 +352,10 @@ class Many:
         self.listings += 1
         self.clock.at += 0.01
         ids = frozenset({f"{queue}:1", f"{queue}:2"} if before is not None else {f"{queue}:2"})
-        return Listed(ids, Whole(queue, ids, len(ids), len(ids)))
+        return Listed(ids, CompleteListing(queue, ids, len(ids), len(ids)))
 
     def unshipped(self, queue: str, before: Count | None) -> Listed:
-        return Listed(frozenset(), Whole(queue, frozenset(), 0, 0))
+        return Listed(frozenset(), CompleteListing(queue, frozenset(), 0, 0))
 
     def listen(self, queues: Sequence[str]) -> Sequence[str]:
         fresh, self.followed = not self.followed, True
