@@ -85,9 +85,9 @@ class Caller:
         everything = user_state_path("dr-ctl")
         if not self.has_settings():
             return everything
-        place = self._owner().place(everything)
-        self._namesakes.update(dict.fromkeys(place.namesakes))
-        return place.path
+        state = self._owner().folder_in(everything)
+        self._namesakes.update(dict.fromkeys(state.namesakes))
+        return state.path
 
     @property
     def unclaimed(self) -> list[Finding]:

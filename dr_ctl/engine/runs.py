@@ -78,7 +78,7 @@ class Owner:
         """Of a place that a person named: a name in common is enough, since every address may have moved."""
         return self.in_common(other) > 0 or self.name == other.name
 
-    def place(self, root: Path) -> StateFolder:
+    def folder_in(self, root: Path) -> StateFolder:
         """The installation's folder below `root`: the one whose owner has most addresses in common with it, else a new
         one. Raises `Foreign` where that may be one of several."""
         own = root / self.folder

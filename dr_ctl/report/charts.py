@@ -49,7 +49,7 @@ class Tick(NamedTuple):
 
 
 def _ticks(top: float, step: float, label: Callable[[float], str]) -> tuple[Tick, ...]:
-    values = [place * step for place in range(int(top / step + 1e-9) + 1)]
+    values = [index * step for index in range(int(top / step + 1e-9) + 1)]
     return tuple(Tick(round(100 * value / top, 3), label(value)) for value in values)
 
 
@@ -274,10 +274,10 @@ def _thinned(points: Sequence[Point]) -> list[Point]:
     kept: list[Point] = []
     for start in range(0, len(points), size):
         stretch = list(enumerate(points[start : start + size]))
-        known = [(value, place) for place, (_, value) in stretch if value is not None]
-        places = {min(known)[1], max(known)[1]} if known else set()
-        places |= {place for place, (_, value) in stretch if value is None}
-        kept += [points[start + place] for place in sorted(places)]
+        known = [(value, index) for index, (_, value) in stretch if value is not None]
+        indices = {min(known)[1], max(known)[1]} if known else set()
+        indices |= {index for index, (_, value) in stretch if value is None}
+        kept += [points[start + index] for index in sorted(indices)]
     return kept if kept[-1] == points[-1] else [*kept, points[-1]]
 
 

@@ -22,7 +22,7 @@ from dr_ctl.core.system import system
 from dr_ctl.engine import executor
 from dr_ctl.engine.ports import Done, NotNeeded
 from dr_ctl.rpo.estimate import request
-from dr_ctl.rpo.estimate.request import place, store
+from dr_ctl.rpo.estimate.request import store, stored_at
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.ledgers.reconcile import KINDS, Part, Reconciled
@@ -215,7 +215,7 @@ def test_status_and_plan_show_a_stored_estimate_with_its_age(dr_ctl: Shell, site
 
 def test_one_made_in_an_outage_says_as_of_when_and_an_old_or_torn_one_is_a_finding(dr_ctl: Shell, sites: Sites) -> None:
     keep(dr_ctl, minutes_ago=120)
-    file = place(dr_ctl.folder / "history", "london")
+    file = stored_at(dr_ctl.folder / "history", "london")
     stored = json.loads(file.read_text())
     outage = {"last_served": "2026-03-01T18:55:53.000Z", "role": "down", "seen_at": "2026-03-01T18:56:00.000Z"}
     stored["data"]["outage"] = outage

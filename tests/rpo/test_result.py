@@ -18,7 +18,7 @@ from dr_ctl.rpo.core.quantities import BoundRow, Calibration, Figures, Fold, Hor
 from dr_ctl.rpo.core.rows import Histogram
 from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.estimate import backtest, estimate
-from dr_ctl.rpo.estimate.request import Request, place, store, stored
+from dr_ctl.rpo.estimate.request import Request, store, stored, stored_at
 from dr_ctl.rpo.estimate.result import (
     Backtest,
     BacktestAnswer,
@@ -120,7 +120,7 @@ def test_what_was_stored_is_read_with_its_age(tmp_path: Path) -> None:
     told = document(kept.as_of(NOW + timedelta(seconds=90)))
     assert (told["made_at"], told["age_s"]) == ("2026-03-01T12:00:00.000Z", 90.0)
     assert {key: told[key] for key in answer().data} == answer().data
-    assert stat.S_IMODE(place(tmp_path, "london").stat().st_mode) == 0o600
+    assert stat.S_IMODE(stored_at(tmp_path, "london").stat().st_mode) == 0o600
 
 
 def test_each_site_has_its_own_and_keeps_it_where_there_is_no_other_and_the_history_is_not_disturbed(
@@ -134,7 +134,7 @@ def test_each_site_has_its_own_and_keeps_it_where_there_is_no_other_and_the_hist
     assert [stored(tmp_path, site)[0].data["total"]["loss"]["now"] for site in ("london", "paris")] == [1, 2]
     assert usable_files(tmp_path) == ([], [])
     assert list(newest_first(tmp_path, "london")) == []
-    place(tmp_path, "paris").rename(place(tmp_path, "london"))
+    stored_at(tmp_path, "paris").rename(stored_at(tmp_path, "london"))
     assert stored(tmp_path, "london")[0] is None, "it is of another site"
 
 
@@ -144,12 +144,12 @@ def test_each_site_has_its_own_and_keeps_it_where_there_is_no_other_and_the_hist
     ids=["empty", "torn", "list", "nothing", "no moment"],
 )
 def test_one_that_cannot_be_read_is_named_and_no_estimate(tmp_path: Path, text: str) -> None:
-    place(tmp_path, "london").write_text(text)
+    stored_at(tmp_path, "london").write_text(text)
 
     kept, [finding] = stored(tmp_path, "london")
 
     assert (kept, finding.id) == (None, "DR-RPO-017")
-    assert str(place(tmp_path, "london")) in finding.text
+    assert str(stored_at(tmp_path, "london")) in finding.text
 
 
 def test_where_it_cannot_be_written_the_disk_is_named(tmp_path: Path) -> None:

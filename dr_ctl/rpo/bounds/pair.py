@@ -42,7 +42,7 @@ def done_and_there(readings: Readings, name: str, serving: Ints) -> int | None:
 
     An upper bound at the last reading of that queue, of a flow by its own name. `serving`: the moments of readings that
     saw the site serve. None where no reading read both sites."""
-    queue, outflows = readings.place.get(name), readings.outflows
+    queue, outflows = readings.index.get(name), readings.outflows
     sends = [row for row in outflows.rows[name] if outflows.names[row][0] == "mirror"]
     if queue is None or not sends or name not in readings.staged.rows:
         return None
@@ -93,7 +93,7 @@ class Pair:
         left = {flow: done_and_there(readings, flow, recorded.saw(Role.SERVING)) for flow in own}
         known = {flow: count for flow, count in left.items() if count is not None}
         messages, acknowledgements = _both(readings, gaps_filled(readings.grids), end_us, known)
-        delivering = {queue: readings.most_delivering(place) for queue, place in readings.place.items()}
+        delivering = {queue: readings.most_delivering(index) for queue, index in readings.index.items()}
         apart, overtaken = NOTHING_COMPARED, None
         then = recorded.compared.get(name)
         if then is not None and len((both := Readings.of(name, then)).us):
@@ -101,9 +101,9 @@ class Pair:
             apart = Comparison.of(sent, acked, selected)
             came = _came([row for row in live if row.pair == name and messages.outflow_of(row.name) is not None], then)
             overtaken = came if came > _explained(messages, sent) else None
-        unserved = [queue for queue in readings.place if queue in selected and messages.outflow_of(queue) is None]
+        unserved = [queue for queue in readings.index if queue in selected and messages.outflow_of(queue) is None]
         unserved += [
-            queue.name for queue in apart.queues.values() if queue.uncopied is None and queue.name in readings.place
+            queue.name for queue in apart.queues.values() if queue.uncopied is None and queue.name in readings.index
         ]
         return cls(name, readings, messages, acknowledgements, left, delivering, apart, unserved, overtaken)
 
@@ -192,10 +192,10 @@ def _came(live: Iterable[Row], then: Recent) -> int:
 def _explained(messages: EventStream, then: EventStream) -> int:
     """How many can have come since: what lay in the outflows, and what was put in since by the pace."""
     depths = then.readings.outflows.depth[then.rows]
-    full, place = messages.full, then.readings.full[then.readings.met[-1]] if len(then.readings.met) else 0
+    full, index = messages.full, then.readings.full[then.readings.met[-1]] if len(then.readings.met) else 0
     if full is None:
         return 1 << 60
-    before_us = max(0, full.us - int(then.readings.asked[place]))
+    before_us = max(0, full.us - int(then.readings.asked[index]))
     return (
         int(np.maximum(0, depths).max(axis=1, initial=0).sum())
         + full.since
@@ -241,12 +241,12 @@ def likely(pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
 
 
 def _of_pair(pair: Pair, end_us: int) -> tuple[float, float]:
-    readings, places = pair.readings, [*_places(pair.readings)]
-    samples, last = [_at(pair, place) for place in places], len(pair.readings.us) - 1
-    if places[0] != last:
-        samples.insert(0, _nearer(pair, samples[0], places[0], last))
-        places.insert(0, last)
-    us = readings.us[places]
+    readings, indices = pair.readings, [*_places(pair.readings)]
+    samples, last = [_at(pair, index) for index in indices], len(pair.readings.us) - 1
+    if indices[0] != last:
+        samples.insert(0, _nearer(pair, samples[0], indices[0], last))
+        indices.insert(0, last)
+    us = readings.us[indices]
     return _ahead(us, [at.lost for at in samples], end_us), _ahead(us, [at.duplicates for at in samples], end_us)
 
 
@@ -257,19 +257,19 @@ def _places(readings: Readings) -> Iterator[int]:
     own = own[readings.start_id[own] == readings.start_id[own[-1]]]
     moments = (int(readings.us[own[-1]]) - back for back in BACK_US)
     at = (np.searchsorted(readings.us[own], us, "right") - 1 for us in moments)
-    yield from dict.fromkeys(int(own[place]) for place in at if place >= 0)
+    yield from dict.fromkeys(int(own[index]) for index in at if index >= 0)
 
 
-def _at(pair: Pair, place: int) -> Likely:
+def _at(pair: Pair, index: int) -> Likely:
     """At a reading, which read the queues too where any did."""
-    readings, counts, now = pair.readings, pair.readings.outflows, int(np.searchsorted(pair.readings.full, place))
+    readings, counts, now = pair.readings, pair.readings.outflows, int(np.searchsorted(pair.readings.full, index))
     is_full, queues = len(readings.full) > 0, readings.queues
     held = np.maximum(0, queues.depth[:, now]) if is_full else np.zeros(len(queues.names))
     lost = sent = acked = 0.0
     for row, own in pair.messages.queues.items():
-        if (depth := int(counts.depth[row, place])) == NA:
+        if (depth := int(counts.depth[row, index])) == NA:
             continue
-        at_us, is_mixed = int(readings.cuts[1][row, place]), counts.names[row][0] == "mixed"
+        at_us, is_mixed = int(readings.cuts[1][row, index]), counts.names[row][0] == "mixed"
         if not own or at_us == NA or not is_full:
             messages = min(depth, int(held[own].sum())) if own and is_full else depth
             lost, sent = lost + messages, sent + messages
@@ -282,8 +282,8 @@ def _at(pair: Pair, place: int) -> Likely:
         if is_mixed:
             acked += min(float(_since(readings, queues.acked[own], at_us, now).sum()), depth - row_lost)
     for row in pair.acknowledgements.rows:
-        if counts.names[row][0] == "acks" and counts.depth[row, place] != NA:
-            acked += max(int(counts.depth[row, place]), pair.acknowledgements.left.get(counts.names[row][1], 0))
+        if counts.names[row][0] == "acks" and counts.depth[row, index] != NA:
+            acked += max(int(counts.depth[row, index]), pair.acknowledgements.left.get(counts.names[row][1], 0))
     duplicates = acked - (sent - lost)
     return Likely(lost, duplicates if math.isnan(duplicates) else max(0.0, duplicates), sent, float(held.sum()))
 
@@ -301,16 +301,16 @@ def _since(readings: Readings, counters: Ints, at_us: int, now: int) -> Floats:
     return grown
 
 
-def _nearer(pair: Pair, then: Likely, place: int, last: int) -> Likely:
+def _nearer(pair: Pair, then: Likely, index: int, last: int) -> Likely:
     """At a newer reading of the outflows alone: clients went on to send as before, and the rest are acknowledgements,
     of the oldest messages first."""
     readings, counts = pair.readings, pair.readings.outflows
-    if readings.start_id[place] != readings.start_id[last]:
+    if readings.start_id[index] != readings.start_id[last]:
         return then
-    put, depth = counts.added[:, last] - counts.added[:, place], counts.depth[:, last]
+    put, depth = counts.added[:, last] - counts.added[:, index], counts.depth[:, last]
     sent = acked = unshipped = waiting = 0.0
     for row in {*pair.messages.rows, *pair.acknowledgements.rows}:
-        if NA in counts.added[row, [place, last]]:
+        if NA in counts.added[row, [index, last]]:
             continue
         kind, steady, messages = counts.names[row][0], 0.0, 0.0
         if kind == "mirror":
@@ -318,9 +318,9 @@ def _nearer(pair: Pair, then: Likely, place: int, last: int) -> Likely:
         elif kind == "mixed":
             steady = min(
                 float(put[row]),
-                _per_us(readings, pair.messages.queues[row]) * int(readings.us[last] - readings.us[place]),
+                _per_us(readings, pair.messages.queues[row]) * int(readings.us[last] - readings.us[index]),
             )
-            messages = (then.unshipped + steady) * depth[row] / max(1, counts.depth[row, place] + put[row])
+            messages = (then.unshipped + steady) * depth[row] / max(1, counts.depth[row, index] + put[row])
         sent, acked = sent + steady, acked + put[row] - steady
         unshipped, waiting = unshipped + messages, waiting + depth[row] - messages
     lost = min(unshipped, max(0.0, then.lying + sent - acked))

@@ -32,7 +32,7 @@ LONGEST_US: Final = 60 * SECOND_US
 @dataclass(frozen=True)
 class Grids:
     """What readings counted, as grids by their names: by outflow (`flows`), and by queue at the readings that read
-    queues (`full`: their places). Counters are compared within one era, a start of the broker."""
+    queues (`full`: their indices). Counters are compared within one era, a start of the broker."""
 
     us: Ints
     asked: Ints
@@ -55,15 +55,15 @@ class Grids:
     def windows(self) -> Windows:
         return Windows(self.asked, self.us, self.start_id)
 
-    def at(self, places: Ints) -> Grids:
+    def at(self, indices: Ints) -> Grids:
         """Some of the readings alone."""
-        is_kept = np.isin(self.full, places)
+        is_kept = np.isin(self.full, indices)
         return Grids(
-            self.us[places],
-            self.asked[places],
-            self.start_id[places],
-            np.searchsorted(places, self.full[is_kept]),
-            {name: grid[:, places] for name, grid in self.flows.items()},
+            self.us[indices],
+            self.asked[indices],
+            self.start_id[indices],
+            np.searchsorted(indices, self.full[is_kept]),
+            {name: grid[:, indices] for name, grid in self.flows.items()},
             {name: grid[:, is_kept] for name, grid in self.queues.items()},
         )
 
@@ -92,8 +92,8 @@ class Windows:
         return min(LONGEST_US, max(spans, default=0))
 
     def around(self, us: int) -> tuple[Ints, Ints]:
-        """The readings before and after each window so long, by their places. One that begins between a reading and the
-        next ends before the first reading that was asked for so long after that next one."""
+        """The readings before and after each window so long, by their indices. One that begins between a reading and
+        the next ends before the first reading that was asked for so long after that next one."""
         end = np.searchsorted(self._asked, self.us[1:] + us)
         begin = np.flatnonzero(end < len(self.us))
         begin = begin[self.start_id[begin] == self.start_id[end[begin]]]
@@ -145,9 +145,9 @@ class Counters:
 
 def _carried(counters: Ints, start_id: Ints) -> Ints:
     """With the last value of the same era where nothing was read."""
-    places = np.maximum.accumulate(np.where(counters == NA, -1, np.arange(counters.shape[1])), axis=1)
-    values = np.take_along_axis(counters, np.maximum(places, 0), axis=1)
-    carried: Ints = np.where((places >= 0) & (start_id[np.maximum(places, 0)] == start_id), values, NA)
+    indices = np.maximum.accumulate(np.where(counters == NA, -1, np.arange(counters.shape[1])), axis=1)
+    values = np.take_along_axis(counters, np.maximum(indices, 0), axis=1)
+    carried: Ints = np.where((indices >= 0) & (start_id[np.maximum(indices, 0)] == start_id), values, NA)
     return carried
 
 
@@ -184,7 +184,7 @@ def gaps_filled(grids: Grids) -> Grids:
 
 @dataclass(frozen=True)
 class _Gap:
-    """Readings added after the reading of a place: when, and which of them read queues. A long gap has some at its
+    """Readings added after the reading at an index: when, and which of them read queues. A long gap has some at its
     begin and some at its end, which are `later`: no window reaches from those to these."""
 
     at: int
@@ -205,11 +205,11 @@ class _Evening:
 
     def _gap(self, at: int, usual_us: int, every: int) -> _Gap:
         begin, end = self._grids.us[at : at + 2].tolist()
-        places, most = np.arange(1, -(-(end - begin) // usual_us)), LONGEST_US // usual_us + 2
-        later = np.zeros(len(places), bool)
-        if len(places) > 2 * most:
-            places, later = np.concatenate([places[:most], places[-most:]]), np.arange(2 * most) >= most
-        return _Gap(at, begin + places * usual_us, places % every == 0, later)
+        indices, most = np.arange(1, -(-(end - begin) // usual_us)), LONGEST_US // usual_us + 2
+        later = np.zeros(len(indices), bool)
+        if len(indices) > 2 * most:
+            indices, later = np.concatenate([indices[:most], indices[-most:]]), np.arange(2 * most) >= most
+        return _Gap(at, begin + indices * usual_us, indices % every == 0, later)
 
     def gaps_filled(self) -> Grids:
         grids, every = self._grids, np.arange(len(self._grids.us))
@@ -299,20 +299,20 @@ class Counts:
         kind, name = (pc.dictionary_encode(rows[column].combine_chunks()) for column in ("kind", "name"))
         size = max(1, len(name.dictionary))
         keys, number = np.unique(_codes(kind) * size + _codes(name), return_inverse=True)
-        places = number * len(us) + np.searchsorted(us, rows["us"].to_numpy())
+        indices = number * len(us) + np.searchsorted(us, rows["us"].to_numpy())
         acked = pc.coalesce(rows["acked"], rows["removed"])
         grids = []
         for column in fields(cls)[1:]:
             grid = np.full((len(keys), len(us)), NA)
             # Of two rows of one moment the last one.
-            grid.flat[places] = pc.fill_null(acked if column.name == "acked" else rows[column.name], NA).to_numpy()
+            grid.flat[indices] = pc.fill_null(acked if column.name == "acked" else rows[column.name], NA).to_numpy()
             grids.append(grid)
         names = ((kind.dictionary[int(key) // size].as_py(), name.dictionary[int(key) % size].as_py()) for key in keys)
         return cls([*names], *grids)
 
     @cached_property
     def rows(self) -> Mapping[str, Sequence[int]]:
-        """The places of the things of a name."""
+        """The indices of the things of a name."""
         by_name: dict[str, list[int]] = {}
         for row, (_, name) in enumerate(self.names):
             by_name.setdefault(name, []).append(row)
@@ -321,7 +321,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Readings:
-    """`full`: the places of the readings that read queues; the rest is of those alone. Where the other site was read
+    """`full`: the indices of the readings that read queues; the rest is of those alone. Where the other site was read
     beside, `met` are the readings that read its queues too, `staged` is what lay there, and `back` its own outflows.
     `uncopied`: what had no copy there, of the readings at which ids had been compared."""
 
@@ -392,26 +392,26 @@ class Readings:
         return None if not depths or depths[-1] == NA else depths[-1]
 
     @cached_property
-    def place(self) -> Mapping[str, int]:
-        """The place of each queue by its name."""
-        return {name: place for place, (_, name) in enumerate(self.queues.names)}
+    def index(self) -> Mapping[str, int]:
+        """The index of each queue by its name."""
+        return {name: index for index, (_, name) in enumerate(self.queues.names)}
 
-    def most_delivering(self, place: int) -> int | None:
+    def most_delivering(self, index: int) -> int | None:
         """The most of a queue that clients had; None where the last reading that read the queue did not read it."""
-        counts, read = self.queues.delivering[place], np.flatnonzero(self.queues.depth[place] != NA)
+        counts, read = self.queues.delivering[index], np.flatnonzero(self.queues.depth[index] != NA)
         return None if not len(read) or counts[read[-1]] == NA else max(0, int(counts.max()))
 
     @cached_property
     def cuts(self) -> tuple[Ints, Ints]:
-        """By outflow and reading the place of the reading that cuts history, -1 where none is known, and the likely
+        """By outflow and reading the index of the reading that cuts history, -1 where none is known, and the likely
         cut."""
-        row, place = np.nonzero((self.outflows.depth != NA) & (self.outflows.added != NA))
-        depth, added = self.outflows.depth[row, place], self.outflows.added[row, place]
-        begins = begins_of(row * (len(self.us) + 1) + self.start_id[place])
-        side = side_of(np.stack([depth, added, added - depth]), self.us[place], np.cumsum(begins), begins)
+        row, index = np.nonzero((self.outflows.depth != NA) & (self.outflows.added != NA))
+        depth, added = self.outflows.depth[row, index], self.outflows.added[row, index]
+        begins = begins_of(row * (len(self.us) + 1) + self.start_id[index])
+        side = side_of(np.stack([depth, added, added - depth]), self.us[index], np.cumsum(begins), begins)
         cut, likely_us = np.full(self.outflows.depth.shape, -1), np.full(self.outflows.depth.shape, NA)
-        cut[row, place] = np.where(side.cut_us == NA, -1, np.searchsorted(self.us, side.cut_us))
-        likely_us[row, place] = side.likely_us
+        cut[row, index] = np.where(side.cut_us == NA, -1, np.searchsorted(self.us, side.cut_us))
+        likely_us[row, index] = side.likely_us
         return cut, likely_us
 
     @cached_property

@@ -72,7 +72,7 @@ class EventStream:
 
     @cached_property
     def rows(self) -> Sequence[int]:
-        """Its outflows, by their places."""
+        """Its outflows, by their indices."""
         kinds = SENDS if self.counted == "added" else ACKS
         return [row for row, (kind, _) in enumerate(self.readings.outflows.names) if kind in kinds]
 
@@ -95,7 +95,7 @@ class EventStream:
             group = np.full(len(self.readings.queues.names), -1)
             group[own] = np.arange(len(own))
             [parts] = self._by_age([row], Queues(group, len(own)))
-            names = (self.readings.queues.names[place][1] for place in own)
+            names = (self.readings.queues.names[index][1] for index in own)
             by_name |= zip(names, map(at_most, parts), strict=True)
         return by_name
 
@@ -114,7 +114,7 @@ class EventStream:
         """What came to some queues since, by their own counts: no outflow serves them."""
         grids = self.gaps_filled
         windows = Windows(grids.asked[grids.full], grids.us[grids.full], grids.start_id[grids.full])
-        own = grids.counted[self.counted].together([self.readings.place[name] for name in names])
+        own = grids.counted[self.counted].together([self.readings.index[name] for name in names])
 
         def most(us: int) -> Ints:
             return np.array([own.most(*windows.around(us)).max(initial=0)])
@@ -133,23 +133,23 @@ class EventStream:
 
     def _by_age(self, rows: Sequence[int], queues: Queues) -> Iterable[Sequence[LossTerm | None]]:
         """The bounds of each group, for outflows that were last read by one reading."""
-        for place in dict.fromkeys(self._last[row] for row in rows):
-            yield self._least([row for row in rows if self._last[row] == place], place, queues)
+        for index in dict.fromkeys(self._last[row] for row in rows):
+            yield self._least([row for row in rows if self._last[row] == index], index, queues)
 
-    def _least(self, rows: Sequence[int], place: int, queues: Queues) -> Sequence[LossTerm | None]:
+    def _least(self, rows: Sequence[int], index: int, queues: Queues) -> Sequence[LossTerm | None]:
         readings, counts = self.readings, self.readings.outflows
-        read = readings.full[readings.full <= place]
+        read = readings.full[readings.full <= index]
         read = read[(counts.depth[rows][:, read] != NA).all(axis=0)]
-        depths = {row: np.full(queues.count, counts.depth[row, place]) for row in rows}
+        depths = {row: np.full(queues.count, counts.depth[row, index]) for row in rows}
         parts = []
         if len(read):
             at = int(read[-1])
             at_reading = {row: self._at_reading(row, at, queues) for row in rows}
             parts.append(self._from(rows, at, self._summed(at_reading), queues))
-            if readings.start_id[at] == readings.start_id[place]:
-                put = counts.added[:, place] - counts.added[:, at]
+            if readings.start_id[at] == readings.start_id[index]:
+                put = counts.added[:, index] - counts.added[:, at]
                 depths = {row: np.minimum(depths[row], at_reading[row] + put[row]) for row in rows}
-        parts.append(self._from(rows, place, self._summed(depths), queues))
+        parts.append(self._from(rows, index, self._summed(depths), queues))
         known = [[part for part in of_group if part is not None] for of_group in zip(*parts, strict=True)]
         return [min(candidates, key=lambda part: part.at_most, default=None) for candidates in known]
 
@@ -163,20 +163,20 @@ class EventStream:
         total: Ints = np.sum(parts, axis=0)
         return total
 
-    def _at_reading(self, row: int, place: int, queues: Queues) -> Ints:
+    def _at_reading(self, row: int, index: int, queues: Queues) -> Ints:
         """At a reading of the queues: no more than the outflow held, and than was counted since the cut; of messages no
         more than lay in the queues; and all that no queue tells of."""
         readings, counts, own = self.readings, self.readings.outflows, self.queues[row]
-        depth = np.full(queues.count, counts.depth[row, place])
-        now = int(np.searchsorted(readings.full, place))
+        depth = np.full(queues.count, counts.depth[row, index])
+        now = int(np.searchsorted(readings.full, index))
         if counts.names[row][0] == "acks" or not len(own) or (readings.queues.depth[own, now] == NA).any():
             return depth
-        same_start = np.flatnonzero(readings.start_id[readings.full] == readings.start_id[place])
-        cut = readings.cuts[0][row, place]
+        same_start = np.flatnonzero(readings.start_id[readings.full] == readings.start_id[index])
+        cut = readings.cuts[0][row, index]
         begun = same_start[(cut >= 0) & (readings.us[readings.full[same_start]] <= readings.asked[cut])]
         then, is_sent = int(begun[-1] if len(begun) else same_start[0]), self.counted == "added"
         accounted = self._accounted(readings.grids, [row]).least(then, now)[0]
-        unattributed = max(0, int(counts.added[row, place] - counts.added[row, readings.full[then]] - accounted))
+        unattributed = max(0, int(counts.added[row, index] - counts.added[row, readings.full[then]] - accounted))
         lying = readings.queues.depth[own, now]
         if not len(begun) and (unattributed or not is_sent or then == now):
             return depth  # what lay there before is anybody's
@@ -188,16 +188,16 @@ class EventStream:
         return at_reading
 
     def _from(
-        self, rows: Sequence[int], place: int, at_reading: Ints, queues: Queues | None
+        self, rows: Sequence[int], index: int, at_reading: Ints, queues: Queues | None
     ) -> Sequence[LossTerm | None]:
         """What lay there at a reading and what came since, of each group; without groups by what was put in alone."""
-        return self._parts(place, at_reading, self.gaps_filled.windows, lambda us: self._most(rows, us, queues))
+        return self._parts(index, at_reading, self.gaps_filled.windows, lambda us: self._most(rows, us, queues))
 
     def _parts(
-        self, place: int, at_reading: Ints, windows: Windows, most: Callable[[int], Ints]
+        self, index: int, at_reading: Ints, windows: Windows, most: Callable[[int], Ints]
     ) -> Sequence[LossTerm | None]:
         """What lay there at a reading, and what came since: as much as came at most in windows so long."""
-        took_us, longest_us = self.end_us - int(self.readings.asked[place]), windows.longest_us
+        took_us, longest_us = self.end_us - int(self.readings.asked[index]), windows.longest_us
         times = windows.parts(took_us)
         if times is None:
             return [None] * len(at_reading)
@@ -211,7 +211,7 @@ class EventStream:
             LossTerm(
                 int(lay),
                 int(came),
-                int(self.readings.us[place]),
+                int(self.readings.us[index]),
                 took_us,
                 float(paced * SECOND_US / max(1, longest_us)),
             )
@@ -244,20 +244,20 @@ class EventStream:
     def _by_sums(self, rows: Sequence[int], put: Counters, begin: Ints, end: Ints) -> Ints:
         """By what the queues count together, where all readings that read them wrote it down; else no bound."""
         own, other = (self.gaps_filled.flows[f"queues_{name}"][rows] for name in (self.counted, self._other_counted))
-        places = np.flatnonzero((own != NA).all(0) & (other != NA).all(0))
+        indices = np.flatnonzero((own != NA).all(0) & (other != NA).all(0))
         bound = np.full(len(begin), _NO_BOUND)
-        before, after, is_bounded = self._enclosing(places, begin, end)
-        before, after = places[before], places[after]
+        before, after, is_bounded = self._enclosing(indices, begin, end)
+        before, after = indices[before], indices[after]
         grown, others = (counts[:, after].sum(0) - counts[:, before].sum(0) for counts in (own, other))
         bound[is_bounded] = grown + np.maximum(0, put.most(before, after)[0] - grown - others)
         return bound
 
-    def _enclosing(self, places: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Flags]:
-        """Of readings of some places the last before and the first after each window, and which windows have both in
+    def _enclosing(self, indices: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Flags]:
+        """Of readings of some indices the last before and the first after each window, and which windows have both in
         one start of the broker."""
-        before, after = np.searchsorted(places, begin, "right") - 1, np.searchsorted(places, end)
-        is_bounded = (before >= 0) & (after < len(places))
-        start_id = self.gaps_filled.start_id[places]
+        before, after = np.searchsorted(indices, begin, "right") - 1, np.searchsorted(indices, end)
+        is_bounded = (before >= 0) & (after < len(indices))
+        start_id = self.gaps_filled.start_id[indices]
         is_bounded[is_bounded] = start_id[before[is_bounded]] == start_id[after[is_bounded]]
         return before[is_bounded], after[is_bounded], is_bounded
 
@@ -274,17 +274,17 @@ class EventStream:
 
     @cached_property
     def _last(self) -> Mapping[int, int]:
-        """By outflow the place of the last reading that read it."""
+        """By outflow the index of the last reading that read it."""
         depth = self.readings.outflows.depth
         return {row: int(np.flatnonzero(depth[row] != NA)[-1]) for row in self.rows}
 
     @cached_property
     def queues(self) -> Mapping[int, Sequence[int]]:
-        """By outflow the places of the queues that it serves."""
+        """By outflow the indices of the queues that it serves."""
         served: dict[int, list[int]] = {row: [] for row in self.rows}
-        for place, (_, name) in enumerate(self.readings.queues.names):
+        for index, (_, name) in enumerate(self.readings.queues.names):
             if (row := self.outflow_of(name)) is not None:
-                served[row].append(place)
+                served[row].append(index)
         return served
 
     @property
@@ -394,7 +394,7 @@ def _total(parts: Sequence[tuple[int | None, int]]) -> tuple[int, int] | None:
 @dataclass(frozen=True)
 class _Compared:
     readings: Readings
-    places: Ints
+    indices: Ints
     """Of the readings of both sites, among those that read queues."""
     messages: EventStream
     acknowledgements: EventStream
@@ -428,7 +428,7 @@ class _Compared:
     def _depths(self, counts: Counts, *names: str) -> Ints:
         """What lay there of these names; a queue that is absent where the site was read is empty there."""
         rows = [row for name in names for row in counts.rows.get(name, ())]
-        depths: Ints = np.maximum(0, counts.depth[rows][:, self.places]).sum(axis=0)
+        depths: Ints = np.maximum(0, counts.depth[rows][:, self.indices]).sum(axis=0)
         return depths
 
     def _to_ship(self, name: str) -> Ints | None:
@@ -442,13 +442,13 @@ class _Compared:
         """What was on its way of what was done here; None where nothing ships that queue."""
         counts, row = self.readings.outflows, self.acknowledgements.outflow_of(name)
         if row is None:
-            return None if self.messages.outflow_of(name) is None else np.full(len(self.places), _ALL)
+            return None if self.messages.outflow_of(name) is None else np.full(len(self.indices), _ALL)
         on_its_way = self._of_outflow(counts.depth, row, _ALL) + self._of_outflow(counts.pending, row, 0)
         left: Ints = np.maximum(on_its_way, self.acknowledgements.left.get(name, 0))
         return left + self._depths(self.readings.back, name, SHARED)
 
     def _of_outflow(self, grid: Ints, row: int, unread: int) -> Ints:
-        values = grid[row, self.readings.full[self.places]]
+        values = grid[row, self.readings.full[self.indices]]
         return np.where(values == NA, unread, values)
 
     def _beyond(self, name: str, apart: Ints, on_its_way: Ints | None) -> int | None:
@@ -458,16 +458,16 @@ class _Compared:
         beyond = np.maximum(0, apart - on_its_way)
         if name in self.selected.differ:
             return int(beyond[-1])
-        stays = len(self.places) >= LEAST and bool((beyond > self._moved(name)).all())
+        stays = len(self.indices) >= LEAST and bool((beyond > self._moved(name)).all())
         return None if stays else int(beyond.min())
 
     def _moved(self, name: str) -> Ints:
         """How much the queue changed from the reading before to the reading after: two sites are never read in the same
         instant."""
-        place, grids = self.readings.place.get(name), self.readings.grids
-        if place is None:
-            return np.zeros(len(self.places), np.int64)
-        before, after = np.maximum(0, self.places - 1), np.minimum(len(grids.full) - 1, self.places + 1)
+        index, grids = self.readings.index.get(name), self.readings.grids
+        if index is None:
+            return np.zeros(len(self.indices), np.int64)
+        before, after = np.maximum(0, self.indices - 1), np.minimum(len(grids.full) - 1, self.indices + 1)
         counted = grids.counted.values()
-        moved: Ints = np.sum([count.high[place, after] - count.low[place, before] for count in counted], axis=0)
+        moved: Ints = np.sum([count.high[index, after] - count.low[index, before] for count in counted], axis=0)
         return np.where(grids.start_id[grids.full[before]] == grids.start_id[grids.full[after]], moved, _ALL)

@@ -44,11 +44,11 @@ def _past_folds(histogram: Histogram, probability: float, unit: float) -> Iterab
     whole = histogram.weights.sum(axis=0) + histogram.unknown
     for number in np.flatnonzero(whole)[MIN_BEFORE:].tolist():
         before, fold = histogram.within(slice(0, number)), histogram.within(slice(number, number + 1))
-        if (place := before.place_of(probability)) is None:
+        if (index := before.index_of(probability)) is None:
             continue
-        said, weights, took = int(before.tops[place]), fold.weights[:, 0], int(whole[number])
+        said, weights, took = int(before.tops[index]), fold.weights[:, 0], int(whole[number])
         # A figure of the same bucket is no larger than what was said.
-        inside = int(weights[fold.buckets <= before.buckets[place]].sum())
+        inside = int(weights[fold.buckets <= before.buckets[index]].sum())
         yield Fold(number, said / unit, inside / took, took, float(((said - fold.tops) * weights).sum()) / took / unit)
 
 

@@ -55,7 +55,7 @@ def _taken(value: Any, at: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Columns(Rows):
-    """`kind` is a place in `KINDS`; `pair`, `name` are places in `words`, -1 is none; `start` numbers starts."""
+    """`kind` is an index into `KINDS`; `pair`, `name` are indices into `words`, -1 is none; `start` numbers starts."""
 
     words: Sequence[str]
     us: Ints
@@ -77,7 +77,7 @@ class Columns(Rows):
         chunks = [[c.dictionary_encode() for c in table[column].chunks] for column in ("kind", "pair", "name", "start")]
         # In one order, whatever the order of the rows.
         every = sorted({word for of_column in chunks for chunk in of_column for word in chunk.dictionary.to_pylist()})
-        words = {word: place for place, word in enumerate(every)}
+        words = {word: index for index, word in enumerate(every)}
         kind, pair, name = (_coded(of_column, words) for of_column in chunks[:3])
         one = one_of_each({word for chunk in chunks[3] for word in chunk.dictionary.to_pylist()})
         start = _coded(chunks[3], {word: words[first] for word, first in one.items()})
@@ -94,7 +94,7 @@ class Columns(Rows):
 
 
 def _coded(chunks: Sequence[pa.DictionaryArray], words: Mapping[str, int]) -> Ints:
-    """The place of each row's word; -1 for none."""
+    """The index of each row's word; -1 for none."""
     codes = [np.zeros(0, np.int64)]
     for chunk in chunks:
         own = [words[word] for word in chunk.dictionary.to_pylist()]
@@ -129,12 +129,12 @@ def begins_of(key: Ints) -> Flags:
 def newest_of(keys: Ints, wanted: Ints) -> Ints:
     """Where among sorted keys the last stands that is not above a wanted one; -1 where all are."""
     if len(keys) and keys[-1] - keys[0] == len(keys) - 1 and (keys[1:] > keys[:-1]).all():  # without a gap
-        places: Ints = np.clip(wanted - keys[0], -1, len(keys) - 1)
-        return places
+        indices: Ints = np.clip(wanted - keys[0], -1, len(keys) - 1)
+        return indices
     return np.searchsorted(keys, wanted, "right") - 1
 
 
-def place_of(keys: Ints, wanted: Ints) -> Ints:
+def index_of(keys: Ints, wanted: Ints) -> Ints:
     """Where each wanted key stands among sorted ones; -1 where it does not."""
     if not len(keys):
         return np.full(len(wanted), -1)
@@ -143,9 +143,9 @@ def place_of(keys: Ints, wanted: Ints) -> Ints:
 
 
 def last_true(flags: Flags, begins: Flags) -> Ints:
-    """The newest place so far at which a flag is set, within what began last; -1 where there is none."""
-    places = np.arange(len(flags))
-    newest, began = (np.maximum.accumulate(np.where(flagged, places, -1)) for flagged in (flags, begins))
+    """The newest index so far at which a flag is set, within what began last; -1 where there is none."""
+    indices = np.arange(len(flags))
+    newest, began = (np.maximum.accumulate(np.where(flagged, indices, -1)) for flagged in (flags, begins))
     return np.where(newest >= began, newest, -1)
 
 
@@ -188,8 +188,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Outflows:
-    """The readings of all outflows, by outflow (`flow`, a place in `keys`: pair and name) and time. `times`: moments at
-    which something was looked at; `places`: outflow and moment in one number.
+    """The readings of all outflows, by outflow (`flow`, an index into `keys`: pair and name) and time. `times`: moments
+    at which something was looked at; `indices`: outflow and moment in one number.
 
     `goes_on`: the series goes on from the reading before; `taken_over`: another node is active than there; `life`:
     series that restarts alone part; `fresh`: earlier readings do not count. Things in it were sent after `oldest_us`;
@@ -199,7 +199,7 @@ class Outflows:
 
     keys: tuple[tuple[str, str], ...]
     times: Ints
-    places: Ints
+    indices: Ints
     flow: Ints
     us: Ints
     role: Ints
@@ -222,13 +222,13 @@ class Outflows:
         many = len(rows.words) + 1
         codes, flow_of = np.unique(of_outflows.pair * many + of_outflows.name, return_inverse=True)
         times, moment = np.unique(of_outflows.us, return_inverse=True)
-        places, at = np.unique(flow_of * len(times) + moment, return_inverse=True)
-        flow, us = places // max(1, len(times)), times[places % max(1, len(times))]
-        sides = [_read(of_outflows, kinds, at, len(places)) for kinds in ((MIRROR, MIXED), (ACKS, MIXED))]
-        link, start = np.ones(len(places), bool), np.full(len(places), -1)
+        indices, at = np.unique(flow_of * len(times) + moment, return_inverse=True)
+        flow, us = indices // max(1, len(times)), times[indices % max(1, len(times))]
+        sides = [_read(of_outflows, kinds, at, len(indices)) for kinds in ((MIRROR, MIXED), (ACKS, MIXED))]
+        link, start = np.ones(len(indices), bool), np.full(len(indices), -1)
         np.logical_and.at(link, at, of_outflows.link)
         np.maximum.at(start, at, of_outflows.start)
-        is_mixed, is_twice = (np.zeros(len(places), bool) for _ in range(2))
+        is_mixed, is_twice = (np.zeros(len(indices), bool) for _ in range(2))
         is_mixed[at[of_outflows.kind == MIXED]] = True
         sends = sides[0][1]
         kind = np.where(is_mixed, MIXED, np.where(sends != NA, MIRROR, ACKS))
@@ -248,7 +248,7 @@ class Outflows:
         return cls(
             keys=tuple((rows.words[code // many], rows.words[code % many]) for code in codes),
             times=times,
-            places=places[kept],
+            indices=indices[kept],
             flow=flow,
             us=us,
             role=_roles(rows, (codes // many)[flow], us),
@@ -266,12 +266,13 @@ class Outflows:
         )
 
     def at(self, flow: Ints, moment: Ints) -> Ints:
-        """The places of the readings of these outflows at these moments (places in `times`); -1 where there is none."""
+        """The indices of the readings of these outflows at these moments (indices into `times`); -1 where there is
+        none."""
         key = np.where((flow >= 0) & (moment >= 0), flow * len(self.times) + moment, -1)
-        return place_of(self.places, key)
+        return index_of(self.indices, key)
 
     def after(self, flow: Ints, us: Ints) -> Ints:
-        """The place behind the last reading of these outflows not after these moments."""
+        """The index behind the last reading of these outflows not after these moments."""
         if not len(self.us):
             return np.zeros(len(us), np.int64)
         first = int(self.us.min())
@@ -280,7 +281,7 @@ class Outflows:
 
     @property
     def ends(self) -> Ints:
-        """The place of the last reading of each outflow."""
+        """The index of the last reading of each outflow."""
         return np.searchsorted(self.flow, np.arange(len(self.keys)), "right") - 1
 
 
@@ -318,8 +319,8 @@ def _roles(rows: Columns, pair: Ints, us: Ints) -> Ints:
     for wanted in (pair, np.full(len(pair), -1)):
         key = (of_site.pair + 1) * len(times) + np.searchsorted(times, of_site.us)
         order = np.argsort(key, kind="stable")
-        moment = place_of(times, us)
-        at = place_of(key[order], np.where(moment >= 0, (wanted + 1) * len(times) + moment, -1))
+        moment = index_of(times, us)
+        at = index_of(key[order], np.where(moment >= 0, (wanted + 1) * len(times) + moment, -1))
         if len(order):
             named = np.where((named < 0) & (at >= 0), role[order][np.maximum(at, 0)], named)
     roles: Ints = np.maximum(named, NO_ROLE)
@@ -348,9 +349,9 @@ def _series(
     is_new[1:] |= start[1:] != start[:-1]
     back = (fell | is_twice) & ~is_new & (start >= 0)
     begins, restarts = is_new | fell | comes | back, (is_new | fell) & ~fresh & ~comes
-    for place in np.flatnonzero(back).tolist():  # rare
-        near = np.arange(max(0, place - REACH), min(count, place + REACH + 1))
-        near = near[flow[near] == flow[place]]
+    for index in np.flatnonzero(back).tolist():  # rare
+        near = np.arange(max(0, index - REACH), min(count, index + REACH + 1))
+        near = near[flow[near] == flow[index]]
         begins[near], restarts[near] = True, False
     return fresh, begins, restarts, back
 
@@ -393,11 +394,11 @@ def side_of(counters: Ints, us: Ints, series: Ints, begins: Flags) -> Side:
     # Put each series on a height of its own: a single running maximum and a single search serve all of them.
     base = series * (int(put.max(initial=0)) + int(out.max(initial=0)) + 1)
     top = np.maximum.accumulate(base + put)
-    places = np.arange(len(us))
-    cut = np.minimum(np.searchsorted(top, base + out, "right") - 1, places)
-    is_cut = known & (cut >= np.maximum.accumulate(np.where(begins, places, 0)))
+    indices = np.arange(len(us))
+    cut = np.minimum(np.searchsorted(top, base + out, "right") - 1, indices)
+    is_cut = known & (cut >= np.maximum.accumulate(np.where(begins, indices, 0)))
     cut = np.maximum(cut, 0)
-    after = np.minimum(cut + 1, places)
+    after = np.minimum(cut + 1, indices)
     past = (base + out - top[cut]) / np.maximum(1, top[after] - top[cut])
     likely_us = us[cut] + (np.clip(past, 0, 1) * (us[after] - us[cut])).astype(np.int64)
     return Side(depth, added, shipped, np.where(is_cut, us[cut], NA), np.where(is_cut, likely_us, NA))
@@ -405,9 +406,9 @@ def side_of(counters: Ints, us: Ints, series: Ints, begins: Flags) -> Side:
 
 @dataclass(frozen=True, slots=True)
 class OfQueues:
-    """Figures of single queues (`row`), NA where not known: at which place they count, in how many places up to it."""
+    """Figures of single queues (`row`), NA where not known: at which index they count, in how many indices up to it."""
 
-    place: Ints
+    index: Ints
     row: Ints
     wide: Ints
     loss: Ints
@@ -436,9 +437,9 @@ class Sums:
         return cls(*nothing)
 
     def add(self, rows: OfQueues, counts: Flags) -> None:
-        """Add queues by scope and place. Those that were looked at alike are added up first, and spread over places
+        """Add queues by scope and index. Those that were looked at alike are added up first, and spread over indices
         then: an interval in which the outflow was looked at more often than the queue counts in each of its parts."""
-        spread = Spread.of(rows.place, rows.wide, self.queues.shape[1])
+        spread = Spread.of(rows.index, rows.wide, self.queues.shape[1])
         lost, twice = rows.loss != NA, rows.duplicates != NA
         for scope, counted in enumerate(counts):
             inside = counted[rows.row]
@@ -456,37 +457,37 @@ class Sums:
             some = np.flatnonzero(inside & lost & (rows.age > 0))
             age = np.zeros(spread.many, np.int64)
             np.maximum.at(age, spread.at[some], rows.age[some])
-            np.maximum.at(self.age[scope], spread.place, age[spread.again])
+            np.maximum.at(self.age[scope], spread.index, age[spread.again])
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Windows of places: which of so `many` each row is of (`at`), how many places are in each (`wide`), and all
-    places of all (`place`), each of the window `again`; a window is its place where none is wider than one."""
+    """Windows of indices: which of so `many` each row is of (`at`), how many indices are in each (`wide`), and all
+    indices of all (`index`), each of the window `again`; a window is its index where none is wider than one."""
 
     at: Ints
     many: int
     wide: Ints
     again: Ints
-    place: Ints
+    index: Ints
     readings: int
 
     @classmethod
-    def of(cls, place: Ints, wide: Ints, readings: int) -> Self:
-        """Of rows, the last place of each and how many places up to it; `readings` places in all."""
+    def of(cls, index: Ints, wide: Ints, readings: int) -> Self:
+        """Of rows, the last index of each and how many indices up to it; `readings` indices into all."""
         widest = int(wide.max(initial=1))
         every = np.arange(readings)
         if widest <= 1:
-            return cls(place, readings, np.ones(readings, np.int64), every, every, readings)
-        window, at = np.unique(place * (widest + 1) + wide, return_inverse=True)
+            return cls(index, readings, np.ones(readings, np.int64), every, every, readings)
+        window, at = np.unique(index * (widest + 1) + wide, return_inverse=True)
         last, wide = window // (widest + 1), window % (widest + 1)
         again = np.repeat(np.arange(len(wide)), wide)
         back = np.arange(len(again)) - np.repeat(np.cumsum(wide) - wide, wide)
         return cls(at, len(window), wide, again, last[again] - back, readings)
 
     def over(self, values: Any) -> Any:
-        """What windows hold, added up by place."""
-        return np.bincount(self.place, values[self.again], self.readings)
+        """What windows hold, added up by index."""
+        return np.bincount(self.index, values[self.again], self.readings)
 
 
 SECOND: Final = 1_000_000

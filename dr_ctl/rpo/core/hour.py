@@ -145,7 +145,7 @@ class _Summary:
 
     def steps(self, words: Sequence[str], whole: Steps, cell_us: int, *, is_total: bool) -> None:
         """The time of each flow: how it was covered, how long which figure was in which bucket, how figures changed;
-        `flow` is a place in `words`."""
+        `flow` is an index into `words`."""
         window, add = self._window, partial(self.gathered.add, words=words, is_total=is_total)
         steps = whole.clipped(window.from_us, window.to_us)
         cell, floor = steps.begin - steps.begin % cell_us, steps.covered & steps.is_floor

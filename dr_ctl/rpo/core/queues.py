@@ -43,9 +43,9 @@ from dr_ctl.rpo.core.cut import (
     gone_on,
     grown,
     in_order,
+    index_of,
     last_true,
     newest_of,
-    place_of,
 )
 
 UNEXPLAINED: Final = 0.01
@@ -67,9 +67,9 @@ class Unread:
         lacking, lately = (np.zeros((scopes, readings + 1), np.int64) for _ in range(2))
         return cls(lacking, lately, np.zeros((scopes, outflows), bool))
 
-    def add(self, new: Flags, us: Ints, place: Ints, depth: Ints, counts: Flags, flows: Outflows) -> None:
+    def add(self, new: Flags, us: Ints, index: Ints, depth: Ints, counts: Flags, flows: Outflows) -> None:
         """Take the readings of queues, by queue and time."""
-        flow = flows.flow[place]
+        flow = flows.flow[index]
         # Holes: read again after so long that no counter bridges it.
         hole = np.flatnonzero(~new & (us - np.concatenate([us[:1], us[:-1]]) > AWAY_US))
         last = np.flatnonzero(np.append(new[1:], True))
@@ -77,10 +77,10 @@ class Unread:
         within = flows.after(flow[last], us[last] + AWAY_US)
         for scope, counted in enumerate(counts):
             some = hole[counted[hole]]
-            _mark(self.lacking[scope], place[some - 1] + 1, place[some])
+            _mark(self.lacking[scope], index[some - 1] + 1, index[some])
             some = counted[last]
-            _mark(self.lacking[scope], place[last][some & full] + 1, stop[some & full])
-            _mark(self.lately[scope], place[last][some & ~full] + 1, within[some & ~full])
+            _mark(self.lacking[scope], index[last][some & full] + 1, stop[some & full])
+            _mark(self.lately[scope], index[last][some & ~full] + 1, within[some & ~full])
             self.is_any[scope, flow[last[counted[last]]]] = True
 
     def flags(self, scope: int, flows: Outflows, read: Flags, put: Floats, accounted: Floats) -> Flags:
@@ -92,8 +92,8 @@ class Unread:
         ends = flows.ends[flows.flow]
         # The reading that ends the interval between two whole readings.
         whole = np.flatnonzero(read)
-        place = np.searchsorted(whole, readings)
-        at = np.append(whole, -1)[place]
+        index = np.searchsorted(whole, readings)
+        at = np.append(whole, -1)[index]
         is_ended = (at >= 0) & (at <= ends)
         at = np.where(is_ended, at, 0)
         lacking, lately = (np.cumsum(marks[scope])[:-1] > 0 for marks in (self.lacking, self.lately))
@@ -160,9 +160,9 @@ class Queues:
             return queues
         masks = [mask_of(rows.words[name]) for name in q.queue[q.new].tolist()]
         counts = np.array([[mask >> scope & 1 for mask in masks] for scope in range(scopes)], bool)[:, q.thing]
-        cut = acked = _Cut.of(q, flows, flows.sends.cut_us, q.place, q.series)
-        sent = consumed = _Likely.of(q, flows, flows.sends, q.place)
-        if flows.acks is not flows.sends or not np.array_equal(q.acks, q.place):
+        cut = acked = _Cut.of(q, flows, flows.sends.cut_us, q.index, q.series)
+        sent = consumed = _Likely.of(q, flows, flows.sends, q.index)
+        if flows.acks is not flows.sends or not np.array_equal(q.acks, q.index):
             acked = _Cut.of(q, flows, flows.acks.cut_us, q.acks, q.series)
             consumed = _Likely.of(q, flows, flows.acks, q.acks)
         likely, pairs = _likely(q, flows, sent, consumed), _pairs(q)
@@ -171,16 +171,16 @@ class Queues:
         queues.likely.add(likely, counts)
         queues.last.add(_last(q, flows, cut, acked), counts)
         queues.accounted += _accounted(q, flows, pairs)
-        queues.unread.add(q.new, q.us, q.place, q.depth, counts, flows)
+        queues.unread.add(q.new, q.us, q.index, q.depth, counts, flows)
         lost = likely.loss
         if queues.compared.any():
-            alone = _Alone.of(rows, q, queues.compared[flows.flow[q.place]])
+            alone = _Alone.of(rows, q, queues.compared[flows.flow[q.index]])
             alone_likely, last, first = alone.likely(q), _at_last(q, flows), np.flatnonzero(q.new)
             intervals = (np.concatenate([ends, first]) for ends in pairs)
             queues.alone_within.add(alone.between(q, flows, *intervals), counts)
             queues.alone_likely.add(alone_likely, counts)
             at_last = alone.between(q, flows, last, last)
-            queues.alone_last.add(replace(at_last, place=flows.flow[q.place[last]]), counts)
+            queues.alone_last.add(replace(at_last, index=flows.flow[q.index[last]]), counts)
             lost = lost + np.maximum(alone_likely.loss, 0)
         queues.shares = _shares(rows, q, flows, lost * counts[0], within_us)
         return queues
@@ -223,15 +223,15 @@ class Queues:
 
 @dataclass(frozen=True, slots=True)
 class _Readings:
-    """Readings of queues, by queue and time, each with the place of the reading of the outflow that serves it."""
+    """Readings of queues, by queue and time, each with the index of the reading of the outflow that serves it."""
 
     thing: Ints
     pair: Ints
     queue: Ints
-    place: Ints
+    index: Ints
     acks: Ints  # -1 where acknowledgements have no outflow
     us: Ints
-    moment: Ints  # a place in the times at which outflows were looked at
+    moment: Ints  # an index into the times at which outflows were looked at
     depth: Ints
     sent: Ints
     consumed: Ints
@@ -249,23 +249,23 @@ class _Readings:
         name = rows.pair[at] * (len(rows.words) + 1) + rows.name[at]
         order = in_order(name, rows.us[at])
         q, name = rows.take(at[order]), name[order]
-        moment = place_of(flows.times, q.us)
-        place, acks = _served(q, begins_of(name), moment, flows)
+        moment = index_of(flows.times, q.us)
+        index, acks = _served(q, begins_of(name), moment, flows)
         again = ~begins_of(name)  # of two rows of one reading the first counts
         again[1:] &= q.us[1:] == q.us[:-1]
-        kept = np.flatnonzero((place >= 0) & ~again)
+        kept = np.flatnonzero((index >= 0) & ~again)
         # A queue is another thing where another outflow serves it.
-        thing = name[kept] * max(1, len(flows.keys)) + flows.flow[place[kept]]
+        thing = name[kept] * max(1, len(flows.keys)) + flows.flow[index[kept]]
         order = in_order(thing, q.us[kept])
         new, at = begins_of(thing[order]), kept[order]
-        q, moment, place, acks = q.take(at), moment[at], place[at], acks[at]
+        q, moment, index, acks = q.take(at), moment[at], index[at], acks[at]
         consumed = np.where(q.acked == NA, q.removed, q.acked)
         begins = new.copy()
         begins[1:] |= q.us[1:] - q.us[:-1] > AWAY_US
-        for key in (q.start, flows.series[place], np.where(acks >= 0, flows.series[acks], -1)):
+        for key in (q.start, flows.series[index], np.where(acks >= 0, flows.series[acks], -1)):
             begins[1:] |= key[1:] != key[:-1]
         restarts = np.zeros(len(q.us), bool)
-        restarts[1:] = ~begins_of(flows.life[place])[1:] & (flows.series[place[1:]] != flows.series[place[:-1]])
+        restarts[1:] = ~begins_of(flows.life[index])[1:] & (flows.series[index[1:]] != flows.series[index[:-1]])
         restarts &= ~new
         restarts[1:] &= q.us[1:] - q.us[:-1] <= AWAY_US
         for counter in (q.added, q.removed, consumed):
@@ -274,7 +274,7 @@ class _Readings:
             thing=np.cumsum(new) - 1,
             pair=q.pair,
             queue=q.name,
-            place=place,
+            index=index,
             acks=acks,
             us=q.us,
             moment=moment,
@@ -304,9 +304,10 @@ class _Readings:
 
 
 def _served(q: Columns, new: Flags, moment: Ints, flows: Outflows) -> tuple[Ints, Ints]:
-    """The places of the readings of the outflows of a queue's messages and of its acknowledgements, by its own outflow,
-    where it has one, else by the one that serves all of its pair. Rows stand by queue; `new` is the first of each."""
-    codes = {key: place for place, key in enumerate(flows.keys)}
+    """The indices of the readings of the outflows of a queue's messages and of its acknowledgements, by its own
+    outflow, where it has one, else by the one that serves all of its pair. Rows stand by queue; `new` is the first of
+    each."""
+    codes = {key: index for index, key in enumerate(flows.keys)}
     words = [*q.words, None]
     named = zip(q.pair[new].tolist(), q.name[new].tolist(), strict=True)
     queues = [(str(words[pair]), str(words[name])) for pair, name in named]
@@ -316,10 +317,10 @@ def _served(q: Columns, new: Flags, moment: Ints, flows: Outflows) -> tuple[Ints
         flow = np.array([codes.get(key, -1) for key in keys], np.int64)
         if flow.max(initial=-1) < 0:
             continue
-        place = flows.at(flow[at], moment)
+        index = flows.at(flow[at], moment)
         for number, side in enumerate((flows.sends, flows.acks)):
-            has = (place >= 0) & side.known[place]
-            sides[number] = np.where(has, place, sides[number])
+            has = (index >= 0) & side.known[index]
+            sides[number] = np.where(has, index, sides[number])
     return sides[0], sides[1]
 
 
@@ -331,9 +332,9 @@ class _Cut:
     known: Flags
 
     @classmethod
-    def of(cls, q: _Readings, flows: Outflows, cut_us: Ints, place: Ints, series: Ints) -> Self:
-        is_cut = (place >= 0) & (cut_us[place] != NA)
-        moment = np.searchsorted(flows.times, cut_us, "right")[place] - 1
+    def of(cls, q: _Readings, flows: Outflows, cut_us: Ints, index: Ints, series: Ints) -> Self:
+        is_cut = (index >= 0) & (cut_us[index] != NA)
+        moment = np.searchsorted(flows.times, cut_us, "right")[index] - 1
         at = np.maximum(q.newest(np.where(is_cut, moment, -1), len(flows.times)), 0)
         known = is_cut & (series[at] == series)
         return cls(np.where(known, at, 0), known)
@@ -348,13 +349,13 @@ class _Likely:
     known: Flags
 
     @classmethod
-    def of(cls, q: _Readings, flows: Outflows, side: Side, place: Ints) -> Self:
-        places, cut = np.arange(len(q.us)), _Cut.of(q, flows, side.likely_us, place, q.life)
-        after = np.minimum(cut.at + 1, places)
+    def of(cls, q: _Readings, flows: Outflows, side: Side, index: Ints) -> Self:
+        indices, cut = np.arange(len(q.us)), _Cut.of(q, flows, side.likely_us, index, q.life)
+        after = np.minimum(cut.at + 1, indices)
         took = np.maximum(1, q.us[after] - q.us[cut.at])
-        past = np.clip((side.likely_us[place] - q.us[cut.at]) / took, 0, 1)
+        past = np.clip((side.likely_us[index] - q.us[cut.at]) / took, 0, 1)
         is_between = cut.known & (after > cut.at)
-        return cls(np.where(cut.known, cut.at, places), np.where(is_between, past, 0.0), cut.known)
+        return cls(np.where(cut.known, cut.at, indices), np.where(is_between, past, 0.0), cut.known)
 
     def then(self, counter: Ints) -> Floats:
         """What a counter was."""
@@ -373,23 +374,23 @@ def _pairs(q: _Readings) -> tuple[Ints, Ints]:
 def _first(q: _Readings, flows: Outflows) -> OfQueues:
     """A queue that was just made may have been there before: a queue that is read again was."""
     first = np.flatnonzero(q.new)
-    first = first[flows.goes_on[q.place[first]]]
+    first = first[flows.goes_on[q.index[first]]]
     none = np.zeros(len(first), np.int64)
-    return OfQueues(q.place[first], first, none + 1, none + NA, none, none + NA, none > 0)
+    return OfQueues(q.index[first], first, none + 1, none + NA, none, none + NA, none > 0)
 
 
 def _last(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut) -> OfQueues:
     """The bound at the last reading of each outflow that read a queue too: an interval without length."""
     row = _at_last(q, flows)
-    return replace(_between(q, flows, cut, acked, row, row), place=flows.flow[q.place[row]], wide=np.ones_like(row))
+    return replace(_between(q, flows, cut, acked, row, row), index=flows.flow[q.index[row]], wide=np.ones_like(row))
 
 
 def _at_last(q: _Readings, flows: Outflows) -> Ints:
     """The readings of queues at the last reading of each outflow that read a queue."""
     newest = np.full(len(flows.keys), -1)
-    flow = flows.flow[q.place]
-    np.maximum.at(newest, flow, q.place)
-    return np.flatnonzero(q.place == newest[flow])
+    flow = flows.flow[q.index]
+    np.maximum.at(newest, flow, q.index)
+    return np.flatnonzero(q.index == newest[flow])
 
 
 def _between(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: Ints) -> OfQueues:
@@ -397,18 +398,18 @@ def _between(q: _Readings, flows: Outflows, cut: _Cut, acked: _Cut, b: Ints, e: 
     goes_on = ~q.begins[e] | (b == e)
     held = q.depth[b] + q.sent[e] - q.sent[b]
     loss = np.maximum(np.where(cut.known[b], np.minimum(q.sent[e] - q.sent[cut.at[b]], held), held), 0)
-    places = np.arange(len(q.us))
-    passed = np.where(cut.known, np.minimum(q.passed[np.minimum(cut.at + 1, places)], q.passed), q.passed)
+    indices = np.arange(len(q.us))
+    passed = np.where(cut.known, np.minimum(q.passed[np.minimum(cut.at + 1, indices)], q.passed), q.passed)
     duplicates = np.maximum(np.minimum(q.consumed, passed)[e] - q.consumed[acked.at[b]], 0)
     duplicates = _or_all(duplicates, acked.known[b], flows, q.acks[b], q.acks[e])
     took = q.us[e] - q.us[b]
     # No message in the queue can be older than what was oldest at the start.
     in_queue = np.where(q.depth[b] == 0, took, np.where(q.oldest_us[b] == NA, NA, q.oldest_us[b] + took))
-    since = q.us[e] - flows.oldest_us[q.place[b]]
-    age, is_floor = _age(loss, since, in_queue, flows.is_floor[q.place[b]])
-    place = q.place[e]
+    since = q.us[e] - flows.oldest_us[q.index[b]]
+    age, is_floor = _age(loss, since, in_queue, flows.is_floor[q.index[b]])
+    index = q.index[e]
     loss, duplicates = np.where(goes_on, loss, NA), np.where(goes_on, duplicates, NA)
-    return OfQueues(place, e, place - q.place[b], loss, age, duplicates, is_floor & goes_on)
+    return OfQueues(index, e, index - q.index[b], loss, age, duplicates, is_floor & goes_on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,21 +433,21 @@ class _Alone:
 
         order = np.argsort(key(counted.pair, counted.name, counted.us), kind="stable")
         counted = counted.take(order)
-        at = place_of(key(counted.pair, counted.name, counted.us), key(q.pair, q.queue, q.us))
+        at = index_of(key(counted.pair, counted.name, counted.us), key(q.pair, q.queue, q.us))
         is_told, is_empty = at >= 0, q.depth == 0
         count = np.where(is_empty, 0, NA)
         count[is_told] = np.minimum(counted.depth[at[is_told]], q.depth[is_told])
         left_out = np.isin(key(q.pair, 0, q.us), key(counted.pair, 0, counted.us)) & ~is_told & ~is_empty
-        places = np.arange(len(q.us))
+        indices = np.arange(len(q.us))
         then = last_true(is_told | is_empty | left_out, q.new)
         is_known = (then >= 0) & (q.us - q.us[then] <= COMPARED_US)
         known = np.where(is_known & (count[then] != NA), np.minimum(count[then], q.depth), NA)
         ends = np.append(q.new[1:], True)
-        after = len(places) - 1 - last_true((is_told | is_empty)[::-1], ends[::-1])[::-1]
-        is_next = after < len(places)
-        after = np.where(is_next, after, places)
+        after = len(indices) - 1 - last_true((is_told | is_empty)[::-1], ends[::-1])[::-1]
+        is_next = after < len(indices)
+        after = np.where(is_next, after, indices)
         later = np.where(is_next & (q.us[after] - q.us <= AWAY_US), count[after], NA)
-        return cls(compares, known, np.where(is_known, then, places), later)
+        return cls(compares, known, np.where(is_known, then, indices), later)
 
     def between(self, q: _Readings, flows: Outflows, b: Ints, e: Ints) -> OfQueues:
         """At most, from one reading of each queue to another: what had no copy at the comparison before, with all that
@@ -454,18 +455,18 @@ class _Alone:
         queue held."""
         then, goes_on = self.then[b], q.series[self.then[b]] == q.series[e]
         held = np.where(~q.begins[e] | (b == e), q.depth[b] + q.sent[e] - q.sent[b], np.maximum(q.depth[b], q.depth[e]))
-        put = flows.sends.added[q.place[e]] - flows.sends.added[q.place[then]]
+        put = flows.sends.added[q.index[e]] - flows.sends.added[q.index[then]]
         missed = np.where(goes_on, np.maximum(q.sent[e] - q.sent[then] - put, 0), held)
         alone = np.minimum(np.maximum.reduce([self.known[b] + missed, self.known[e], self.later[e]]), held)
         left_out = (self.known[b] == NA) | ((self.known[e] == NA) & (self.later[e] == NA))
         loss = np.where(self.compares[e], np.where(left_out, held, alone), 0)
         took = q.us[e] - q.us[b]
         in_queue = np.where(q.depth[b] == 0, took, np.where(q.oldest_us[b] == NA, NA, q.oldest_us[b] + took))
-        return self._aged(q, e, loss, in_queue, np.maximum(q.place[e] - q.place[b], 1))
+        return self._aged(q, e, loss, in_queue, np.maximum(q.index[e] - q.index[b], 1))
 
     def likely(self, q: _Readings) -> OfQueues:
-        places = np.arange(len(q.us))
-        return self._aged(q, places, np.where(self.compares, self.known, 0), q.oldest_us, np.ones_like(places))
+        indices = np.arange(len(q.us))
+        return self._aged(q, indices, np.where(self.compares, self.known, 0), q.oldest_us, np.ones_like(indices))
 
     @staticmethod
     def _aged(q: _Readings, at: Ints, loss: Ints, in_queue: Ints, wide: Ints) -> OfQueues:
@@ -473,7 +474,7 @@ class _Alone:
         the queue's first reading."""
         first, is_floor = np.flatnonzero(q.new)[q.thing[at]], (loss > 0) & (in_queue == NA)
         age = np.where(loss > 0, np.where(is_floor, q.us[at] - q.us[first], in_queue), 0)
-        return OfQueues(q.place[at], at, wide, loss, age, np.zeros_like(loss), is_floor)
+        return OfQueues(q.index[at], at, wide, loss, age, np.zeros_like(loss), is_floor)
 
 
 def _or_all(duplicates: Ints, known: Flags, flows: Outflows, begin: Ints, end: Ints) -> Ints:
@@ -501,11 +502,11 @@ def _likely(q: _Readings, flows: Outflows, cut: _Likely, acked: _Likely) -> OfQu
     shipped = np.where(cut.known, cut.then(passed), passed)
     duplicates = np.maximum(np.rint(np.minimum(consumed, shipped) - acked.then(consumed)), 0).astype(np.int64)
     duplicates = _or_all(duplicates, acked.known, flows, q.acks, q.acks)
-    likely_us = flows.sends.likely_us[q.place]
-    since = q.us - np.where(likely_us == NA, flows.oldest_us[q.place], likely_us)
+    likely_us = flows.sends.likely_us[q.index]
+    since = q.us - np.where(likely_us == NA, flows.oldest_us[q.index], likely_us)
     since = np.minimum(since, _since_sent(q, loss, since))
-    age, is_floor = _age(loss, since, q.oldest_us, flows.is_floor[q.place])
-    return OfQueues(q.place, np.arange(len(loss)), np.ones_like(loss), loss, age, duplicates, is_floor)
+    age, is_floor = _age(loss, since, q.oldest_us, flows.is_floor[q.index])
+    return OfQueues(q.index, np.arange(len(loss)), np.ones_like(loss), loss, age, duplicates, is_floor)
 
 
 def _since_sent(q: _Readings, lost: Ints, most: Ints) -> Ints:
@@ -533,8 +534,8 @@ def _accounted(q: _Readings, flows: Outflows, pairs: tuple[Ints, Ints]) -> Float
     b, e = pairs
     on = ~q.begins[e]
     b, e = b[on], e[on]
-    more = q.sent[e] - q.sent[b] + np.where(flows.is_mixed[q.place[e]], q.consumed[e] - q.consumed[b], 0)
-    spread = Spread.of(q.place[e], q.place[e] - q.place[b], len(flows.us))
+    more = q.sent[e] - q.sent[b] + np.where(flows.is_mixed[q.index[e]], q.consumed[e] - q.consumed[b], 0)
+    spread = Spread.of(q.index[e], q.index[e] - q.index[b], len(flows.us))
     things: Floats = spread.over(np.bincount(spread.at, more, spread.many) / np.maximum(1, spread.wide))
     return things
 
@@ -549,7 +550,7 @@ def _shares(rows: Columns, q: _Readings, flows: Outflows, lost: Ints, within_us:
     first = np.flatnonzero(q.new)
     most = np.maximum.reduceat(lost, first)
     return _named(
-        Share(int(flows.flow[q.place[first[n]]]), rows.words[q.queue[first[n]]], int(weight[n]), int(most[n]))
+        Share(int(flows.flow[q.index[first[n]]]), rows.words[q.queue[first[n]]], int(weight[n]), int(most[n]))
         for n in np.flatnonzero(weight > 0).tolist()
     )
 

@@ -94,15 +94,15 @@ class Histogram:
     def max(self) -> int | None:
         return None if not len(self.buckets) or self.unknown.any() else int(self.tops[-1])
 
-    def place_of(self, probability: float) -> int | None:
+    def index_of(self, probability: float) -> int | None:
         """The first bucket up to which at least so much of the time lies, or None where it is not known that high."""
         below = np.cumsum(self.weights.sum(axis=1))
-        place = int(np.searchsorted(below, probability * self.whole))
-        return place if place < len(below) else None
+        index = int(np.searchsorted(below, probability * self.whole))
+        return index if index < len(below) else None
 
     def quantile(self, probability: float) -> int | None:
-        place = self.place_of(probability)
-        return None if place is None else int(self.tops[place])
+        index = self.index_of(probability)
+        return None if index is None else int(self.tops[index])
 
     def above(self, most: int) -> int:
         """How long it was above a value, or not known."""
@@ -147,10 +147,10 @@ SMALLEST: Final = 1e-12
 
 def interval(histogram: Histogram, probability: float) -> tuple[int, int | None] | None:
     """The 95 % interval of a quantile, its upper end None where it is open; too few blocks give None."""
-    place = histogram.place_of(probability)
+    index = histogram.index_of(probability)
     whole = histogram.weights.sum(axis=0) + histogram.unknown
     times = whole[whole > 0].astype(float)
-    if place is None or len(times) < MIN_BLOCKS:
+    if index is None or len(times) < MIN_BLOCKS:
         return None
     above = times - np.cumsum(histogram.weights[:, whole > 0], axis=0)
     share = above.sum(axis=1) / times.sum()
@@ -164,9 +164,9 @@ def interval(histogram: Histogram, probability: float) -> tuple[int, int | None]
         least, most = between(theta, count) if count else (0.0, 1.0)
         low = level if low is None and least <= 1 - probability else low
         high = level if high is None and most <= 1 - probability else high
-    is_open = high is None or _excursions(share, spread, place) * narrow < MIN_EXCURSIONS
+    is_open = high is None or _excursions(share, spread, index) * narrow < MIN_EXCURSIONS
     tops = histogram.tops
-    return int(tops[min(low or 0, place)]), None if is_open or high is None else int(tops[max(high, place)])
+    return int(tops[min(low or 0, index)]), None if is_open or high is None else int(tops[max(high, index)])
 
 
 def _spread(off: Floats) -> Floats:
@@ -177,10 +177,10 @@ def _spread(off: Floats) -> Floats:
     return spread
 
 
-def _excursions(share: Floats, spread: Floats, place: int) -> float:
+def _excursions(share: Floats, spread: Floats, index: int) -> float:
     """How many excursions above a level, one independent of the other, would tell as much; of the level below where
     nothing lies above it."""
-    above = np.flatnonzero(share[: place + 1] > 0)
+    above = np.flatnonzero(share[: index + 1] > 0)
     if not len(above):
         return 0.0
     return float(share[above[-1]] ** 2 / spread[above[-1]]) if spread[above[-1]] > 0 else math.inf
@@ -284,8 +284,8 @@ class Gathered:
         self._single: list[dict[str, Any]] = []
 
     def add(self, kind: str, words: Sequence[str], scope: Ints | int, **given: Any) -> None:
-        """Add rows of keys and `VALUES`: `scope`, like the keys `flow` and `name`, are places in `words`; `metric` is a
-        word."""
+        """Add rows of keys and `VALUES`: `scope`, like the keys `flow` and `name`, are indices into `words`; `metric`
+        is a word."""
         given = {"kind": kind, "scope": scope, **given}
         varied = {name: value for name, value in given.items() if np.ndim(value)}
         if not all(map(len, varied.values())):

@@ -130,7 +130,7 @@ def figures(scope: str, table: pa.Table, ask: ScopeQuery) -> OfScope:
 
 @dataclass(frozen=True, slots=True)
 class ScopeRows(Rows):
-    """Rows of one kind and metric; `flow` is a place in the words of all."""
+    """Rows of one kind and metric; `flow` is an index into the words of all."""
 
     flow: Ints
     cell: Ints

@@ -70,7 +70,7 @@ class Drained:
 
 
 def rates(rate: Floats, more: Ints, level: Ints) -> Floats:
-    """Things shipped a second by how much waited at the start: at place k from intervals with at least 2^k; a tenth of
+    """Things shipped a second by how much waited at the start: at index k from intervals with at least 2^k; a tenth of
     what was shipped in them went slower. Not a number where none tells. In step it is the traffic that limits what is
     shipped, behind it is the link: backlogs are therefore compared with backlogs alike."""
     by_level = np.full(LEVELS, np.nan)
@@ -232,38 +232,38 @@ class LagSeries:
         return Steps(*spans, bound, ends, covered, idle, taken_over, late, is_floor, stalled)
 
     def _without_copy(
-        self, scope: int, figures: Figures, is_floor: Flags, sums: Sums, at: Sequence[Ints], places: Ints
+        self, scope: int, figures: Figures, is_floor: Flags, sums: Sums, at: Sequence[Ints], indices: Ints
     ) -> tuple[Figures, Flags]:
         """The figures with the messages beside that have no copy at the other site and are not on their way. `at`:
-        where the sums of each reading (`places`) stand, of which the largest counts. They lie there still where the
+        where the sums of each reading (`indices`) stand, of which the largest counts. They lie there still where the
         outflow alone was read since; how many is not known where a queue was not read for long."""
         if not self.queues.compared.any():
             return figures, is_floor
-        flows, full = self.flows, self.full[places]
-        loss, age = (np.max([of[scope][place] for place in at], axis=0) for of in (sums.loss, sums.age))
+        flows, full = self.flows, self.full[indices]
+        loss, age = (np.max([of[scope][index] for index in at], axis=0) for of in (sums.loss, sums.age))
         is_unknown, floor = (
-            np.any([of[scope][place] for place in at], axis=0) for of in (sums.loss_unknown, sums.is_floor)
+            np.any([of[scope][index] for index in at], axis=0) for of in (sums.loss_unknown, sums.is_floor)
         )
         lacking = (np.cumsum(self.queues.unread.lacking[scope])[:-1] > 0) & self.queues.compared[flows.flow]
-        is_unknown = np.where(self.near[places], is_unknown, lacking[places]) | (figures.loss == NA)
-        loss = np.where(self.near[places], loss, 0)
-        age = np.where(loss > 0, age + flows.us[places] - flows.us[full], 0)
+        is_unknown = np.where(self.near[indices], is_unknown, lacking[indices]) | (figures.loss == NA)
+        loss = np.where(self.near[indices], loss, 0)
+        age = np.where(loss > 0, age + flows.us[indices] - flows.us[full], 0)
         age_ms = np.where(is_unknown | (figures.age_ms == NA), NA, np.maximum(figures.age_ms, -(-age // 1000)))
         figures = replace(figures, loss=np.where(is_unknown, NA, figures.loss + loss), age_ms=age_ms)
         return figures, is_floor | (floor & (loss > 0))
 
     def likely(self, scope: int, unread: Flags) -> Figures:
-        figures, places = self._under_way(scope, unread), np.arange(len(self.flows.us))
-        return self._without_copy(scope, figures, places < 0, self.queues.alone_likely, [self.full], places)[0]
+        figures, indices = self._under_way(scope, unread), np.arange(len(self.flows.us))
+        return self._without_copy(scope, figures, indices < 0, self.queues.alone_likely, [self.full], indices)[0]
 
     def _under_way(self, scope: int, unread: Flags) -> Figures:
         """At each reading: no more than lies in the outflow, and that where some queue was not read. A reading of the
         outflow alone has the share of it that the reading before had."""
         flows, sums, alone = self.flows, self.queues.likely, self.alone
-        sends, acks, places = flows.sends.depth, flows.acks.depth, np.arange(len(flows.us))
+        sends, acks, indices = flows.sends.depth, flows.acks.depth, np.arange(len(flows.us))
         is_any = self.queues.unread.is_any[scope][flows.flow]
         unread = (unread | (is_any & (sums.queues[scope] == 0))) & ~alone
-        figures, _ = self.figures(scope, sums, places, places, flows.us, unread, sends, acks)
+        figures, _ = self.figures(scope, sums, indices, indices, flows.us, unread, sends, acks)
         if not alone.any():
             return figures
 
@@ -285,7 +285,7 @@ class LagSeries:
     def now(self, scope: int) -> Steps:
         """The last reading of each outflow, all at one moment, without those that were last read long ago."""
         flows, ends = self.flows, self.ends
-        us, places = flows.us[ends], np.arange(len(ends))
+        us, indices = flows.us[ends], np.arange(len(ends))
         pairs = np.unique([pair for pair, _ in flows.keys], return_inverse=True)[1]
         last_us = np.zeros(len(ends), np.int64)
         np.maximum.at(last_us, pairs, us)
@@ -295,14 +295,14 @@ class LagSeries:
         sends, acks = (np.where(at_last, side.depth[ends], NA) for side in (flows.sends, flows.acks))
         alone, full, unread = self.alone[ends], self.full[ends], self.unread(scope)
         at_full = unread[np.where(alone, full, ends)]
-        bound, floor = self.figures(scope, self.queues.last, places, ends, us, at_full, sends, acks)
+        bound, floor = self.figures(scope, self.queues.last, indices, ends, us, at_full, sends, acks)
         bound = self._grown(bound, alone, sends, acks)
-        bound, floor = self._without_copy(scope, bound, floor, self.queues.alone_last, [places], ends)
+        bound, floor = self._without_copy(scope, bound, floor, self.queues.alone_last, [indices], ends)
         likely = self.likely(scope, unread).take(ends)
         before = np.maximum(ends - 1, 0)
-        stalled = flows.goes_on[ends] & (flows.flow[before] == places) & self._stalls(before, ends, ends)
-        none = places < 0
-        now = Steps(places, none + 0, none + 1, bound, (likely, likely), ~none, none, none, none, floor, stalled)
+        stalled = flows.goes_on[ends] & (flows.flow[before] == indices) & self._stalls(before, ends, ends)
+        none = indices < 0
+        now = Steps(indices, none + 0, none + 1, bound, (likely, likely), ~none, none, none, none, floor, stalled)
         return now.only(at_last | (last_us[pairs] - us <= gap[ends]))
 
     def _stalls(self, begin: Ints, end: Ints, at: Ints) -> Flags:

@@ -150,7 +150,7 @@ def estimate(asked: Request, make: Make, *, charted: bool = False, clock: Clock 
     made = make(asked, now_us)
     answer = EstimateAnswer(None, (made,)) if isinstance(made, Finding) else _answer(asked, made, now_us, charted)
     if asked.store:
-        store(asked.place, answer, clock.now())
+        store(asked.location, answer, clock.now())
     return answer
 
 

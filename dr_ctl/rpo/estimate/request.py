@@ -60,7 +60,7 @@ class Request:
         object.__setattr__(self, "history", str(self.history))
 
     @property
-    def place(self) -> HistoryLocation:
+    def location(self) -> HistoryLocation:
         return HistoryLocation(self.history, Path(self.near or self.history))
 
     def to_json(self) -> str:
@@ -180,7 +180,7 @@ class Stored:
         return AgedEstimate(self.made_at, self.age_s(now), self.data)
 
 
-def place(history: Path | str, site: str) -> Path:
+def stored_at(history: Path | str, site: str) -> Path:
     """Where it is kept on this machine."""
     return Path(history) / _NAME.format(site=site)
 
@@ -197,7 +197,7 @@ def store(history: HistoryLocation, answer: EstimateAnswer, now: datetime) -> No
     }
     try:
         history.near.mkdir(parents=True, exist_ok=True)
-        write(place(history.near, answer.estimate.site), made)
+        write(stored_at(history.near, answer.estimate.site), made)
         if history.folder is None:
             from dr_ctl.rpo.history.files import Store  # noqa: PLC0415 - as below
 
@@ -211,7 +211,7 @@ def stored(history: Path | HistoryLocation, site: str) -> tuple[Stored | None, l
     """Read what is kept of a site: on this machine; where that is nothing or old, where the history is. The finding
     names a file that cannot be read."""
     history = HistoryLocation.at(history) if isinstance(history, Path) else history
-    path, now = place(history.near, site), system().now()
+    path, now = stored_at(history.near, site), system().now()
     near = _kept(partial(path.read_text, encoding="utf-8"), path, site)
     if history.folder is not None or (near[0] is not None and near[0].age_s(now) < FRESH_S):
         return near

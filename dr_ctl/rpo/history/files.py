@@ -450,27 +450,27 @@ def read(
 ) -> tuple[Answer, list[Finding]]:
     """Have the files of a history read, anew where one goes meanwhile. Of a history elsewhere what lies on this machine
     alone is read where the store does not answer in time; the finding says so."""
-    place = HistoryLocation.at(history) if isinstance(history, Path) else history
+    location = HistoryLocation.at(history) if isinstance(history, Path) else history
 
     def here() -> Answer:
-        return listed_anew(lambda: ask(Sources(place.near)))
+        return listed_anew(lambda: ask(Sources(location.near)))
 
     def there() -> Answer:
-        store = Store.of(place.where, hurried=within_s is None)
-        return listed_anew(lambda: ask(Sources(place.near, store)))
+        store = Store.of(location.where, hurried=within_s is None)
+        return listed_anew(lambda: ask(Sources(location.near, store)))
 
-    if place.folder is not None:
+    if location.folder is not None:
         return here(), []
     why = "it did not answer a moment ago"
-    if growing_s() >= _silent_until.get(place.where, 0.0):
-        is_here = any(place.near.glob("date=*/site=*/*"))
+    if growing_s() >= _silent_until.get(location.where, 0.0):
+        is_here = any(location.near.glob("date=*/site=*/*"))
         limit_s = within_s or (WITHIN_S if is_here else ALONE_S)
         answers, errors = in_time(there, limit_s)
         if answers:
             return answers[0], []
-        _silent_until[place.where] = growing_s() + AGAIN_S
+        _silent_until[location.where] = growing_s() + AGAIN_S
         why = str(errors[0]).splitlines()[0] if errors else f"no answer within {limit_s:g} s"
-    return here(), [found("DR-RPO-032", shown=place.shown, why=why, near=place.near)]
+    return here(), [found("DR-RPO-032", shown=location.shown, why=why, near=location.near)]
 
 
 def shown(history: Path | HistoryLocation) -> str:

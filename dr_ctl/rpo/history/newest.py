@@ -442,10 +442,10 @@ def takeovers(history: Path | HistoryLocation, sites: Sequence[str], since: date
 def _takeovers(site: str, readings: pa.Table) -> Iterator[Takeover]:
     rows = readings.sort_by([("pair", "ascending"), ("ts", "ascending")])
     starts = rows["start"].combine_chunks().dictionary_encode().indices.to_numpy()
-    for place in np.flatnonzero(np.diff(starts)) if len(starts) else ():
+    for index in np.flatnonzero(np.diff(starts)) if len(starts) else ():
         before, now = (
             Row(site=site, ts=row["ts"], kind="site", name="", pair=row["pair"], start=row["start"])
-            for row in rows.slice(int(place), 2).to_pylist()
+            for row in rows.slice(int(index), 2).to_pylist()
         )
         if before.pair == now.pair and (seen := Takeover.between(before, now)) is not None:
             yield seen

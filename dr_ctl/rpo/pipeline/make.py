@@ -206,7 +206,7 @@ class _Question:
 
 
 def no_history(asked: Request) -> Finding:
-    return found("DR-RPO-001.nothing", place=asked.place.shown)
+    return found("DR-RPO-001.nothing", place=asked.location.shown)
 
 
 @contextmanager
