@@ -218,7 +218,7 @@ class Wire:
         if reply.status in (401, 403):
             remedy = (
                 f"Its password comes from {self._account.source}. One attempt was made here; each command makes "
-                "another, and repeated ones lock the account out: mend it before the next reading."
+                "another, and repeated ones lock the account out: mend it before the next command."
             )
             text = f"{url}: the login of {self._account.username} was refused (HTTP {reply.status})"
             self._refused = LoginRefused(text, remedy=remedy)

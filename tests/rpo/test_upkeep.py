@@ -384,7 +384,7 @@ def test_a_disk_that_stays_full_costs_the_oldest_looks_at_queues_first_and_for_l
     queues: list[int],
     flows: list[int],
 ) -> None:
-    monkeypatch.setattr(writing, "MOST_KEPT", most)
+    monkeypatch.setattr(writing, "MAX_KEPT", most)
     writer = Writer(tmp_path, clock=clock)
     with full_disk():
         for second in range(10):

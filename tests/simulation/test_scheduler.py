@@ -110,7 +110,7 @@ def test_a_wait_for_what_will_never_happen_is_told(
     simulation: Simulation, work: Callable[[], object], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if work is spins:
-        monkeypatch.setattr(scheduler, "MOST_TURNS", 100)
+        monkeypatch.setattr(scheduler, "MAX_TURNS", 100)
     in_background(work, "beside it")
     with pytest.raises(Standstill, match=says):
         system().event().wait()

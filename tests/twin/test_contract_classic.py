@@ -502,7 +502,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
 
 
 def unacknowledged(scene: Scene) -> int:
-    return scene.primary.poll().queues[Q].unacknowledged
+    return scene.primary.read().queues[Q].unacknowledged
 
 
 def heard(scene: Scene, count: int) -> list[tuple[str, str]]:
@@ -526,11 +526,11 @@ def of(*ids: str) -> Consumed:
 
 
 def test_a_look_tells_whether_clients_are_let_in(scene: Scene) -> None:
-    assert scene.primary.poll().is_open
+    assert scene.primary.read().is_open
 
     scene.serves(on=False)
 
-    polled = scene.primary.poll()
+    polled = scene.primary.read()
     assert not polled.is_open
     assert polled.start
     scene.serves(on=True)
@@ -584,7 +584,7 @@ def test_copies_on_their_way_have_the_ids_they_arrive_with(scene: Scene) -> None
     scene.shipping(on=False)
     scene.send(4)
 
-    on_their_way = scene.primary.unshipped(Q, scene.primary.poll().to_ship[Q])
+    on_their_way = scene.primary.unshipped(Q, scene.primary.read().to_ship[Q])
     scene.shipping(on=True)
 
     assert on_their_way.complete is not None
@@ -604,11 +604,11 @@ def test_deletion_is_by_id_and_says_how_many_were_there(scene: Scene) -> None:
 def test_the_depths_of_both_sites_are_told(scene: Scene) -> None:
     scene.shipping(on=False)
     scene.send(3)
-    assert (len(scene.primary.listed(Q, None).ids), scene.primary.poll().to_ship[Q].depth) == (3, 3)
+    assert (len(scene.primary.listed(Q, None).ids), scene.primary.read().to_ship[Q].depth) == (3, 3)
 
     scene.shipping(on=True)
     arrived(scene, 3)
 
-    assert scene.primary.poll().to_ship[Q].depth == 0
+    assert scene.primary.read().to_ship[Q].depth == 0
     there = scene.standby.counts()
     assert (there.copies[Q].depth, Q in there.unshipped and there.unshipped[Q].depth) == (3, 0)

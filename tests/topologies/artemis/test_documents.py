@@ -55,7 +55,7 @@ def test_a_look_from_before_the_machine_slept_is_old(
     monkeypatch.setattr(time, "monotonic", lambda: awake_s)
     monkeypatch.setattr(time, "clock_gettime", lambda _: awake_s + asleep_s[0])
     view = SimpleNamespace(documents={}, forged=(), now_ms=1, queues=())
-    monkeypatch.setattr("dr_ctl.topologies.mirror.reading.look_again", lambda *_, **__: view)
+    monkeypatch.setattr("dr_ctl.topologies.mirror.reading.reread", lambda *_, **__: view)
     mine = Access.__new__(Access)
     mine.site, mine.pair, mine.newest = "london", "orders-1", (awake_s, cast("BrokerView", view))
     mine.group = cast("Any", SimpleNamespace(alone=True))

@@ -138,8 +138,8 @@ class Story:
 
 STORIES = f"""
 what clients consumed is deleted by its id: run, send 100, consume 40, run, level, deleted 40
-what one browse leaves out is looked for again: send 10, consume 4, on_the_way 2, run, copies 10, unproven 6, whole 0,
-    run 15, copies 6, level, unproven 0, whole 1
+what one browse leaves out is looked for again: send 10, consume 4, on_the_way 2, run, copies 10, unproven 6, complete 0,
+    run 15, copies 6, level, unproven 0, complete 1
 copies of messages in an open transaction stay: send 100, consume 10, transaction 20, run 30, copies 100, unproven 30,
     transaction 0, run 15, copies 90, level
 a queue too busy to be listed is compared once it is quiet: send 100, consume 40, +busy, run 25, copies 100, unproven
@@ -155,7 +155,7 @@ what vanished between two agents is seen by the second: run, send 100, run, end,
 what somebody answers for is deleted: run, send 100, run, purge 20, run, word, run 10, level, vanished 0
 nothing is deleted while it is held and everything after: run, send 100, run, hold, consume 30, run 10, copies 100,
     free, run 10, level
-a browse that ended early deletes nothing: send 1000, consume 100, page 400, run 30, copies 1000, whole 0, why_not
+a browse that ended early deletes nothing: send 1000, consume 100, page 400, run 30, copies 1000, complete 0, why_not
     maxBrowsePageSize
 it ends where the listeners are closed after the last ones: run, send 100, run, consume 30, -is_open, run, over closed,
     level
