@@ -26,7 +26,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SyncStatus:
     """How the agent of `sync` stands, as in `sync.json` and in the JSON lines of the command."""
 
     agent: Mapping[str, Json] = field(metadata=key(flat=True))
@@ -66,7 +66,7 @@ class SyncAgent:
         self._write_at = 0.0
         self._last: Progress = Progress()
 
-    def step(self) -> Standing:
+    def step(self) -> SyncStatus:
         """Go on for a moment."""
         if self._notes.take_go_on():
             self._cleaner.go_on()
@@ -80,7 +80,7 @@ class SyncAgent:
         phase = Phase.HELD if held is not None else Phase.RUNNING
         return self._stands(phase, held or "", run.name if run is not None else None)
 
-    def end(self, why: str) -> Standing:
+    def end(self, why: str) -> SyncStatus:
         """Say that it is over."""
         return self._stands(Phase.FINISHED, why, None)
 
@@ -102,9 +102,9 @@ class SyncAgent:
         elif hold.by == BY_AGENT and hold.reason != losses:
             self._notes.tell_more(hold, losses)
 
-    def _stands(self, phase: Phase, why: str, run: str | None) -> Standing:
+    def _stands(self, phase: Phase, why: str, run: str | None) -> SyncStatus:
         """How it stands now; written down when that has changed, and every second."""
-        standing = Standing(self._agent, self._clock.now(), phase, why, run, self._last)
+        standing = SyncStatus(self._agent, self._clock.now(), phase, why, run, self._last)
         now = self._clock.monotonic()
         if standing.state != self._written or now >= self._write_at:
             self._notes.write(document(standing))

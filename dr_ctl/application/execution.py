@@ -17,7 +17,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.estimates import NoEstimating, Preflight
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
-from dr_ctl.application.lost_site import OutOfLost
+from dr_ctl.application.lost_site import LostSiteOutage
 from dr_ctl.application.plans import RESIDUE, Approvals
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.standing import pending
@@ -60,7 +60,7 @@ class OperationData:
     end: RunEnd | None = optional(flat=True)
     workloads: Sequence[WorkloadSnapshot] | None = optional()
     bounds: Any = optional(shape=Bounds, description="what a failover may lose")
-    out_s: OutOfLost | None = optional()
+    out_s: LostSiteOutage | None = optional()
     undone: bool | None = optional("whether everything was undone, and the undo verified")
     left: Mapping[str, Json] | None = optional("by what it is: messages that a reinstatement left over")
     evidence: Mapping[str, Json] | None = optional("what a refusal rests on, as the ids of messages by queue")
@@ -200,7 +200,7 @@ class Run:
             except NoRoom:
                 raise  # before the first call
             except Exception as error:
-                raise Broken(error, self.files, about) from error
+                raise RunBroken(error, self.files, about) from error
             finally:
                 journal.close()
         from dr_ctl.report import trace  # noqa: PLC0415 - not before the clients are served
@@ -227,7 +227,7 @@ class Run:
         return Result(ended.code, ended.text, findings, data, self.files.name, "\n".join(next_steps), debts.debts)
 
 
-class Broken(DrCtlError):
+class RunBroken(DrCtlError):
     """A run that had to stop where it stood: the journal could not be written, or dr-ctl has a defect."""
 
     finding = "DR-RUN-002"
@@ -276,7 +276,7 @@ def notifying(caller: Caller, opened: Opened, act: Callable[[], Result]) -> Resu
     """Act, and tell how the run ended where the act was one. Call it where no lock is held."""
     try:
         result = act()
-    except Broken as error:
+    except RunBroken as error:
         findings, _ = _notified(caller, opened, replace(of_error(error), ended=error.ended))
         for finding in findings:
             caller.say(f"{finding.id}  {finding.text}")

@@ -29,7 +29,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class GlossaryEntry:
     """A word of dr-ctl's: a row of docs/glossary.md. `field` is the field's word, with who uses it."""
 
     word: str
@@ -38,11 +38,11 @@ class Word:
     where: str
 
 
-def words() -> Mapping[str, Word]:
+def words() -> Mapping[str, GlossaryEntry]:
     """The glossary that came with dr-ctl."""
     page = (shipped("docs") / "glossary.md").read_text(encoding="utf-8")
     _, _, *rows = (match.groups() for match in map(_ROW.fullmatch, page.splitlines()) if match is not None)
-    return {word: Word(word, *more) for word, *more in rows}
+    return {word: GlossaryEntry(word, *more) for word, *more in rows}
 
 
 def codes() -> Mapping[ExitCode, Entry]:
@@ -80,7 +80,7 @@ def _defined(word: str) -> Result:
     return _explained(f"{of.word}: {of.meaning}", {"In the field: ": of.field, "Seen in:      ": of.where}, of)
 
 
-def _explained(summary: str, parts: Mapping[str, str], data: Entry | Word) -> Result:
+def _explained(summary: str, parts: Mapping[str, str], data: Entry | GlossaryEntry) -> Result:
     def wrapped(text: str, indent: int = 0) -> str:
         return textwrap.fill(text, _COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
 

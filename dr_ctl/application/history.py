@@ -17,12 +17,12 @@ from dr_ctl.core.model import ExitCode, Finding, Role, some
 from dr_ctl.core.notation import table
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.operations import FAILOVER, UNFENCE
-from dr_ctl.engine.record import NEVER_BEGAN, CheckedRun, Listener, Out, Record, record
+from dr_ctl.engine.record import NEVER_BEGAN, CheckedRun, Listener, OutageBounds, Record, record
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.settings.model import Installation
 
 if TYPE_CHECKING:
-    from dr_ctl.rpo.history.newest import Spell
+    from dr_ctl.rpo.history.newest import RolePeriod
 
 _CLOCKS: Final = timedelta(seconds=5)
 """How far the clocks of a run's machine and of the monitor's may be apart."""
@@ -71,7 +71,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ServiceChange:
     """A moment from which on clients were served at `serving`, or at no site where that is None; not `known`: where
     they were served nobody could tell. `about`: it lies before `at`, at an unknown moment after the reading that came
     before. `run` is None where no run of this STATE did it."""
@@ -79,7 +79,7 @@ class Turn:
     at: datetime
     serving: str | None
     text: str
-    out: Out | None = field(default=None, metadata=key("out_s"))
+    out: OutageBounds | None = field(default=None, metadata=key("out_s"))
     run: Record | None = field(default=None, metadata=key(of="done", flat=Done))
     about: bool = field(default=False, metadata=key(description="the time lies between two samples"))
     known: bool = True
@@ -115,7 +115,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class HistoryData:
-    history: Sequence[Turn]
+    history: Sequence[ServiceChange]
     has_samples: bool = field(metadata=key(description="whether a monitor has recorded any"))
 
 
@@ -135,7 +135,7 @@ def history(runs: Sequence[RunFiles], installation: Installation | None, since: 
     return Result(ExitCode.OK, summary, findings, data, text=text)
 
 
-def _readings(installation: Installation | None, since: datetime | None) -> tuple[list[Spell], list[Finding]]:
+def _readings(installation: Installation | None, since: datetime | None) -> tuple[list[RolePeriod], list[Finding]]:
     if installation is None:
         return [], []
     history = installation.history
@@ -150,39 +150,39 @@ def _readings(installation: Installation | None, since: datetime | None) -> tupl
     return spells(history, tuple(installation.settings.sites), None if since is None else since - timedelta(days=1))
 
 
-def _with_takeovers(turns: Sequence[Turn], installation: Installation, since: datetime) -> list[Turn]:
+def _with_takeovers(turns: Sequence[ServiceChange], installation: Installation, since: datetime) -> list[ServiceChange]:
     """Another node of a broker took over: where its site serves, no client was served meanwhile."""
     from dr_ctl.rpo.history.newest import takeovers  # noqa: PLC0415 - as above
 
     found = []
     for takeover in takeovers(installation.history, tuple(installation.settings.sites), since):
         serves = next((turn.serving for turn in reversed(turns) if turn.at <= takeover.first), None)
-        out = Out(None, takeover.at_most_s) if serves == takeover.site else None
-        found.append(Turn(takeover.first, serves, takeover.text, out, known=serves is not None))
+        out = OutageBounds(None, takeover.at_most_s) if serves == takeover.site else None
+        found.append(ServiceChange(takeover.first, serves, takeover.text, out, known=serves is not None))
     return sorted([*turns, *found], key=lambda turn: turn.at)
 
 
-def serving(spells: Sequence[Spell]) -> list[Spell]:
+def serving(spells: Sequence[RolePeriod]) -> list[RolePeriod]:
     """The spells in which a site served, by time."""
     return [spell for spell in spells if spell.role == Role.SERVING.value]
 
 
-def loss(spells: Sequence[Spell], lost: str, let_in: datetime) -> Out:
+def loss(spells: Sequence[RolePeriod], lost: str, let_in: datetime) -> OutageBounds:
     """How long clients were out of a site that was lost until they were let in elsewhere, or there again: from the
     first reading that saw it serve no more, at least; from the last that saw it serve, at most."""
     before = [spell for spell in spells if spell.site == lost and spell.first <= let_in]
     last = next((spell for spell in reversed(before) if spell.role == Role.SERVING.value), None)
     if last is None:
-        return Out(None, None)
+        return OutageBounds(None, None)
     after = next((spell for spell in before if spell.first > last.last), None)
     gone = None if after is None or after.role not in _SERVES_NOT else _seconds(after.first, let_in)
-    return Out(gone, _seconds(min(last.last, let_in), let_in))
+    return OutageBounds(gone, _seconds(min(last.last, let_in), let_in))
 
 
 _SERVES_NOT: Final = (Role.DOWN.value, Role.STANDBY.value)
 
 
-def _by_runs(records: Sequence[Record], spells: Sequence[Spell]) -> list[Turn]:
+def _by_runs(records: Sequence[Record], spells: Sequence[RolePeriod]) -> list[ServiceChange]:
     turns = []
     for run in records:
         if run.outcome == NEVER_BEGAN:
@@ -198,7 +198,7 @@ def _by_runs(records: Sequence[Record], spells: Sequence[Spell]) -> list[Turn]:
             continue
         serving, known, left = _served(run, opened)
         out = _out(run, spells, last.at) if opened is not None else None
-        turns.append(Turn(last.at, serving, f"{text}{left}", out, run, known=known))
+        turns.append(ServiceChange(last.at, serving, f"{text}{left}", out, run, known=known))
     return turns
 
 
@@ -218,13 +218,13 @@ def _served(run: Record, opened: Listener | None) -> tuple[str | None, bool, str
     return " and ".join(others) or None, True, ""
 
 
-def _out(run: Record, spells: Sequence[Spell], let_in: datetime) -> Out | None:
+def _out(run: Record, spells: Sequence[RolePeriod], let_in: datetime) -> OutageBounds | None:
     if run.out is None and run.operation in (FAILOVER, UNFENCE) and run.source:
         return loss(spells, run.source, let_in)
     return run.out
 
 
-def _by_no_run(records: Sequence[Record], spells: Sequence[Spell]) -> list[Turn]:
+def _by_no_run(records: Sequence[Record], spells: Sequence[RolePeriod]) -> list[ServiceChange]:
     """Sites that were seen to begin to serve while no run let clients in there."""
     opened = [run.let_in for run in records if run.let_in is not None]
     turns, served_spells = [], serving(spells)
@@ -235,23 +235,23 @@ def _by_no_run(records: Sequence[Record], spells: Sequence[Spell]) -> list[Turn]
         if any(listener.site == now.site and begin <= listener.at <= now.first + _CLOCKS for listener in opened):
             continue
         if was is None or before is None:
-            turns.append(Turn(now.first, now.site, "seen serving at the first sample"))
+            turns.append(ServiceChange(now.first, now.site, "seen serving at the first sample"))
         elif was.site != now.site and before >= now.first:
             both = f"{was.site} and {now.site} were both seen to serve until {stamp(min(before, now.last))}"
             serves_on = was.site if before > now.last + _CLOCKS else now.site
-            turns.append(Turn(now.first, serves_on, both, about=True))
+            turns.append(ServiceChange(now.first, serves_on, both, about=True))
         elif was.site != now.site:
             text = f"seen from {stamp(now.first)} on; {was.site} was last seen serving at {stamp(before)}"
-            turns.append(Turn(now.first, now.site, text, _between(spells, was, now), about=True))
+            turns.append(ServiceChange(now.first, now.site, text, _between(spells, was, now), about=True))
         elif (closed := _closed_between(spells, was, now)) is not None:
             text = (
                 f"{now.site} serves again; it was seen {closed.role} from {stamp(closed.first)} to {stamp(closed.last)}"
             )
-            turns.append(Turn(now.first, now.site, text, _between(spells, was, now), about=True))
+            turns.append(ServiceChange(now.first, now.site, text, _between(spells, was, now), about=True))
     return [*turns, *_ends(records, spells)]
 
 
-def _ends(records: Sequence[Record], spells: Sequence[Spell]) -> Iterator[Turn]:
+def _ends(records: Sequence[Record], spells: Sequence[RolePeriod]) -> Iterator[ServiceChange]:
     """Sites that were seen down or closed after they were seen to serve, while no run was under way and none served."""
     for was in serving(spells):
         after = [spell for spell in spells if spell.site == was.site and spell.first > was.last]
@@ -265,20 +265,20 @@ def _ends(records: Sequence[Record], spells: Sequence[Spell]) -> Iterator[Turn]:
         if any(run.ended is None or run.ended >= was.last - _CLOCKS for run in began):
             continue
         text = f"{was.site} was seen {after[0].role}; it was last seen serving at {stamp(was.last)}"
-        yield Turn(end, None, text, about=True)
+        yield ServiceChange(end, None, text, about=True)
 
 
-def _closed_between(spells: Sequence[Spell], was: Spell, now: Spell) -> Spell | None:
+def _closed_between(spells: Sequence[RolePeriod], was: RolePeriod, now: RolePeriod) -> RolePeriod | None:
     own = [spell for spell in spells if spell.site == now.site and was.last < spell.first < now.first]
     return next((spell for spell in own if spell.role in _SERVES_NOT), None)
 
 
-def _between(spells: Sequence[Spell], was: Spell, now: Spell) -> Out:
+def _between(spells: Sequence[RolePeriod], was: RolePeriod, now: RolePeriod) -> OutageBounds:
     """Out from the last reading that saw the one serve to the first that saw the other: at most that long. At least as
     long as both were seen closed or down."""
     closed = [_closed_between(spells, was, now)] if was.site == now.site else []
     at_least = _seconds(closed[0].first, closed[0].last) if closed and closed[0] is not None else None
-    return Out(at_least, _seconds(was.last, now.first))
+    return OutageBounds(at_least, _seconds(was.last, now.first))
 
 
 def _seconds(begin: datetime, end: datetime) -> float:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from dr_ctl.application.estimates import objectives
-from dr_ctl.application.lost_site import OutOfLost, missing_package, out_of_lost
+from dr_ctl.application.lost_site import LostSiteOutage, missing_package, out_of_lost
 from dr_ctl.core.document import document
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.findings import found
@@ -209,7 +209,7 @@ class LossBound:
             "refused connection or the last confirmed send in the logs of its clients."
         )
 
-    def out(self, let_in: datetime) -> OutOfLost:
+    def out(self, let_in: datetime) -> LostSiteOutage:
         """For how long clients were out until they were let in, as far as readings tell."""
         return out_of_lost(self._installation, self.lost, self._pairs(), self._down_since, let_in)
 

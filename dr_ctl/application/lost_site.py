@@ -187,22 +187,22 @@ def _last_seen(installation: Installation, site: str, role: Role) -> datetime | 
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
+class LossStart:
     """`at` is the moment, None where it is not known; `text` says it in words."""
 
     at: str | None
     text: str
 
 
-def unserved(installation: Installation, runs: Runs, *, sure: bool) -> Since:
+def unserved(installation: Installation, runs: Runs, *, sure: bool) -> LossStart:
     """Since when no site serves. Not `sure` where a site may serve that did not say so."""
     nobody = "no site serves" if sure else "no site was seen serving"
     at, site, run = _last_served(installation, runs)
     if at is None:
-        return Since(None, f"{nobody}; start of the outage unknown")
+        return LossStart(None, f"{nobody}; start of the outage unknown")
     if run:
-        return Since(stamp(at), f"{nobody} since {stamp(at)}: {run} keeps clients out")
-    return Since(stamp(at), f"{nobody}; {site} was last seen serving at {stamp(at)}")
+        return LossStart(stamp(at), f"{nobody} since {stamp(at)}: {run} keeps clients out")
+    return LossStart(stamp(at), f"{nobody}; {site} was last seen serving at {stamp(at)}")
 
 
 def served_last(installation: Installation, runs: Runs) -> str:
@@ -289,7 +289,7 @@ def never_watched(looked: LastSample) -> Iterator[Finding]:
 
 def links(
     installation: Installation, snapshot: Snapshot, shown: Sequence[LinkSnapshot]
-) -> dict[tuple[str, str], Since]:
+) -> dict[tuple[str, str], LossStart]:
     """Since when each link is down that is not attached, or why it is not to be attached."""
     down = [link for link in shown if link.attached is False]
     if not down:
@@ -311,12 +311,12 @@ def links(
                 f"{kept_by} blocks it on purpose until `dr-ctl reinstate {link.site}`; it grows by echoes of what "
                 f"{kept_by} does, which is harmless"
             )
-        since[link.site, link.pair] = Since(moment, text)
+        since[link.site, link.pair] = LossStart(moment, text)
     return since
 
 
 @dataclass(frozen=True, slots=True)
-class OutOfLost:
+class LostSiteOutage:
     """For how long clients were out of a site that was lost, in seconds; None where nothing tells."""
 
     at_least: float | None = field(metadata=key(digits=3))
@@ -327,7 +327,7 @@ class OutOfLost:
 
 def out_of_lost(
     installation: Installation, lost: str, pairs: list[str], seen_down: datetime | None, let_in: datetime
-) -> OutOfLost:
+) -> LostSiteOutage:
     """From the last reading that saw the site serve, at most; from the first of the run or the monitor that saw it down
     or closed since then, at least. None of either is null: it is not known."""
     served = gone = None
@@ -344,7 +344,7 @@ def out_of_lost(
             gone = min((moment(int(times[0])) for times in after if len(times)), default=None)
     if seen_down is not None and seen_down <= let_in and (served is None or seen_down > served):
         gone = seen_down if gone is None else min(gone, seen_down)
-    return OutOfLost(
+    return LostSiteOutage(
         None if gone is None else (let_in - gone).total_seconds(),
         None if served is None else (let_in - served).total_seconds(),
         served,

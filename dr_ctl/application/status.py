@@ -66,7 +66,7 @@ class Status:
     snapshot: Snapshot
     links: Sequence[LinkSnapshot]
     estimate: str
-    down: Mapping[tuple[str, str], lost_site.Since] = field(default_factory=dict)
+    down: Mapping[tuple[str, str], lost_site.LossStart] = field(default_factory=dict)
     serves: Mapping[str, Sequence[str]] = field(default_factory=dict)
     takeovers: Mapping[tuple[str, str], Takeover] = field(default_factory=dict)
 

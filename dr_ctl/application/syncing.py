@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.agents.exposing import Board, Metric, Shown, exposing
-from dr_ctl.agents.sync import Phase, Standing, SyncAgent
+from dr_ctl.agents.sync import Phase, SyncAgent, SyncStatus
 from dr_ctl.application import run
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.execution import OperationData
@@ -129,7 +129,7 @@ def _own(caller: Caller) -> Path:
     return caller.state()
 
 
-def _followed(caller: Caller, agent: SyncAgent, board: Board | None, until: float | None) -> Standing:
+def _followed(caller: Caller, agent: SyncAgent, board: Board | None, until: float | None) -> SyncStatus:
     clock = caller.clock
     before: tuple[Phase, str] | None = None
     line_at = clock.monotonic()
@@ -159,7 +159,7 @@ def _sum(kept: Progress, what: str) -> int:
     return sum(int(getattr(queue, what)) for queue in kept.queues)
 
 
-def _shown(standing: Standing) -> Shown:
+def _shown(standing: SyncStatus) -> Shown:
     kept = standing.kept
     well = standing.phase is Phase.RUNNING and not kept.silent
     figures = [

@@ -16,7 +16,7 @@ from dr_ctl.application import lock, plans
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.installation import Opened
 from dr_ctl.application.loss_bound import LossBound
-from dr_ctl.application.lost_site import Since
+from dr_ctl.application.lost_site import LossStart
 from dr_ctl.application.maintenance import Maintenance
 from dr_ctl.application.maintenance import now as maintenance_now
 from dr_ctl.application.recovery_options import Interrupted, OpenRun, still_open
@@ -300,7 +300,7 @@ def _anything(quoted: str) -> int | Literal["unknown"]:
     return "unknown" if quoted == "unknown" else _ANYTHING
 
 
-def headline(assessment: Assessment, site: str, away: Collection[Since], now: datetime) -> str:
+def headline(assessment: Assessment, site: str, away: Collection[LossStart], now: datetime) -> str:
     """`away`: since when each link of the site is away that is. Empty where no monitor has looked and all are there."""
     bounds = assessment.if_lost(site).now()
     cost = f"if {site} died now: {bounds_text(document(bounds))}"

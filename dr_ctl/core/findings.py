@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from dr_ctl.core.model import ExitCode, Finding, Health, Severity, Weight
+from dr_ctl.core.model import ExitCode, Finding, Health, RefusalScope, Severity
 
 NO_UNDO: Final = "No undo is needed: a broker is not changed."
 
@@ -77,7 +77,7 @@ class FindingKind:
     costs: str = "Nothing."
     undo: str = NO_UNDO
     check: str = ""
-    weighs: Weight = Weight.NONE
+    weighs: RefusalScope = RefusalScope.NONE
 
 
 @cache
@@ -96,9 +96,9 @@ def _tables(name: str) -> Mapping[str, Any]:
 
 def _kind(id_: str, severity: str, table: Mapping[str, Any]) -> FindingKind:
     texts = _texts(table)
-    weighs = Weight.NONE
+    weighs = RefusalScope.NONE
     for name in table.get("weighs", ()):
-        weighs |= Weight[name.upper().replace(" ", "_")]
+        weighs |= RefusalScope[name.upper().replace(" ", "_")]
     of_case = {"text": "", "remedy": "", "severity": severity, "page": ""}
     kind = {**of_case, **{key: texts.pop(key) for key in of_case if key in texts}}
     cases = {"": _case(kind)}

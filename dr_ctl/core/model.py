@@ -35,7 +35,7 @@ MARKS: Final = {Severity.ERROR: "!!", Severity.WARNING: " !", Severity.INFO: "  
 """What stands before a finding on the screen: told apart without colours."""
 
 
-class Weight(Flag):
+class RefusalScope(Flag):
     """Where an error refuses although a site is lost or one step alone is asked for; any other error can wait there."""
 
     NONE = 0
@@ -79,7 +79,7 @@ class Finding:
     text: str = field(metadata=key(of="whole"))
     remedy: str = ""
     more: Sequence[str] = field(default=(), metadata=HIDDEN)
-    weighs: Weight = field(default=Weight.NONE, compare=False, metadata=HIDDEN)
+    weighs: RefusalScope = field(default=RefusalScope.NONE, compare=False, metadata=HIDDEN)
     page: Health | None = field(default=None, compare=False, metadata=key("health", optional=True))
     always: bool = field(default=False, compare=False, metadata=HIDDEN)
     duplicates: int = field(default=0, compare=False, metadata=HIDDEN)

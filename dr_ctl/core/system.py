@@ -40,7 +40,7 @@ class Event(Protocol):
         """Wait until it has happened, for so many seconds at most; says whether it has."""
 
 
-class Held(Protocol):
+class TryLock(Protocol):
     """What one at a time may hold, for a block."""
 
     def __enter__(self) -> bool: ...
@@ -50,7 +50,7 @@ class Held(Protocol):
     ) -> None: ...
 
 
-class Mutex(Held, Protocol):
+class Mutex(TryLock, Protocol):
     """The same, also without a block."""
 
     def acquire(self, blocking: bool = True) -> bool: ...
@@ -58,7 +58,7 @@ class Mutex(Held, Protocol):
     def release(self) -> None: ...
 
 
-class Condition(Held, Protocol):
+class Condition(TryLock, Protocol):
     """What one at a time may hold, again and again, and who waits lets go of until something has changed."""
 
     def wait(self, timeout: float | None = None) -> bool: ...

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TypeVar
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, Weight, some
+from dr_ctl.core.model import ExitCode, Finding, Json, RefusalScope, Role, Severity, some
 from dr_ctl.engine import operations
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.journal import RunState
@@ -154,7 +154,7 @@ def _already_there(recipe: Recipe[O], snapshot: O, move: Move) -> AlreadyThere |
     findings = [
         replace(finding, severity=_milder(finding))
         for finding in recipe.why_not(snapshot, move)
-        if finding.severity is not Severity.ERROR or Weight.WHERE_IT_SERVES in finding.weighs
+        if finding.severity is not Severity.ERROR or RefusalScope.WHERE_IT_SERVES in finding.weighs
     ]
     are_all = all(move.spec.includes(unit.name) for unit in snapshot.units)
     serves = f"{target} serves{'' if are_all else f' {some(move.spec.units or ())}'}"

@@ -51,7 +51,7 @@ class Listener:
 
 
 @dataclass(frozen=True, slots=True)
-class Out:
+class OutageBounds:
     """For how long clients were out, in seconds; None where nothing tells."""
 
     at_least_s: float | None = field(metadata=key("at_least", digits=3))
@@ -91,7 +91,7 @@ class Record:
     approved_by: tuple[str, ...] = field(default=(), metadata=key(blank=True, optional=True))
     plan_sha256: str | None = field(default=None, metadata=HIDDEN)
     exit_code: int | None = field(default=None, metadata=HIDDEN)
-    out: Out | None = field(default=None, metadata=key("out_s"))
+    out: OutageBounds | None = field(default=None, metadata=key("out_s"))
     debts: tuple[str, ...] = ()
     epoch: int | None = field(default=None, metadata=HIDDEN)
     let_in: Listener | None = field(default=None, metadata=HIDDEN)
@@ -290,19 +290,19 @@ def _served(data: Mapping[str, Any]) -> Mapping[str, str | None] | None:
     return units or None
 
 
-def _out(data: Mapping[str, Any]) -> Out | None:
+def _out(data: Mapping[str, Any]) -> OutageBounds | None:
     """The outage as the run measured it; of a failover, by the readings that bound it."""
     measured, bounds = number(data.get("outage_s")), mapping(data.get("out_s"))
     if measured is not None:
-        return Out(measured, measured)
+        return OutageBounds(measured, measured)
     at_least, at_most = number(bounds.get("at_least")), number(bounds.get("at_most"))
-    return None if at_least is None and at_most is None else Out(at_least, at_most)
+    return None if at_least is None and at_most is None else OutageBounds(at_least, at_most)
 
 
-def _since(fenced: Listener | None, entries: Sequence[Entry]) -> Out | None:
+def _since(fenced: Listener | None, entries: Sequence[Entry]) -> OutageBounds | None:
     """Of a run that left clients locked out: for as long as it went on."""
     last = entries[-1].at if entries else None
-    return None if fenced is None or last is None else Out((last - fenced.at).total_seconds(), None)
+    return None if fenced is None or last is None else OutageBounds((last - fenced.at).total_seconds(), None)
 
 
 class Verdict(Enum):

@@ -121,7 +121,7 @@ class Story:
 
 def tell(material: Material) -> Story:
     """Replay the entries; tolerant of a journal that ends anywhere."""
-    teller = _Teller(material.steps)
+    teller = _StoryBuilder(material.steps)
     for entry in material.entries:
         teller.hear(entry)
     begun = {act.id for part in teller.parts for act in part.acts}
@@ -135,7 +135,7 @@ def label(id_: str) -> str:
     return f"{number} {verb.replace('-', ' ') if verb == NO_RETURN else verb}"
 
 
-class _Teller:
+class _StoryBuilder:
     def __init__(self, planned: Mapping[str, Mapping[str, Any]]) -> None:
         self._planned = planned
         self.parts: list[Part] = []

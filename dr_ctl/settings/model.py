@@ -252,7 +252,7 @@ def _known_end(word: str) -> str:
 End = Annotated[str, AfterValidator(_known_end), WithJsonSchema({"type": "string", "enum": [*ENDS]})]
 
 
-class After(Hook):
+class AfterHook(Hook):
     """A command that is told how a run ended."""
 
     on: Annotated[tuple[End, ...], BeforeValidator(listed)] = Field(
@@ -303,7 +303,7 @@ class Settings(Section):
     monitor: MonitorSettings = Field(default_factory=MonitorSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)
     hooks: dict[str, Hook] = Field(default_factory=dict)
-    after: Annotated[tuple[After, ...], BeforeValidator(listed)] = ()
+    after: Annotated[tuple[AfterHook, ...], BeforeValidator(listed)] = ()
     approvals: Approvals | None = None
     traces: HttpAddress | None = Field(
         default=None,

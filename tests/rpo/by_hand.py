@@ -17,7 +17,7 @@ from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR, READ, SECOND, fineness
 from dr_ctl.rpo.core.hour import HORIZON_US, SHORT, HourQuery, hour, needs
 from dr_ctl.rpo.core.rows import ADDED, CLASS, KEYS, OWN, SCHEMA, TOTAL, class_name
 from dr_ctl.rpo.core.scope import Facts, figures, pair_of
-from dr_ctl.rpo.estimate.estimate import Made, nothing_of
+from dr_ctl.rpo.estimate.estimate import LoadedHistory, nothing_of
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history.files import Sources, Store
 from dr_ctl.rpo.history.row import micros
@@ -25,7 +25,7 @@ from dr_ctl.rpo.history.row import micros
 SUMS = ["kind", "scope", "name", "weight_sum", "count_sum", "most_max", "least_min", "cell_max"]
 
 
-def made(asked: Request, now_us: int) -> Made | Finding:
+def made(asked: Request, now_us: int) -> LoadedHistory | Finding:
     folder = Store.of(asked.history).folder
     findings, sites = list[Finding](), dict[str, list[pa.Table]]()
     for name in sorted({each.name.removeprefix("site=") for each in folder.glob("date=*/site=*")}):
@@ -58,7 +58,9 @@ def made(asked: Request, now_us: int) -> Made | Finding:
     late = [int(each) for each in ends if each > limit_us]
     told = partial(lambda rows, ask: {one: figures(one, of_scope(rows, one, ask.end_us), ask) for one in scopes}, rows)
     whose = told, lambda ask: backtested(TOTAL, of_scope(rows, TOTAL), ask)
-    return Made(site, serving, until_us + 1, facts, *whose, tuple(findings), (len(late), max(late)) if late else None)
+    return LoadedHistory(
+        site, serving, until_us + 1, facts, *whose, tuple(findings), (len(late), max(late)) if late else None
+    )
 
 
 def us_of(looks: pa.Table) -> Any:

@@ -24,7 +24,7 @@ from dr_ctl.core.model import Finding
 from dr_ctl.rpo.core.cut import HOUR
 from dr_ctl.rpo.core.hour import HourQuery, hour
 from dr_ctl.rpo.core.rows import SCHEMA
-from dr_ctl.rpo.estimate.estimate import Made, Make, backtest, estimate
+from dr_ctl.rpo.estimate.estimate import LoadedHistory, Make, backtest, estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.files import tables_of, write
@@ -82,19 +82,19 @@ def asked(root: Path | str, **more: Any) -> Request:
 
 def told(make: Make, request: Request) -> tuple[Any, ...]:
     """The answer; and all rows behind it, where they are put together."""
-    asked_of = list[Made | Finding]()
+    asked_of = list[LoadedHistory | Finding]()
 
-    def kept(request: Request, now_us: int) -> Made | Finding:
+    def kept(request: Request, now_us: int) -> LoadedHistory | Finding:
         asked_of.append(make(request, now_us))
         return asked_of[-1]
 
     answer = estimate(request, kept, clock=FixedClock(at(90 * 86_400)), charted=True)
     [made] = asked_of
-    assert isinstance(made, Made)
+    assert isinstance(made, LoadedHistory)
     return answer.data, answer.curves, [each.id for each in answer.findings], made.facts, rows_of(made)
 
 
-def rows_of(made: Made) -> list[str]:
+def rows_of(made: LoadedHistory) -> list[str]:
     table: Any = made.figures.args[0]
     rows = table if isinstance(table, pa.Table) else table.select(*SCHEMA.names).toArrow()
     return in_rows(by_hand.in_cells(rows, made.end_us))

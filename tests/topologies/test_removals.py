@@ -18,13 +18,13 @@ from dr_ctl.topologies.common.consumed import (
     Announced,
     CompleteListing,
     Consumed,
+    CopyExists,
     Covered,
+    DoneInBothStores,
     Evidence,
-    InBothStores,
     IncompleteListing,
-    LiesThere,
     NoEvidence,
-    Word,
+    OperatorDecision,
 )
 from dr_ctl.topologies.common.rules import selects, selects_all
 from dr_ctl.topologies.common.verbs.quiesce import LEAST, beginnings
@@ -195,10 +195,10 @@ def test_what_no_listing_shows_is_counted_in_and_what_left_once_shown_is_not_mis
     [
         Announced(TWO, "start-1", 2, "start-1"),
         Covered(frozenset({"a", "b", "c"}), CompleteListing("orders", frozenset({"c"}), 1, 1), 2),
-        InBothStores(TWO, TWO | {"c"}),
-        LiesThere("orders", TWO),
+        DoneInBothStores(TWO, TWO | {"c"}),
+        CopyExists("orders", TWO),
         Acknowledged(TWO, "london"),
-        Word(TWO, "CHG-1234: looked at each"),
+        OperatorDecision(TWO, "CHG-1234: looked at each"),
     ],
 )
 def test_what_was_seen_proves_these_ids_and_no_others(by: Evidence) -> None:
@@ -215,10 +215,10 @@ def test_what_was_seen_proves_these_ids_and_no_others(by: Evidence) -> None:
         Covered(TWO, CompleteListing("orders", frozenset(), 0, 0), 1),  # one is not covered: which one, nobody knows
         Covered(TWO | {"c"}, CompleteListing("orders", frozenset(), 0, 0), 2),
         Covered(TWO, SEEN, 2),  # a copy whose message lies at the serving site still
-        InBothStores(TWO, ONE),
-        LiesThere("orders", ONE),
+        DoneInBothStores(TWO, ONE),
+        CopyExists("orders", ONE),
         Acknowledged(ONE, "london"),
-        Word(TWO, "  "),
+        OperatorDecision(TWO, "  "),
     ],
 )
 def test_what_nobody_saw_proves_nothing(by: Evidence) -> None:

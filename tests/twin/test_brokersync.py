@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.agents.sync import Standing, SyncAgent
+from dr_ctl.agents.sync import SyncAgent, SyncStatus
 from dr_ctl.cli.app import run
 from dr_ctl.core.system import growing_s, in_background, system
 from dr_ctl.topologies.brokersync.sync.brokers import End
@@ -149,7 +149,7 @@ class Story(stories.Story):
         """Something happens beside the next agent, once it has compared both sites."""
         stepped, begun = self._stepped, list[bool]()
 
-        def stepping(agent: SyncAgent) -> Standing:
+        def stepping(agent: SyncAgent) -> SyncStatus:
             standing = stepped(agent)
             queues = standing.kept.queues
             if not begun and queues and all(each.compared is not None for each in queues):

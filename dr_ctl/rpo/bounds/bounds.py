@@ -29,7 +29,7 @@ from dr_ctl.core.system import stamp
 from dr_ctl.rpo.bounds.pair import Pair, likely
 from dr_ctl.rpo.bounds.readings import LONGEST_US
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, Loss, LostSite, QueueBound
-from dr_ctl.rpo.bounds.stream import Divergence, LossTerm, Selected, added, at_most
+from dr_ctl.rpo.bounds.stream import Divergence, LossTerm, SelectedQueues, added, at_most
 from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.rpo.history.newest import SECOND_US, Recent, last_message, recent
 from dr_ctl.rpo.history.row import Row, micros, moment
@@ -40,7 +40,7 @@ STALE_US: Final = 30 * SECOND_US
 """So far apart at most readings are that saw a site down for it to be taken to have been so in between."""
 
 
-class How(Enum):
+class EndEvidence(Enum):
     """How the moment is known after which nothing more can have been put in."""
 
     DOWN = "it was seen down"
@@ -57,7 +57,7 @@ class Death:
     nobody looked, so that it may have been back."""
 
     us: int
-    how: How
+    how: EndEvidence
     unwatched: tuple[int, int] | None = None
 
     @property
@@ -67,7 +67,7 @@ class Death:
     @property
     def grows(self) -> bool:
         """Whether who asks later gets a later moment."""
-        return self.how in (How.OPEN, How.UNWATCHED)
+        return self.how in (EndEvidence.OPEN, EndEvidence.UNWATCHED)
 
 
 def latest(recorded: Recent, now_us: int, *, is_down: bool, supposed: bool = False, fence_ends: bool = False) -> Death:
@@ -85,11 +85,19 @@ def latest(recorded: Recent, now_us: int, *, is_down: bool, supposed: bool = Fal
     unwatched = (int(edges[first - 1]), int(edges[first])) if first else None
     if first == len(run):
         is_watched = now_us - max([0, *others, *downs[-1:]]) <= STALE_US
-        how = How.OPEN if not is_down else How.UNWATCHED if not is_watched else How.SUPPOSED if supposed else How.DOWN
+        how = (
+            EndEvidence.OPEN
+            if not is_down
+            else EndEvidence.UNWATCHED
+            if not is_watched
+            else EndEvidence.SUPPOSED
+            if supposed
+            else EndEvidence.DOWN
+        )
         death = Death(now_us, how, unwatched)
     else:
-        death = Death(int(run[first]), How.DOWN, unwatched)
-    return _fenced(recorded, death) if fence_ends and death.how is How.DOWN else death
+        death = Death(int(run[first]), EndEvidence.DOWN, unwatched)
+    return _fenced(recorded, death) if fence_ends and death.how is EndEvidence.DOWN else death
 
 
 def _fenced(recorded: Recent, death: Death) -> Death:
@@ -97,7 +105,7 @@ def _fenced(recorded: Recent, death: Death) -> Death:
     closed = recorded.saw(Role.STANDBY)
     closed = closed[(closed > max([0, *_others(recorded, Role.DOWN, Role.STANDBY)])) & (closed <= death.us)]
     full = len(closed) and np.diff(np.append(closed, death.us)).max() <= STALE_US
-    return Death(max(int(closed[0]), last_read_us(recorded)), How.FENCED, death.unwatched) if full else death
+    return Death(max(int(closed[0]), last_read_us(recorded)), EndEvidence.FENCED, death.unwatched) if full else death
 
 
 def _others(recorded: Recent, *roles: Role) -> list[int]:
@@ -126,9 +134,9 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None, sites: tupl
         f"{stamp(moment(lost.us))}{apart}, + {_came(lost, death)}"
     )
     if death.grows:
-        until = "it is seen down" if death.how is How.OPEN else "a monitor reads it again"
+        until = "it is seen down" if death.how is EndEvidence.OPEN else "a monitor reads it again"
         return f"{text}; it grows by up to {lost.rate:.0f} a second until {until}"
-    return text if death.how is How.SUPPOSED else f"{text}; waiting does not change this"
+    return text if death.how is EndEvidence.SUPPOSED else f"{text}; waiting does not change this"
 
 
 def _at_least(pairs: Sequence[Pair], sites: tuple[str, str]) -> str | None:
@@ -159,10 +167,10 @@ def findings(
     site, other = sites
     if later:
         yield found("DR-RPO-031", later=later, site=site)
-    if death.unwatched is not None and death.how is not How.WORD:
+    if death.unwatched is not None and death.how is not EndEvidence.WORD:
         since, until = (stamp(moment(us)) for us in death.unwatched)
         yield found("DR-RPO-030.not_watched", site=site, since=since, until=until)
-    elif death.how is How.UNWATCHED and any(pair.is_read for pair in pairs):
+    elif death.how is EndEvidence.UNWATCHED and any(pair.is_read for pair in pairs):
         is_known = any((pair.lost, pair.duplicates) != (None, None) for pair in pairs)
         grow = ": the bounds count up to now, and grow" if is_known else ""
         yield found("DR-RPO-030.since_read", site=site, grow=grow)
@@ -241,15 +249,15 @@ def bounds(
     unsaid = death
     if silent_since is not None and micros(silent_since) < death.us:
         # Only the time after the last reading is shortened; counts already read stay.
-        death = Death(max(micros(silent_since), last_read_us(recorded)), How.WORD)
-    selected = Selected(of.include, of.exclude, of.differ)
+        death = Death(max(micros(silent_since), last_read_us(recorded)), EndEvidence.WORD)
+    selected = SelectedQueues(of.include, of.exclude, of.differ)
     bounded = [Pair.of(name, recorded, death.us, selected, live) for name in sorted(recorded.pairs)]
     names = sorted({name for pair in bounded for name in (*pair.delivering, *pair.apart.queues) if name in selected})
     of_lost, of_duplicates = likely(bounded, death.us)
     lost = _bound(Loss, [(at_most(pair.lost), pair.lost_read_us) for pair in bounded], of_lost)
     duplicates = _bound(Bound, [(pair.duplicates, pair.duplicates_read_us) for pair in bounded], of_duplicates)
     why = because(bounded, death, lost.likely, sites)
-    if lost.at_most is not None and death.how is How.WORD:
+    if lost.at_most is not None and death.how is EndEvidence.WORD:
         unsaid_lost = total(at_most(pair.until(unsaid.us).lost) for pair in bounded)
         unsaid_text = "an unknown number" if unsaid_lost is None else f"at most {unsaid_lost}"
         why = f"{if_known(why)}; without that word {unsaid_text}"
@@ -290,7 +298,7 @@ def latest_end(history: Path | HistoryLocation, of: LostSite, most: int) -> date
     there is none after its last reading, or the loss is not known."""
     now_us = micros(of.now)
     recorded = recent(history, of.site, of.pairs, until_us=now_us + AHEAD_US, other=of.other)
-    selected = Selected(of.include, of.exclude, of.differ)
+    selected = SelectedQueues(of.include, of.exclude, of.differ)
     bounded = [Pair.of(name, recorded, now_us, selected) for name in sorted(recorded.pairs)]
 
     def lost(end_us: int) -> LossTerm | None:

@@ -20,7 +20,7 @@ import numpy as np
 from dr_ctl.core.model import Role, total
 from dr_ctl.core.notation import matches
 from dr_ctl.rpo.bounds.readings import Grids, Readings, gaps_filled
-from dr_ctl.rpo.bounds.stream import NOTHING_COMPARED, Comparison, EventStream, LossTerm, Selected, added, at_most
+from dr_ctl.rpo.bounds.stream import NOTHING_COMPARED, Comparison, EventStream, LossTerm, SelectedQueues, added, at_most
 from dr_ctl.rpo.core.cut import NA, SHARED, Floats, Ints
 from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.rpo.history.newest import SECOND_US, Recent
@@ -86,7 +86,7 @@ class Pair:
     overtaken: int | None
 
     @classmethod
-    def of(cls, name: str, recorded: Recent, end_us: int, selected: Selected, live: Sequence[Row] = ()) -> Self:
+    def of(cls, name: str, recorded: Recent, end_us: int, selected: SelectedQueues, live: Sequence[Row] = ()) -> Self:
         """`live`: what the other site's queues count now."""
         readings = Readings.of(name, recorded)
         own = [flow for kind, flow in readings.outflows.names if kind == "acks" and flow != SHARED]

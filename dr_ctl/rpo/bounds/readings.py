@@ -179,7 +179,7 @@ def gaps_filled(grids: Grids) -> Grids:
     is_gap = is_one & gaps(grids.us)
     if not is_gap.any() or np.diff(grids.us)[is_one & ~is_gap].sum() < SHOWN_US:
         return grids
-    return _Evening(grids, is_gap).gaps_filled()
+    return _GapFiller(grids, is_gap).gaps_filled()
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class _Gap:
     later: Flags
 
 
-class _Evening:
+class _GapFiller:
     def __init__(self, grids: Grids, is_gap: Flags) -> None:
         self._grids, usual_us_ = grids, max(1, usual_us(grids.us))
         # Readings without a gap between them belong together.

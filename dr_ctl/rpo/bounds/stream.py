@@ -312,7 +312,7 @@ _ALL: Final = 1 << 60
 
 
 @dataclass(frozen=True)
-class Selected:
+class SelectedQueues:
     """Which queues are compared: those that the settings name, and of them not by their count those that `differ`
     rightly, as dead letters of each site's own do."""
 
@@ -361,7 +361,7 @@ class Comparison:
     queues: Mapping[str, Divergence]
 
     @classmethod
-    def of(cls, messages: EventStream, acknowledgements: EventStream, selected: Selected) -> Self:
+    def of(cls, messages: EventStream, acknowledgements: EventStream, selected: SelectedQueues) -> Self:
         readings = messages.readings
         if not len(readings.met):
             return cls(None, {})
@@ -398,7 +398,7 @@ class _Compared:
     """Of the readings of both sites, among those that read queues."""
     messages: EventStream
     acknowledgements: EventStream
-    selected: Selected
+    selected: SelectedQueues
 
     def queues(self) -> Iterator[Divergence]:
         readings = self.readings

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dr_ctl.rpo.core.cut import Ints
 from dr_ctl.rpo.core.hour import SUMS, Changes
-from dr_ctl.rpo.core.quantities import DIGITS, PROBABILITIES, UNITS, BoundRow, Fold, Off, Row
+from dr_ctl.rpo.core.quantities import DIGITS, PROBABILITIES, UNITS, BoundRow, Fold, LikelyError, Row
 from dr_ctl.rpo.core.rows import MILLI, Histogram, bucket_of, wall_blocks, weighted_quantile
 from dr_ctl.rpo.core.scope import Scope, ScopeQuery
 
@@ -89,21 +89,21 @@ def _ahead_folds(
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class CalibrationResult:
     """The bound between readings, and every quantile, unconditional and ahead."""
 
     bound: BoundRow
     rows: tuple[Row, ...]
 
 
-def backtested(scope: str, table: pa.Table, ask: ScopeQuery) -> Tested:
+def backtested(scope: str, table: pa.Table, ask: ScopeQuery) -> CalibrationResult:
     """Test the figures of a scope on its own past, over the horizons that are asked for."""
     past = Scope(scope, table, ask)
     rows = unconditional({metric: past.folded(metric, FOLDS) for metric in NAMES})
     for horizon_s in ask.horizons_s:
         changes = {metric: past.changes(metric, int(horizon_s * 1e6), ask.first_us) for metric in NAMES}
         rows += ahead(changes, horizon_s=horizon_s, span_us=ask.span_us, folds=FOLDS)
-    return Tested(_bound(past), tuple(rows))
+    return CalibrationResult(_bound(past), tuple(rows))
 
 
 def _bound(past: Scope) -> BoundRow:
@@ -113,4 +113,4 @@ def _bound(past: Scope) -> BoundRow:
         return BoundRow(0, 0, None, None)
     covered, was, excess, bias, error = (float(checks[metric].weight.sum()) / MILLI for metric in SUMS)
     mean, over, above, off = (round(value / moments, DIGITS) for value in (was, excess, bias, error))
-    return BoundRow(moments, round(covered), mean, over, Off(above, off))
+    return BoundRow(moments, round(covered), mean, over, LikelyError(above, off))

@@ -496,15 +496,15 @@ DAY: Final = 24 * HOUR
 
 
 @dataclass(frozen=True, slots=True)
-class Fineness:
+class CellLengths:
     """How long the cells of a time are: those of figures, and those of a curve."""
 
     figures_us: int
     curve_us: int
 
 
-LATELY: Final = Fineness(300 * SECOND, 20 * SECOND)
-OF_A_DAY: Final = Fineness(HOUR, 600 * SECOND)
+LATELY: Final = CellLengths(300 * SECOND, 20 * SECOND)
+OF_A_DAY: Final = CellLengths(HOUR, 600 * SECOND)
 
 
 def over_us(end_us: int) -> int:
@@ -513,6 +513,6 @@ def over_us(end_us: int) -> int:
     return (end_us - AWAY_US) // DAY * DAY
 
 
-def fineness(us: int, end_us: int) -> Fineness:
+def fineness(us: int, end_us: int) -> CellLengths:
     """How finely a moment is told: a day that is over by the hour."""
     return OF_A_DAY if us < over_us(end_us) else LATELY

@@ -28,8 +28,8 @@ from dr_ctl.rpo.core.cut import (
     QUEUE,
     SECOND,
     SITE,
+    CellLengths,
     Columns,
-    Fineness,
     Flags,
     Ints,
     Outflows,
@@ -90,7 +90,7 @@ class Window:
 
     from_us: int
     to_us: int
-    fineness: Fineness
+    fineness: CellLengths
     horizons_us: tuple[int, ...]
     cell_us: int = 0
 

@@ -165,7 +165,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Off:
+class LikelyError:
     """How far what was likely, drawn from one reading to the next, lay above on average, and how far off, above or
     below."""
 
@@ -185,7 +185,7 @@ class BoundRow:
     covered: int = field(metadata=HIDDEN)
     mean: float | None
     excess: float | None
-    likely: Off = Off()
+    likely: LikelyError = LikelyError()
 
     @derived
     def coverage(self) -> float | None:

@@ -90,7 +90,7 @@ class Peak:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class CurvePoints:
     """By metric, over equal bins of the time: the most (None: not covered) and what was likely the most."""
 
     most: Mapping[str, Sequence[Number | None]]
@@ -114,7 +114,7 @@ class OfScope:
     shipped: float | None
     came: float | None
     peak: Peak | None = None
-    drawn: Drawn | None = None
+    drawn: CurvePoints | None = None
 
 
 def figures(scope: str, table: pa.Table, ask: ScopeQuery) -> OfScope:
@@ -318,9 +318,9 @@ class Scope:
     def _lengths(self, cells: Ints) -> Ints:
         return np.array([fineness(us, self._ask.end_us).curve_us for us in cells.tolist()], np.int64)
 
-    def drawn(self) -> Drawn:
+    def drawn(self) -> CurvePoints:
         most = {metric: self._drawn(metric) for metric in UNITS}
-        return Drawn(most, {metric: self._drawn(metric, likely=True) for metric in METRICS})
+        return CurvePoints(most, {metric: self._drawn(metric, likely=True) for metric in METRICS})
 
     def _drawn(self, metric: str, *, likely: bool = False) -> list[Number | None]:
         """The most of the cells that touch each bin."""

@@ -14,7 +14,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.core.notation import duration, if_known
 from dr_ctl.core.system import Clock, SystemClock, stamp
-from dr_ctl.rpo.core.calibration import Tested
+from dr_ctl.rpo.core.calibration import CalibrationResult
 from dr_ctl.rpo.core.cut import SECOND
 from dr_ctl.rpo.core.quantities import Figures, Horizon, Quantity
 from dr_ctl.rpo.core.rows import TOTAL, class_name
@@ -120,7 +120,7 @@ def nothing_of(site: str | None, known: set[str]) -> Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class LoadedHistory:
     """A history that was read: of which site, which serves, and where it ends (exclusive). `findings`: files that are
     left out; `ahead`: how many with readings from far in the future of the clock, and the last of these."""
 
@@ -129,12 +129,12 @@ class Made:
     end_us: int
     facts: Facts
     figures: Callable[[ScopeQuery], Mapping[str, OfScope]]
-    backtested: Callable[[ScopeQuery], Tested]
+    backtested: Callable[[ScopeQuery], CalibrationResult]
     findings: tuple[Finding, ...] = ()
     ahead: tuple[int, int] | None = None
 
 
-Make = Callable[[Request, int], Made | Finding]
+Make = Callable[[Request, int], LoadedHistory | Finding]
 """Reads a history; the finding says why there is nothing to tell."""
 SILENT_US: Final = 30 * SECOND
 
@@ -154,7 +154,7 @@ def estimate(asked: Request, make: Make, *, charted: bool = False, clock: Clock 
     return answer
 
 
-def _answer(asked: Request, made: Made, now_us: int, charted: bool) -> EstimateAnswer:
+def _answer(asked: Request, made: LoadedHistory, now_us: int, charted: bool) -> EstimateAnswer:
     facts, objectives = made.facts, asked.objectives
     if not facts.flows:
         return EstimateAnswer(None, (*made.findings, nothing_of(made.site, {made.site})))
@@ -184,7 +184,7 @@ def _answer(asked: Request, made: Made, now_us: int, charted: bool) -> EstimateA
     return EstimateAnswer(estimated, (*made.findings, *findings), drawn)
 
 
-def _of_readings(made: Made, stale_s: float, now_us: int) -> Iterator[Finding]:
+def _of_readings(made: LoadedHistory, stale_s: float, now_us: int) -> Iterator[Finding]:
     """Where and when it was read."""
     facts, newest_us = made.facts, made.facts.span_us[1]
     if made.serving not in (None, made.site):  # things in its outflow came from the other, since that serves
@@ -240,7 +240,7 @@ def _of_figures(
                 yield found("DR-RPO-026", name=name, what=what)
 
 
-def ask_of(asked: Request, made: Made, bins: int, horizons_s: tuple[float, ...] = ()) -> ScopeQuery:
+def ask_of(asked: Request, made: LoadedHistory, bins: int, horizons_s: tuple[float, ...] = ()) -> ScopeQuery:
     facts, objectives = made.facts, asked.objectives
     limits = {} if objectives is None else {TOTAL: objectives.loss} | {
         class_name(number): loss_class.loss for number, loss_class in enumerate(objectives.classes)

@@ -15,7 +15,7 @@ from dr_ctl.rpo.core.quantities import BoundRow, Calibration, Figures, Number, Q
 from dr_ctl.rpo.history.row import moment
 
 if TYPE_CHECKING:
-    from dr_ctl.rpo.core.scope import Drawn, OfScope
+    from dr_ctl.rpo.core.scope import CurvePoints, OfScope
 
 
 class Verdict(Enum):
@@ -227,7 +227,7 @@ class Curves:
     likely: Mapping[str, Line] = field(default_factory=dict)
 
 
-def curves_of(drawn: Drawn, span_us: tuple[int, int]) -> Curves:
+def curves_of(drawn: CurvePoints, span_us: tuple[int, int]) -> Curves:
     """Give the points of equal bins of the span their moments."""
     first, last = span_us
     step = max(1, last - first + 1) / BINS

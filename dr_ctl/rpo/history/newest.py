@@ -387,7 +387,7 @@ _WITHIN_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Spell:
+class RolePeriod:
     """Readings one after the other that saw a site in one role: the first of them and the last."""
 
     site: str
@@ -398,14 +398,14 @@ class Spell:
 
 def spells(
     history: Path | HistoryLocation, sites: Sequence[str], since: datetime | None = None
-) -> tuple[list[Spell], list[Finding]]:
+) -> tuple[list[RolePeriod], list[Finding]]:
     """The spells of each site, in the order of their first readings; findings name what could not be read. `since`
     leaves out earlier readings."""
     is_role = pc.field("kind") == "site"
     if since is not None:
         is_role &= pc.field("ts") >= moment(micros(since))
 
-    def of_site(files: Sources, site: str, findings: list[Finding]) -> Iterator[Spell]:
+    def of_site(files: Sources, site: str, findings: list[Finding]) -> Iterator[RolePeriod]:
         # The last minute's readings may stand in a file already: the same readings twice are the same spells.
         sources = chain(files.newest_first(site, since), files.tails(site))
         readings = rows_of(sources, findings, ["ts", "name"], is_role).sort_by("ts")
@@ -414,9 +414,9 @@ def spells(
         begins = [0, *(np.flatnonzero(np.diff(codes)) + 1)] if len(at) else []
         for begin, end in zip(begins, [*begins[1:], len(codes)], strict=False):
             role = names.dictionary[int(codes[begin])].as_py()
-            yield Spell(site, role, moment(int(at[begin])), moment(int(at[end - 1])))
+            yield RolePeriod(site, role, moment(int(at[begin])), moment(int(at[end - 1])))
 
-    def listed(files: Sources) -> tuple[list[Spell], list[Finding]]:
+    def listed(files: Sources) -> tuple[list[RolePeriod], list[Finding]]:
         findings: list[Finding] = []
         return [spell for site in sites for spell in of_site(files, site, findings)], findings
 

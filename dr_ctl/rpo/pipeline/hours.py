@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from dr_ctl.rpo.core.calibration import Tested, backtested
+from dr_ctl.rpo.core.calibration import CalibrationResult, backtested
 from dr_ctl.rpo.core.cut import AWAY_US, HOUR, LATELY, OF_A_DAY, READ, SECOND, Ints, over_us
 from dr_ctl.rpo.core.hour import SHORT, HourQuery, hour, needs
 from dr_ctl.rpo.core.rows import OWN, SCHEMA, TOTAL, Gathered, class_name
@@ -260,11 +260,11 @@ def figures_of(rows: DataFrame, facts: Facts, classes: int, ask: ScopeQuery) -> 
     return {name: of_scopes.get(name) or figures(name, SCHEMA.empty_table(), ask) for name in (*scopes, *facts.flows)}
 
 
-def backtest_of(rows: DataFrame, ask: ScopeQuery) -> Tested:
+def backtest_of(rows: DataFrame, ask: ScopeQuery) -> CalibrationResult:
     """The test of the total on its own past. Its cells are not those of the calendar."""
     of_total = rows.where(f"is_total OR scope IN ({sql.text(TOTAL)}, '') OR kind IN ({_OWN})")
     parts = _parts(of_total, [TOTAL], ask, "cell", 0).where(f"of = {sql.text(TOTAL)}")
-    return _scoped(parts, partial(backtested, ask=ask), TypeAdapter(Tested).validate_json)[TOTAL]
+    return _scoped(parts, partial(backtested, ask=ask), TypeAdapter(CalibrationResult).validate_json)[TOTAL]
 
 
 def _parts(rows: DataFrame, scopes: Sequence[str], ask: ScopeQuery, cell: str, since_us: int) -> DataFrame:

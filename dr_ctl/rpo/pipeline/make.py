@@ -22,7 +22,7 @@ from dr_ctl.core.system import in_background
 from dr_ctl.rpo.core.cut import AWAY_US, DAY, HOUR, SECOND
 from dr_ctl.rpo.core.hour import HORIZON_US, HourQuery
 from dr_ctl.rpo.core.scope import Facts
-from dr_ctl.rpo.estimate.estimate import Made, nothing_of
+from dr_ctl.rpo.estimate.estimate import LoadedHistory, nothing_of
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history.files import NAMED, Source, Store, listed_anew, rows_of
 from dr_ctl.rpo.history.row import micros, moment
@@ -76,13 +76,13 @@ REACHABLE: Final = "Each worker has to reach the history at the path, or URL, th
 _FOLDER: Final = re.compile(r"PATH_NOT_FOUND.*((?:date=|summary/)\S*[^\s.])")
 
 
-def made(spark: SparkSession, asked: Request, now_us: int, say: Say = say_nothing) -> Made | Finding:
+def made(spark: SparkSession, asked: Request, now_us: int, say: Say = say_nothing) -> LoadedHistory | Finding:
     """Read what is asked for. If a file disappears meanwhile, the reading starts again. Files that are torn inside are
     left out; only the reading itself finds them."""
     torn: set[str] = set()
     store = Store.of(asked.history)
 
-    def ask() -> Made | Finding:
+    def ask() -> LoadedHistory | Finding:
         while True:
             try:
                 return _Question(spark, asked, now_us, torn, say).made()
@@ -117,7 +117,7 @@ class _Question:
         self._history = History(asked.history)
         self._classes = () if asked.objectives is None else tuple(of.queues for of in asked.objectives.classes)
 
-    def made(self) -> Made | Finding:
+    def made(self) -> LoadedHistory | Finding:
         asked, history = self._asked, self._history
         if not history.sites:
             return no_history(asked)
@@ -158,7 +158,7 @@ class _Question:
         findings = [found("DR-RPO-002", name=file.name, why=file.why) for file in torn]
         whose = partial(figures_of, rows, facts, len(self._classes)), partial(backtest_of, rows)
         ahead = (len(files.ahead), max(file.last_us for file in files.ahead)) if files.ahead else None
-        return Made(site, serving, query.end_us, facts, *whose, tuple(findings), ahead)
+        return LoadedHistory(site, serving, query.end_us, facts, *whose, tuple(findings), ahead)
 
     def _custom_horizon(self, files: Files, query: HourQuery, facts: Facts) -> DataFrame:
         """Changes within another time than the usual, of the last day."""
@@ -210,13 +210,13 @@ def no_history(asked: Request) -> Finding:
 
 
 @contextmanager
-def reading(say: Say = say_nothing) -> Iterator[Callable[[Request, int], Made | Finding]]:
+def reading(say: Say = say_nothing) -> Iterator[Callable[[Request, int], LoadedHistory | Finding]]:
     """Read histories in a session that is started once there is something to read, and ends with the block. `say` is
     told what is done. Raises EnvironmentFault."""
     with ExitStack() as opened:
         started: list[SparkSession] = []
 
-        def make(asked: Request, now_us: int) -> Made | Finding:
+        def make(asked: Request, now_us: int) -> LoadedHistory | Finding:
             bytes_ = _unread(asked)
             if bytes_ is None:
                 return no_history(asked)

@@ -17,7 +17,7 @@ from dr_ctl.topologies.artemis.broker import DELETE, B_co, BrokerStore
 from dr_ctl.topologies.common import access
 from dr_ctl.topologies.common.access import Part
 from dr_ctl.topologies.common.calls import numbered
-from dr_ctl.topologies.common.group import Itself
+from dr_ctl.topologies.common.group import NodeAnswer
 from dr_ctl.topologies.common.view import Config
 
 READ_S: Final = 2.0
@@ -44,13 +44,13 @@ class Primaries:
     )
 
     @staticmethod
-    def itself(answer: Answer) -> Itself:
+    def itself(answer: Answer) -> NodeAnswer:
         """The oldest versions say only whether a node is a backup that waits. Raises `BrokerError`."""
         [(bean, fields)] = answer.beans() or [("", Fields("the broker", {}))]
         waits = fields.flag("Backup") or (fields.has("Active") and not fields.flag("Active"))
         policy = (fields.optional_text("HAPolicy") if fields.has("HAPolicy") else None) or ""
         has_clock = fields.has("CurrentTimeMillis") and fields.has("UptimeMillis")
-        return Itself(
+        return NodeAnswer(
             beans.parts(bean)["broker"],
             not waits,
             fields.text("NodeID"),

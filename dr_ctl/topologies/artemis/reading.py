@@ -93,7 +93,7 @@ class Dialect:
     documents: BrokerStore | None = IN_USER
 
 
-class Basis:
+class CommonQuestions:
     """What every Artemis broker is asked, in the post of its topology: all of it, or, of one that is `known` by an
     earlier reading, what moves alone: that takes the same few milliseconds however many queues there are."""
 

@@ -42,7 +42,7 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     """Ask for everything in one POST. Raises `BrokerError`."""
     server = beans.server(broker)
     post = Post()
-    basis = parts.Basis(post, broker, _DIALECT)
+    basis = parts.CommonQuestions(post, broker, _DIALECT)
     queueing = post.ask(Read(beans.queue(broker), _QUEUE))
     bridging = post.ask(Read(server + parts.BRIDGES, _BRIDGE))
     diverting = post.ask(Read(server + parts.DIVERTS, _DIVERT))
@@ -84,7 +84,7 @@ def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView
     reading."""
     own = [flow.buffer for flow in view.carrying if flow.buffer is not None]
     post = Post()
-    basis = parts.Basis(post, view.broker, _DIALECT, known=view)
+    basis = parts.CommonQuestions(post, view.broker, _DIALECT, known=view)
     counting = [(queue, post.ask(Read(queue.bean, parts.QUEUE))) for queue in (*own, *view.arrived)]
     post.send(reader, timeout_s=timeout_s)
     queues = {

@@ -19,7 +19,7 @@ from dr_ctl.topologies.bridges.reading import Access, LinkEnds
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView
 from dr_ctl.topologies.common.calls import batches, call, request
-from dr_ctl.topologies.common.consumed import Consumed, InBothStores
+from dr_ctl.topologies.common.consumed import Consumed, DoneInBothStores
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.snapshot import Snapshot
 from dr_ctl.topologies.common.view import Queue
@@ -75,7 +75,7 @@ class Compared:
 
     @property
     def consumed(self) -> Consumed:
-        return Consumed(self.serving & self.waiting, InBothStores(self.serving, self.waiting))
+        return Consumed(self.serving & self.waiting, DoneInBothStores(self.serving, self.waiting))
 
 
 def act(tools: BridgesTools, step: PlannedStep, move: Move, context: StepContext) -> Outcome:

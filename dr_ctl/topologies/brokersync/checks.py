@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role, Weight, some
+from dr_ctl.core.model import Finding, RefusalScope, Role, some
 from dr_ctl.engine.operations import ACTIVATE, SWAPOVER, UNFENCE
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.brokersync import parity
@@ -63,7 +63,7 @@ def _link_listener(name: str, view: BrokerView) -> Iterator[Finding]:
         which = f"{', '.join(others)} could be it" if others else "clients use all of them"
         finding = found("DR-DOOR-003.connector", broker=name, which=which)
         # Where nothing can be named, nobody waits for a restart while no site serves.
-        yield finding if others else replace(finding, weighs=finding.weighs & ~Weight.FAILOVER)
+        yield finding if others else replace(finding, weighs=finding.weighs & ~RefusalScope.FAILOVER)
 
 
 def of_both(case: Case[BrokerView], source: BrokerView, target: BrokerView) -> Iterator[Finding]:

@@ -34,7 +34,7 @@ from dr_ctl.topologies.classic.ids import MOST, may_remove, moves, removes, show
 from dr_ctl.topologies.classic.operations import MOVE_MATCHING
 from dr_ctl.topologies.common import wants
 from dr_ctl.topologies.common.calls import START, STOP, call, quarantine_queue, request
-from dr_ctl.topologies.common.consumed import Consumed, IncompleteListing, Word
+from dr_ctl.topologies.common.consumed import Consumed, IncompleteListing, OperatorDecision
 from dr_ctl.topologies.common.gate import accepting, refused
 from dr_ctl.topologies.common.recipe import Procedure, Row, Undo
 from dr_ctl.topologies.common.rules import Rules
@@ -123,7 +123,7 @@ draft_restart: Final = wants.planning(
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class QueueDifference:
     """A queue of a fenced source and of its target, by id: what the target lacks; what may be removed there, or None;
     what lies there alone otherwise, and why that stays."""
 
@@ -133,7 +133,9 @@ class Apart:
     why: str
 
     @classmethod
-    def of(cls, tools: SyncTools, ends: LinkEnds, source: BrokerView, target: BrokerView, queue: str) -> Apart:
+    def of(
+        cls, tools: SyncTools, ends: LinkEnds, source: BrokerView, target: BrokerView, queue: str
+    ) -> QueueDifference:
         """Raises `BrokerError`."""
         views = {source.site: source, target.site: target}
         view, peer = tools.observer.together(
@@ -157,13 +159,13 @@ def cleared(
     what the source holds, or has what nothing proves. Raises `BrokerError`."""
     source, target = (access.read() for access in ends)
     deep = parity.too_deep(tools.rules, source, target, move)
-    differing: list[tuple[parity.Counts, Apart]] = []
+    differing: list[tuple[parity.Counts, QueueDifference]] = []
     for counted in parity.counts(source, target, tools.observer.queues):
         if counted.queue not in source.copying or not (counted.source or counted.target):
             continue
         apart_by = abs(counted.source - counted.target)
         if counted.queue not in deep:
-            differing.append((counted, Apart.of(tools, ends, source, target, counted.queue)))
+            differing.append((counted, QueueDifference.of(tools, ends, source, target, counted.queue)))
         elif apart_by and apart_by != move.spec.accept_difference.get(counted.queue):  # equal numbers are the gate's
             text = f"{counted.text(source.site, target.site)}: too many to compare by id in time"
             return Refused(text, findings=(not_compared(counted, source.site, target.site),))
@@ -536,7 +538,7 @@ def keep_aside(tools: SyncTools, _step: PlannedStep, move: Move, context: StepCo
             text = f"which copies of {copies.name} nothing proves cannot be told: {copies.why_not}"
             return Refused(text, kept_aside)
         messages = frozenset(copies.ids)
-        by_word = Consumed(messages, Word(messages, move.spec.reason or ""))
+        by_word = Consumed(messages, OperatorDecision(messages, move.spec.reason or ""))
         if (refused := moved_aside(tools, access, queue, by_word.ids, context)) is not None:
             return refused
         kept_aside[copies.name] = [*copies.ids]

@@ -30,7 +30,7 @@ from dr_ctl.topologies.common.calls import OWN
 from dr_ctl.topologies.common.view import Config, Queue
 
 
-class Looked(snapshot.Snapshot[BrokerView]):
+class BrokerSyncSnapshot(snapshot.Snapshot[BrokerView]):
     kept_aside = "DR-RECONCILE-003.brokersync"
 
     def findings(self) -> Sequence[Finding]:
@@ -185,6 +185,6 @@ Observer = observer.Observer[BrokerView, Access]
 
 READS: Final = observer.Reads(
     Access.each,
-    Looked,
+    BrokerSyncSnapshot,
     lambda source, *more: source.open and any(judge(source, *more) for judge in (parity.lacking, parity.unproven)),
 )

@@ -142,7 +142,7 @@ class SyncGate(Gate[BrokerView]):
 
 
 @dataclass
-class TakenIn:
+class ReturnResult:
     """Messages of the returned site, sorted by a return, by queue. `recovered` ones were shipped late. `done_there`
     ones were not shipped and had left their queue there: they are kept aside. `done_here` ones still lay there, the
     other site had consumed them since, and they were removed. `duplicates`: so many more that nothing proves."""
@@ -175,5 +175,5 @@ class SyncTools(Tools[BrokerView]):
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, SyncGate(observer, recipe.rules, compared := Compared()))
         self.compared = compared
-        self.rejoined = TakenIn()
+        self.rejoined = ReturnResult()
         self.connects_s = self.timeouts.link_attach_s

@@ -26,7 +26,7 @@ from dr_ctl.topologies.classic.reading import Answered
 from dr_ctl.topologies.common import access
 from dr_ctl.topologies.common.access import StompAccount, stomp_account
 from dr_ctl.topologies.common.calls import OWN
-from dr_ctl.topologies.common.group import Itself
+from dr_ctl.topologies.common.group import NodeAnswer
 
 
 class BrokerStore:
@@ -76,10 +76,10 @@ class Masters:
     question = Read(beans.ANY_BROKER, ("BrokerName", "BrokerVersion", "Slave"))
 
     @staticmethod
-    def itself(answer: Answer) -> Itself:
+    def itself(answer: Answer) -> NodeAnswer:
         """Raises `BrokerError`."""
         [fields] = [row for _, row in answer.beans()] or [Fields("the broker", {})]
-        return Itself(fields.text("BrokerName"), not fields.flag("Slave"), version=fields.text("BrokerVersion"))
+        return NodeAnswer(fields.text("BrokerName"), not fields.flag("Slave"), version=fields.text("BrokerVersion"))
 
     @staticmethod
     def part(broker: str) -> str:

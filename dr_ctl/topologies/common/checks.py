@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.findings import catalogue, found
-from dr_ctl.core.model import Finding, Role, Severity, Weight, some
+from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.ports import Check, Move
@@ -29,7 +29,7 @@ class Case(Generic[V]):
     move: Move
 
 
-def weighed(finding: Finding, where: Weight) -> Finding:
+def weighed(finding: Finding, where: RefusalScope) -> Finding:
     """An error that does not weigh there refuses nothing there: the error becomes a warning."""
     if finding.severity is not Severity.ERROR or where & finding.weighs:
         return finding

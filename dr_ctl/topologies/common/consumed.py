@@ -83,7 +83,7 @@ class Covered:
 
 
 @dataclass(frozen=True, slots=True)
-class InBothStores:
+class DoneInBothStores:
     """The consumers of both sites wrote these ids down as done."""
 
     local: frozenset[str]
@@ -96,7 +96,7 @@ class InBothStores:
 
 
 @dataclass(frozen=True, slots=True)
-class LiesThere:
+class CopyExists:
     """These messages lie in another queue too: one copy is enough. A message that a listing shows is there, whether
     the listing shows all of them or not."""
 
@@ -127,7 +127,7 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class OperatorDecision:
     """A person decided it, having seen these ids, and gave a reason; the messages are kept for putting back."""
 
     ids: frozenset[str]

@@ -32,7 +32,7 @@ from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import Node, NodeReading, NodeState
 
 
-class Standing(Enum):
+class GroupState(Enum):
     """A broker by its nodes."""
 
     ACTIVE = auto()
@@ -42,15 +42,15 @@ class Standing(Enum):
     UNKNOWN = auto()
 
 
-def standing(states: Sequence[NodeState], left_s: float) -> Standing:
+def standing(states: Sequence[NodeState], left_s: float) -> GroupState:
     """`left_s`: how long it may still take until a node is active again. Nothing but the refusal of every node, and the
     end of that time, shows that a broker is down."""
     active = states.count(NodeState.ACTIVE)
     if active:
-        return Standing.ACTIVE if active == 1 else Standing.SPLIT
+        return GroupState.ACTIVE if active == 1 else GroupState.SPLIT
     if left_s > 0 or NodeState.PASSIVE in states:
-        return Standing.TAKING_OVER
-    return Standing.DOWN if all(state is NodeState.REFUSES for state in states) else Standing.UNKNOWN
+        return GroupState.TAKING_OVER
+    return GroupState.DOWN if all(state is NodeState.REFUSES for state in states) else GroupState.UNKNOWN
 
 
 def is_told(states: Sequence[NodeState]) -> bool:
@@ -74,7 +74,7 @@ class NobodyActive(Unreachable):
 
     def __init__(self, name: str, nodes: Sequence[NodeReading], left_s: float) -> None:
         states = [node.state for node in nodes]
-        taking_over = standing(states, left_s) is Standing.TAKING_OVER
+        taking_over = standing(states, left_s) is GroupState.TAKING_OVER
         left = f"within {left_s:.0f} s another one may be" if left_s else "a passive one may be at any moment"
         if left_s and not is_told(states):
             left = "another one may be at any moment: the time counts from when each says that it is not"
@@ -144,7 +144,7 @@ _NOTED_EVERY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Itself:
+class NodeAnswer:
     """What a node says of itself: its broker's name there, whether it is active, and what the nodes of a broker have in
     common. `began_ms`: when the broker in that process began, where the process may begin one again."""
 
@@ -162,7 +162,7 @@ class Family(Protocol):
     @property
     def question(self) -> Read: ...
 
-    def itself(self, answer: Answer) -> Itself:
+    def itself(self, answer: Answer) -> NodeAnswer:
         """Raises `BrokerError`."""
 
     def part(self, broker: str) -> str:
@@ -238,7 +238,7 @@ class Group:
         self.left_s = 0.0
         # Nodes have names of their own for it: by which it is known here, whichever answers.
         self.broker: str | None = None
-        self._own: dict[Process, Itself] = {}
+        self._own: dict[Process, NodeAnswer] = {}
         self._began_ms: dict[Process, int] = {}
         self._wires: dict[Process, Wire] = {}
         self._asked: dict[Process, Work[NodeReading]] = {}
@@ -332,7 +332,7 @@ class Group:
         named = self._renaming(if_known(self.broker), view.broker)
         return [{**body, "mbean": named(str(body["mbean"]))} for body in bodies]
 
-    def _as_known(self, own: Itself, answers: Sequence[Answer]) -> list[Answer]:
+    def _as_known(self, own: NodeAnswer, answers: Sequence[Answer]) -> list[Answer]:
         """The answers with the names of beans by the name under which the broker is known."""
         if own.broker == self.broker:
             return [*answers]
@@ -351,7 +351,7 @@ class Group:
         part = re.compile(rf"(?<=[:,]){re.escape(self._family.part(old))}(?=,|$)")
         return lambda bean: part.sub(lambda _: self._family.part(new), bean)
 
-    def _noted(self, process: Process, answer: Answer) -> Itself:
+    def _noted(self, process: Process, answer: Answer) -> NodeAnswer:
         own = self._own[process] = self._family.itself(answer)
         self.broker = self.broker or self._known_as(own.broker)
         if own.began_ms is not None and abs(own.began_ms - self._began_ms.get(process, 0)) > SAME_MS:
@@ -381,7 +381,7 @@ class Group:
                 return NodeReading(process.name, NodeState.SICK, f"its console refuses, its listener does not: {error}")
             return NodeReading(process.name, state_of(error, refuses=True), str(error), shows_life=error.shows_life)
 
-    def _reading(self, process: Process, own: Itself) -> NodeReading:
+    def _reading(self, process: Process, own: NodeAnswer) -> NodeReading:
         state = NodeState.ACTIVE if own.active else NodeState.PASSIVE
         return NodeReading(process.name, state, "", own.node, own.version, own.in_sync)
 

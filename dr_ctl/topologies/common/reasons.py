@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role, Severity, Weight, some
+from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, some
 from dr_ctl.engine.debts import DebtKind, lost_alone
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILBACK, FENCE, QUIESCE, RESTART, UNFENCE
 from dr_ctl.engine.ports import Move
@@ -36,15 +36,15 @@ def against_failover(
     for view in snapshot.views(move.target):
         yield from of_taken(view, (debt_name(kind, move.source, view.site) for kind in DebtKind))
         for finding in of_broker(view):
-            if Weight.EXPECTED_WHEN_LOST not in finding.weighs:
-                yield weighed(finding, Weight.FAILOVER)
+            if RefusalScope.EXPECTED_WHEN_LOST not in finding.weighs:
+                yield weighed(finding, RefusalScope.FAILOVER)
         if (locks := view.fence.awaits) and not view.open:
             yield found("DR-ALIVE-001.lock", site=view.site, locks=some(locks), lost=move.source)
         yield from of_obstacles(view, Severity.WARNING, move.spec.includes)
         peer = snapshot.view(move.source, view.pair)
         yield from of_nodes(view, peer, Severity.WARNING)
         for finding in of_link_listeners(view, peer):
-            yield weighed(finding, Weight.FAILOVER)
+            yield weighed(finding, RefusalScope.FAILOVER)
     for broker in snapshot.sites[move.source].values():
         if isinstance(broker, Silent):
             yield from (replace(finding, severity=Severity.WARNING) for finding in of_silent(broker))
@@ -134,8 +134,8 @@ def nothing_owed(snapshot: Snapshot[Any], move: Move) -> bool:
     return is_settled(snapshot, move) and ship and shipped and all(view.link.unapplied == 0 for view in sources)
 
 
-_SHUTS: Final = Weight.SINGLE_STEP | Weight.FENCING
-_WEIGHTS: Final = {RESTART: Weight.RESTART, FENCE: _SHUTS, QUIESCE: _SHUTS}
+_SHUTS: Final = RefusalScope.SINGLE_STEP | RefusalScope.FENCING
+_WEIGHTS: Final = {RESTART: RefusalScope.RESTART, FENCE: _SHUTS, QUIESCE: _SHUTS}
 # Findings that the restart of a link mends.
 _MENDED: Final = frozenset({"DR-LINK-003", "DR-LINK-004"})
 
@@ -150,7 +150,7 @@ def against_step(case: Case[V], checks: Checks[V]) -> Iterator[Finding]:
                 yield from of_taken(view, [receipts.name(view.site)])
     else:
         restarts = move.spec.operation == RESTART
-        weight = _WEIGHTS.get(move.spec.operation, Weight.SINGLE_STEP)
+        weight = _WEIGHTS.get(move.spec.operation, RefusalScope.SINGLE_STEP)
         for view in snapshot.views(move.source) if move.spec.operation == FENCE else ():
             peer = snapshot.view(move.target, view.pair)
             yield from (weighed(finding, weight) for finding in of_nodes(view, peer, Severity.WARNING))

@@ -76,7 +76,7 @@ def read(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     """Ask for everything but ages in one POST. Raises `BrokerError`."""
     server, service = beans.server(broker), service_bean(broker)
     post = Post()
-    basis = parts.Basis(post, broker, _DIALECT)
+    basis = parts.CommonQuestions(post, broker, _DIALECT)
     # Queues that the plugin has moved; other queues are where they always were, and are read whole.
     moved = post.ask(Read(f"{server},component=continuity,queue=*,*", _COUNTS))
     listed = post.ask(Read(beans.queue(broker), (*parts.QUEUE, "Filter")))
@@ -127,7 +127,7 @@ def refresh(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     service = service_bean(view.broker)
     moving = [queue for flow in view.flows for queue in (*flow.outflow, flow.in_acks)]
     post = Post()
-    basis = parts.Basis(post, view.broker, _DIALECT, known=view)
+    basis = parts.CommonQuestions(post, view.broker, _DIALECT, known=view)
     asked = [(queue, post.ask(Read(queue.bean, _MOVING))) for queue in moving]
     services = post.ask(Search(service))
     serving = post.ask(Read(service, ("SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted")))

@@ -26,7 +26,7 @@ from dr_ctl.topologies.common.calls import (
     request,
     resume,
 )
-from dr_ctl.topologies.common.consumed import Consumed, Evidence, LiesThere
+from dr_ctl.topologies.common.consumed import Consumed, CopyExists, Evidence
 from dr_ctl.topologies.common.link import Residue
 from dr_ctl.topologies.common.recipe import Undo
 from dr_ctl.topologies.common.verbs.fence import closed_first, held_for_the_other, quarantine
@@ -340,7 +340,7 @@ def _compared(tools: ContinuityTools, ends: LinkEnds, context: StepContext) -> s
         found[flow.queue] = staged_ids - delivered - proven
         tools.unproven[flow.queue] = left - proven
         grounds: list[tuple[frozenset[str], Evidence]] = [
-            (staged_ids & delivered, LiesThere(flow.queue, delivered)),
+            (staged_ids & delivered, CopyExists(flow.queue, delivered)),
             (proven, shipped),
         ]
         surplus[flow.queue] = [Consumed(ids, by) for ids, by in grounds if ids]

@@ -61,7 +61,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
+class Checkpoint:
     """A checkpoint, from the site that serves or did last."""
 
     local: Mark
@@ -81,7 +81,7 @@ class Since:
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class QueueAtSite:
     """A queue at one site now."""
 
     site: str
@@ -120,18 +120,18 @@ class Checkpoints:
         }
         return Checkpoints({**self.queues, **kept})
 
-    def since(self, queue: str, local: At, peer: At) -> Since | None:
+    def since(self, queue: str, local: QueueAtSite, peer: QueueAtSite) -> Checkpoint | None:
         """The newest moment from which these counters go on; None where there is none."""
         marks = self.queues.get(queue, {})
         local_mark, others = marks.get(local.site), marks.get(peer.site)
         if local_mark is not None and others is not None and _goes_on(local_mark, local) and _goes_on(others, peer):
-            return Since(local_mark, others)
+            return Checkpoint(local_mark, others)
         if local.counters.cover_all and peer.counters.cover_all:
-            return Since(Mark(local.start), Mark(peer.start))
+            return Checkpoint(Mark(local.start), Mark(peer.start))
         return None
 
 
-def _goes_on(mark: Mark, now: At) -> bool:
+def _goes_on(mark: Mark, now: QueueAtSite) -> bool:
     return mark.start == now.start and mark.is_before(now.counters)
 
 
@@ -142,8 +142,8 @@ class Counted:
     they do not agree, as messages on their way to one of the sites differ each time. `taken_per_s`: how many leave, by
     site. `alone`: by site how many messages lie there and not at the other one, where both were listed."""
 
-    first: At
-    second: At
+    first: QueueAtSite
+    second: QueueAtSite
     ahead: tuple[int, int]
     taken_per_s: Mapping[str, float]
     alone: Mapping[str, int] = field(default_factory=dict)

@@ -9,17 +9,17 @@ from typing import Any, Final
 from dr_ctl.core.system import growing_s
 from dr_ctl.jolokia.client import Listing, Query, Read
 from dr_ctl.jolokia.http import BadValue
-from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered, InBothStores, IncompleteListing
+from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Covered, DoneInBothStores, IncompleteListing
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.fanout.counting import CHECKPOINTS, EMPTY, At, Checkpoints, Counters, Mark, Since
+from dr_ctl.topologies.fanout.counting import CHECKPOINTS, EMPTY, Checkpoint, Checkpoints, Counters, Mark, QueueAtSite
 from dr_ctl.topologies.fanout.parity import ALONE, NOT_COUNTED, ONE_SITE_ALONE, TAKEN, Undecided
 from dr_ctl.topologies.fanout.reading import COUNTERS, Access, LinkEnds, counters_of
 
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
 TRYING_S: Final = 5.0
 _NOTHING: Final = frozenset[str]()
-NONE_PROVEN: Final = Consumed(_NOTHING, InBothStores(_NOTHING, _NOTHING))
+NONE_PROVEN: Final = Consumed(_NOTHING, DoneInBothStores(_NOTHING, _NOTHING))
 
 Both = tuple[Queue | None, Queue | None]
 """One queue at both sites, the source's first; None where a site has no such queue."""
@@ -62,7 +62,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class QueueDifference:
     """The difference of a queue, while `source` serves or did last. `consumed`: there, and at the target still.
     `lacks`: not at the target. `alone`: at the target only, and nothing proves that a client consumed them."""
 
@@ -123,10 +123,10 @@ def consumed(store: Store, target: Access, queue: Queue | None) -> Consumed:
     """The messages at the target that the store knows: the consumers of both sites write to that one. The serving site
     need not be listed for that. Raises `BrokerError`."""
     known = store.known(queue.name, lying(target, queue)) if queue is not None else _NOTHING
-    return Consumed(known, InBothStores(known, known))
+    return Consumed(known, DoneInBothStores(known, known))
 
 
-def covered(local: Listed, peer: Listed, since: Since) -> Consumed:
+def covered(local: Listed, peer: Listed, since: Checkpoint) -> Consumed:
     """The messages at the target that counters since a checkpoint prove to be consumed: all that came to it since, or
     lay at both then, and that the source lacks; or none.
 
@@ -149,7 +149,7 @@ def covered(local: Listed, peer: Listed, since: Since) -> Consumed:
     return Consumed(lacking, evidence) if evidence.proves(lacking) else NONE_PROVEN
 
 
-class Pace(Enum):
+class ComparisonMode(Enum):
     """How a comparison goes on beside the clients of the serving site."""
 
     ONCE = "one reading, whatever clients do"
@@ -171,8 +171,8 @@ class Comparing:
         queues: Mapping[str, Both],
         pause: Callable[[], None],
         now: Callable[[], float],
-        pace: Pace = Pace.WORKING,
-    ) -> Mapping[str, Apart]:
+        pace: ComparisonMode = ComparisonMode.WORKING,
+    ) -> Mapping[str, QueueDifference]:
         """The difference of each queue.
 
         Producers write to both sites, but not in the same instant. Queues with ids at one site alone are looked at
@@ -187,15 +187,15 @@ class Comparing:
             known = {name: self._alone.get((ends[1].site, name), _NOTHING) for name in differences}
             return [name for name, difference in differences.items() if difference.lacks or alone[name] - known[name]]
 
-        while pace is not Pace.ONCE and (again := not_settled()) and now() < until:
+        while pace is not ComparisonMode.ONCE and (again := not_settled()) and now() < until:
             pause()
             for name in again:
                 differences[name] = self._looked(ends, name, queues[name], checkpoints, pace, differences[name])
-        if pace is not Pace.ONCE:  # what one reading finds alone may be on its way
+        if pace is not ComparisonMode.ONCE:  # what one reading finds alone may be on its way
             self._alone.update({(ends[1].site, name): difference.alone for name, difference in differences.items()})
         return differences
 
-    def undecided(self, differences: Mapping[str, Apart]) -> dict[str, Undecided]:
+    def undecided(self, differences: Mapping[str, QueueDifference]) -> dict[str, Undecided]:
         """The messages that nothing proves to be consumed or not. A store of ids leaves none."""
         if self.store is not None:
             return {}
@@ -206,8 +206,14 @@ class Comparing:
         }
 
     def _looked(
-        self, ends: LinkEnds, name: str, both: Both, checkpoints: Checkpoints, pace: Pace, before: Apart | None = None
-    ) -> Apart:
+        self,
+        ends: LinkEnds,
+        name: str,
+        both: Both,
+        checkpoints: Checkpoints,
+        pace: ComparisonMode,
+        before: QueueDifference | None = None,
+    ) -> QueueDifference:
         """List the waiting site between two listings of the serving one: an id that is not at the serving site a moment
         later was consumed, or never came there; and one that was there a moment before has had time to come to both.
         What the reading before it did not find apart is on its way."""
@@ -218,12 +224,12 @@ class Comparing:
         lacks = late & before.lacks if before is not None else late
         if self.store is not None:
             known = self.store.known(name, again.ids | waiting.ids)
-            proven = Consumed(waiting.ids & known, InBothStores(known, known))
+            proven = Consumed(waiting.ids & known, DoneInBothStores(known, known))
             lacks -= known
             alone = _again(waiting.ids - again.ids - proven.ids, before)
-            return Apart(proven, lacks, alone, {id_: again.rows[id_] for id_ in lacks})
+            return QueueDifference(proven, lacks, alone, {id_: again.rows[id_] for id_ in lacks})
         sites = [
-            At(access.site, access.names().start, listed.before)
+            QueueAtSite(access.site, access.names().start, listed.before)
             for access, listed in zip(ends, (again, waiting), strict=True)
         ]
         since = checkpoints.since(name, *sites)
@@ -233,19 +239,19 @@ class Comparing:
         only = waiting.ids - again.ids - proven.ids
         alone = _again(only, before)
         known = since.remote.alone if since is not None else _NOTHING
-        works = ends[0].names().open and pace is not Pace.RESTING
+        works = ends[0].names().open and pace is not ComparisonMode.RESTING
         coming = _NOTHING if works else only - alone
         marks = _marks(sites, again, waiting, (lacks, only - coming), coming, first.before) if rests else None
         hurried = only and not proven.ids and not _calm(first.before, again, waiting)
-        if works and (hurried or pace is Pace.ONCE or (since is not None and alone <= known)):
+        if works and (hurried or pace is ComparisonMode.ONCE or (since is not None and alone <= known)):
             marks = None  # while clients work less is certain: an older one goes on for as long as it proves everything
         why = NOT_COUNTED if since is None else ALONE if alone <= known else ONE_SITE_ALONE
-        return Apart(
+        return QueueDifference(
             proven, lacks, alone, {id_: again.rows[id_] for id_ in lacks}, known, why if rests else TAKEN, marks
         )
 
 
-def _again(alone: frozenset[str], before: Apart | None) -> frozenset[str]:
+def _again(alone: frozenset[str], before: QueueDifference | None) -> frozenset[str]:
     """Those that lay at the target alone at the reading before too, whatever was proven of them then."""
     return alone & (before.alone | before.consumed.ids) if before is not None else alone
 
@@ -256,7 +262,7 @@ def _calm(first: Counters, local: Listed, peer: Listed) -> bool:
 
 
 def _marks(
-    sites: Sequence[At],
+    sites: Sequence[QueueAtSite],
     local: Listed,
     peer: Listed,
     alone: tuple[frozenset[str], frozenset[str]],

@@ -10,7 +10,7 @@ from typing import Final
 
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common.rules import Counts, at_both
-from dr_ctl.topologies.fanout.counting import At, Checkpoints, Counted, Counters
+from dr_ctl.topologies.fanout.counting import Checkpoints, Counted, Counters, QueueAtSite
 from dr_ctl.topologies.fanout.view import BrokerView
 
 
@@ -40,8 +40,8 @@ def counted(
     first, last = readings[0], readings[-1]
     taken = [(now.removed - was.removed) / took_s if took_s > 0 else 0.0 for was, now in zip(first, last, strict=True)]
     return Counted(
-        At(view.site, view.start, last[0]),
-        At(peer.site, peer.start, last[1]),
+        QueueAtSite(view.site, view.start, last[0]),
+        QueueAtSite(peer.site, peer.start, last[1]),
         about,
         {view.site: taken[0], peer.site: taken[1]},
     )

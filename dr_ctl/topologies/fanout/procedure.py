@@ -30,7 +30,7 @@ from dr_ctl.topologies.common.verbs.fence import closed_first
 from dr_ctl.topologies.common.verbs.quiesce import LIFTED, lifting, to_pause
 from dr_ctl.topologies.fanout import ids, parity
 from dr_ctl.topologies.fanout.checks import CHECKS, nothing_owed, of_undecided, possible_duplicates
-from dr_ctl.topologies.fanout.ids import Pace
+from dr_ctl.topologies.fanout.ids import ComparisonMode
 from dr_ctl.topologies.fanout.reading import Access, LinkEnds, is_carried
 from dr_ctl.topologies.fanout.tools import READS, FanoutTools, Reconciled
 from dr_ctl.topologies.fanout.view import COPY, IDS, BrokerView
@@ -124,7 +124,7 @@ class Reconciler:
     def done(self, *findings: Finding) -> Done:
         return Done(self.reconciled.text, self.reconciled.as_json(), findings)
 
-    def all(self, *, copied: bool, pace: Pace = Pace.WORKING) -> Refused | None:
+    def all(self, *, copied: bool, pace: ComparisonMode = ComparisonMode.WORKING) -> Refused | None:
         """Remove at the second broker the messages that were consumed at the first, in every queue. If `copied`, also
         copy the messages that the second lacks, until a comparison shows that it lacks none. Gives None where all came
         true."""
@@ -138,11 +138,11 @@ class Reconciler:
         if not any(call.goal is Goal.PAUSE for call in step.calls):
             return None
         quiet = quiesce.act(tools, replace(step, limits={"within": tools.timeouts.quiesce_s}), serving, context)
-        refused = self.all(copied=copied, pace=Pace.RESTING) if isinstance(quiet, Done) else None
+        refused = self.all(copied=copied, pace=ComparisonMode.RESTING) if isinstance(quiet, Done) else None
         lifted = quiesce.undo(tools, step, serving, context)
         return lifted if isinstance(lifted, Refused) else refused
 
-    def _pair(self, ends: LinkEnds, *, copied: bool, pace: Pace) -> Refused | None:
+    def _pair(self, ends: LinkEnds, *, copied: bool, pace: ComparisonMode) -> Refused | None:
         source, target = (access.read() for access in ends)
         queues = {
             counted.queue: (source.by_name.get(counted.queue), target.by_name.get(counted.queue))
@@ -237,7 +237,7 @@ class Reconciler:
         return not_done(messages.keys() - arrived, about, outcomes, "they are not there")
 
 
-def _keep(ends: LinkEnds, apart: Mapping[str, ids.Apart]) -> None:
+def _keep(ends: LinkEnds, apart: Mapping[str, ids.QueueDifference]) -> None:
     """Note what both sites hold now, consumed messages removed: from here on counters tell what is consumed."""
     marks = {}
     for name, difference in apart.items():
@@ -252,7 +252,7 @@ def _keep(ends: LinkEnds, apart: Mapping[str, ids.Apart]) -> None:
 
 def catch_up(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:
     reconciler = Reconciler(tools, move.source, move.target, move, context)
-    return reconciler.all(copied=False, pace=Pace.ONCE) or reconciler.done()
+    return reconciler.all(copied=False, pace=ComparisonMode.ONCE) or reconciler.done()
 
 
 def drain(tools: FanoutTools, _step: PlannedStep, move: Move, context: StepContext) -> Outcome:

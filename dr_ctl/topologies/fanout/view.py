@@ -24,7 +24,7 @@ COPY: Final = "copy"  # the queue
 IDS: Final = "ids"
 
 
-class BesideProducers(Fence):
+class FanoutFence(Fence):
     view: BrokerView
 
     def strangers(self) -> list[str]:
@@ -169,8 +169,8 @@ class BrokerView(ClassicBroker):
         return FanoutLink(self)
 
     @property
-    def fence(self) -> BesideProducers:
-        return BesideProducers(self)
+    def fence(self) -> FanoutFence:
+        return FanoutFence(self)
 
     @property
     def producers_listeners(self) -> tuple[Acceptor, ...]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.core.findings import found
-from dr_ctl.core.model import Finding, Role, Severity, Weight, some
+from dr_ctl.core.model import Finding, RefusalScope, Role, Severity, some
 from dr_ctl.topologies.artemis.broker import link_users, lock_states, of_mqtt
 from dr_ctl.topologies.common import reasons
 from dr_ctl.topologies.common.calls import CLUSTER_PREFIX
@@ -41,7 +41,7 @@ def _listeners(name: str, view: BrokerView) -> Iterator[Finding]:
         what = f"{', '.join(amqp)} could all be it" if amqp else "none but the clients' speaks AMQP"
         finding = found("DR-DOOR-003.acceptor", broker=name, which=what)
         # Where nothing can be named, nobody waits for a restart while no site serves.
-        yield finding if amqp else replace(finding, weighs=finding.weighs & ~Weight.FAILOVER)
+        yield finding if amqp else replace(finding, weighs=finding.weighs & ~RefusalScope.FAILOVER)
     boots = [listener.name for listener in view.listeners if listener.opens_at_boot]
     stays = [listener.name for listener in view.listeners if not listener.opens_at_boot]
     has_nodes = bool(view.nodes or view.unnamed)

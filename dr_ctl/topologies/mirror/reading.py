@@ -89,7 +89,7 @@ class _Asked:
     def __init__(self, post: Post, broker: str, config: Config, wanted: Part, *, with_locks: bool = False) -> None:
         server, lasting = beans.server(broker), config.lasting is not None
         self.figures = parts.figures(wanted)
-        self._basis = parts.Basis(post, broker, _DIALECT, clients=Part.CLIENTS in wanted)
+        self._basis = parts.CommonQuestions(post, broker, _DIALECT, clients=Part.CLIENTS in wanted)
         self._links = post.ask(Read(beans.broker_connection(broker), _LINK))
         self._outflows = post.ask(Read(beans.outflows(broker), (*parts.QUEUE, "FirstMessageTimestamp")))
         self._rights = _Rights(post, broker, config) if Part.RIGHTS in wanted else None
@@ -157,7 +157,7 @@ def refresh(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView
     """Read a broker with its outflow as the only queue: role, link, messages to ship, and acknowledgements that are not
     applied. Raises `BrokerError` of one that has lost its link or its outflow."""
     post, link, outflow = Post(), view.broker_connection, view.outflow
-    basis = parts.Basis(post, view.broker, _DIALECT, known=view)
+    basis = parts.CommonQuestions(post, view.broker, _DIALECT, known=view)
     asked = post.ask(Read(beans.broker_connection(view.broker, link.name), ("Started", "Connected"))) if link else None
     shipping = post.ask(Read(outflow.bean, parts.QUEUE)) if outflow is not None else None
     post.send(reader, timeout_s=timeout_s)

@@ -115,7 +115,7 @@ def _refused(wrong: list[_Apart], move: Move) -> Refused:
 
 
 @dataclass
-class TakenIn:
+class ReturnResult:
     """The results of a return. A figure is None where it was not read, or an earlier process let the messages in.
 
     `acks` counts messages done at the returned site and not here any more. `echoes` counts those of them that the
@@ -222,5 +222,5 @@ class MirrorTools(Tools[BrokerView]):
         super().__init__(observer, recipe, sender, MirrorGate(observer, recipe.rules.drain.poll))
         self.waits = self.timeouts.of(MirrorTimeouts)
         self.residue: dict[str, Residue] = {}
-        self.rejoined = TakenIn()
+        self.rejoined = ReturnResult()
         self.partial_return = PartialReturn()

@@ -58,7 +58,7 @@ class WorkloadClient(Protocol):
     def close(self) -> None: ...
 
 
-class CamelWay:
+class CamelClient:
     """Routes of Camel behind Jolokia: looked at on one connection and changed on another, for a stop takes its time."""
 
     def __init__(self, settings: CamelRoutes, installation: Installation, site: str) -> None:
@@ -121,7 +121,7 @@ def _route_state(state: str, in_flight: int) -> PartState:
 W = TypeVar("W", SystemdUnit, Commands)
 
 
-class ByCommand(Generic[W]):
+class _CommandClient(Generic[W]):
     def __init__(self, settings: W, place: CommandContext, site: str) -> None:
         self._settings: W = settings
         self._context = place
@@ -137,7 +137,7 @@ class ByCommand(Generic[W]):
     def close(self) -> None: ...
 
 
-class SystemdWay(ByCommand[SystemdUnit]):
+class SystemdClient(_CommandClient[SystemdUnit]):
     def read(self, timeout_s: float) -> Reading:
         what = f"systemctl is-active {self._settings.unit}"
         outcome = self._asked(what, [*systemctl(self._settings), "is-active", self._settings.unit], timeout_s)
@@ -152,7 +152,7 @@ class SystemdWay(ByCommand[SystemdUnit]):
         raise NotRead(outcome.text if code != 0 else f"{what} said {said!r}")
 
 
-class CommandWay(ByCommand[Commands]):
+class CommandClient(_CommandClient[Commands]):
     def read(self, timeout_s: float) -> Reading:
         outcome = self._asked(f"the state command of {self._settings.name}", self._settings.state, timeout_s)
         match outcome.evidence.get("exit_code"):
@@ -163,7 +163,7 @@ class CommandWay(ByCommand[Commands]):
         raise NotRead(outcome.text)
 
 
-class HttpWay:
+class HttpClient:
     """A service with an HTTP interface. A proxy of the environment is not used."""
 
     def __init__(self, settings: HttpService, verify: bool | str) -> None:
@@ -319,13 +319,13 @@ def _client(workload: Workload, installation: Installation, site: str) -> Worklo
     tls = installation.settings.sites[site].tls
     match workload:
         case CamelRoutes():
-            return CamelWay(workload, installation, site)
+            return CamelClient(workload, installation, site)
         case SystemdUnit():
-            return SystemdWay(workload, place, site)
+            return SystemdClient(workload, place, site)
         case Commands():
-            return CommandWay(workload, place, site)
+            return CommandClient(workload, place, site)
         case HttpService():
             ca: bool | str = str(installation.path(tls.ca)) if tls.ca is not None else True
-            return HttpWay(workload, ca if tls.verify else False)
+            return HttpClient(workload, ca if tls.verify else False)
         case _:
             assert_never(workload)

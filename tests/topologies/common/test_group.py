@@ -23,7 +23,7 @@ from dr_ctl.stomp_io.address import Closed, Connected, Greeting
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.access import Primaries
 from dr_ctl.topologies.common import wants
-from dr_ctl.topologies.common.group import Group, GroupWire, NobodyActive, Process, Standing, Unserved, standing
+from dr_ctl.topologies.common.group import Group, GroupState, GroupWire, NobodyActive, Process, Unserved, standing
 from dr_ctl.topologies.common.snapshot import Silent
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.mirror.view import BrokerView
@@ -37,21 +37,21 @@ DEAD, AWAY = Unreachable("refused", refused=True), Unreachable("no route", refus
 @pytest.mark.parametrize(
     ("states", "left_s", "broker"),
     [
-        ((ACTIVE,), 0, Standing.ACTIVE),
-        ((ACTIVE, REFUSES), 0, Standing.ACTIVE),
-        ((UNKNOWN, ACTIVE), 0, Standing.ACTIVE),
-        ((ACTIVE, PASSIVE, ACTIVE), 0, Standing.SPLIT),
-        ((REFUSES, PASSIVE), 0, Standing.TAKING_OVER),
-        ((PASSIVE, PASSIVE), 30, Standing.TAKING_OVER),
-        ((REFUSES, REFUSES), 1, Standing.TAKING_OVER),
-        ((SICK, REFUSES), 1, Standing.TAKING_OVER),
-        ((REFUSES, REFUSES), 0, Standing.DOWN),
-        ((REFUSES,), 0, Standing.DOWN),
-        ((REFUSES, UNKNOWN), 0, Standing.UNKNOWN),
-        ((SICK,), 0, Standing.UNKNOWN),
+        ((ACTIVE,), 0, GroupState.ACTIVE),
+        ((ACTIVE, REFUSES), 0, GroupState.ACTIVE),
+        ((UNKNOWN, ACTIVE), 0, GroupState.ACTIVE),
+        ((ACTIVE, PASSIVE, ACTIVE), 0, GroupState.SPLIT),
+        ((REFUSES, PASSIVE), 0, GroupState.TAKING_OVER),
+        ((PASSIVE, PASSIVE), 30, GroupState.TAKING_OVER),
+        ((REFUSES, REFUSES), 1, GroupState.TAKING_OVER),
+        ((SICK, REFUSES), 1, GroupState.TAKING_OVER),
+        ((REFUSES, REFUSES), 0, GroupState.DOWN),
+        ((REFUSES,), 0, GroupState.DOWN),
+        ((REFUSES, UNKNOWN), 0, GroupState.UNKNOWN),
+        ((SICK,), 0, GroupState.UNKNOWN),
     ],
 )
-def test_what_a_broker_is_by_its_nodes(states: Sequence[NodeState], left_s: float, broker: Standing) -> None:
+def test_what_a_broker_is_by_its_nodes(states: Sequence[NodeState], left_s: float, broker: GroupState) -> None:
     assert standing(states, left_s) is broker
 
 

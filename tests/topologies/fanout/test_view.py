@@ -14,7 +14,7 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.calls import debt_name
 from dr_ctl.topologies.common.view import Config, Connection, Consumer, Queue
-from dr_ctl.topologies.fanout.counting import CHECKPOINTS, At, Checkpoints, Counters, Mark, Since
+from dr_ctl.topologies.fanout.counting import CHECKPOINTS, Checkpoint, Checkpoints, Counters, Mark, QueueAtSite
 from dr_ctl.topologies.fanout.ids import Listed, covered
 from dr_ctl.topologies.fanout.parity import ONE_SITE_ALONE, counted, undecided
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
@@ -134,7 +134,7 @@ def test_consumers_among_the_producers_and_clients_elsewhere_would_work_behind_a
     assert [listener.name for listener in told.fence.leaves_open] == ["openwire"]
 
 
-START = Since(Mark("london 1"), Mark("paris 1"))
+START = Checkpoint(Mark("london 1"), Mark("paris 1"))
 
 
 def listed(ids: Iterable[str], *, removed: int = 0, came: int = 0, expired: int = 0) -> Listed:
@@ -147,7 +147,7 @@ def listed(ids: Iterable[str], *, removed: int = 0, came: int = 0, expired: int 
 
 
 # One message lay at london alone, and was copied to paris since.
-COPIED = Since(Mark("london 1", entered=4, alone=frozenset("x")), Mark("paris 1", entered=3))
+COPIED = Checkpoint(Mark("london 1", entered=4, alone=frozenset("x")), Mark("paris 1", entered=3))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ COPIED = Since(Mark("london 1", entered=4, alone=frozenset("x")), Mark("paris 1"
     ],
     ids=["both get some meanwhile", "one came alone", "one alone at each", "one expired", "a copy made since"],
 )
-def test_what_counters_prove_to_be_consumed(here: Listed, there: Listed, since: Since, ids: str) -> None:
+def test_what_counters_prove_to_be_consumed(here: Listed, there: Listed, since: Checkpoint, ids: str) -> None:
     assert {*covered(here, there, since).ids} == {*ids}
 
 
@@ -181,10 +181,10 @@ def test_a_comparison_counts_while_both_brokers_and_both_queues_are_the_same(
 ) -> None:
     marks = {"london": Mark("london 1", 10, 7, finished=7), "paris": Mark("paris 1", 10, alone=frozenset("y"))}
     kept = Checkpoints.read({CHECKPOINTS: Checkpoints({"q": marks}).text})
-    london = replace(At("london", "london 1", Counters(4, 12, 8, 0, 8)), **changed)  # type: ignore[arg-type]
-    paris = At("paris", "paris 1", Counters(12, 13, 0, 0, 0))
+    london = replace(QueueAtSite("london", "london 1", Counters(4, 12, 8, 0, 8)), **changed)  # type: ignore[arg-type]
+    paris = QueueAtSite("paris", "paris 1", Counters(12, 13, 0, 0, 0))
     assert kept.queues == {"q": marks}
-    assert (kept.since("q", london, paris) == Since(marks["london"], marks["paris"])) is goes_on
+    assert (kept.since("q", london, paris) == Checkpoint(marks["london"], marks["paris"])) is goes_on
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"q": {"london": {}}}', '{"q": 1}'])

@@ -13,7 +13,7 @@ from dr_ctl.jolokia.http import NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.stomp_io.client import Connection, ConnectionLost, Frame
 from dr_ctl.topologies.brokersync.reading import Access
-from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, Listed, Opened, ServingReading, There, counters
+from dr_ctl.topologies.brokersync.sync.queue import COUNTERS, Listed, Opened, ServingReading, StandbyReading, counters
 from dr_ctl.topologies.brokersync.view import AGENT
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.beans import COUNT, Count
@@ -235,13 +235,13 @@ class Primary(End):
 class Standby(End):
     """The waiting broker."""
 
-    def counts(self) -> There:
+    def counts(self) -> StandbyReading:
         """Count what lies in all queues."""
         counting, hiding = Read(beans.queue(self.broker), ("Name", *COUNT)), Search(beans.all_transactions(self.broker))
         queues, prepared = self.reader().read([counting, hiding], timeout_s=LOOK_S)
         rows = {row.text("Name"): Count.of(row) for _, row in queues.beans()}
         unshipped = {name: rows[self.copy(name)] for name in rows if self.copy(name) in rows}
-        return There(rows, unshipped, bool(prepared.value()))
+        return StandbyReading(rows, unshipped, bool(prepared.value()))
 
     def remove(self, queue: str, gone: Consumed) -> int:
         """Delete these copies; returns how many of them were there. Looks at the clients' listeners just before: raises

@@ -28,7 +28,7 @@ from dr_ctl.topologies.brokersync.sync.queue import (
     Opened,
     Queue,
     ServingReading,
-    There,
+    StandbyReading,
     Waiting,
 )
 from dr_ctl.topologies.classic.operations import REMOVES
@@ -370,7 +370,9 @@ class Pair:
             queue.waiting.answered(batch, removed, self._clock.monotonic())
 
 
-def compared(primary: Primary, standby: Standby, queue: str, before: ServingReading, peer: There) -> Comparison:
+def compared(
+    primary: Primary, standby: Standby, queue: str, before: ServingReading, peer: StandbyReading
+) -> Comparison:
     """Call it while what is consumed is followed, after a reading of the serving site and then one at the waiting site.
     Raises `BrokerError`.
 

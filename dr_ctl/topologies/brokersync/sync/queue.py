@@ -13,7 +13,7 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.classic.beans import Count
-from dr_ctl.topologies.common.consumed import Announced, CompleteListing, Consumed, Covered, Evidence, Word
+from dr_ctl.topologies.common.consumed import Announced, CompleteListing, Consumed, Covered, Evidence, OperatorDecision
 from dr_ctl.topologies.topology import QueueProgress
 
 # In this order: a later count can only make the sum of an account smaller than it is.
@@ -198,7 +198,7 @@ class ServingReading:
 
 
 @dataclass(frozen=True, slots=True)
-class There:
+class StandbyReading:
     """Counts at the waiting broker, by the name of a queue: its copies, and what it did not ship when it served;
     whether its store holds a prepared transaction, which hides messages from a browse."""
 
@@ -481,7 +481,7 @@ class Queue:
             if lacking and comparison.local is not None and comparison.local.complete is not None:
                 self.waiting.add(lacking, Covered(lacking, comparison.local.complete, counted))
         else:
-            self.waiting.add(lacking, Word(lacking, GO_ON), counted=False)
+            self.waiting.add(lacking, OperatorDecision(lacking, GO_ON), counted=False)
             self.doubted.clear()
             self.answered_for = False
         self.account.settle(compared.consumed)

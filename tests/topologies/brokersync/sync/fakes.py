@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.http import PolicyRefused
-from dr_ctl.topologies.brokersync.sync.queue import Count, Counters, Listed, Opened, ServingReading, There
+from dr_ctl.topologies.brokersync.sync.queue import Count, Counters, Listed, Opened, ServingReading, StandbyReading
 from dr_ctl.topologies.common.consumed import CompleteListing, Consumed
 
 Q = "orders.in"
@@ -176,9 +176,9 @@ class FakeStandby:
         self._ask()
         return self.sites.standby_open
 
-    def counts(self) -> There:
+    def counts(self) -> StandbyReading:
         self._ask()
-        return There({Q: Count(len(self.sites.copies), 0)}, {Q: Count(len(self.sites.not_shipped_back), 0)})
+        return StandbyReading({Q: Count(len(self.sites.copies), 0)}, {Q: Count(len(self.sites.not_shipped_back), 0)})
 
     def remove(self, queue: str, consumed: Consumed) -> int:
         self._ask()

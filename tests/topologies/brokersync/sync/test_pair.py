@@ -21,10 +21,10 @@ from dr_ctl.topologies.brokersync.sync.queue import (
     Listed,
     Queue,
     ServingReading,
-    There,
+    StandbyReading,
     Waiting,
 )
-from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, Word
+from dr_ctl.topologies.common.consumed import CompleteListing, Consumed, OperatorDecision
 from tests.topologies.brokersync.sync.fakes import Q, Sites, Time
 
 
@@ -138,7 +138,8 @@ class Story:
 
 STORIES = f"""
 what clients consumed is deleted by its id: run, send 100, consume 40, run, level, deleted 40
-what one browse leaves out is looked for again: send 10, consume 4, on_the_way 2, run, copies 10, unproven 6, complete 0,
+what one browse leaves out is looked for again: send 10, consume 4, on_the_way 2, run, copies 10, unproven 6, complete
+0,
     run 15, copies 6, level, unproven 0, complete 1
 copies of messages in an open transaction stay: send 100, consume 10, transaction 20, run 30, copies 100, unproven 30,
     transaction 0, run 15, copies 90, level
@@ -344,8 +345,8 @@ class Many:
             "first", True, dict.fromkeys(self.names, consumed), dict.fromkeys(self.names, Count(0, 2)),
         )  # fmt: skip
 
-    def counts(self) -> There:
-        return There(dict.fromkeys(self.names, Count(2, 2)), {})
+    def counts(self) -> StandbyReading:
+        return StandbyReading(dict.fromkeys(self.names, Count(2, 2)), {})
 
     def listed(self, queue: str, before: Count | None, *, grows: bool = False) -> Listed:
         """A listing takes its time."""
@@ -497,7 +498,7 @@ def ids(count: int, first: int = 0) -> frozenset[str]:
 
 
 def waits(waiting: Waiting, count: int, first: int = 0) -> None:
-    waiting.add(ids(count, first), Word(ids(count, first), "a test's"))
+    waiting.add(ids(count, first), OperatorDecision(ids(count, first), "a test's"))
 
 
 def test_no_batch_is_larger_than_a_call_may_be() -> None:
