@@ -63,7 +63,7 @@ DATA: Final[Mapping[str, str]] = {
     "runbook list": "application.installation:RunbooksData",
     "runbook show": "application.installation:RunbookData",
     "runbook lint": "application.installation:LintData",
-    "explain": "application.explaining:Entry application.explaining:Word",
+    "explain": "application.explaining:Entry application.explaining:GlossaryEntry",
     "schema": "application.documents:SchemaData",
 }
 """`data` of each command's document: the names of the types that it may have, by their modules; a value is the only one
@@ -71,7 +71,7 @@ of its kind."""
 
 LINES: Final[Mapping[str, str]] = {
     "monitor": f"agents.exposing:Sample application.maintenance:MaintenanceData {_RUN}",
-    "sync": "agents.sync:Standing",
+    "sync": "agents.sync:SyncStatus",
     "runs show": "engine.journal:Entry",
 }
 """The lines that a command writes before its document, where it goes on."""
