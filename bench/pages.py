@@ -19,7 +19,7 @@ from dr_ctl.cli.app import declared
 from dr_ctl.cli.command import SECTIONS, TEXTS
 from dr_ctl.core.findings import NO_UNDO, Tone, meanings
 from dr_ctl.settings.loader import TOPOLOGIES, schema
-from dr_ctl.settings.parts import Part, Secret
+from dr_ctl.settings.parts import Secret, Section
 
 ROOT: Final = Path(__file__).parents[1]
 _MADE: Final = re.compile(r"(<!-- made: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -110,7 +110,7 @@ def _key(path: str, field: FieldInfo) -> str:
     return textwrap.fill(text, 120, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
 
 
-def _keys(part: type[Part], within: str) -> Iterator[tuple[str, FieldInfo]]:
+def _keys(part: type[Section], within: str) -> Iterator[tuple[str, FieldInfo]]:
     for name, field in part.model_fields.items():
         inner = [each for each in _inside(field.annotation) if each[1] is not Secret]
         if not inner:
@@ -119,9 +119,9 @@ def _keys(part: type[Part], within: str) -> Iterator[tuple[str, FieldInfo]]:
             yield from _keys(each, f"{within}{name}{mark}.")
 
 
-def _inside(kind: Any) -> list[tuple[str, type[Part]]]:
+def _inside(kind: Any) -> list[tuple[str, type[Section]]]:
     """The parts that a key may hold, and how one of several is written."""
-    if isinstance(kind, type) and issubclass(kind, Part):
+    if isinstance(kind, type) and issubclass(kind, Section):
         return [("", kind)]
     origin = get_origin(kind)
     mark = "[]" if origin is tuple else ".NAME" if origin is dict else ""
