@@ -25,7 +25,7 @@ from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.request import store, stored_at
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.history.files import write
-from dr_ctl.rpo.ledgers.reconcile import KINDS, Part, Reconciled
+from dr_ctl.rpo.ledgers.reconcile import KINDS, Category, Reconciled
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.model import HistoryLocation
 from tests.cli.conftest import Shell
@@ -283,7 +283,7 @@ def test_the_words_on_objectives(
 
 def found(tmp_path: Path, events: int = 9, **counts: int) -> Reconciled:
     parts = {
-        kind: Part(counts.get(kind, 0), tmp_path / f"{kind}.jsonl", {"q": counts[kind]} if kind in counts else {})
+        kind: Category(counts.get(kind, 0), tmp_path / f"{kind}.jsonl", {"q": counts[kind]} if kind in counts else {})
         for kind in KINDS
     }
     return Reconciled(parts, {"sent": events} if events else {}, (Finding("DR-RPO-015", Severity.INFO, "x"),))

@@ -527,7 +527,7 @@ class Looks:
         # The second reading begins in time and ends late: the third, which began late, decides; no other begins late.
         (Looks([1, 1, 0], takes_s=2.0), {"within_s": 3.0, "poll_s": 0.5}, 0, [0.0, 2.0, 4.0]),
         (Looks([1] * 9), {"within_s": 2.5}, 1, [0.0, 1.0, 2.0, 3.0]),
-        (Looks([1] * 9), {"most_s": 3.0}, 1, [0.0, 1.0, 3.0, 6.0, 9.0]),  # polls grow
+        (Looks([1] * 9), {"max_s": 3.0}, 1, [0.0, 1.0, 3.0, 6.0, 9.0]),  # polls grow
         # A hopeless look ends it at once, and one that holds is never hopeless.
         (Looks([1, 2, 0]), {"within_s": None, "hopeless": lambda left: left > 1}, 2, [0.0, 1.0]),
         (Looks([0]), {"within_s": None, "hopeless": lambda snapshot: True}, 0, [0.0]),

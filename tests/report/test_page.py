@@ -629,7 +629,7 @@ class Shelf:
 
     def page(self, since: datetime = NOW - YEAR) -> IndexPage:
         runs = [RunFiles(path.name, path) for path in sorted((self.state / "runs").glob("*"))]
-        return index_page(runs, self.state / "rehearsals", since, NOW, beside=self.state)
+        return index_page(runs, self.state / "rehearsals", since, NOW, folder=self.state)
 
 
 @pytest.fixture

@@ -224,7 +224,7 @@ class World(Tools[Any]):
 
     def __init__(self, *readings: tuple[str, bool]) -> None:
         self.rules: Any = None
-        self.observer: Any = SimpleNamespace(read_locks=lambda site: [self.view])
+        self.observer: Any = SimpleNamespace(read_at=lambda site: [self.view])
         self.sent = list[str]()
         self._readings = [broker("london", start=start, serving=is_open) for start, is_open in readings]
 

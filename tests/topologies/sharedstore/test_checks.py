@@ -44,7 +44,7 @@ from dr_ctl.topologies.sharedstore.store import (
     counts,
     lag,
 )
-from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSnapshot, beside
+from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSnapshot, both_views
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.kinds import SHARED_STORE
 from tests.conftest import Command
@@ -100,7 +100,7 @@ def _view(site: str, **more: Any) -> BrokerView:
 
 
 def snapshot(*views: BrokerView | Silent) -> StoreSnapshot:
-    return beside({view.site: {view.pair: view} for view in views})
+    return both_views({view.site: {view.pair: view} for view in views})
 
 
 def with_commands(site: str) -> StoreConfig:

@@ -138,9 +138,8 @@ class Story:
 
 STORIES = f"""
 what clients consumed is deleted by its id: run, send 100, consume 40, run, level, deleted 40
-what one browse leaves out is looked for again: send 10, consume 4, on_the_way 2, run, copies 10, unproven 6, complete
-0,
-    run 15, copies 6, level, unproven 0, complete 1
+what one browse leaves out is looked for again: send 10, consume 4, on_the_way 2, run, copies 10, unproven 6,
+    complete 0, run 15, copies 6, level, unproven 0, complete 1
 copies of messages in an open transaction stay: send 100, consume 10, transaction 20, run 30, copies 100, unproven 30,
     transaction 0, run 15, copies 90, level
 a queue too busy to be listed is compared once it is quiet: send 100, consume 40, +busy, run 25, copies 100, unproven
