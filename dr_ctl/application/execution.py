@@ -28,7 +28,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.core.notation import if_known
 from dr_ctl.engine import executor
 from dr_ctl.engine.context import StopAtOnce, StopRequest, stoppable
-from dr_ctl.engine.disk import NoRoom
+from dr_ctl.engine.disk import CannotWrite, refusing
 from dr_ctl.engine.executor import Callbacks, RunResult
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import Journal, JournalDamaged, RunState, fenced_at, let_in_at, outage_s
@@ -173,7 +173,8 @@ class Run:
     ) -> Result:
         """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
         with stoppable() as stop:
-            journal = Journal(self.files.journal, self.opened.clock)
+            with refusing(self.files.folder):
+                journal = Journal(self.files.journal, self.opened.clock)
             self.lease.facts = lambda: (journal.last_hash, journal.count)
             try:
                 ended = act(journal, stop)
@@ -197,7 +198,7 @@ class Run:
                 code, data = ExitCode(128 + stopped.signum), OperationData(undone=False)
                 result = Result.of(code, found(key, why=stopped.why), data=data, run=self.files.name)
                 return replace(result, ended=about, signum=stopped.signum)
-            except NoRoom:
+            except CannotWrite:
                 raise  # before the first call
             except Exception as error:
                 raise RunBroken(error, self.files, about) from error

@@ -40,10 +40,13 @@ def pending(state: Path, shown: Sequence[Debt], answered: Sequence[str]) -> Pend
     path = state / DEBTS
     try:
         debts = merged(known(path), shown, answered)
-        remember(path, debts)
-    except (EnvironmentFault, OSError) as error:
+    except EnvironmentFault as error:
         finding = found("DR-DEBT-001", error=error, path=path)
         return PendingDebts(merged((), shown, answered), (finding,))
+    try:
+        remember(path, debts)
+    except OSError as error:
+        return PendingDebts(debts, (found("DR-DEBT-001.not_written", error=error.strerror or error, path=path),))
     return PendingDebts(debts)
 
 

@@ -101,6 +101,8 @@ class Assessment:
         spec = Spec(operation, to)
         if self.open_run is not None and self.open_run.lives:
             return _refused(spec, f"while the run {self.open_run.files.name} is under way")
+        if (why := self.runs.unwritable()) is not None:
+            return _refused(spec, f"while {why}: name another state directory with --state-dir")
         if self.held is not None:
             return _refused(spec, f"while another run holds the lock: {self.held}")
         needs: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ from dr_ctl import __version__
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.cli.options import FORMS, everywhere, switch
 from dr_ctl.cli.session import Session, Time
-from dr_ctl.core.errors import NO_ROOM, DrCtlError, EnvironmentFault, UsageError
+from dr_ctl.core.errors import NO_ROOM, OF_MACHINE, DrCtlError, EnvironmentFault, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
 GROUP: Final = "dr_ctl.commands"
@@ -252,11 +252,11 @@ def failed(error: Exception, *, verbose: bool) -> Result:
         from dr_ctl.core.machine import without  # noqa: PLC0415
 
         error = without(error) or error
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
-        remedy = "Free some space on that disk and run the same command again."
-        error = EnvironmentFault(
-            f"{error.filename or 'a file'} cannot be written: {error.strerror or error}", remedy=remedy
-        )
+    if isinstance(error, OSError) and error.errno in OF_MACHINE:
+        full = error.errno in NO_ROOM
+        text = f"{error.filename or 'a file'}{' cannot be written' if full else ''}: {error.strerror or error}"
+        remedy = "Free some space on that disk and run the same command again." if full else None
+        error = EnvironmentFault(text, remedy=remedy)
     if isinstance(error, DrCtlError):
         return of_error(error)
     text = f"a defect in dr-ctl: {type(error).__name__}: {error}"

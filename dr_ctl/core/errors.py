@@ -28,6 +28,10 @@ from typing import ClassVar, Final
 from dr_ctl.core.model import ExitCode
 
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+# What this machine or its disks refuse, beside room: no defect of dr-ctl.
+OF_MACHINE: Final = frozenset(
+    (*NO_ROOM, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE)
+)
 # Errors from reading a document of unknown origin: endless numbers, endless nesting.
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 

@@ -90,7 +90,7 @@ def remember(path: Path, debts: Iterable[Debt]) -> None:
     if rows := document([*debts]):
         private(path.parent)
         write_text(path, json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
-    else:
+    elif path.exists():  # a disk that takes nothing refuses to remove what is not there, too
         path.unlink(missing_ok=True)
 
 

@@ -16,25 +16,31 @@ RESERVED_BYTES: Final = 4 * 1024 * 1024
 PIECE_BYTES: Final = 64 * 1024
 
 
-class NoRoom(DrCtlError):
-    """The disk has no room for what the run must write."""
+class CannotWrite(DrCtlError):
+    """The disk has no room for what the run must write, or does not take it."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.PRECHECK_FAILED
-    remedy = "Free some space where the state directory is, or name another with --state-dir; then run it again."
+    remedy = "Make the state directory writable, or name another with --state-dir; then run it again."
 
-    def __init__(self, where: Path) -> None:
-        super().__init__(f"no room on disk for the run's journal in {where}; nothing was changed")
+    def __init__(self, where: Path, error: OSError) -> None:
+        if error.errno in NO_ROOM:
+            text = f"no room on disk for the run's journal in {where}"
+            remedy = (
+                "Free some space where the state directory is, or name another with --state-dir; then run it again."
+            )
+        else:
+            text, remedy = f"{error.filename or where} cannot be written: {error.strerror or error}", self.remedy
+        super().__init__(f"{text}; nothing was changed", remedy=remedy)
 
 
 @contextmanager
-def refusing_where_full(where: Path) -> Iterator[None]:
-    """Turn a full disk into `NoRoom`. Only for what is written before the first call."""
+def refusing(where: Path) -> Iterator[None]:
+    """Turn a disk that is full, or cannot be written, into `CannotWrite`. Only for what is written before the first
+    call."""
     try:
         yield
     except OSError as error:
-        if error.errno in NO_ROOM:
-            raise NoRoom(where) from error
-        raise
+        raise CannotWrite(where, error) from error
 
 
 def sync_folder(folder: Path) -> None:
@@ -53,7 +59,7 @@ class Reserve:
         self._path = path
 
     def take(self) -> None:
-        """Take up the room, or what is missing of it; raises `NoRoom`."""
+        """Take up the room, or what is missing of it; raises `CannotWrite`."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(file, 0, RESERVED_BYTES)
@@ -62,7 +68,7 @@ class Reserve:
         except OSError as error:  # and so is a file system that cannot
             if error.errno in NO_ROOM:
                 self.release()
-                raise NoRoom(self._path.parent) from error
+                raise CannotWrite(self._path.parent, error) from error
         finally:
             os.close(file)
 

@@ -48,7 +48,7 @@ from dr_ctl.core.document import document, moment, read
 from dr_ctl.core.errors import NO_ROOM, DrCtlError, EnvironmentFault
 from dr_ctl.core.model import Json
 from dr_ctl.core.system import Clock, stamp, system
-from dr_ctl.engine.disk import RESERVE, NoRoom, Reserve, sync_folder
+from dr_ctl.engine.disk import RESERVE, CannotWrite, Reserve, sync_folder
 from dr_ctl.engine.operations import ACTIVATING, FENCING, UNFENCE
 from dr_ctl.engine.plan import Call, Plan, PlannedStep
 
@@ -378,10 +378,10 @@ class Journal:
         os.close(self._file)
 
     def run(self, plan: Plan, by: Mapping[str, Json]) -> None:
-        """Begin to execute a plan; `by` says who does, where, with which version. Raises `NoRoom` on a full disk."""
+        """Begin to execute a plan; `by` says who does, where, with which version. Raises `CannotWrite`."""
         try:
             self._reserve.take()
-        except NoRoom:
+        except CannotWrite:
             if self.count == 0:
                 self._path.unlink()  # the run never began, so no open run may remain
             raise

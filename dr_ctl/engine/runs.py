@@ -21,7 +21,7 @@ from dr_ctl.core.findings import found
 from dr_ctl.core.machine import machine_id
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.system import Clock, SystemClock, stamp
-from dr_ctl.engine.disk import RESERVE, private, refusing_where_full, sync_folder
+from dr_ctl.engine.disk import RESERVE, private, refusing, sync_folder
 
 _OWNER: Final = "installation.json"
 DEBTS: Final = "debts.json"  # there only while a debt is pending
@@ -182,8 +182,8 @@ class RunFiles:
         return self.journal.exists() and not self.result.exists()
 
     def begin(self, plan: Mapping[str, Json]) -> None:
-        """Write the plan, before anything is done; raises `NoRoom` on a full disk."""
-        with refusing_where_full(self.folder):
+        """Write the plan, before anything is done; raises `CannotWrite`."""
+        with refusing(self.folder):
             write(self.plan, plan)
 
 
@@ -291,34 +291,44 @@ class Runs:
         """Identify this STATE, to tell its runs from others on a broker. A copy has another identity, and so has a
         shared file system on each machine."""
         path = self._state / "id"
-        private(self._state)
-        if not path.exists():
-            fresh = path.with_name(f".id.{os.getpid()}")
-            write_text(fresh, secrets.token_hex(8))
-            with suppress(FileExistsError):
-                os.link(fresh, path)  # of two processes that begin together, one makes the file
-            fresh.unlink()
+        with refusing(self._state):
+            private(self._state)
+            if not path.exists():
+                fresh = path.with_name(f".id.{os.getpid()}")
+                write_text(fresh, secrets.token_hex(8))
+                with suppress(FileExistsError):
+                    os.link(fresh, path)  # of two processes that begin together, one makes the file
+                fresh.unlink()
         return "-".join(filter(None, (path.read_text("utf-8"), f"{path.stat().st_ino:x}", machine_id())))
 
     def known_identity(self) -> str:
         """Like `identity`, without writing; "" where this STATE has never begun a run."""
         return self.identity() if (self._state / "id").exists() else ""
 
+    def unwritable(self) -> str | None:
+        """Why no run can be begun here, as far as can be seen without writing."""
+        there = next(folder for folder in (self._state, *self._state.parents) if os.path.lexists(folder))
+        if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+            return None
+        return f"{there} cannot be written"
+
     def create(self, operation: str, target: str, name: str | None = None) -> RunFiles:
         name = name or self.name(operation, target)
         folder = self._state / "runs" / name
-        for directory in (self._state, folder.parent, folder):
-            private(directory)
-            sync_folder(directory.parent)
+        with refusing(folder):
+            for directory in (self._state, folder.parent, folder):
+                private(directory)
+                sync_folder(directory.parent)
         return RunFiles(name, folder)
 
     def own(self) -> None:
-        """Write down the owner of this STATE. The documents of a broker go along with its name. Raises `NoRoom`."""
+        """Write down the owner of this STATE. The documents of a broker go along with its name. Raises
+        `CannotWrite`."""
         path, owner = self._state / _OWNER, self._owner
         if owner is None or (recorded := Owner.read(path)) == owner:
             return
-        private(self._state)
-        with refusing_where_full(self._state):
+        with refusing(self._state):
+            private(self._state)
             if recorded is not None:
                 self._rename_documents(owner.called_before(recorded))
             write(path, document(owner))
@@ -351,16 +361,17 @@ class Runs:
                     raise Foreign(finding.text, remedy=finding.remedy)
             self.own()
             holder = {"what": what, "pid": os.getpid(), "host": socket.gethostname(), "since": stamp(self._clock.now())}
-            os.ftruncate(file, 0)
-            with refusing_where_full(self._state):
+            with refusing(self._state):
+                os.ftruncate(file, 0)
                 os.pwrite(file, json.dumps(holder).encode(), 0)
             yield
 
     @contextmanager
     def _alone(self) -> Iterator[int | None]:
-        """The lock's file, held for this block; None where another process holds it."""
-        private(self._state)
-        file = os.open(self._state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """The lock's file, held for this block; None where another process holds it. Raises `CannotWrite`."""
+        with refusing(self._state):
+            private(self._state)
+            file = os.open(self._state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -29,7 +29,7 @@ from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.system import ThisMachine, running_on
 from dr_ctl.engine.debts import Debt, DebtKind, known, lost_alone, merged, remember
-from dr_ctl.engine.disk import PIECE_BYTES, RESERVE, RESERVED_BYTES, NoRoom
+from dr_ctl.engine.disk import PIECE_BYTES, RESERVE, RESERVED_BYTES, CannotWrite
 from dr_ctl.engine.journal import (
     GENESIS,
     Entry,
@@ -311,7 +311,7 @@ def test_a_full_disk_refuses_a_run_and_changes_none(
     path: Path, reserve: Path, at: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "posix_fallocate", no_room)
-    with pytest.raises(NoRoom, match="nothing was changed") as refused:
+    with pytest.raises(CannotWrite, match="nothing was changed") as refused:
         at.go()
     assert refused.value.exit_code is ExitCode.PRECHECK_FAILED
     assert (at.machine.calls, reserve.exists(), RunFiles("run", path.parent).open()) == (0, False, False)
@@ -319,7 +319,7 @@ def test_a_full_disk_refuses_a_run_and_changes_none(
     begins(path)
     before = path.read_bytes()
     monkeypatch.setattr(os, "posix_fallocate", no_room)
-    with pytest.raises(NoRoom):
+    with pytest.raises(CannotWrite):
         begins(path)
     assert path.read_bytes() == before
 
@@ -395,13 +395,24 @@ def test_half_a_line_is_taken_back_and_tried_again(path: Path, begun: Journal, m
     assert kinds(path) == ["run", "step"]
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_a_plan_that_finds_no_room_refuses_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_a_plan_that_cannot_be_written_refuses_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
     def full(_: int) -> None:
         raise OSError(code, "full")
 
+    (tmp_path / "link").symlink_to("nowhere")
+    runs = Runs(tmp_path / "link", Clock())
+    with pytest.raises(CannotWrite, match="link cannot be written: File exists; nothing was changed"), runs.lock("x"):
+        pass
+    assert (runs.unwritable(), Runs(tmp_path / "new", Clock()).unwritable()) == (
+        f"{tmp_path / 'link'} cannot be written",
+        None,
+    )
+
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(NoRoom):
+    with pytest.raises(CannotWrite):
         RunFiles("run", tmp_path).begin({"a": 1})
 
 
