@@ -168,7 +168,7 @@ def check(
     from dr_ctl.cli import asking  # noqa: PLC0415
 
     try:
-        within_s = asking.seconds_of("--within", within) or 3.0
+        within_s = asking.seconds_of("--within", within)
     except UsageError as error:  # 2 would be read as critical
         return health.unknown(error)
     return health.check(session, within_s)

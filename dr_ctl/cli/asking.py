@@ -108,10 +108,10 @@ def moment(session: Session, option: str, value: str, *, ahead: bool = False) ->
     """The value of an option that is a moment of the past, or of the time `ahead`: a date, a time within 24 hours, or a
     duration from now; UTC where no zone is named. Raises `UsageError`."""
     now, day = session.clock.now(), timedelta(days=1 if ahead else -1)
-    try:
-        return now + timedelta(seconds=seconds(value)) * (1 if ahead else -1)
-    except (ValueError, OverflowError):
-        pass
+    with suppress(ValueError):
+        if (from_now := timedelta(seconds=seconds(value))) or not ahead:
+            return now + from_now * (1 if ahead else -1)
+        raise UsageError(f"{option} {value}: is over", remedy=f"It is {stamp(now)} now.")
     with suppress(ValueError):
         clock = time.fromisoformat(value)
         today = datetime.combine(now.astimezone(clock.tzinfo or UTC).date(), clock, clock.tzinfo or UTC)
@@ -151,5 +151,6 @@ def _differences(option: str, values: Sequence[str]) -> dict[str, int]:
         queue, equals, number = value.rpartition("=")
         if not (equals and queue and number.isdecimal()):
             raise UsageError(f"{option} {value}: not QUEUE=N", remedy=f"As in {option} orders.in=3.")
-        accepted[queue] = int(number)
+        if accepted.setdefault(queue, int(number)) != int(number):
+            raise UsageError(f"{option} {value}: {queue} was named with another number", remedy="Name it once.")
     return accepted

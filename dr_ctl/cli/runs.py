@@ -36,6 +36,9 @@ def runs_list(
     from dr_ctl.core.notation import duration  # noqa: PLC0415
     from dr_ctl.engine.record import record  # noqa: PLC0415
 
+    known = dict.fromkeys((*(code.outcome for code in ExitCode), "open", "none", "aborted"))
+    if outcome is not None and outcome not in known:
+        raise UsageError(f"--outcome {outcome}: no run ends so", remedy=f"One of {', '.join(known)}.")
     began = asking.moment(session, "--since", since) if since is not None else None
     records = [
         run

@@ -18,6 +18,7 @@ _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 NOT_KNOWN: Final = "not known"
 _UNTOLD: Final = re.compile(r"(?<=://)[^/@\s]*(?=@)|(?<=[?;]).+")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST_S: Final = 36_525 * 86_400.0
 _PATTERN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
@@ -63,7 +64,9 @@ def seconds(text: object) -> float:
     match = _PATTERN.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"{text!r} is not a duration; write a number with its unit, as in 20ms, 5s, 1m, 2h or 30d")
-    return float(match.group(1)) * _UNITS[match.group(2)]
+    if (value_s := float(match.group(1)) * _UNITS[match.group(2)]) > _LONGEST_S:
+        raise ValueError(f"{text!r} is longer than a hundred years")
+    return value_s
 
 
 def duration(value_s: float) -> str:

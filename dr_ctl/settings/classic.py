@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from dr_ctl.settings.model import Grouped, ManagedBroker, Node, Settings, Site, SiteName
-from dr_ctl.settings.parts import HttpAddress, IdStore, Names, Seconds, Secret, Section, StompAddress, listed
+from dr_ctl.settings.parts import HttpAddress, IdStore, Names, Secret, Section, StompAddress, Time, Words, listed
 
 
 class AgentAccess(Section):
@@ -111,13 +111,13 @@ class Store(Section):
     )
     table: TableName = Field(default="ACTIVEMQ_LOCK", description="`dsn`: its table of the lock")
     messages: TableName = Field(default="ACTIVEMQ_MSGS", description="`dsn`: its table of the messages")
-    lease: Seconds = Field(
+    lease: Time = Field(
         default="10s",
         validate_default=True,
         description="what activemq.xml says as `lockAcquireSleepInterval`: how often a waiting broker tries, and with "
         "`dsn` how long a lease lasts",
     )
-    keep_alive: Seconds = Field(
+    keep_alive: Time = Field(
         default="5s",
         validate_default=True,
         description="what it says as `lockKeepAlivePeriod`: how often the holder makes sure of the lock",
@@ -141,16 +141,16 @@ class Process(Section):
 
     commands = ("state", "start", "stop")
 
-    state: Names = Field(
+    state: Words = Field(
         min_length=1, description="words of the command that ends with 0 where the process runs and with 3 where not"
     )
-    start: Names | None = Field(
+    start: Words | None = Field(
         default=None, min_length=1, description="of the one that starts it; it does not wait for the lock"
     )
-    stop: Names | None = Field(
+    stop: Words | None = Field(
         default=None, min_length=1, description="of the one that stops it in an orderly way, instead of its console"
     )
-    timeout: Seconds = Field(default="30s", validate_default=True, description="how long each may take")
+    timeout: Time = Field(default="30s", validate_default=True, description="how long each may take")
 
 
 class SharedStoreBroker(ClassicBroker):

@@ -24,7 +24,18 @@ from pydantic_core import PydanticCustomError
 
 from dr_ctl.core.model import ExitCode
 from dr_ctl.core.notation import seconds
-from dr_ctl.settings.parts import HttpAddress, Names, Seconds, Secret, Section, StompAddress, Workload, listed
+from dr_ctl.settings.parts import (
+    HttpAddress,
+    Names,
+    Seconds,
+    Secret,
+    Section,
+    StompAddress,
+    Time,
+    Words,
+    Workload,
+    listed,
+)
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
 
@@ -81,6 +92,7 @@ class Queues(Section):
 
     include: Names = Field(
         default=("#",),
+        min_length=1,
         description="patterns as in Artemis (`orders.#`, `*.in`) of the queues for quiesce, parity and estimate; "
         "the gate checks all queues",
     )
@@ -110,15 +122,15 @@ class Objectives(Section):
     duplicates: Duplicates | None = Field(
         default=None, description="without it a failover that may bring more than 0 asks for `--accept-duplicates`"
     )
-    recovery: Seconds | None = Field(default=None, description="planned time until clients are served again")
+    recovery: Time | None = Field(default=None, description="planned time until clients are served again")
     classes: Annotated[tuple[ClassObjective, ...], BeforeValidator(listed)] = ()
 
 
 class Drain(Section):
-    timeout: Seconds = Field(default="1m", validate_default=True, description="how long a drain may take")
-    poll: Seconds = Field(default="20ms", validate_default=True, description="interval between two readings")
+    timeout: Time = Field(default="1m", validate_default=True, description="how long a drain may take")
+    poll: Time = Field(default="20ms", validate_default=True, description="interval between two readings")
     stable: int = Field(default=3, ge=1, description="how many readings in a row must agree")
-    stall: Seconds = Field(
+    stall: Time = Field(
         default="20s",
         validate_default=True,
         description="how long nothing may move; a reinstatement, which moves as long as something comes, has no other "
@@ -188,14 +200,14 @@ class HistorySettings(Section):
         description="where `path` is a URL: the directory that has the last hours too, so that a failover waits for no "
         "store",
     )
-    every: Seconds = Field(default="5s", validate_default=True, description="interval of full readings")
-    outflow: Seconds = Field(
+    every: Time = Field(default="5s", validate_default=True, description="interval of full readings")
+    outflow: Time = Field(
         default="250ms",
         validate_default=True,
         description="interval of readings of what is still to ship, in between, where the topology allows "
         "them: a few milliseconds a broker, for a closer loss bound",
     )
-    keep: Seconds = Field(
+    keep: Time = Field(
         default="30d",
         validate_default=True,
         description="how long samples are kept, counted in days with samples of a site",
@@ -215,7 +227,9 @@ class SparkSettings(Section):
         description="any Spark master or Spark Connect address; one elsewhere must see `history.path` as the same "
         "directory, or by its URL with credentials of its own",
     )
-    conf: dict[str, str] = Field(default_factory=dict, description="settings of Spark itself")
+    conf: dict[str, Annotated[str, Field(min_length=0)]] = Field(
+        default_factory=dict, description="settings of Spark itself"
+    )
 
 
 class MonitorSettings(Section):
@@ -230,8 +244,8 @@ class MonitorSettings(Section):
 class Hook(Section):
     commands = ("run",)
 
-    run: Names = Field(min_length=1, description="the words of a command, run without a shell")
-    timeout: Seconds = Field(default="20s", validate_default=True, description="how long it may take")
+    run: Words = Field(min_length=1, description="the words of a command, run without a shell")
+    timeout: Time = Field(default="20s", validate_default=True, description="how long it may take")
 
 
 DEBT: Final = "debt"

@@ -13,6 +13,16 @@ Seconds = Annotated[
     BeforeValidator(seconds),
     WithJsonSchema({"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|h|d)\s*$"}),
 ]
+
+
+def _longer(value_s: float) -> float:
+    if value_s <= 0:
+        raise ValueError("should be longer than 0")
+    return value_s
+
+
+Time = Annotated[Seconds, AfterValidator(_longer)]
+"""A limit or an interval: of none at all, nothing could be done in time, or it would be done without a pause."""
 _KIND: Final[Any] = Field(description="how it is managed: `camel-route`, `systemd`, `command` or `http`")
 
 
@@ -21,6 +31,8 @@ def listed(value: Any) -> Any:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(listed)]
+Words = Annotated[tuple[Annotated[str, Field(min_length=0)], ...], BeforeValidator(listed)]
+"""Those of a command, of which one may be empty."""
 
 
 def _http(address: str) -> str:
@@ -53,12 +65,13 @@ StompAddress = Annotated[str, AfterValidator(_stomp)]
 
 
 class Section(BaseModel):
-    """Every part of the file: unknown keys are errors, types are not converted, nothing changes after loading.
-    `commands`: fields with the words of a command. `files`: fields that name a file kept beside the settings."""
+    """Every part of the file: unknown keys are errors, types are not converted, no text is empty, nothing changes after
+    loading. `commands`: fields with the words of a command. `files`: fields that name a file kept beside the
+    settings."""
 
     commands: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ()
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True, str_min_length=1)
 
 
 ONE_OF = "a secret is exactly one of {env: NAME}, {file: PATH}, {command: [ARGV]}, {plain: …}"
@@ -79,8 +92,8 @@ class Secret(Section):
 
     env: Annotated[str, AfterValidator(_variable)] | None = None
     file: Annotated[str, Field(min_length=1)] | None = None
-    command: Names | None = Field(default=None, min_length=1)
-    plain: str | None = Field(default=None, repr=False)
+    command: Words | None = Field(default=None, min_length=1)
+    plain: str | None = Field(default=None, min_length=0, repr=False)
 
     @property
     def source(self) -> str:
@@ -125,7 +138,7 @@ class _Workload(Section):
         description="`true`: it runs only while its site serves without the other one: a failover starts it, the "
         "reinstatement of the other site and a planned move stop it",
     )
-    timeout: Seconds = Field(
+    timeout: Time = Field(
         default="30s", validate_default=True, description="how long it may take to stop, and to start"
     )
 
@@ -164,9 +177,9 @@ class Commands(_Workload):
     commands = ("start", "stop", "state")
 
     kind: Literal["command"] = _KIND
-    start: Names = Field(min_length=1, description="`command`: the words of the command that starts it")
-    stop: Names = Field(min_length=1, description="`command`: of the one that stops it, and ends when it has")
-    state: Names = Field(
+    start: Words = Field(min_length=1, description="`command`: the words of the command that starts it")
+    stop: Words = Field(min_length=1, description="`command`: of the one that stops it, and ends when it has")
+    state: Words = Field(
         min_length=1, description="`command`: of the one that ends with 0 where it runs and with 3 where it does not"
     )
 
