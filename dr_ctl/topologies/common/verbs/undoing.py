@@ -33,7 +33,9 @@ def as_before(
         (opens if lets_in else ships if call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) else others).append(call)
     at_target, at_source = ([call for call in others if call.site == site] for site in (move.target, move.source))
     put_back = partial(_put_back, settle=settle)
-    parts = ((put_back, at_target), (put_back, at_source), (_shipping, ships), (open_again, opens))
+    # A broker that opens late is waited for: told anew, it may begin anew.
+    opened = partial(open_again, within_s=tools.opening_s)
+    parts = ((put_back, at_target), (put_back, at_source), (_shipping, ships), (opened, opens))
     outcomes = [guarded(partial(part, tools, calls, move, context)) for part, calls in parts if calls]
     failed = [outcome for outcome in outcomes if not isinstance(outcome, Done | NotNeeded)]
     done = [outcome for outcome in outcomes if isinstance(outcome, Done)]
