@@ -22,7 +22,7 @@ from dr_ctl.application.plans import RESIDUE, Approvals
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.standing import pending
 from dr_ctl.core.document import document, key, optional
-from dr_ctl.core.errors import DrCtlError, Stopped
+from dr_ctl.core.errors import DrCtlError, EnvironmentFault, Stopped
 from dr_ctl.core.findings import found
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.core.notation import if_known
@@ -31,7 +31,7 @@ from dr_ctl.engine.context import StopAtOnce, StopRequest, stoppable
 from dr_ctl.engine.disk import CannotWrite, refusing
 from dr_ctl.engine.executor import Callbacks, RunResult
 from dr_ctl.engine.holding import Lease
-from dr_ctl.engine.journal import Journal, JournalDamaged, RunState, fenced_at, let_in_at, outage_s
+from dr_ctl.engine.journal import Journal, JournalDamaged, RunState, fenced_at, let_in_at
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
 from dr_ctl.engine.plan import Plan, RunOptions
 from dr_ctl.engine.ports import Done, Estimator, UnitSnapshot
@@ -100,7 +100,7 @@ class Run:
             entries, installation = journal.entries(), self.opened.installation
             if exposure is not None:
                 return NoEstimating(installation, exposure.lost)
-            is_out = fenced_at(entries) is not None and outage_s(entries) is None
+            is_out = fenced_at(entries) is not None and let_in_at(entries) is None
             return NoEstimating(installation) if is_out else Preflight(installation, decided.source)
 
         def act(journal: Journal, stop: StopRequest) -> RunResult[Snapshot]:
@@ -191,8 +191,7 @@ class Run:
                     # At its beginning: a resume needs no approval anew.
                     approved_by=approvers(authors(entries)) or None,
                 )
-                result = replace(result, data=data)
-                _seal(journal, self.files, result.envelope(self.caller.command))
+                result = _sealed(replace(result, data=data), journal, self.files, self.caller.command)
             except StopAtOnce as stopped:
                 key = "DR-RUN-002.not_undone" if journal.changed else "DR-RUN-002.nothing_changed"
                 code, data = ExitCode(128 + stopped.signum), OperationData(undone=False)
@@ -264,6 +263,16 @@ def _reported(result: Result, files: RunFiles) -> Result:
     except Exception as error:  # noqa: BLE001 - how the run ended is known and said, whatever goes wrong in drawing it
         finding = found("DR-REPORT-001", kind=type(error).__name__, error=error, run=files.name)
         return replace(result, findings=(*result.findings, finding))
+
+
+def _sealed(result: Result, journal: Journal, files: RunFiles, command: str) -> Result:
+    """The result, written down. What the run has reached is known and said, also where nothing can be written."""
+    try:
+        _seal(journal, files, result.envelope(command))
+    except (OSError, EnvironmentFault) as error:
+        finding = found("DR-REPORT-002", error=error, run=files.name)
+        return replace(result, findings=(*result.findings, finding))
+    return result
 
 
 def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None:

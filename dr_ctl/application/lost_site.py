@@ -16,7 +16,7 @@ from dr_ctl.core.machine import without
 from dr_ctl.core.model import ExitCode, Finding, Role, some
 from dr_ctl.core.system import stamp
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.journal import fenced_at, outage_s, read_entries, replay
+from dr_ctl.engine.journal import fenced_at, let_in_at, read_entries, replay
 from dr_ctl.engine.operations import ACTIVATING, FAILOVER, UNFENCE
 from dr_ctl.engine.plan import Decision, Plan, Refusal, Spec
 from dr_ctl.engine.ports import NO_HINTS
@@ -230,7 +230,7 @@ def _closed_by(runs: Runs) -> tuple[datetime | None, str, str]:
         except (DrCtlError, OSError):
             break
         if (at := fenced_at(entries)) is not None:
-            served = past.plan.serving == (past.plan.source,) and outage_s(entries) is None
+            served = past.plan.serving == (past.plan.source,) and let_in_at(entries) is None
             return (at, past.plan.source, files.name) if served else (None, "", "")
         if {ACTIVATING, UNFENCE} & {step.step.verb for step in past.steps}:
             break

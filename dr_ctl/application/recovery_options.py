@@ -4,10 +4,10 @@ cost and the site that serves then."""
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
@@ -23,6 +23,7 @@ from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOV
 from dr_ctl.engine.plan import RunOptions, Spec
 from dr_ctl.engine.roles import alive, open_again, part_of, sites_serving, source_of
 from dr_ctl.engine.runs import RunFiles, Runs
+from dr_ctl.rpo.core.starts import same_start
 from dr_ctl.topologies.topology import LinkSnapshot, Snapshot
 
 
@@ -82,18 +83,44 @@ def why_not_undone(past: RunState, snapshot: Snapshot, run: str) -> Finding | No
     """Why a run cannot be undone: the run or somebody else may have opened its target."""
     target = past.plan.spec.target
     role = part_of(snapshot, past.plan.spec).roles[target]
-    if not past.activation and (role is Role.STANDBY or target in past.plan.serving):
+    if not past.activation and (
+        role is Role.STANDBY or target in past.plan.serving or (role is Role.DOWN and _untouched(past, snapshot, run))
+    ):
         return None
     if refused_onward(past, snapshot):
         return found("DR-RUN-005.given_up", target=target, role=role.value, run=run)
     if not past.activation and role is Role.SERVING:
         return found("DR-RUN-005.opened", target=target, source=past.plan.source)
+    if not past.activation:
+        return found("DR-RUN-005.silent", target=target, role=role.value)
     return found("DR-RUN-005", target=target, role=role.value)
 
 
+def _untouched(past: RunState, snapshot: Snapshot, run: str) -> bool:
+    """Say whether the source shows that nobody has moved the service since: each of its brokers runs on, and knows no
+    later lock than that of this run. Whoever opens the other site takes a lock on every broker that answers."""
+    source = past.plan.source
+    locks = {look.pair: look.highest for look in snapshot.locks if look.site == source}
+    before: Mapping[str, Any] = past.plan.baseline.get(source, {})  # type: ignore[assignment]
+    brokers = [broker for broker in snapshot.brokers if broker.site == source]
+    return bool(brokers) and all(
+        broker.start is not None
+        and (lock := locks.get(broker.pair)) is not None
+        and lock.run == run
+        and same_start(before.get(broker.pair, {}).get("start"), broker.start)
+        for broker in brokers
+    )
+
+
 def unreached(past: RunState, snapshot: Snapshot) -> list[str]:
-    """The sites that an undo has to reach, and of which no broker answers."""
-    sites = dict.fromkeys(call.site for step in to_undo(past) for call in step.inverse)
+    """The sites that an undo has to reach, and of which no broker answers: one that did not serve, and is down, needs
+    nothing before it is back."""
+    sites = dict.fromkeys(
+        call.site
+        for step in to_undo(past)
+        for call in step.inverse
+        if call.site in past.plan.serving or snapshot.roles[call.site] is not Role.DOWN
+    )
     answering = {broker.site for broker in snapshot.brokers if broker.silent is None}
     return [site for site in sites if site not in answering]
 

@@ -290,10 +290,10 @@ def outage_s(entries: Sequence[Entry]) -> float | None:
     """Seconds from the first call of the fence until clients were let in: at the target, or again at the source.
 
     The journal's times count, so a resumed run includes the time between the two processes. Returns None where no
-    fence's call went out, or no client was let in since.
+    fence's call went out, no client was let in since, or the clock was set back meanwhile.
     """
     fenced, let_in = fenced_at(entries), let_in_at(entries)
-    return None if fenced is None or let_in is None else (let_in - fenced).total_seconds()
+    return None if fenced is None or let_in is None or let_in < fenced else (let_in - fenced).total_seconds()
 
 
 def let_in_at(entries: Sequence[Entry]) -> datetime | None:

@@ -103,9 +103,9 @@ class Record:
     @derived
     def took_s(self) -> float | None:
         """Seconds from the first line to the last, pauses between two processes included."""
-        both = self.began is not None and self.ended is not None
-        took_s = (self.ended - self.began).total_seconds() if both else None  # type: ignore[operator]
-        return None if took_s is None else max(0.0, round(took_s, 3))
+        if self.began is None or self.ended is None or self.ended < self.began:  # the clock was set back meanwhile
+            return None
+        return round((self.ended - self.began).total_seconds(), 3)
 
     @derived
     def by(self) -> str | None:
@@ -302,7 +302,9 @@ def _out(data: Mapping[str, Any]) -> OutageBounds | None:
 def _since(fenced: Listener | None, entries: Sequence[Entry]) -> OutageBounds | None:
     """Of a run that left clients locked out: for as long as it went on."""
     last = entries[-1].at if entries else None
-    return None if fenced is None or last is None else OutageBounds((last - fenced.at).total_seconds(), None)
+    if fenced is None or last is None or last < fenced.at:
+        return None
+    return OutageBounds((last - fenced.at).total_seconds(), None)
 
 
 class Verdict(Enum):
