@@ -220,6 +220,13 @@ def older(folder: Path) -> Scribe:
     return run.close()
 
 
+def signed(folder: Path) -> Scribe:
+    run = Scribe(folder)
+    people = [{"name": "ada@example.com", "key": "SHA256:Ab"}, {"name": "bob@example.com", "key": "SHA256:Bc"}]
+    run.journal.run(plan(), {**scribe.ADA, "approved": {"plan_sha256": "5e" * 32, "by": people}})
+    return run.close()
+
+
 # Of each run the tone, and words of its sections; a text that begins with "no: " is not there.
 PAGES: Final = f"""
 done good
@@ -346,6 +353,9 @@ clock_back open
 older open
   of-what: Installation the journal does not say
   of-what: Command the journal does not say By the journal does not say
+
+signed open
+  of-what: Approved by ada@example.com (SHA256:Ab); bob@example.com (SHA256:Bc) Approved plan SHA-256 {"5e" * 32}
 """
 
 

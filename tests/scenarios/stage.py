@@ -284,8 +284,8 @@ class Stage:
         told = {"name": f"{address}.{epoch}", "address": address, "routing-type": "ANYCAST", "durable": True}
         broker.create_queue({**told, "internal": True, "user": text}, here_only=True)
 
-    def key(self, name: str, signs: str = "", person: str = "") -> None:
-        """An SSH key of a person, and whether it is one of the settings' signers."""
+    def key(self, name: str, signs: str = "", person: str = "", until: str = "") -> None:
+        """An SSH key of a person, and whether it is one of the settings' signers, or was until then."""
         folder = self.twin.directory / "keys"
         folder.mkdir(mode=0o700, exist_ok=True)
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(folder / name)]
@@ -293,7 +293,14 @@ class Stage:
         if signs:
             public = (folder / f"{name}.pub").read_text(encoding="utf-8")
             with (folder / "signers.allowed").open("a", encoding="utf-8") as file:
-                file.write(f"{person or name}@example.com {public}")
+                options = f'valid-before="{until}" ' if until else ""
+                file.write(f"{person or name}@example.com {options}{public}")
+
+    def sign(self, name: str, path: str, what: str) -> None:
+        """Sign a file as SSH does, whether dr-ctl would or not."""
+        words = ["ssh-keygen", "-q", "-Y", "sign", "-f", str(self.twin.directory / "keys" / name), "-n", what, path]
+        subprocess.run(words, check=True, timeout=30, capture_output=True)
+        Path(f"{path}.sig").rename(f"{path}.{name}.sig")
 
     def state(self, name: str) -> None:
         """From here on another machine's STATE."""
@@ -444,7 +451,12 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (r"unset (?P<path>\S+)", Stage.setting),
     (r"env (?P<name>\w+)=(?P<value>.*)", lambda stage, name, value: stage.patch.setenv(name, value)),
     (rf"(?P<how>released |unreadable )?lock of (?P<holder>\w+) at {_AT}", Stage.lock),
-    (r"key of (?P<name>\w+)(?P<signs>, who signs( as (?P<person>\w+))?)?", Stage.key),
+    (
+        r"key of (?P<name>\w+)(?P<signs>, who signs( as (?P<person>[\w*]+))?)?( until (?P<until>\d+))?",
+        Stage.key,
+    ),
+    (r"(?P<name>\w+) signs (?P<path>\S+) for (?P<what>\S+)", Stage.sign),
+    (r"no program is found", lambda stage: stage.patch.setenv("PATH", str(stage.home / "no-java"))),
     (r"state (?P<name>\w+)", Stage.state),
     (r"wait (?P<time>\w+)", lambda stage, time: system().sleep(seconds(time))),
     (r"the clock is set (?P<way>on|back) by (?P<time>\w+)", Stage.set_clock),
