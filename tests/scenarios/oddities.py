@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import yaml
 
+from dr_ctl_lab.twin.artemis import locks
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
 from dr_ctl_lab.twin.artemis.group import Guest
 from dr_ctl_lab.twin.artemis.limits import AddressSettings, Limits
@@ -105,6 +106,11 @@ def agents_stop(stage: Stage) -> None:
             broker.agent.stop()
 
 
+def leased(stage: Stage, place: str, how: str) -> None:
+    """Whoever held it is gone, and its lease runs on."""
+    at(stage, place, ArtemisBroker).coordinators[0].lock.leased = how == "lasts"
+
+
 def loses(stage: Stage, place: str, count: str, queue: str) -> None:
     """As where a store is damaged: no counter tells it."""
     messages = stage.host(place).broker.queues[queue].messages
@@ -189,6 +195,12 @@ ODDITIES: Final[Sequence[tuple[str, Callable[..., object]]]] = (
         still(lambda stage, place, queue: at(stage, place, BridgesBroker).diverts.pop(f"divert.{queue}")),
     ),
     (rf"{_AT} has no bridge", still(lambda stage, place: at(stage, place, BridgesBroker).bridges.clear())),
+    (r"the sites share a lock", still(lambda stage: locks.joined(*stage.twin.brokers(ArtemisBroker)))),
+    (
+        rf"the lock coordinator of {_AT} stops",
+        lambda stage, place: at(stage, place, ArtemisBroker).coordinators[0].stop(),
+    ),
+    (r"the lease of (?P<place>\w+)'s lock (?P<how>lasts|ends)", leased),
     (rf"{_AT} lets clients in", lambda stage, place: stage.twin.open_clients(place)),
     (r"the agents stop", agents_stop),
     (rf"{_AT} damages (?P<count>\d+|all) of (?P<queue>\S+)", still(loses)),

@@ -403,6 +403,7 @@ class Stage:
             "closed": ", ".join(each.name for each in others if not each.started),
             "stopped": ", ".join(name for name, value in broker.settable.items() if value is False),
             "paused": ", ".join(each.name for each in own if each.paused),
+            "lock": ", ".join(each.status for each in getattr(broker, "coordinators", ())),
         }
         more = [f"{word}: {what}" for word, what in parts.items() if what]
         frozen = ["frozen"] if broker.frozen else []
