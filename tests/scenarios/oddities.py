@@ -9,11 +9,12 @@ import yaml
 
 from dr_ctl_lab.twin.artemis import locks
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
-from dr_ctl_lab.twin.artemis.group import Guest
+from dr_ctl_lab.twin.artemis.group import Group, Guest
 from dr_ctl_lab.twin.artemis.limits import AddressSettings, Limits
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
 from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.parts import Acceptor
 from tests import looks
@@ -47,6 +48,35 @@ def guest(stage: Stage, place: str, listener: str, protocol: str, user: str = ""
     at(stage, place, ArtemisBroker).guests.append(Guest(listener, protocol, user, client))
 
 
+def notified(stage: Stage, place: str, listener: str) -> None:
+    """As another broker of a cluster is of what changes."""
+    broker = at(stage, place, ArtemisBroker)
+    options = {"name": "notif.1", "address": "activemq.notifications", "routing-type": "multicast", "internal": True}
+    broker.create_queue(options, here_only=True)
+    broker.guests += [
+        Guest(listener, "CORE", remote="10.9.8.7:40001"),
+        Guest(listener, "CORE", "cluster-user", consumes="notif.1", remote="10.9.8.7:40002"),
+    ]
+
+
+def group(stage: Stage, place: str, policy: str, listener: str = "", backup: str = "", other: str = "") -> None:
+    """What a broker shows of the other nodes and brokers of its site."""
+    broker = at(stage, place, ArtemisBroker)
+    broker.group = Group(policy, shares_store="Shared Store" in policy, listener=listener, backup=backup)
+    broker.group.cluster |= {"another": other} if other else {}
+
+
+def look_for_two(broker: Broker) -> None:
+    """Its link, or each of its bridges, looks for two nodes of the peer."""
+    if isinstance(broker, MirrorBroker):
+        broker.link.alternates = (61618,)
+    elif isinstance(broker, ContinuityBroker):
+        broker.service.connectors = ["a", "b"]
+    elif isinstance(broker, BridgesBroker):
+        for bridge in broker.bridges.values():
+            bridge.config = {**bridge.config, "static-connectors": ["a", "b"]}
+
+
 def no_link(stage: Stage, place: str) -> None:
     """As where its broker.xml has no broker connection."""
     broker = at(stage, place, MirrorBroker)
@@ -61,12 +91,7 @@ def cluster(stage: Stage, place: str, named: str = "") -> None:
     broker.acceptors["cluster"] = Acceptor("cluster", "CORE", opens_at_boot=True, port=61618, started=True)
     broker.group.cluster["another"] = "10.9.8.7:61618"
     broker.group.listener = "" if named else "cluster"
-    options = {"name": "notif.1", "address": "activemq.notifications", "routing-type": "multicast", "internal": True}
-    broker.create_queue(options, here_only=True)
-    broker.guests += [
-        Guest("cluster", "CORE", remote="10.9.8.7:40001"),
-        Guest("cluster", "CORE", "cluster-user", consumes="notif.1", remote="10.9.8.7:40002"),
-    ]
+    notified(stage, place, "cluster")
 
 
 def forget(stage: Stage, count: str, queue: str, place: str) -> None:
@@ -160,6 +185,7 @@ def still(act: Callable[..., object]) -> Callable[..., None]:
 
 
 _AT: Final = r"(?P<place>[\w/.-]+)"
+_MET: Final = r"(, met by (?P<listener>\w+))?(, beside (?P<other>[^\s,]+))?(, backup (?P<backup>\S+))?"
 ODDITIES: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (
         rf"the disk of {_AT} is (?P<share>\d+)% full",
@@ -181,6 +207,9 @@ ODDITIES: Final[Sequence[tuple[str, Callable[..., object]]]] = (
         lambda stage, place, share, of: at(stage, place, ClassicBroker).usage.update({of: int(share)}),
     ),
     (rf"{_AT} has a guest by (?P<listener>\S+), (?P<protocol>\w+)( as (?P<user>\S+))?( named (?P<client>\S+))?", guest),
+    (rf"{_AT} notifies another of its cluster by (?P<listener>\S+)", still(notified)),
+    (rf"{_AT} is a (?P<policy>[^,]+){_MET}", group),
+    (rf"the link of {_AT} looks for two nodes", lambda stage, place: look_for_two(stage.host(place).broker)),
     (rf"the guests of {_AT} leave", lambda stage, place: at(stage, place, ArtemisBroker).guests.clear()),
     (rf"{_AT} has no link", still(no_link)),
     (rf"{_AT} is one of a cluster(?P<named>, by another address)?", cluster),

@@ -1,12 +1,8 @@
 """Brokers with several nodes. Of some the settings name one node: nothing opens a second site, and no remedy leads
 there. Of others another node becomes active in the middle of a run, or a message comes, so that what the gate had seen
 holds no more: no end is unclear, and one site serves.
+Where the named node is dead, another one may serve, or be about to."""
 
-London's broker shows its backup by its HA policy, by its listing of the cluster, or by the link of Paris, which names
-both nodes. Where the named node is dead, another one may serve, or be about to.
-"""
-
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,30 +12,25 @@ from dr_ctl.core.system import system
 from dr_ctl.engine.executor import _Run
 from dr_ctl.engine.plan import Goal, PlannedStep
 from dr_ctl.engine.ports import Outcome, Refused
-from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.gate import Gate
 from dr_ctl.topologies.common.tools import Sender
 from dr_ctl.topologies.common.topology import PairDriver
 from dr_ctl_lab.played import PlayedTwin
-from dr_ctl_lab.recording import recording
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
-from dr_ctl_lab.twin.artemis.group import Group, Guest
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
-from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.host import Host
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, KINDS, MIRROR, SHARED_STORE
-from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.nodes import Layout
 from dr_ctl_lab.twin.parts import Acceptor
 from tests.broker.driving import Ended
 from tests.conftest import Command
-from tests.twin.matrix import ACCEPTED, Death, Died, at_rest, done, edited, put, serving, take
+from tests.scenarios.oddities import look_for_two
+from tests.twin.matrix import ACCEPTED, Death, Died, done, edited, put, serving, take
 from tests.twin.subject import until
 
 NODES, ALIVE = "DR-NODE-001", "DR-ALIVE-001"
-BACKUP = "10.9.8.7:61618"
 NEW = (MIRROR, BRIDGES)
 FAILOVER = ("failover", "--to", "paris", "--yes", *ACCEPTED)
 WORD = ("--presume-down", "london", "--reason", "its hosts are off")
@@ -51,84 +42,6 @@ def node(twin: PlayedTwin, site: str = "london") -> ArtemisBroker:
 
 def clients_of(host: Host) -> list[Acceptor]:
     return [host.acceptors["clients"]]
-
-
-def by_listing(twin: PlayedTwin) -> None:
-    node(twin).group = Group("Shared Store Primary", shares_store=True, listener="clients", backup=BACKUP)
-
-
-def by_policy(twin: PlayedTwin) -> None:
-    node(twin).group = Group("Replication Primary w/quorum voting")
-
-
-def by_link(twin: PlayedTwin) -> None:
-    broker = twin.host("paris").broker
-    if isinstance(broker, MirrorBroker):
-        broker.link.alternates = (61618,)
-    elif isinstance(broker, ContinuityBroker):
-        broker.service.connectors = ["a", "b"]
-    elif isinstance(broker, BridgesBroker):
-        for bridge in broker.bridges.values():
-            bridge.config = {**bridge.config, "static-connectors": ["a", "b"]}
-
-
-LISTED, LINKED = f"at {BACKUP} (by its listing of the cluster)", "(by the link of paris)"
-
-
-@pytest.mark.parametrize(
-    ("topology", "show", "words"),
-    [
-        *((topology, by_link, LINKED) for topology in (*NEW, CONTINUITY)),
-        *((topology, by_listing, LISTED) for topology in (MIRROR, CONTINUITY)),
-        # The versions of the plugin do not tell it.
-        (MIRROR, by_policy, "(by its HA policy, Replication Primary w/quorum voting)"),
-    ],
-)
-def test_a_planned_move_of_a_broker_with_several_nodes_is_refused(
-    twin: PlayedTwin, dr_ctl: Command, show: Callable[[PlayedTwin], None], words: str
-) -> None:
-    show(twin)
-    before = at_rest(twin)
-
-    looked, refused = dr_ctl("validate", "--for", "swapover"), dr_ctl("swapover", "--to", "paris", "--yes")
-    status, checked = dr_ctl("status"), dr_ctl("check")
-
-    assert (looked.code, refused.code, at_rest(twin)) == (10, 10, before), refused.document
-    for ended, severity in ((looked, "error"), (refused, "error"), (status, "warning")):
-        [finding] = ended.rows(NODES)
-        assert finding["severity"] == severity
-        assert "london/orders-1 has another node" in finding["text"]
-        assert words in finding["text"]
-    assert words in checked.document["summary"]
-
-
-@pytest.mark.parametrize("show", [by_link, by_listing])
-def test_a_failover_asks_for_a_word_where_another_node_may_take_over(
-    twin: PlayedTwin, dr_ctl: Command, show: Callable[[PlayedTwin], None]
-) -> None:
-    """Also where only the history has told of it: the dead broker shows nothing any more."""
-    show(twin)
-    with recording(load(twin.settings_path), every_s=0.1):
-        system().sleep(0.3)
-    twin.kill("london")
-
-    status, looked = dr_ctl("status"), dr_ctl("validate", "--for", "failover")
-    refused = dr_ctl(*FAILOVER)
-
-    assert status.document["data"]["sites"]["london"]["role"] == "unknown"
-    assert len(status.rows(NODES)) == 1
-    assert "--presume-down london --reason TEXT" in looked.document["summary"]
-    assert refused.code == 12, refused.document
-    [finding] = refused.rows(NODES)
-    assert "london/orders-1 has another node" in finding["text"]
-    assert ("by the history, at" in finding["text"]) == (show is by_listing)
-    assert "--presume-down london" in finding["remedy"]
-    assert serving(twin) == ()
-
-    ended = done(dr_ctl(*FAILOVER, *WORD))
-
-    assert [each["severity"] for each in ended.rows(NODES)] == ["warning"]
-    assert serving(twin) == ("paris",)
 
 
 def name_one(twin: PlayedTwin, **nodes: str) -> None:
@@ -222,94 +135,11 @@ def test_while_a_broker_fails_back_inside_its_site_nothing_is_opened_elsewhere(
     assert serving(twin) == ("paris",)
 
 
-def test_an_activation_alone_closes_nothing_where_nodes_meet_at_the_clients_acceptor(
-    twin: PlayedTwin, dr_ctl: Command
-) -> None:
-    for words in (("fence", "london"), ("drain", "--to", "paris")):
-        done(dr_ctl(*words, "--yes"))
-    for site in ("london", "paris"):
-        node(twin, site).group = Group(OFF, listener="clients")
-        node(twin, site).group.cluster["another"] = "10.9.8.6:61616"
-
-    opened = dr_ctl("activate", "paris", "--yes")
-
-    assert {each["severity"] for each in opened.rows("DR-NODE-002")} == {"warning"}, opened.document
-    assert (opened.code, serving(twin)) == (0, ("paris",)), opened.document
-
-
-REPLICATES, SHARES, OFF = "Replication Primary w/quorum voting", "Shared Store Primary", "Primary Only"
-JOINS = Guest("clients", "CORE", remote="10.9.8.7:40001")
-LISTENS = Guest("clients", "CORE", "cluster-user", consumes="notif.1", remote="10.9.8.7:40002")
-
-
-@pytest.mark.parametrize(
-    ("words", "policy", "listener", "others", "guests", "says"),
-    [
-        (("swapover", "--to", "paris"), REPLICATES, "clients", False, (), "close acceptor clients, .*both would be"),
-        (("fence", "london"), SHARES, "clients", True, (), "close acceptor clients, .*under way between them"),
-        (("fence", "london"), OFF, "clients", True, (), "close acceptor clients, .*under way between them"),
-        # Where something translates addresses, who is connected tells it.
-        (("fence", "london"), REPLICATES, "", False, (JOINS,), "close acceptor clients, .*both would be active"),
-        (("quiesce", "london"), OFF, "", False, (JOINS, LISTENS), "close acceptor clients, .*under way between them"),
-        (("fence", "london"), REPLICATES, "", False, (), "by which of its acceptors is not known"),
-    ],
-)
-def test_a_fence_that_would_cut_the_nodes_off_from_each_other_is_refused_before_anything_is_closed(
-    twin: PlayedTwin,
-    dr_ctl: Command,
-    words: tuple[str, ...],
-    policy: str,
-    listener: str,
-    others: bool,
-    guests: tuple[Guest, ...],
-    says: str,
-) -> None:
-    backup = BACKUP if policy != OFF and listener else ""
-    node(twin).group = Group(policy, shares_store=policy == SHARES, listener=listener, backup=backup)
-    if others:
-        node(twin).group.cluster["another"] = "10.9.8.6:61616"
-    options = {"name": "notif.1", "address": "activemq.notifications", "routing-type": "multicast", "internal": True}
-    node(twin).create_queue(options, here_only=True)
-    node(twin).guests += guests
-    before = at_rest(twin)
-
-    refused = dr_ctl(*words, "--yes")
-
-    assert (refused.code, at_rest(twin)) == (10, before), refused.document
-    [finding] = refused.rows("DR-NODE-002")
-    assert finding["severity"] == "error"
-    assert re.search(says, finding["text"])
-    assert "to `clients:`" not in str(refused.document)
-
-
-def test_a_lock_on_their_store_keeps_nodes_apart_that_a_fence_cuts_off(twin: PlayedTwin, dr_ctl: Command) -> None:
-    node(twin).group = Group(SHARES, shares_store=True, listener="clients", backup=BACKUP)
-
-    fenced = done(dr_ctl("fence", "london", "--yes"))
-
-    [finding] = fenced.rows("DR-NODE-002")
-    assert (finding["severity"], serving(twin)) == ("warning", ())
-    assert "the passive one can take over all the same" in finding["text"]
-
-
-def test_a_failover_does_not_close_the_listener_where_the_nodes_of_its_target_replicate(
-    twin: PlayedTwin, dr_ctl: Command
-) -> None:
-    node(twin, "paris").group = Group("Replication Primary w/quorum voting", listener="mirror", backup=BACKUP)
-    twin.kill("london")
-
-    refused = dr_ctl(*FAILOVER)
-
-    assert refused.code == 10, refused.document
-    assert refused.rows("DR-NODE-003")[0]["severity"] == "error"
-    assert serving(twin) == ()
-
-
 def test_a_node_that_takes_over_while_the_failover_runs_keeps_the_other_site_closed(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The word was given, and then the link was attached after all."""
-    by_link(twin)
+    look_for_two(twin.host("paris").broker)
     twin.kill("london")
     broker = node(twin, "paris")
     create = broker.create_queue
@@ -389,7 +219,7 @@ def test_two_active_nodes_are_a_split_brain_and_a_fence_closes_both(twin: Played
 @pytest.mark.parametrize("worse", ["freeze", "sicken", "kill"])
 def test_whatever_is_seen_of_a_site_is_told(twin: PlayedTwin, dr_ctl: Command, worse: str) -> None:
     """What a failover would do is said of a site that lives too, and of one whose other node may go on."""
-    by_link(twin)
+    look_for_two(twin.host("paris").broker)
     getattr(twin, worse)("london")
 
     for command in (("status",), ("check",), ("validate", "--for", "failover", "--to", "paris")):
