@@ -212,6 +212,10 @@ ODDITIES: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (rf"the link of {_AT} looks for two nodes", lambda stage, place: look_for_two(stage.host(place).broker)),
     (rf"the guests of {_AT} leave", lambda stage, place: at(stage, place, ArtemisBroker).guests.clear()),
     (rf"{_AT} has no link", still(no_link)),
+    (
+        rf"the outflow of {_AT} is lost",
+        still(lambda stage, place: at(stage, place, MirrorBroker).outflow.events.clear()),
+    ),
     (rf"{_AT} is one of a cluster(?P<named>, by another address)?", cluster),
     (rf"{_AT} forgets (?P<count>\d+) ids of (?P<queue>\S+)", still(forget)),
     (rf"{_AT} announces its ids once more", still(announce)),

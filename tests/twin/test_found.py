@@ -35,10 +35,8 @@ from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.simulated import interrupt
 from tests.topologies.fanout import stories as fanned_out
-from tests.twin.conftest import prompt
 from tests.twin.matrix import (
     ACCEPTED,
-    OPERATIONS,
     Death,
     Died,
     Judge,
@@ -63,26 +61,6 @@ def consume_all(twin: PlayedTwin, site: str) -> None:
         broker = twin.host(site).broker
         for message in list(broker.queues[ORDERS].live()):
             broker.remove(broker.queues[ORDERS], message)
-
-
-@pytest.mark.parametrize("topology", [MIRROR, CONTINUITY])
-def test_a_site_with_copies_whose_acknowledgements_were_lost_is_not_unfenced(twin: PlayedTwin, dr_ctl: Command) -> None:
-    put(twin, "london", ORDERS, 10)
-    twin.wait_mirrored()
-    done(dr_ctl("fence", "london", "--yes"))
-    with twin.still():
-        messages = twin.host("london").broker.queues[ORDERS].messages
-        for number in list(messages)[:3]:
-            del messages[number]
-
-    ended = dr_ctl("unfence", "paris", "--yes")
-
-    assert (ended.code, ended.ids) == (10, ["DR-UNFENCE-003"]), ended.document
-    assert "paris holds messages that london has not, and none is on its way: orders.in: 3" in ended.told
-    assert all(f"`dr-ctl {words}`" in ended.told for words in ("unfence london", "failover --to paris"))
-    assert "--accept-duplicates" in dr_ctl("failover", "--to", "paris", "--yes").told
-    done(dr_ctl("unfence", "london", "--yes"))
-    assert serving(twin) == ("london",)
 
 
 @pytest.mark.parametrize("topology", [MIRROR, BROKERSYNC])
@@ -140,37 +118,6 @@ def test_a_run_is_not_undone_once_its_target_may_have_served_and_was_started_ane
     assert again or "paris is closed, and may have served before a new start" in ended.document["summary"]
 
 
-@pytest.mark.parametrize("topology", [MIRROR, BROKERSYNC, FANOUT])
-def test_an_open_failover_whose_lost_site_serves_is_ended_by_the_way_that_status_names(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No failover goes on beside a site that serves, so status does not recommend that, and says who is served."""
-    prompt(monkeypatch)
-    put(twin, "london", ORDERS, 3)
-    twin.wait_mirrored()
-    twin.kill("london")
-    dies(dr_ctl, "failover", "--to", "paris", *ACCEPTED, first=True)
-    twin.start("london")
-    twin.open_clients("london")
-    assert serving(twin) == ("london",)
-
-    refused = dr_ctl("resume", "--yes")
-    [way] = dr_ctl("status").document["data"]["ways_out"]
-    ended = dr_ctl(*way["command"].removeprefix("dr-ctl ").split(), "--yes")
-
-    assert refused.code == 12, refused.document
-    assert "`dr-ctl status` says what ends the open failover" in refused.document["findings"][0]["remedy"]
-    assert (way["serves"], way["recommended"], serving(twin)) == ("london", True, ("london",))
-    told = dr_ctl("status").document
-    assert told["data"]["open_run"] is None, ended.document
-    if told["debts"]:
-        again = ("failover", "--to", "london", "--yes")
-        ended = dr_ctl(*again, *ACCEPTED)
-        done(dr_ctl(*again, *ANY_FIGURE) if ended.code == ExitCode.LOSS_REFUSED else ended)
-        done(dr_ctl("reinstate", "paris", "--yes"))
-    done(dr_ctl("swapover", "--to", "paris", "--yes"))
-
-
 TO_PARIS = ("swapover", "--to", "paris")
 
 
@@ -197,49 +144,6 @@ def test_a_site_that_somebody_opened_meanwhile_stays_the_only_one(
     assert (judge.twice, len(serving(twin))) == ([], 1)
     assert serving(twin) == open_before or ended.code == 0
     assert ended.code != 0 or repair == "resume" or serving(twin) == ("london",), ended.document
-
-
-@pytest.mark.parametrize("words", [("resume",), ("fence", "london")], ids=["resume", "fence"])
-@pytest.mark.parametrize("operation", ["swapover", "failover"])
-def test_a_site_that_opens_again_beside_the_one_of_a_run_that_died_is_closed_by_what_status_names(
-    twin: PlayedTwin, dr_ctl: Command, operation: str, words: tuple[str, ...]
-) -> None:
-    def listeners() -> list[str]:
-        """Sites whose listeners are open, whatever their clients may do there."""
-        return [site for site in twin.sites if twin.host(site).broker.acceptors["clients"].started]
-
-    OPERATIONS[operation].before(twin, dr_ctl)
-    dies(dr_ctl, *OPERATIONS[operation].words)
-    twin.heal()
-    twin.start("london")
-    with twin.still():
-        twin.host("london").broker.let_clients_in()
-    assert listeners() == ["london", "paris"]
-    status = dr_ctl("status").document
-
-    ended = dr_ctl(*words, "--yes")
-
-    assert any(f"dr-ctl {words[0]}" in each["remedy"] for each in status["findings"]), status["findings"]
-    assert (ended.code, listeners()) == (0, ["paris"]), ended.document
-    assert words == ("resume",) or dr_ctl("resume", "--yes").code == 0
-    assert (listeners(), dr_ctl("status").document["data"]["open_run"]) == (["paris"], None)
-
-
-@pytest.mark.parametrize("topology", [BROKERSYNC, FANOUT])
-def test_a_run_that_was_killed_once_its_target_was_open_is_finished_although_clients_work_there(
-    twin: PlayedTwin, dr_ctl: Command
-) -> None:
-    without_agents(twin)  # they are held by the run that is open
-    put(twin, "london", "orders.in", 10)
-    twin.wait_mirrored()
-    dies(dr_ctl, *TO_PARIS)
-    for _ in range(10):
-        take(twin, "paris", "orders.in")
-
-    ended = dr_ctl("resume", "--yes")
-
-    assert (ended.code, {*ended.ids} - {"DR-AGENT-008"}) == (0, set())
-    assert (twin.depth("london", "orders.in"), twin.depth("paris", "orders.in")) == (10, 0)
 
 
 def test_the_judge_notes_each_queue_that_is_open_at_both_sites(
@@ -300,20 +204,6 @@ def works(twin: PlayedTwin, site: str) -> bool:
 def moved(twin: PlayedTwin, dr_ctl: Command) -> None:
     """London's roles are kept out from then on."""
     done(dr_ctl("swapover", "--to", "paris", "--yes"))
-
-
-@pytest.mark.usefixtures("moved")
-def test_a_role_that_stays_out_stops_a_move_and_not_a_failover(twin: PlayedTwin, dr_ctl: Command) -> None:
-    stuck = Fault(FaultKind.IDLE, When(operation="removeSecuritySettings"), times=None)
-    twin.host("london").faults.add(stuck)
-    back = dr_ctl(*TO_LONDON)
-    assert (back.code, serving(twin)) == (20, ("paris",)), back.document
-
-    twin.kill("paris")
-    ended = dr_ctl("failover", "--to", "london", "--yes", *ACCEPTED)
-
-    assert (ended.code, works(twin, "london")) == (21, False), ended.document
-    assert "let role apps in to #" in ended.document["summary"]
 
 
 @pytest.mark.usefixtures("moved")
@@ -552,21 +442,3 @@ def test_a_residue_that_moves_is_not_timed_out(
     monkeypatch.setattr(MirrorBroker, "apply", slow)
 
     Half(twin, dr_ctl, consumer, monkeypatch, left=-1).next_one_succeeds()
-
-
-def test_what_nothing_explains_is_taken_out_and_kept(twin: PlayedTwin, dr_ctl: Command) -> None:
-    put(twin, "london", "orders.in", 3)
-    twin.wait_mirrored()
-    twin.kill("london")
-    done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
-    twin.start("london")
-    put(twin, "london", "orders.in", 2)
-    [london] = [each for each in twin.brokers(MirrorBroker) if each.site == "london"]
-    with twin.still():
-        london.outflow.events.clear()  # they will never be shipped
-
-    ended = done(dr_ctl("reinstate", "london", "--yes"))
-
-    assert ("DR-RECONCILE-002" in ended.told, "DR-RECONCILE-003" in dr_ctl("status").told) == (True, True)
-    kept = [twin.depth("london", name) for name in ("orders.in", "dr-ctl.quarantine.london.orders.in")]
-    assert (kept, twin.depth("paris", "orders.in")) == ([3, 2], 3)
