@@ -150,6 +150,13 @@ def emptied(stage: Stage, place: str) -> None:
         queue.by_origin.clear()
 
 
+def full(stage: Stage, queue: str, place: str, how: str) -> None:
+    """The address takes nothing of what is staged, until there is room again."""
+    broker = at(stage, place, ContinuityBroker)
+    (broker.full.add if how == "is full" else broker.full.discard)(queue)
+    broker.changed.notify_all()
+
+
 def sought_at(stage: Stage, place: str, path: str) -> None:
     """What the settings say of a console."""
     file = stage.twin.settings_path
@@ -244,6 +251,7 @@ ODDITIES: Final[Sequence[tuple[str, Callable[..., object]]]] = (
             stage.host(place).broker.queues[queue].options.update({name: value == "true"})
         ),
     ),
+    (rf"address (?P<queue>\S+) at {_AT} (?P<how>is full|has room)", still(full)),
     (rf"the console of {_AT} is sought at (?P<path>\S+)", sought_at),
     (r"workload billing, a singleton, and workload mailer at both sites", workloads),
     (

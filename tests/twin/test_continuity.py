@@ -291,59 +291,6 @@ def test_a_failback_is_refused_for_what_has_no_copy_as_a_swapover_is(twin: Playe
     done(dr_ctl("failback", "--to", "london", "--yes", "--accept-difference", f"{OUT}=1"))
 
 
-def test_what_clients_hold_that_are_cut_off_is_not_said_to_come_again_whole(twin: PlayedTwin, dr_ctl: Command) -> None:
-    put(twin, "london", IN, 2)
-    with PluginSubject(twin).client("london") as client:
-        client.subscribe(IN)
-        client.message()
-        ended = dr_ctl(*TO_PARIS)
-
-    assert ended.code == 20, ended.document
-    [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-QUIESCE-001"]
-    assert "may delete at both sites" in finding["remedy"]
-
-
-def empty(twin: PlayedTwin, broker: ContinuityBroker) -> None:
-    """It comes back without its store."""
-    twin.kill(broker.site)
-    with twin.still():
-        for queue in broker.queues.values():
-            queue.messages.clear()
-    twin.start(broker.site)
-
-
-@pytest.mark.usefixtures("three")
-def test_copies_stay_where_the_site_that_is_left_came_back_without_its_store(
-    twin: PlayedTwin, dr_ctl: Command, london: ContinuityBroker, paris: ContinuityBroker
-) -> None:
-    """Nobody consumed these messages, and their last copies wait at the other site."""
-    empty(twin, london)
-    done(dr_ctl("activate", "london", "--yes"))
-
-    refused = dr_ctl(*TO_PARIS)
-
-    [row] = refused.rows("DR-CONT-019")
-    assert (refused.code, serving(twin), staged(paris)) == (20, ("london",), 3)
-    words = row["remedy"].split()
-    option, difference = words[words.index("--accept-difference") :][:2]
-    done(dr_ctl(*TO_PARIS, option, difference.rstrip(":")))
-    assert (len(unprocessed(twin)), PluginSubject(twin).depths_at("paris", IN)) == (3, [3])
-
-
-@pytest.mark.usefixtures("three")
-def test_a_return_delivers_what_nothing_proves_and_says_so(
-    twin: PlayedTwin, dr_ctl: Command, london: ContinuityBroker, paris: ContinuityBroker
-) -> None:
-    twin.kill("london")
-    paris.full.add(IN)  # its queue takes nothing of what is staged
-    done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
-    empty(twin, london)
-
-    back = done(dr_ctl("reinstate", "london", "--yes"))
-
-    assert (f"{IN}: 3" in back.texts("DR-CONT-019")[0], len(unprocessed(twin))) == (True, 3)
-
-
 # what is staged, and nobody had
 
 
@@ -351,34 +298,6 @@ def test_a_return_delivers_what_nothing_proves_and_says_so(
 def brief(twin: PlayedTwin, tmp_path: Path) -> None:
     """The runbooks with a catch-up that does not wait for long, but for longer than what is stuck is given."""
     hurry(twin, tmp_path / "runbooks")
-
-
-def test_step_by_step_what_was_never_delivered_refuses_the_drain_and_is_named(
-    twin: PlayedTwin, dr_ctl: Command, london: ContinuityBroker
-) -> None:
-    """London serves, and its address takes nothing of what was written at Paris."""
-    done(dr_ctl(*TO_PARIS))
-    put(twin, "paris", IN, 10)
-    twin.wait_mirrored()
-    london.full.add(IN)
-    moved = done(dr_ctl(*TO_LONDON))
-    assert moved.texts("DR-CONT-018") == [f"staged at london and not taken by its queues: {IN}: 10"]
-    had = unprocessed(twin)
-    done(dr_ctl("fence", "london", "--yes"))
-
-    ended = dr_ctl("drain", "--to", "paris", "--yes")
-
-    assert (ended.code, unprocessed(twin)) == (10, had), ended.document
-    assert f"staged at london and never delivered there: {IN}: 10" in ended.texts("DR-CONT-017")[0]
-    assert dr_ctl("verify", "--to", "paris").code != 0
-    with twin.still():  # there is room again
-        london.full.clear()
-        london.changed.notify_all()
-    done(dr_ctl("activate", "london", "--yes"))
-    until(lambda: staged(london) == 0)
-    twin.wait_mirrored()
-    done(dr_ctl(*TO_PARIS))
-    assert unprocessed(twin) == had
 
 
 @pytest.fixture
