@@ -172,26 +172,6 @@ def test_where_nodes_show_nothing_in_common_the_command_that_names_the_active_on
     assert (ended.code, [*brokers(out)]) == (0, ["london", "paris"])
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        ((), "no address and no topology was named"),
-        (("http://one:8161/jolokia",), "two addresses are needed"),
-        (("a=http://one:8161/j", "b=http://two:8161/j", "c=http://three:8161/j"), "3 site(s) were named"),
-        (("http://one:8161/j", "http://two:8161/j"), "there is no password for the brokers of one"),
-        (("a=http://one:8161/j", "b=http://one:8161/j/"), "one address is named for two brokers"),
-    ],
-)
-def test_what_is_missing_is_said(
-    inside: Command, tmp_path: Path, words: tuple[str, ...], why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("ONE_PASSWORD", raising=False)
-
-    ended = inside("init", *words, "--out", str(tmp_path / "begun.yaml"))
-
-    assert (ended.code, why in ended.document["summary"]) == (2, True), ended.document["summary"]
-
-
 @pytest.mark.parametrize("topology", [*TOPOLOGIES])
 def test_without_addresses_the_example_of_a_topology_is_written(inside: Command, tmp_path: Path, topology: str) -> None:
     out = tmp_path / "begun.yaml"
