@@ -1,13 +1,11 @@
 """A real Camel route at each site of a twin: it finishes what it has in flight, or the run ends before the fence."""
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from dr_ctl.core.timeouts import Timeouts
 from dr_ctl.engine.plan import Goal
@@ -20,7 +18,7 @@ from dr_ctl_lab.lab.ports import release_ports, reserve_ports
 from dr_ctl_lab.played import PlayedTwin
 from tests.broker.driving import until
 from tests.conftest import Command
-from tests.twin.matrix import OPERATIONS, at_rest, done, serving
+from tests.twin.matrix import OPERATIONS, at_rest, done, edited, serving
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
@@ -71,11 +69,10 @@ def twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: Command) -> It
 
 def named(twin: PlayedTwin, apps: Mapping[str, Camel], *routes: str) -> None:
     """Name a workload of these routes, and let it run at London alone."""
-    told = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
-    for site, part in told["sites"].items():
-        route = {"name": "billing", "kind": "camel-route", "jolokia": apps[site].jolokia, "routes": list(routes)}
-        part["workloads"] = [{**route, "singleton": True, "timeout": "2s"}]
-    twin.settings_path.write_text(json.dumps(told), encoding="utf-8")
+    with edited(twin) as told:
+        for site, part in told["sites"].items():
+            route = {"name": "billing", "kind": "camel-route", "jolokia": apps[site].jolokia, "routes": list(routes)}
+            part["workloads"] = [{**route, "singleton": True, "timeout": "2s"}]
     with closing(WorkloadSites(load(twin.settings_path), Timeouts())) as sites:
         for site, goal in (("paris", Goal.STOP), ("london", Goal.START)):
             [snapshot] = sites.read_at((site, "billing"))

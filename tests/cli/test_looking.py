@@ -249,14 +249,3 @@ def test_an_estimate_that_no_run_would_take_is_old(dr_ctl: Shell, sites: Sites, 
     [check] = [each for each in ended.document["data"]["checks"] if each["name"] == "an estimate is stored, and fresh"]
     assert ("DR-RPO-018" in ended.ids) is is_told
     assert check["verdict"] == ("warns" if is_told else "holds")
-
-
-def test_a_maintenance_that_cannot_be_read_is_not_said_to_be_none(dr_ctl: Shell, sites: Sites) -> None:
-    dr_ctl("maintenance", "on", "--until", "90m", "--reason", "disks")
-    [file] = dr_ctl.state.rglob("maintenance.json")
-    file.write_text('{"until": ', encoding="utf-8")
-
-    shown, ended = dr_ctl("maintenance"), dr_ctl("maintenance", "off")
-
-    assert (shown.code, "nothing is silenced" in shown.out) == (2, True), shown
-    assert (ended.code, file.exists()) == (0, False)

@@ -81,18 +81,6 @@ def test_a_run_that_lives_is_under_way_and_keeps_others_out(dr_ctl: Shell, sites
     assert "swapover to paris (process 4711 on ops-1, since 02:00)" in moved.document["summary"]
 
 
-@pytest.mark.parametrize("verb", ["resume", "abort"])
-def test_a_run_that_died_in_its_first_line_changed_nothing(dr_ctl: Shell, sites: Sites, verb: str) -> None:
-    begun(dr_ctl, sites, "quiesce", "fence")
-    journal = dr_ctl.state / "runs" / NAME / "journal.jsonl"
-    os.truncate(journal, 20)
-
-    ended = dr_ctl(verb, "--yes", "--json")
-
-    assert (ended.code, ended.ids, sites.changes) == (10, ["DR-RUN-004"], [])
-    assert dr_ctl("status", "--json").document["data"]["open_run"] is None
-
-
 def test_a_receipt_that_cannot_be_read_fits_nothing(dr_ctl: Shell, sites: Sites) -> None:
     for words in (("fence", "london"), ("drain", "--to", "paris")):
         assert dr_ctl(*words, "--yes").code == 0
@@ -334,26 +322,6 @@ def test_what_nobody_need_decide_is_reinstatable(
     london: BrokerView, paris: BrokerView, sites_to_pay: tuple[str, ...]
 ) -> None:
     assert reinstatable(snapshot(london, paris)) == sites_to_pay
-
-
-def test_sites_that_were_renamed_while_something_is_owed_get_their_names_back(dr_ctl: Shell, sites: Sites) -> None:
-    sites.lose()
-    assert failover(dr_ctl, "--yes", *ACCEPTED).code == 0
-    path = dr_ctl.folder / "dr-ctl.yaml"
-    told = path.read_text(encoding="utf-8")
-    path.write_text(told.replace("  london:", "  oxford:").replace("  paris:", "  lyon:"), encoding="utf-8")
-    sites.come_back()
-    changes = list(sites.changes)
-
-    status, refused = dr_ctl("status", "--json"), dr_ctl("reinstate", "oxford", "--yes", "--json")
-    dr_ctl("monitor", "--for", "50ms", "--auto-reinstate", "--quiet")
-
-    assert (status.code, "DR-STATE-002" in status.ids) == (0, True)
-    assert (refused.code, refused.ids[0], sites.changes) == (10, "DR-STATE-002", changes)
-    assert dr_ctl("fence", "oxford", "--dry-run").code == 0
-    path.write_text(told, encoding="utf-8")
-    assert dr_ctl("reinstate", "london", "--yes").code == 0
-    assert dr_ctl("status", "--json").document["debts"] == []
 
 
 PARIS = at_both("orders.in", depth=4)[1]

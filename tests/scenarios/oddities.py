@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import yaml
-
 from dr_ctl_lab.twin.artemis import locks
 from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
 from dr_ctl_lab.twin.artemis.group import Group, Guest
@@ -19,6 +17,7 @@ from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from dr_ctl_lab.twin.parts import Acceptor
 from tests import looks
 from tests.topologies.workloads.work import Work
+from tests.twin.matrix import edited
 
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.broker import Broker
@@ -167,13 +166,14 @@ def sought_at(stage: Stage, place: str, path: str) -> None:
 
 def workloads(stage: Stage) -> None:
     """Those of London run; what they are asked for stands in `work/workloads.log`."""
-    told = yaml.safe_load(stage.twin.settings_path.read_text(encoding="utf-8"))
-    for site, part in told["sites"].items():
-        part["workloads"] = []
-        for name in ("billing", "mailer"):
-            stage.works[f"{name} at {site}"] = work = Work(stage.home / "work", site, name, running=site == "london")
-            part["workloads"].append(work.told(singleton=name == "billing"))
-    stage.twin.settings_path.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
+    with edited(stage.twin) as told:
+        for site, part in told["sites"].items():
+            part["workloads"] = []
+            for name in ("billing", "mailer"):
+                stage.works[f"{name} at {site}"] = work = Work(
+                    stage.home / "work", site, name, running=site == "london"
+                )
+                part["workloads"].append(work.told(singleton=name == "billing"))
 
 
 def switched(stage: Stage, work: str, verb: str, how: str) -> None:

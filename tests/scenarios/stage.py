@@ -1,5 +1,6 @@
 """What a scenario's lines mean: two simulated sites, what befalls them, and what is to be seen of them."""
 
+import os
 import re
 import shutil
 import signal
@@ -35,7 +36,7 @@ from tests.simulated import interrupt, nothing_real
 from tests.timeouts import impatient
 from tests.topologies.workloads.work import Work
 from tests.twin.conftest import prompt
-from tests.twin.matrix import Death, at_rest, documents, let_in, put, take
+from tests.twin.matrix import Death, at_rest, documents, edited, let_in, put, take
 from tests.twin.subject import Client
 
 QUEUES: Final = ("orders.in", "orders.audit")
@@ -251,17 +252,20 @@ class Stage:
 
     def setting(self, path: str, value: str | None = None) -> None:
         """Change one key of the settings; without a value it goes."""
-        file = self.twin.settings_path
-        told = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
         *way, last = path.split(".")
-        at = told
-        for key in way:
-            at = at[int(key)] if isinstance(at, list) else at.setdefault(key, {})
-        if value is None:
-            at.pop(last, None)
-        else:
-            at[int(last) if isinstance(at, list) else last] = yaml.safe_load(value)
-        file.write_text(yaml.dump(told, Dumper=yaml.CSafeDumper, sort_keys=False), encoding="utf-8")
+        with edited(self.twin) as told:
+            at: Any = told
+            for key in way:
+                at = at[int(key)] if isinstance(at, list) else at.setdefault(key, {})
+            if value is None:
+                at.pop(last, None)
+            else:
+                at[int(last) if isinstance(at, list) else last] = yaml.safe_load(value)
+
+    def rename(self, site: str, name: str) -> None:
+        """In the settings."""
+        with edited(self.twin) as told:
+            told["sites"] = {name if each == site else each: section for each, section in told["sites"].items()}
 
     def write(self, path: str, text: Sequence[str]) -> None:
         assert self.twin
@@ -450,6 +454,7 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (rf"{_AT} (?P<always>always )?refuses (?P<call>[^,]+)(, (?P<times>\d+) times)?", Stage.refuse),
     (r"set (?P<path>\S+) (?P<value>.+)", Stage.setting),
     (r"unset (?P<path>\S+)", Stage.setting),
+    (r"site (?P<site>\w+) is called (?P<name>\w+)", Stage.rename),
     (r"env (?P<name>\w+)=(?P<value>.*)", lambda stage, name, value: stage.patch.setenv(name, value)),
     (rf"(?P<how>released |unreadable )?lock of (?P<holder>\w+) at {_AT}", Stage.lock),
     (
@@ -465,6 +470,10 @@ _SAID: Final[Sequence[tuple[str, Callable[..., object]]]] = (
     (r"at the question: (?P<line>.+)", Stage.question),
     (r"signal (?P<name>[A-Z]+)", lambda stage, name: interrupt(signal.Signals[f"SIG{name}"])),
     (r"the journal is damaged", Stage.damage),
+    (
+        r"the journal ends after (?P<size>\d+) bytes",
+        lambda stage, size: os.truncate(max((stage.home / "state" / "runs").glob("*/journal.jsonl")), int(size)),
+    ),
     (r"run dies (?P<when>before|after) change (?P<number>\d+)", Stage.dies),
     (rf"(?P<when>before|after) {_AT} (?P<call>[^:]+): (?P<line>.+)", Stage.hook),
 )

@@ -1,6 +1,5 @@
 """What the matrices share: operations on a twin with what must have been done before, and the judge of how they end."""
 
-import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +30,7 @@ from dr_ctl_lab.twin.host import APP, Host
 from dr_ctl_lab.twin.jolokia import Request
 from dr_ctl_lab.twin.kinds import BRIDGES, SHARED_STORE
 from dr_ctl_lab.twin.messages import Message, Queue
-from tests.broker.driving import Ended
+from tests.broker.driving import Ended, Stage
 from tests.conftest import Command
 from tests.timeouts import impatient
 from tests.twin.subject import until
@@ -50,11 +49,12 @@ _TAKEN: set[str] = set()
 
 
 @contextmanager
-def edited(stage: PlayedTwin) -> Iterator[dict[str, Any]]:
+def edited(stage: Stage) -> Iterator[dict[str, Any]]:
     """Its settings, to be written anew as they are left."""
-    told: dict[str, Any] = yaml.safe_load(stage.settings_path.read_text(encoding="utf-8"))
+    told: dict[str, Any] = yaml.load(stage.settings_path.read_text(encoding="utf-8"), yaml.CSafeLoader)
     yield told
-    stage.settings_path.write_text(json.dumps(told), encoding="utf-8")
+    text = yaml.dump(told, Dumper=yaml.CSafeDumper, sort_keys=False)
+    stage.settings_path.write_text(text, encoding="utf-8")
 
 
 def put(twin: PlayedTwin, site: str, queue: str, count: int, pair: str | None = None) -> None:

@@ -27,7 +27,7 @@ from tests.conftest import Command
 from tests.timeouts import impatient
 from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.conftest import BOTH, OTHERS
-from tests.twin.matrix import done, put
+from tests.twin.matrix import done, edited, put
 from tests.twin.subject import until
 
 # What the file must say as the stage's own settings do, beside what all brokers have.
@@ -159,9 +159,8 @@ def test_where_nodes_show_nothing_in_common_the_command_that_names_the_active_on
     probed = init.registry.probed
     monkeypatch.setattr(init.registry, "probed", lambda *given, **more: replace(probed(*given, **more), node=""))
     with PlayedTwin.up(tmp_path / "twin", layout=Layout(nodes=2)) as twin:
-        settings = yaml.safe_load(twin.settings_path.read_text(encoding="utf-8"))
-        settings["sites"]["paris"]["brokers"][0]["nodes"].pop()
-        twin.settings_path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        with edited(twin) as settings:
+            settings["sites"]["paris"]["brokers"][0]["nodes"].pop()
         refused, out = begun(twin)
         remedy = refused.document["findings"][0]["remedy"]
         [words] = re.findall("`dr-ctl (init [^`]+)`", remedy)

@@ -20,10 +20,8 @@ from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.classic.broker import ClassicBroker
 from dr_ctl_lab.twin.faults import Fault, FaultKind, When
-from dr_ctl_lab.twin.host import Host
 from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, KINDS, MIRROR, SHARED_STORE
 from dr_ctl_lab.twin.nodes import Layout
-from dr_ctl_lab.twin.parts import Acceptor
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.scenarios.oddities import look_for_two
@@ -38,10 +36,6 @@ WORD = ("--presume-down", "london", "--reason", "its hosts are off")
 
 def node(twin: PlayedTwin, site: str = "london") -> ArtemisBroker:
     return next(broker for broker in twin.brokers(ArtemisBroker) if broker.site == site)
-
-
-def clients_of(host: Host) -> list[Acceptor]:
-    return [host.acceptors["clients"]]
 
 
 def name_one(twin: PlayedTwin, **nodes: str) -> None:
@@ -212,7 +206,7 @@ def test_two_active_nodes_are_a_split_brain_and_a_fence_closes_both(twin: Played
     assert [each.code for each in refused] == [10, 12], refused[0].document
     assert refused[0].rows("DR-NODE-005")
     assert fenced.code == 0, fenced.document
-    assert not any(listener.started for host in twin.nodes("london").hosts for listener in clients_of(host))
+    assert not any(host.acceptors["clients"].started for host in twin.nodes("london").hosts)
 
 
 @pytest.mark.parametrize("topology", KINDS.modules)

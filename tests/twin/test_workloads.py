@@ -143,8 +143,10 @@ def test_a_run_that_is_killed_before_its_end_is_undone(fresh: Fresh, inside: Com
 def test_a_stop_that_may_take_effect_later_is_taken_back_by_the_undo(
     twin: PlayedTwin, works: Played, dr_ctl: Command
 ) -> None:
-    path, billing = twin.settings_path, works.works["london", BILLING]
-    path.write_text(path.read_text("utf-8").replace('"timeout": "5s"', '"timeout": "300ms"'), encoding="utf-8")
+    billing = works.works["london", BILLING]
+    with edited(twin) as told:
+        for workload in (each for site in told["sites"].values() for each in site["workloads"]):
+            workload["timeout"] = "300ms"
     billing.switch("stop.drains")
 
     ended = dr_ctl(*TO_PARIS)

@@ -1,7 +1,6 @@
 """Real Classic brokers: what each page shows fits the settings of `examples/`; what their consoles deny, what counters
 alone prove, what STOMP carries whole; and a shared store whose broker is killed, frozen and moved."""
 
-import json
 import re
 import socket
 import subprocess
@@ -21,7 +20,7 @@ from dr_ctl_lab.lab.lab import Lab
 from dr_ctl_lab.rehearsal import UNKNOWN
 from tests.broker.driving import Ended, Operator, changed_settings, end_all, until
 from tests.topologies.pages import ROOT, blocks, exchanged
-from tests.twin.matrix import ACCEPTED
+from tests.twin.matrix import ACCEPTED, edited
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 REPLACED: Final = ("destinationPolicy", "persistenceAdapter", "plugins", "transportConnectors")
@@ -264,9 +263,8 @@ RATE = 60  # consumers that have one message in hand at a time keep up with it
 def test_without_a_store_of_ids_it_moves_there_and_back_under_load_by_counters(tmp_path: Path) -> None:
     queues = ("orders.in", "orders.out", "facturen")
     with Lab.up(tmp_path / "lab", topology=FAN_OUT, queues=queues) as lab:
-        told = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
-        del told["ids"]
-        lab.settings_path.write_text(json.dumps(told), encoding="utf-8")
+        with edited(lab) as told:
+            del told["ids"]
         operator = Operator(lab, tmp_path / "state")
         with lab.load(2 * RATE) as traffic:
             traffic.wait_for(10 * RATE, within_s=60)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import yaml
 
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout import ids, tools
@@ -19,6 +18,7 @@ from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, LEAST, FanoutBroker
 from dr_ctl_lab.twin.messages import Message, Taker
 from tests.broker.driving import Ended
 from tests.conftest import Command
+from tests.twin.matrix import edited
 
 Q = "orders.in"
 SITES = ("london", "paris")
@@ -196,12 +196,11 @@ class Story:
 
     def without(self, key: str) -> None:
         """Take a key out of the settings: of the installation, and of each broker."""
-        told: dict[str, Any] = yaml.safe_load(self.twin.settings_path.read_text())
-        told.pop(key, None)
-        for site in told["sites"].values():
-            for each in (site, *site["brokers"]):
-                each.pop(key, None)
-        self.twin.settings_path.write_text(json.dumps(told))
+        with edited(self.twin) as told:
+            told.pop(key, None)
+            for site in told["sites"].values():
+                for each in (site, *site["brokers"]):
+                    each.pop(key, None)
 
     # What is so then
 

@@ -1,7 +1,6 @@
 """Who serves by the lock, how it is looked at, its database's address as a secret, and what speaks against a move."""
 
 import fcntl
-import json
 import os
 import subprocess
 import sys
@@ -50,6 +49,7 @@ from dr_ctl_lab.twin.kinds import SHARED_STORE
 from tests.conftest import Command
 from tests.topologies import made
 from tests.topologies.made import PAIR
+from tests.twin.matrix import edited
 
 FRESH = LockSnapshot(True, "london", 8.0, 0.0)
 FILE = LockSnapshot(True)
@@ -483,13 +483,11 @@ def twin(tmp_path: Path, system_of_test: None) -> Any:
 
 
 def shared_by(twin: PlayedTwin, dsn: str) -> None:
-    document = twin.settings_path.read_text()
-    told: dict[str, Any] = yaml.safe_load(document)
     secret = twin.directory / "dsn"
     secret.write_text(f"{dsn}\n")
     secret.chmod(0o600)
-    told["store"] = {"dsn": {"file": str(secret)}}
-    twin.settings_path.write_text(json.dumps(told))
+    with edited(twin) as told:
+        told["store"] = {"dsn": {"file": str(secret)}}
 
 
 def test_nothing_of_a_broken_address_is_printed_and_it_is_a_mistake_of_the_settings(
